@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * CFI bytes - takes numbers from the front of a piece of memory
+ *
+ * Reading past the end fails, gives 0, and makes everything after it fail as well: a parser checks once, at its end.
+ */
+#pragma once
+
+#include "arch/base.h"
+
+struct cfi_bytes {
+	const uint8_t *at, *end;
+	bool failed;
+};
+
+static inline size_t cfi_bytes_left(const struct cfi_bytes *bytes)
+{
+	return (size_t)(bytes->end - bytes->at);
+}
+
+static inline const uint8_t *cfi_bytes_take(struct cfi_bytes *bytes, uint64_t size)
+{
+	const uint8_t *taken = bytes->at;
+
+	if (size > cfi_bytes_left(bytes)) {
+		bytes->failed = true;
+		bytes->at = bytes->end;
+		return NULL;
+	}
+	bytes->at += size;
+	return taken;
+}
+
+static inline uint8_t cfi_bytes_u8(struct cfi_bytes *bytes)
+{
+	const uint8_t *taken = cfi_bytes_take(bytes, 1);
+
+	return taken ? *taken : 0;
+}
+
+static inline uint16_t cfi_bytes_u16(struct cfi_bytes *bytes)
+{
+	const uint8_t *taken = cfi_bytes_take(bytes, 2);
+
+	return taken ? load_le16(taken) : 0;
+}
+
+static inline uint32_t cfi_bytes_u32(struct cfi_bytes *bytes)
+{
+	const uint8_t *taken = cfi_bytes_take(bytes, 4);
+
+	return taken ? load_le32(taken) : 0;
+}
+
+static inline uint64_t cfi_bytes_u64(struct cfi_bytes *bytes)
+{
+	const uint8_t *taken = cfi_bytes_take(bytes, 8);
+
+	return taken ? load_le64(taken) : 0;
+}
+
+/* LEB128 (DWARF 5, 7.6). Bits past 64 are dropped. */
+static inline uint64_t cfi_bytes_uleb(struct cfi_bytes *bytes)
+{
+	uint64_t value = 0;
+	unsigned int shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = cfi_bytes_u8(bytes);
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift = shift < 64 ? shift + 7 : shift;
+	} while (byte & 0x80);
+	return value;
+}
+
+static inline int64_t cfi_bytes_sleb(struct cfi_bytes *bytes)
+{
+	uint64_t value = 0;
+	unsigned int shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = cfi_bytes_u8(bytes);
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift = shift < 64 ? shift + 7 : shift;
+	} while (byte & 0x80);
+	if ((byte & 0x40) && shift < 64)
+		value |= UINT64_MAX << shift;
+	return (int64_t)value;
+}

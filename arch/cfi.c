@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * CFI - the records of .eh_frame and .debug_frame
+ *
+ * A section is a sequence of records: CIEs with what functions have in common, and FDEs, one a function, that name
+ * their CIE by its distance. This file finds and reads them; cfi-program.c runs the programs that they carry.
+ * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi, under AddressSanitizer]
+ *             (2) an FDE's end is behind its start, and does not wrap     [test-cfi: ranges; fuzz_cfi]
+ *             (3) reading a whole section costs time linear in its size: records do not overlap, and of a CIE, which
+ *                 any number of FDEs may name, at most MAX_INITIAL bytes are run [test-cfi: costly CIEs]
+ * Addresses wrap at 64 bits, as the pointers of position-independent code have to.
+ * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler makes.
+ */
+#include "arch/cfi.h"
+
+#include "arch/cfi-bytes.h"
+#include "arch/cfi-program.h"
+
+#define MAX_INITIAL 128
+#define MAX_AUGMENTATION 8
+
+/* DW_EH_PE_*, LSB 10.5.1 */
+#define PE_FORMAT 0x0f
+#define PE_RELATION 0x70
+#define PE_INDIRECT 0x80
+#define PE_OMIT 0xff
+
+enum pe_format {
+	PE_ABSPTR = 0x00,
+	PE_ULEB128 = 0x01,
+	PE_UDATA2 = 0x02,
+	PE_UDATA4 = 0x03,
+	PE_UDATA8 = 0x04,
+	PE_SIGNED = 0x08,
+	PE_SLEB128 = 0x09,
+	PE_SDATA2 = 0x0a,
+	PE_SDATA4 = 0x0b,
+	PE_SDATA8 = 0x0c,
+};
+
+enum pe_relation {
+	PE_PCREL = 0x10,
+	PE_TEXTREL = 0x20,
+	PE_DATAREL = 0x30,
+	PE_FUNCREL = 0x40,
+	PE_ALIGNED = 0x50,
+};
+
+/* The body of a record. */
+struct record {
+	size_t at;
+	struct cfi_bytes body; /* what follows `link` */
+	size_t link_at;
+	uint64_t link; /* the CIE's mark, or how an FDE names its CIE */
+	bool is_cie;
+};
+
+static uint64_t address_of(const struct cfi_section *section, const uint8_t *byte)
+{
+	return section->address + (uint64_t)(byte - section->bytes);
+}
+
+static uint64_t take_number(struct cfi_bytes *bytes, uint8_t encoding)
+{
+	switch (encoding & PE_FORMAT) {
+	case PE_ABSPTR:
+	case PE_UDATA8:
+	case PE_SIGNED:
+	case PE_SDATA8:
+		return cfi_bytes_u64(bytes);
+	case PE_ULEB128:
+		return cfi_bytes_uleb(bytes);
+	case PE_SLEB128:
+		return (uint64_t)cfi_bytes_sleb(bytes);
+	case PE_UDATA2:
+		return cfi_bytes_u16(bytes);
+	case PE_SDATA2:
+		return (uint64_t)(int64_t)(int16_t)cfi_bytes_u16(bytes);
+	case PE_UDATA4:
+		return cfi_bytes_u32(bytes);
+	case PE_SDATA4:
+		return (uint64_t)(int64_t)(int32_t)cfi_bytes_u32(bytes);
+	default:
+		bytes->failed = true;
+		return 0;
+	}
+}
+
+static void align_bytes(const struct cfi_section *section, struct cfi_bytes *bytes)
+{
+	cfi_bytes_take(bytes, -address_of(section, bytes->at) & 7);
+}
+
+/* Over a pointer whose value does not matter. */
+static void skip_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+			 uint8_t encoding)
+{
+	if (encoding == PE_OMIT)
+		return;
+	if ((encoding & PE_RELATION) == PE_ALIGNED)
+		align_bytes(section, bytes);
+	take_number(bytes, encoding);
+}
+
+uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+			  uint8_t encoding, uint64_t function)
+{
+	uint64_t base = 0;
+
+	switch (encoding & (PE_RELATION | PE_INDIRECT)) {
+	case 0:
+		break;
+	case PE_PCREL:
+		base = address_of(section, bytes->at);
+		break;
+	case PE_TEXTREL:
+		base = section->text_base;
+		break;
+	case PE_DATAREL:
+		base = section->data_base;
+		break;
+	case PE_FUNCREL:
+		base = function;
+		break;
+	case PE_ALIGNED:
+		align_bytes(section, bytes);
+		break;
+	default:
+		bytes->failed = true;
+	}
+	return base + take_number(bytes, encoding);
+}
+
+/*
+ * The record at `at`; false where none is. A length of 0 marks the end of one input file, and linkers leave it in the
+ * middle: it is a record without anything in it.
+ */
+static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
+{
+	struct cfi_bytes bytes = { section->bytes + MIN_OF(at, section->size),
+				   section->bytes + section->size, false };
+	uint64_t length = cfi_bytes_u32(&bytes), mark = UINT32_MAX;
+	bool is_long = length == UINT32_MAX;
+	const uint8_t *body;
+
+	if (is_long)
+		length = cfi_bytes_u64(&bytes);
+	body = cfi_bytes_take(&bytes, length);
+	if (bytes.failed)
+		return false;
+	ret_record->at = at;
+	ret_record->body = (struct cfi_bytes){ body, body + length, false };
+	ret_record->link_at = (size_t)(body - section->bytes);
+	/* .eh_frame has four bytes here in long records too (LSB 10.6.1) */
+	if (is_long && section->is_debug_frame)
+		mark = UINT64_MAX;
+	ret_record->link = mark == UINT64_MAX ? cfi_bytes_u64(&ret_record->body)
+					      : cfi_bytes_u32(&ret_record->body);
+	ret_record->is_cie = ret_record->link == (section->is_debug_frame ? mark : 0);
+	return true;
+}
+
+/* What the letters behind 'z' say; false where one is not known. */
+static bool take_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
+			      const uint8_t *letters, struct cfi_cie *cie)
+{
+	for (; *letters; letters++) {
+		switch (*letters) {
+		case 'L':
+			cfi_bytes_u8(bytes);
+			break;
+		case 'P':
+			skip_pointer(section, bytes, cfi_bytes_u8(bytes));
+			break;
+		case 'R':
+			cie->encoding = cfi_bytes_u8(bytes);
+			break;
+		case 'S':
+			cie->is_signal = true;
+			break;
+		case 'B': /* signed with key B (aarch64) */
+		case 'G': /* tagged memory (aarch64) */
+			break;
+		default:
+			return false;
+		}
+	}
+	return !bytes->failed;
+}
+
+/* The column of the return address has to be the one that the architecture uses. */
+static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
+{
+	const struct cfi_section *section = reader->section;
+	uint8_t version = cfi_bytes_u8(bytes);
+	const uint8_t *letters = bytes->at, *end, *data;
+	uint64_t ra, size;
+
+	end = memchr(letters, 0, MIN_OF(cfi_bytes_left(bytes), (size_t)MAX_AUGMENTATION));
+	if (!end || (version != 1 && version != 3 && (version != 4 || !section->is_debug_frame)))
+		return false;
+	bytes->at = end + 1;
+	if (version == 4 && (cfi_bytes_u8(bytes) != 8 || cfi_bytes_u8(bytes) != 0))
+		return false; /* size of an address; of a segment's number */
+	cie->code_align = cfi_bytes_uleb(bytes);
+	cie->data_align = cfi_bytes_sleb(bytes);
+	ra = version == 1 ? cfi_bytes_u8(bytes) : cfi_bytes_uleb(bytes);
+	if (bytes->failed || cie->code_align == 0 || ra != reader->regs->ra)
+		return false;
+	if (*letters != 'z')
+		return *letters == '\0';
+	cie->has_data = true;
+	size = cfi_bytes_uleb(bytes);
+	data = cfi_bytes_take(bytes, size);
+	if (!data)
+		return false;
+	return take_augmentation(section, &(struct cfi_bytes){ data, data + size, false },
+				 letters + 1, cie);
+}
+
+static void read_cie(const struct cfi_reader *reader, size_t at, struct cfi_cie *ret_cie)
+{
+	struct cfi_cie *cie = ret_cie;
+	struct record record;
+
+	*cie = (struct cfi_cie){ .at = at };
+	if (!read_record(reader->section, at, &record) || !record.is_cie ||
+	    !take_cie(reader, &record.body, cie) || cfi_bytes_left(&record.body) > MAX_INITIAL)
+		return;
+	cie->usable = cfi_program_initial(reader, cie, &record.body);
+}
+
+static const struct cfi_cie *get_cie(struct cfi_reader *reader, size_t at)
+{
+	struct cfi_cie *cie = &reader->cies[at / 4 % CFI_READER_CIES];
+
+	if (cie->at != at)
+		read_cie(reader, at, cie);
+	return cie->usable ? cie : NULL;
+}
+
+void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section)
+{
+	reader->section = section;
+	reader->regs = regs_get(section->arch);
+	assert(reader->regs);
+	for (size_t i = 0; i < CFI_READER_CIES; i++)
+		reader->cies[i].at = SIZE_MAX;
+}
+
+static bool take_fde(struct cfi_reader *reader, struct record *record, struct cfi_fde *ret_fde)
+{
+	const struct cfi_section *section = reader->section;
+	uint64_t cie_at = section->is_debug_frame ? record->link : record->link_at - record->link;
+	uint64_t start, size, end;
+	const struct cfi_cie *cie;
+
+	if (record->is_cie || record->body.failed || cie_at >= section->size)
+		return false;
+	cie = get_cie(reader, cie_at);
+	if (!cie)
+		return false;
+	start = cfi_take_pointer(section, &record->body, cie->encoding, 0);
+	size = take_number(&record->body, cie->encoding);
+	if (cie->has_data)
+		cfi_bytes_take(&record->body, cfi_bytes_uleb(&record->body));
+	if (record->body.failed || size == 0 || !add_u64(start, size, &end))
+		return false;
+	ret_fde->at = record->at;
+	ret_fde->start = start;
+	ret_fde->end = end;
+	ret_fde->program = record->body.at;
+	ret_fde->program_end = record->body.end;
+	ret_fde->cie = *cie;
+	return true;
+}
+
+bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde)
+{
+	struct record record;
+
+	return read_record(reader->section, at, &record) && take_fde(reader, &record, ret_fde);
+}
+
+bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde)
+{
+	struct record record;
+
+	while (read_record(reader->section, *at, &record)) {
+		*at = (size_t)(record.body.end - reader->section->bytes);
+		if (take_fde(reader, &record, ret_fde))
+			return true;
+	}
+	return false;
+}
+
+/* ---- Finding ---- */
+
+struct header {
+	const uint8_t *table; /* {start, FDE} as signed 32-bit distances from the header */
+	size_t n;
+};
+
+/* Only the kind of table that every linker makes. */
+static bool read_header(const struct cfi_section *section, struct header *ret_header)
+{
+	struct cfi_bytes bytes = { section->header, section->header, false };
+	uint8_t version, pointer, count, table;
+	uint64_t n;
+
+	if (!section->header)
+		return false;
+	bytes.end += section->header_size;
+	version = cfi_bytes_u8(&bytes);
+	pointer = cfi_bytes_u8(&bytes);
+	count = cfi_bytes_u8(&bytes);
+	table = cfi_bytes_u8(&bytes);
+	if (version != 1 || pointer == PE_OMIT || count == PE_OMIT ||
+	    table != (PE_DATAREL | PE_SDATA4))
+		return false;
+	take_number(&bytes, pointer);
+	n = take_number(&bytes, count);
+	if (bytes.failed || n == 0 || n > cfi_bytes_left(&bytes) / 8)
+		return false;
+	*ret_header = (struct header){ bytes.at, n };
+	return true;
+}
+
+static uint64_t header_number(const struct cfi_section *section, const uint8_t *at)
+{
+	return section->header_address + (uint64_t)(int64_t)(int32_t)load_le32(at);
+}
+
+static bool find_by_header(struct cfi_reader *reader, const struct header *header, uint64_t pc,
+			   struct cfi_fde *ret_fde)
+{
+	const struct cfi_section *section = reader->section;
+	size_t low = 0, high = header->n;
+	uint64_t at;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (header_number(section, header->table + middle * 8) <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0)
+		return false;
+	at = header_number(section, header->table + (low - 1) * 8 + 4) - section->address;
+	return at < section->size && cfi_reader_get(reader, at, ret_fde);
+}
+
+static bool find_by_reading(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde)
+{
+	struct cfi_fde fde;
+	bool found = false;
+	size_t at = 0;
+
+	while (cfi_reader_next(reader, &at, &fde)) {
+		if (fde.start > pc || (found && fde.start <= ret_fde->start))
+			continue;
+		*ret_fde = fde;
+		found = true;
+	}
+	return found;
+}
+
+bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde)
+{
+	struct header header;
+	struct cfi_fde fde;
+	bool found = read_header(reader->section, &header)
+			     ? find_by_header(reader, &header, pc, &fde)
+			     : find_by_reading(reader, pc, &fde);
+
+	if (!found || pc < fde.start || pc >= fde.end)
+		return false;
+	*ret_fde = fde;
+	return true;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * CFI - call frame information: from a place in the code to the rule that finds the caller
+ *
+ *     struct cfi_reader reader;
+ *     struct cfi_fde fde;
+ *     struct cfi_rows rows;
+ *     struct cfi_row row;
+ *     size_t at = 0;
+ *
+ *     cfi_reader_init(&reader, &section);
+ *     while (cfi_reader_next(&reader, &at, &fde))
+ *             for (cfi_rows_init(&rows, &reader, &fde); cfi_rows_next(&rows, &row);)
+ *                     use(row.start, row.end, &row.rule);
+ *
+ * Every function is async-signal-safe and allocates nothing. A reader belongs to one thread; the section's bytes must
+ * stay where they are. Little-endian and 64 bits only.
+ * Sources: DWARF 5 section 6.4; Linux Standard Base Core 5.0 section 10.6 for .eh_frame and .eh_frame_hdr.
+ */
+#pragma once
+
+#include "arch/regs.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CFI_MAX_REMEMBERED \
+	8 /* states that a program may have saved at once; compilers nest one deep */
+#define CFI_READER_CIES 8
+
+/* Where the CFA is: the value that sp had before the call. */
+enum cfi_cfa {
+	CFI_CFA_NONE,        /* no CFI says anything here */
+	CFI_CFA_UNSUPPORTED, /* CFI says something that no rule can hold */
+	CFI_CFA_SP,          /* sp + cfa_offset */
+	CFI_CFA_FP,          /* fp + cfa_offset */
+	CFI_CFA_AT_SP,       /* what stands at sp + cfa_offset, and 8 * CFI_NUMBER() */
+	CFI_CFA_AT_FP,       /* what stands at fp + cfa_offset, and 8 * CFI_NUMBER() */
+	CFI_CFA_PLT,         /* sp + cfa_offset, and 8 more where pc % 16 >= CFI_NUMBER() */
+	CFI_N_CFAS,
+};
+
+/* Where the caller's value of a register is. */
+enum cfi_place {
+	CFI_SAME,   /* still in the register; the return address: in lr */
+	CFI_AT_CFA, /* at CFA + offset */
+	CFI_AT_SP,  /* at sp + offset */
+	CFI_AT_FP,  /* at fp + offset */
+	CFI_UNDEFINED, /* nowhere, or where no rule can say; the return address: this is the outermost frame */
+	CFI_N_PLACES,
+};
+
+#define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is no return address */
+#define CFI_RA_SIGNED 0x02 /* the return address is signed here (aarch64) */
+#define CFI_NUMBER_SHIFT 4 /* a small number that belongs to the CFA */
+#define CFI_MAX_NUMBER 15
+#define CFI_NUMBER(flags) ((unsigned int)(flags) >> CFI_NUMBER_SHIFT)
+
+/* Equal rules have equal bytes: what a rule does not use is 0. */
+struct cfi_rule {
+	uint8_t cfa; /* enum cfi_cfa */
+	uint8_t fp;  /* enum cfi_place */
+	uint8_t ra;  /* enum cfi_place */
+	uint8_t flags;
+	int32_t cfa_offset, fp_offset, ra_offset;
+};
+static_assert(sizeof(struct cfi_rule) == 16, "is hashed and stored as bytes");
+
+/* The bytes of .eh_frame or .debug_frame, with every address in one address space: the file's or a process's. */
+struct cfi_section {
+	const uint8_t *bytes;
+	size_t size;
+	uint64_t address; /* of bytes[0] */
+	uint64_t text_base,
+		data_base; /* for DW_EH_PE_textrel and datarel; 0 in what linkers make */
+	enum regs_arch arch;
+	bool is_debug_frame;
+	const uint8_t *header; /* .eh_frame_hdr; NULL: none, and cfi_find() is slow */
+	size_t header_size;
+	uint64_t header_address;
+};
+
+struct cfi_value {
+	uint8_t place; /* enum cfi_place, or CFI_N_PLACES: no rule can say */
+	int64_t offset;
+};
+
+/* What a CFI program works on. */
+struct cfi_state {
+	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP stands for any register */
+	uint8_t number; /* of an expression */
+	bool ra_signed;
+	int64_t expression_offset;
+	uint64_t
+		cfa_register; /* kept while an expression holds, since def_cfa_register goes back to them */
+	int64_t cfa_offset;
+	struct cfi_value fp, ra, sp;
+};
+
+struct cfi_cie {
+	size_t at; /* SIZE_MAX: none */
+	bool usable;
+	bool is_signal;
+	bool has_data;    /* augmentation 'z' */
+	uint8_t encoding; /* of addresses in its FDEs */
+	uint64_t code_align;
+	int64_t data_align;
+	struct cfi_state initial;
+};
+
+struct cfi_reader {
+	const struct cfi_section *section;
+	const struct regs *regs;
+	struct cfi_cie cies[CFI_READER_CIES]; /* by place, to be overwritten */
+};
+
+/* One function, or the part of one. */
+struct cfi_fde {
+	size_t at;           /* in the section */
+	uint64_t start, end; /* start < end */
+	const uint8_t *program, *program_end;
+	struct cfi_cie cie;
+};
+
+struct cfi_row {
+	uint64_t start, end; /* start < end */
+	struct cfi_rule rule;
+};
+
+/* The rows of an FDE, ascending and without holes. Where its program is broken the last one is CFI_CFA_UNSUPPORTED. */
+struct cfi_rows {
+	const struct cfi_reader *reader;
+	const struct cfi_fde *fde;
+	const uint8_t *at;
+	uint64_t pc;
+	bool broken;
+	struct cfi_state state;
+	size_t n_remembered;
+	struct cfi_state remembered[CFI_MAX_REMEMBERED];
+};
+
+/* The section must have an architecture. */
+void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section);
+
+/* The next usable FDE at or behind *at, which moves behind it; false at the end. Work is linear in the bytes. */
+bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde);
+
+/* The FDE at `at`; false where none is, or none that can be used. */
+bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
+
+/*
+ * The FDE that covers pc: the last one in address order that starts at or before it, the first of those in the section
+ * that start at the same place. By .eh_frame_hdr where there is one, else by reading all of the section.
+ */
+bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
+
+void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
+		   const struct cfi_fde *fde);
+bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row);
+
+/* The rule at pc; CFI_CFA_NONE where no FDE covers it. */
+void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Between table.c and table-build.c: a table's first bytes. */
+#pragma once
+
+#include "arch/table.h"
+
+#include <assert.h>
+#include <endian.h>
+
+#define TABLE_MAGIC 0x62617475u /* "utab" */
+#define TABLE_VERSION 1
+#define TABLE_PAGE 65536u
+
+/* Numbers are the machine's own, which are little-endian everywhere that this is built. */
+static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "tables are little-endian");
+
+struct table_header {
+	uint32_t magic;
+	uint16_t version;
+	uint8_t arch;    /* enum regs_arch */
+	uint8_t is_wide; /* ids have 32 bits */
+	uint64_t base;   /* the address of the first page */
+	uint32_t n_pages, n_rows, n_rules;
+	uint32_t reserved; /* 0 */
+};
+static_assert(sizeof(struct table_header) == 32, "rules are aligned behind it");
+
+uint64_t table_layout_size(const struct table_header *header);
+void table_layout_set(struct table *table, const void *bytes);

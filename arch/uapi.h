@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Uapi - kernel interfaces newer than the headers we build with
+ *
+ * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; what newer kernels offer is declared here
+ * under names of our own, so that newer headers do not clash. Each entry names the kernel header it comes from and the
+ * first version that has it, and is to be probed at run time: an older kernel answers ENOTTY or EINVAL.
+ * Everything of perf_event that we use, PERF_FORMAT_LOST (6.0) included, is in 6.1's linux/perf_event.h.
+ */
+#pragma once
+
+#include <assert.h>
+#include <linux/perf_event.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+/*
+ * include/uapi/linux/fs.h, struct procmap_query and enum procmap_query_flags, since Linux 6.11: ioctl on an fd of
+ * /proc/PID/maps that asks for one mapping. Errors: ENOENT no such mapping, ESRCH the process is gone, ENAMETOOLONG
+ * a buffer is too small, ENOTTY an older kernel.
+ */
+enum uapi_procmap_query_flags {
+	/* A mapping must have the permissions given; vma_flags has the actual ones. */
+	UAPI_PROCMAP_QUERY_VMA_READABLE = 0x01,
+	UAPI_PROCMAP_QUERY_VMA_WRITABLE = 0x02,
+	UAPI_PROCMAP_QUERY_VMA_EXECUTABLE = 0x04,
+	UAPI_PROCMAP_QUERY_VMA_SHARED = 0x08,
+	/* The next one above query_addr where none covers it. */
+	UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA = 0x10,
+	UAPI_PROCMAP_QUERY_FILE_BACKED_VMA = 0x20,
+};
+
+struct uapi_procmap_query {
+	uint64_t size;          /* in: sizeof(struct uapi_procmap_query) */
+	uint64_t query_flags;   /* in: enum uapi_procmap_query_flags */
+	uint64_t query_addr;    /* in */
+	uint64_t vma_start;     /* out */
+	uint64_t vma_end;       /* out: first address behind it */
+	uint64_t vma_flags;     /* out: UAPI_PROCMAP_QUERY_VMA_* */
+	uint64_t vma_page_size; /* out */
+	uint64_t vma_offset;    /* out: file offset in bytes */
+	uint64_t inode;         /* out: 0 where no file */
+	uint32_t dev_major;     /* out */
+	uint32_t dev_minor;     /* out */
+	uint32_t
+		vma_name_size; /* in: of the buffer, 0 for none; out: with the NUL, 0 where there is no name */
+	uint32_t
+		build_id_size; /* in: of the buffer, 0 for none; out: 0 where there is no build-id */
+	uint64_t vma_name_addr; /* in: buffer of at most PATH_MAX bytes */
+	uint64_t build_id_addr; /* in: buffer; the kernel has build-ids of at most 20 bytes */
+};
+
+static_assert(sizeof(struct uapi_procmap_query) == 104, "layout of linux/fs.h");
+static_assert(offsetof(struct uapi_procmap_query, inode) == 64, "layout of linux/fs.h");
+static_assert(offsetof(struct uapi_procmap_query, vma_name_size) == 80, "layout of linux/fs.h");
+static_assert(offsetof(struct uapi_procmap_query, build_id_addr) == 96, "layout of linux/fs.h");
+
+/* _IOWR(PROCFS_IOCTL_MAGIC, 17, struct procmap_query), PROCFS_IOCTL_MAGIC being 'f'. */
+#define UAPI_PROCMAP_QUERY _IOWR('f', 17, struct uapi_procmap_query)
+
+static_assert(UAPI_PROCMAP_QUERY == 0xc0686611, "ioctl number of linux/fs.h");
+
+static_assert(PERF_FORMAT_LOST == 1U << 4, "linux/perf_event.h of Linux 6.0 or newer is needed");
+static_assert(sizeof(struct perf_event_attr) >= 128,
+	      "linux/perf_event.h of Linux 5.13 or newer is needed");

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Walk - steps from frame to frame
+ *
+ * A step looks up the rule for where a frame is, computes the CFA from sp or fp, and reads the return address and the
+ * caller's fp relative to it. A return address is looked up one byte earlier, since a call may be the last instruction
+ * of its function; what a signal interrupted is looked up where it is. Where no CFI is, frame pointers are followed,
+ * and what they say is believed only if it could be true.
+ * Invariants: (1) sp rises with every step, but out of a leaf that has its return address in lr, which the innermost
+ *                 frame and interrupted ones may be; and out of at most MAX_SWITCHES signal handlers, which may have
+ *                 had a stack of their own. With WALK_MAX_STEPS every walk ends
+ *                                                       [test-walk: random stacks, cycles; fuzz_walk]
+ *             (2) nothing is read but by the copy, within its bounds, and by the callbacks [fuzz_walk]
+ *             (3) the chain is what elfutils finds                                     [bench-unwind: agreement]
+ * Does not stitch, does not guess what an unsupported rule would have said, and interprets no prologues.
+ */
+#include "arch/walk.h"
+
+#define MAX_SWITCHES 16
+#define CALL_BYTES 8
+#define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
+
+struct state {
+	const struct walk *walk;
+	const struct regs *regs;
+	struct walk_registers at;
+	bool fp_known, lr_known, exact;
+	uint32_t flags; /* of the frame to be stored */
+	unsigned int n_switches;
+	size_t n;
+	struct walk_result *result;
+};
+
+/* ---- Reading ---- */
+
+static inline bool read_word(const struct state *state, uint64_t address, uint64_t *ret_word)
+{
+	const struct walk *walk = state->walk;
+	uint64_t at = address - walk->stack_start;
+
+	if (at < walk->stack_size && walk->stack_size - at >= 8) {
+		memcpy(ret_word, walk->stack + at, 8);
+		return true;
+	}
+	return walk->read_word && walk->read_word(walk->data, address, ret_word);
+}
+
+static inline bool add_offset(uint64_t base, int64_t offset, uint64_t *ret_address)
+{
+	return !__builtin_add_overflow(base, offset, ret_address);
+}
+
+static enum walk_stop read_at(const struct state *state, uint64_t base, int64_t offset,
+			      uint64_t *ret_word)
+{
+	uint64_t address;
+
+	if (!add_offset(base, offset, &address))
+		return WALK_BAD_FRAME;
+	if (read_word(state, address, ret_word))
+		return WALK_GO;
+	return address < state->at.sp ? WALK_BAD_FRAME : WALK_COPY_END;
+}
+
+static bool has_code(const struct state *state, uint64_t address, const uint8_t *bytes, size_t size)
+{
+	uint8_t code[REGS_MAX_SIGRETURN];
+
+	return state->walk->read_code &&
+	       state->walk->read_code(state->walk->data, address, code, size) &&
+	       memcmp(code, bytes, size) == 0;
+}
+
+/* What cannot be read could be a call. */
+static bool is_after_call(const struct state *state, uint64_t address)
+{
+	uint8_t code[CALL_BYTES];
+
+	if (!state->walk->read_code || address < CALL_BYTES ||
+	    !state->walk->read_code(state->walk->data, address - CALL_BYTES, code, CALL_BYTES))
+		return true;
+	return regs_is_call(state->walk->arch, code, CALL_BYTES);
+}
+
+/* ---- Frames ---- */
+
+/* False where there is no room. The last n_roots places are a ring. */
+static bool store(struct state *state)
+{
+	const struct walk *walk = state->walk;
+	size_t n_inner = walk->n_frames - walk->n_roots, at = state->n;
+
+	if (at >= WALK_MAX_STEPS || (at >= n_inner && walk->n_roots == 0))
+		return false;
+	if (at >= n_inner)
+		at = n_inner + (at - n_inner) % walk->n_roots;
+	walk->frames[at] = (struct walk_frame){ state->at.pc, state->at.sp, state->flags, 0 };
+	state->result->flags |= state->flags;
+	state->n++;
+	return true;
+}
+
+static void reverse(struct walk_frame *frames, size_t n)
+{
+	for (size_t i = 0; i < n / 2; i++) {
+		struct walk_frame frame = frames[i];
+
+		frames[i] = frames[n - 1 - i];
+		frames[n - 1 - i] = frame;
+	}
+}
+
+/* Brings the ring into order, and says what it lost. */
+static void finish(const struct state *state)
+{
+	const struct walk *walk = state->walk;
+	size_t n_inner = walk->n_frames - walk->n_roots, first;
+	struct walk_result *result = state->result;
+
+	result->last = state->at;
+	result->n = result->cut_at = MIN_OF(state->n, walk->n_frames);
+	if (state->n <= walk->n_frames)
+		return;
+	first = (state->n - n_inner) % walk->n_roots;
+	reverse(walk->frames + n_inner, first);
+	reverse(walk->frames + n_inner + first, walk->n_roots - first);
+	reverse(walk->frames + n_inner, walk->n_roots);
+	result->cut_at = n_inner;
+	result->n_cut = state->n - walk->n_frames;
+}
+
+/* ---- Steps ---- */
+
+/* To the caller. `sp` has been found to be above this frame. */
+static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint32_t flags)
+{
+	pc &= ~state->walk->pac_mask;
+	if (pc == 0)
+		return WALK_ROOT;
+	state->at.pc = pc;
+	state->at.sp = sp;
+	state->exact = flags & WALK_FRAME_EXACT;
+	state->lr_known = false;
+	state->flags = flags;
+	return WALK_GO;
+}
+
+static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *rule,
+			      uint64_t *ret_cfa)
+{
+	const struct walk_registers *at = &state->at;
+	bool by_fp = rule->cfa == CFI_CFA_FP || rule->cfa == CFI_CFA_AT_FP;
+	int64_t offset = rule->cfa_offset;
+	uint64_t word;
+
+	if (by_fp && !state->fp_known)
+		return WALK_NO_RULE;
+	if (rule->cfa == CFI_CFA_AT_SP || rule->cfa == CFI_CFA_AT_FP) {
+		enum walk_stop stop = read_at(state, by_fp ? at->fp : at->sp, offset, &word);
+
+		if (stop != WALK_GO)
+			return stop;
+		return add_offset(word, 8 * (int64_t)CFI_NUMBER(rule->flags), ret_cfa)
+			       ? WALK_GO
+			       : WALK_BAD_FRAME;
+	}
+	if (rule->cfa == CFI_CFA_PLT && at->pc % 16 >= CFI_NUMBER(rule->flags))
+		offset += 8;
+	return add_offset(by_fp ? at->fp : at->sp, offset, ret_cfa) ? WALK_GO : WALK_BAD_FRAME;
+}
+
+static enum walk_stop get_place(const struct state *state, uint8_t place, int32_t offset,
+				uint64_t cfa, uint64_t *ret_word)
+{
+	if (place == CFI_AT_FP && !state->fp_known)
+		return WALK_NO_RULE;
+	return read_at(state,
+		       place == CFI_AT_CFA  ? cfa
+		       : place == CFI_AT_FP ? state->at.fp
+					    : state->at.sp,
+		       offset, ret_word);
+}
+
+/* Whether a step from sp to cfa is progress. */
+static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
+{
+	if (cfa % 8 != 0)
+		return false;
+	if (cfa > state->at.sp || (cfa == state->at.sp && rule->ra == CFI_SAME))
+		return true;
+	return (rule->flags & CFI_SIGNAL) && state->n_switches++ < MAX_SWITCHES;
+}
+
+static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
+{
+	uint64_t fp;
+
+	if (rule->fp == CFI_SAME)
+		return;
+	state->fp_known = rule->fp != CFI_UNDEFINED &&
+			  get_place(state, rule->fp, rule->fp_offset, cfa, &fp) == WALK_GO;
+	if (state->fp_known)
+		state->at.fp = fp;
+}
+
+static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *rule)
+{
+	uint32_t flags = rule->flags & CFI_SIGNAL ? WALK_FRAME_EXACT : 0;
+	uint64_t cfa, ra = state->at.lr;
+	enum walk_stop stop;
+
+	if (rule->cfa == CFI_CFA_UNSUPPORTED)
+		return WALK_NO_RULE;
+	if (rule->ra == CFI_UNDEFINED)
+		return WALK_ROOT;
+	if (rule->ra == CFI_SAME && !state->lr_known)
+		return WALK_BAD_FRAME;
+	stop = get_cfa(state, rule, &cfa);
+	if (stop != WALK_GO)
+		return stop;
+	if (!may_go(state, rule, cfa))
+		return WALK_BAD_FRAME;
+	if (rule->ra != CFI_SAME)
+		stop = get_place(state, rule->ra, rule->ra_offset, cfa, &ra);
+	if (stop != WALK_GO)
+		return stop;
+	set_fp(state, rule, cfa);
+	return go_to(state, ra, cfa, flags);
+}
+
+/* Where a chain of frame pointers has this frame's: what it points at, and the caller's sp. */
+static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t *ret_ra_at,
+		       uint64_t *ret_sp)
+{
+	uint64_t fp = state->at.fp;
+
+	switch (state->regs->frame) {
+	case REGS_FRAME_RECORD:
+		*ret_fp_at = fp;
+		return add_offset(fp, 8, ret_ra_at) && add_offset(fp, 16, ret_sp);
+	case REGS_FRAME_BELOW:
+		*ret_sp = fp;
+		return add_offset(fp, -8, ret_ra_at) && add_offset(fp, -16, ret_fp_at);
+	default:
+		*ret_fp_at = state->at.sp;
+		return read_word(state, state->at.sp, ret_sp) &&
+		       add_offset(*ret_sp, state->regs->chain_ra, ret_ra_at);
+	}
+}
+
+static enum walk_stop step_by_fp(struct state *state)
+{
+	bool is_chain = state->regs->frame == REGS_FRAME_CHAIN;
+	uint64_t fp_at, ra_at, sp, fp, ra;
+
+	if (!is_chain && !state->fp_known)
+		return WALK_NO_TABLE;
+	if (!is_chain && state->at.fp == 0 && state->n > 1)
+		return WALK_ROOT;
+	if (!find_frame(state, &fp_at, &ra_at, &sp) || fp_at < state->at.sp || fp_at % 8 != 0 ||
+	    sp <= state->at.sp)
+		return WALK_NO_TABLE;
+	if (!read_word(state, ra_at, &ra) || !read_word(state, fp_at, &fp))
+		return WALK_COPY_END;
+	ra &= ~state->walk->pac_mask;
+	if (ra != 0 && (ra % state->regs->code_align != 0 || !is_after_call(state, ra)))
+		return WALK_NO_TABLE;
+	state->fp_known = !is_chain;
+	state->at.fp = fp;
+	return go_to(state, ra, sp, WALK_FRAME_FP);
+}
+
+/* The registers that a signal interrupted, where the kernel put them. */
+static enum walk_stop step_by_signal(struct state *state)
+{
+	static const struct cfi_rule rule = { .flags = CFI_SIGNAL };
+	const struct regs *regs = state->regs;
+	uint64_t pc, sp, fp, lr = 0, from = state->at.sp;
+	enum walk_stop stop = read_at(state, from, regs->signal_pc, &pc);
+
+	if (stop == WALK_GO)
+		stop = read_at(state, from, regs->signal_sp, &sp);
+	if (stop == WALK_GO)
+		stop = read_at(state, from, regs->signal_fp, &fp);
+	if (stop == WALK_GO && regs->has_lr)
+		stop = read_at(state, from, regs->signal_lr, &lr);
+	if (stop != WALK_GO)
+		return stop;
+	if (!may_go(state, &rule, sp))
+		return WALK_BAD_FRAME;
+	state->at.fp = fp;
+	state->fp_known = true;
+	stop = go_to(state, pc, sp, WALK_FRAME_EXACT);
+	state->at.lr = lr;
+	state->lr_known = regs->has_lr;
+	return stop;
+}
+
+/* ---- Looking up ---- */
+
+static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)
+{
+	struct walk_code code = { .kind = WALK_CODE_NONE };
+
+	walk->resolve(walk->data, pc, &code);
+	*ret_slot = (struct walk_slot){
+		.pc = pc,
+		.generation = walk->generation,
+		.kind = code.kind,
+	};
+	if (code.kind == WALK_CODE_TABLE)
+		ret_slot->rule = *table_get(code.table, code.address);
+}
+
+/* `own` is used where there is no cache. */
+static const struct walk_slot *find_slot(const struct walk *walk, uint64_t pc,
+					 struct walk_slot *own)
+{
+	uint64_t hash = (pc ^ walk->generation) * UINT64_C(0x9e3779b97f4a7c15);
+	struct walk_slot *slot = own;
+
+	if (walk->cache) {
+		slot = &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
+		if (slot->pc == pc && slot->generation == walk->generation)
+			return slot;
+	}
+	look_up(walk, pc, slot);
+	if (slot->kind == WALK_CODE_PENDING && walk->cache) {
+		*own = *slot;
+		slot->generation = 0;
+		return own;
+	}
+	return slot;
+}
+
+/* The rule of a signal trampoline finds all but lr; a trampoline without a rule is known by its code. */
+static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
+{
+	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
+		return false;
+	return has_code(state, state->at.pc, state->regs->sigreturn, state->regs->sigreturn_size);
+}
+
+static enum walk_stop step(struct state *state)
+{
+	const struct cfi_rule *rule = NULL;
+	const struct walk_slot *slot;
+	struct walk_slot own;
+
+	slot = find_slot(state->walk, state->at.pc - (state->exact ? 0 : 1), &own);
+	if (slot->kind == WALK_CODE_NONE && state->n > 0)
+		return WALK_BAD_FRAME;
+	if (slot->kind == WALK_CODE_JIT)
+		state->flags |= WALK_FRAME_JIT;
+	if (!store(state))
+		return WALK_DEPTH;
+	if (slot->kind == WALK_CODE_NONE)
+		return WALK_BAD_FRAME;
+	if (slot->kind == WALK_CODE_PENDING)
+		return WALK_NO_TABLE;
+	if (slot->kind == WALK_CODE_TABLE && slot->rule.cfa != CFI_CFA_NONE)
+		rule = &slot->rule;
+	if (is_signal_trampoline(state, rule))
+		return step_by_signal(state);
+	return rule ? step_by_rule(state, rule) : step_by_fp(state);
+}
+
+void walk_run(const struct walk *walk, const struct walk_registers *registers,
+	      struct walk_result *ret_result)
+{
+	struct walk_result result = { .stop = WALK_GO };
+	struct state state = {
+		.walk = walk,
+		.regs = regs_get(walk->arch),
+		.at = *registers,
+		.fp_known = true,
+		.exact = true,
+		.flags = WALK_FRAME_EXACT,
+		.result = &result,
+	};
+
+	assert(state.regs && walk->n_frames > walk->n_roots && walk->generation != 0);
+	state.lr_known = state.regs->has_lr;
+	while (result.stop == WALK_GO)
+		result.stop = step(&state);
+	finish(&state);
+	*ret_result = result;
+}

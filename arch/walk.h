@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Walk - from the registers of a thread and its stack to the chain of its callers
+ *
+ * One implementation for copies of stacks (profd-engine) and for the own stack (inside of a process): what differs is
+ * behind callbacks. Allocates nothing, takes no lock, is async-signal-safe where the callbacks are. Walks of different
+ * threads need caches of their own.
+ */
+#pragma once
+
+#include "arch/table.h"
+
+#define WALK_MAX_STEPS 8192 /* frames that are looked at, whatever is kept of them */
+#define WALK_CACHE_SLOTS 4096
+
+/* Why a walk ended. */
+enum walk_stop {
+	WALK_ROOT,      /* the outermost frame was reached */
+	WALK_COPY_END,  /* the stack goes on where it cannot be read */
+	WALK_NO_TABLE,  /* no CFI, or not yet, and no frame pointers either */
+	WALK_NO_RULE,   /* CFI that no rule can hold */
+	WALK_BAD_FRAME, /* what was found cannot be a frame */
+	WALK_DEPTH,     /* there are more frames than room or than WALK_MAX_STEPS */
+	WALK_N_STOPS,
+};
+
+enum walk_code_kind {
+	WALK_CODE_NONE,    /* nothing executable is there */
+	WALK_CODE_TABLE,   /* `table` has it at `address` */
+	WALK_CODE_FP,      /* code without CFI: by frame pointers */
+	WALK_CODE_JIT,     /* the same for generated code */
+	WALK_CODE_PENDING, /* its table is not ready: the walk ends here, with WALK_NO_TABLE */
+};
+
+struct walk_code {
+	uint8_t kind; /* enum walk_code_kind */
+	const struct table *table;
+	uint64_t address; /* what the table calls the place */
+};
+
+struct walk_registers {
+	uint64_t pc, sp, fp, lr; /* lr: only where the architecture has one */
+};
+
+#define WALK_FRAME_EXACT 0x01 /* pc is where the CPU was, not a return address */
+#define WALK_FRAME_FP \
+	0x02 /* was found by a frame pointer: may be wrong, and may have skipped its callee's caller */
+#define WALK_FRAME_JIT 0x04 /* pc is in generated code */
+
+struct walk_frame {
+	uint64_t pc;
+	uint64_t
+		sp; /* in this frame: the callee's CFA. (pc, sp) is what stays the same while callees come and go */
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+struct walk_slot {
+	uint64_t pc;
+	uint32_t generation;
+	uint8_t kind; /* enum walk_code_kind */
+	uint8_t reserved[3];
+	struct cfi_rule rule;
+};
+
+/* What was found for a pc, so that tables are rarely searched. All zero is empty. */
+struct walk_cache {
+	struct walk_slot slots[WALK_CACHE_SLOTS];
+};
+
+struct walk {
+	enum regs_arch arch;
+	uint64_t
+		pac_mask; /* bits of a return address that are a signature (aarch64: NT_ARM_PAC_MASK) */
+
+	/* The stack from `stack_start` on, as far as it is there. */
+	const uint8_t *stack;
+	uint64_t stack_start;
+	size_t stack_size;
+
+	/* Eight bytes outside of that; false where they cannot be read. NULL: nothing can. */
+	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
+	/* `size` bytes of code, for looking at what stands before a return address. NULL: nobody looks. */
+	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
+	/* What is at pc. */
+	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
+	void *data; /* for all three */
+
+	/* Slots count only for their generation: another number for another process, or when its mappings change. */
+	struct walk_cache *cache; /* NULL: none */
+	uint32_t generation;      /* not 0 */
+
+	/* Room for frames, innermost first; of a deeper stack the last n_roots of them are for the outermost ones. */
+	struct walk_frame *frames;
+	size_t n_frames, n_roots; /* n_roots < n_frames */
+};
+
+struct walk_result {
+	enum walk_stop stop;
+	size_t n;      /* frames that were stored: at least one */
+	size_t n_cut;  /* frames that were left out between frames[cut_at - 1] and frames[cut_at] */
+	size_t cut_at; /* n where nothing was */
+	uint32_t flags;             /* WALK_FRAME_* of all frames */
+	struct walk_registers last; /* of the outermost frame, as far as they are known */
+};
+
+void walk_run(const struct walk *walk, const struct walk_registers *registers,
+	      struct walk_result *ret_result);

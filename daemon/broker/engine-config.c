@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Engine config - what the engine is told about the session
+ *
+ * Pure: options in, bytes out. Beside the options themselves these are the metadata rows that readers show: where and
+ * how the capture was made.
+ */
+#include "config.h"
+
+#include "daemon/broker/engine-config.h"
+
+#include "arch/base.h"
+#include "daemon/broker/options-json.h"
+
+#include <assert.h>
+#include <sys/utsname.h>
+
+static void add_metadata(GByteArray *bytes, const char *key, const void *value, size_t value_bytes)
+{
+	const struct message_metadata item = { .key_bytes = (uint32_t)strlen(key),
+					       .value_bytes = (uint32_t)value_bytes };
+
+	g_byte_array_append(bytes, (const uint8_t *)&item, sizeof(item));
+	g_byte_array_append(bytes, (const uint8_t *)key, item.key_bytes);
+	g_byte_array_append(bytes, value, item.value_bytes);
+}
+
+static void add_text(GByteArray *bytes, const char *key, const char *value)
+{
+	add_metadata(bytes, key, value, strlen(value));
+}
+
+static void add_all_metadata(GByteArray *bytes, const struct options *options)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_autofree char *json = options_to_json(options->given);
+	struct utsname machine;
+
+	if (uname(&machine) == 0) {
+		add_text(bytes, "host", machine.nodename);
+		add_text(bytes, "kernel", machine.release);
+		add_text(bytes, "arch", machine.machine);
+	}
+	for (unsigned i = 0; i < options->n_events; i++)
+		g_string_append_printf(text, "%s%s", i ? "," : "", options->events[i].name);
+	if (text->len)
+		add_text(bytes, "event", text->str);
+	g_string_printf(text, "%u", options->frequency);
+	add_text(bytes, "frequency_hz", text->str);
+	add_text(bytes, "call_graph",
+		 options->call_graph == ENGINE_CALL_GRAPH_NONE ? "none" : "fp");
+	add_text(bytes, "options", json);
+	g_string_truncate(text, 0);
+	for (char **word = options->command; word && *word; word++)
+		g_string_append_len(text, *word, (gssize)strlen(*word) + 1);
+	if (text->len)
+		add_metadata(bytes, "command", text->str, text->len);
+}
+
+static void describe_source(const struct options *options, const struct event *event,
+			    struct message_source *source)
+{
+	g_strlcpy(source->name, event->name, sizeof(source->name));
+	source->kind = event->kind;
+	source->uses_callgraph = options->call_graph != ENGINE_CALL_GRAPH_NONE;
+	source->counts_ns = event->counts_ns;
+	if (event->every_one)
+		source->period = event->attr.sample_period;
+	else if (event->counts_ns)
+		source->period = 1000000000 / options->frequency;
+	else
+		source->frequency = options->frequency;
+}
+
+GByteArray *engine_config_new(const struct options *options)
+{
+	GByteArray *bytes = g_byte_array_new();
+	struct message_config config = {
+		.system = options->system,
+		.children = options->children,
+		.n_targets = options->n_pids,
+		.kernel = options->kernel,
+		.call_graph = options->call_graph,
+		.append = options->append,
+		.paused = options->paused,
+		.n_sources = options->n_events,
+		.max_bytes = options->max_bytes,
+		.max_duration_ns = options->max_duration_ns,
+	};
+
+	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");
+	memcpy(config.targets, options->pids, sizeof(config.targets));
+	for (unsigned i = 0; i < options->n_events; i++)
+		describe_source(options, &options->events[i], &config.sources[i]);
+	g_byte_array_append(bytes, (const uint8_t *)&config, sizeof(config));
+	add_all_metadata(bytes, options);
+	((struct message_config *)bytes->data)->metadata_bytes =
+		(uint32_t)(bytes->len - sizeof(config));
+	return bytes;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Engine - the unprivileged process of one session, seen from the broker
+ *
+ * profd-engine is started in a session of its own, so that a Ctrl-C at the terminal does not reach it, with a
+ * SOCK_SEQPACKET socket as its fd 3 and nothing else.
+ * It parses hostile bytes, so it may have been taken over. Invariants:
+ *   (1) a message is delivered only with a known type and a length that fits it
+ *   (2) descriptors that it sends are never received
+ *   (3) an engine that does not read cannot block the broker: messages wait in a bounded queue
+ *   (4) `gone` is called exactly once, after the last message and after the process was reaped
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/engine.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define MAX_QUEUED 4096
+
+struct outgoing {
+	size_t bytes;
+	unsigned n_fds;
+	int fds[MESSAGE_MAX_FDS];
+	uint8_t datagram[];
+};
+
+struct engine {
+	const struct engine_listener *listener;
+	void *data;
+	pid_t pid; /* 0: reaped */
+	int socket;
+	guint child_watch, input_watch, output_watch;
+	GQueue queue;    /* struct outgoing */
+	uint8_t *buffer; /* MESSAGE_MAX_BYTES */
+	bool ended;      /* nothing more will come */
+};
+
+/* How long the body of each type is: at least `least`; exactly that, unless more may follow. */
+static const struct {
+	uint32_t type;
+	size_t least;
+	bool more;
+} incoming[] = {
+	{ MESSAGE_STARTED, 0, false },
+	{ MESSAGE_SNAPSHOT_REQUEST, sizeof(struct message_snapshot_request), false },
+	{ MESSAGE_IMAGE_REQUEST, sizeof(struct message_image_request), true },
+	{ MESSAGE_CPU_REQUEST, sizeof(struct message_cpu_request), false },
+	{ MESSAGE_PROGRESS, sizeof(struct message_progress), false },
+	{ MESSAGE_WARNING, sizeof(struct message_warning), false },
+	{ MESSAGE_FINISHED, sizeof(struct message_finished), true },
+};
+
+static void outgoing_free(gpointer pointer)
+{
+	struct outgoing *message = pointer;
+
+	for (unsigned i = 0; i < message->n_fds; i++)
+		close(message->fds[i]);
+	g_free(message);
+}
+
+static bool message_is_valid(const struct message *message, size_t bytes)
+{
+	if (bytes < sizeof(*message) || message->length != bytes - sizeof(*message))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(incoming); i++)
+		if (incoming[i].type == message->type)
+			return incoming[i].more ? message->length >= incoming[i].least
+						: message->length == incoming[i].least;
+	return false;
+}
+
+/* One datagram. False: there is none now, or the socket is at its end. */
+static bool receive(struct engine *engine)
+{
+	const struct message *message = (const struct message *)engine->buffer;
+	ssize_t n;
+
+	if (engine->socket < 0)
+		return false;
+	/* ECONNRESET, reported once: it ended without reading all of ours; its own messages come behind that */
+	do {
+		n = recv(engine->socket, engine->buffer, MESSAGE_MAX_BYTES, MSG_DONTWAIT);
+	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (n < 0 && errno == EAGAIN)
+		return false;
+	if (n > 0 && message_is_valid(message, (size_t)n)) {
+		engine->listener->message(message->type, message + 1, message->length,
+					  engine->data);
+		return true;
+	}
+	/* The end, or something that no engine of ours sends: it is left to finish, or is killed. */
+	if (n > 0)
+		engine_kill(engine);
+	engine->ended = true;
+	engine_set_reading(engine, false);
+	return false;
+}
+
+static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
+{
+	struct engine *engine = data;
+
+	/* one a turn, so that a busy engine leaves room for the others */
+	receive(engine);
+	return engine->input_watch != 0;
+}
+
+void engine_set_reading(struct engine *engine, bool reading)
+{
+	if (!reading)
+		g_clear_handle_id(&engine->input_watch, g_source_remove);
+	else if (!engine->input_watch && !engine->ended)
+		engine->input_watch = g_unix_fd_add(engine->socket, G_IO_IN | G_IO_HUP | G_IO_ERR,
+						    on_input, engine);
+}
+
+static void on_child_exit(GPid pid, gint wait_status, gpointer data)
+{
+	struct engine *engine = data;
+
+	engine->child_watch = 0;
+	engine->pid = 0;
+	while (receive(engine))
+		;
+	engine->listener->gone(wait_status, engine->data);
+}
+
+static char *find_engine(void)
+{
+	const char *dir = secure_getenv("PROF_LIBEXEC_DIR");
+
+	return g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, "profd-engine", NULL);
+}
+
+static int spawn(const char *path, int socket, pid_t *ret_pid)
+{
+	char *const argv[] = { (char *)"profd-engine", NULL };
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t all, none;
+	int r;
+
+	sigfillset(&all);
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+	posix_spawn_file_actions_adddup2(&actions, socket, ENGINE_SOCKET_FD);
+	posix_spawn_file_actions_addclosefrom_np(&actions, ENGINE_SOCKET_FD + 1);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+						      POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	r = posix_spawn(ret_pid, path, &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+struct engine *engine_new(const struct engine_listener *listener, void *data, GError **error)
+{
+	g_autofree char *path = find_engine();
+	CLEANUP_CLOSE int ours = -1;
+	CLEANUP_CLOSE int theirs = -1;
+	struct engine *engine;
+	int sockets[2], r;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+		broker_fail(error, BROKER_ERROR_FAILED, "making a socket: %s", g_strerror(errno));
+		return NULL;
+	}
+	ours = sockets[0];
+	theirs = sockets[1];
+	r = spawn(path, theirs, &pid);
+	if (r != 0) {
+		broker_fail(error, BROKER_ERROR_FAILED,
+			    "starting \"%s\": %s; PROF_LIBEXEC_DIR names the folder that it is in",
+			    path, g_strerror(r));
+		return NULL;
+	}
+	engine = g_new0(struct engine, 1);
+	engine->listener = listener;
+	engine->data = data;
+	engine->pid = pid;
+	engine->socket = steal_fd(&ours);
+	engine->buffer = g_malloc(MESSAGE_MAX_BYTES);
+	engine->child_watch = g_child_watch_add(pid, on_child_exit, engine);
+	engine_set_reading(engine, true);
+	return engine;
+}
+
+void engine_kill(struct engine *engine)
+{
+	if (engine->pid)
+		kill(engine->pid, SIGKILL);
+}
+
+static void reap(GPid pid, gint wait_status, gpointer data)
+{
+}
+
+void engine_free(struct engine *engine)
+{
+	if (!engine)
+		return;
+	if (engine->pid) {
+		engine_kill(engine);
+		g_source_remove(engine->child_watch);
+		g_child_watch_add(engine->pid, reap, NULL);
+	}
+	g_clear_handle_id(&engine->input_watch, g_source_remove);
+	g_clear_handle_id(&engine->output_watch, g_source_remove);
+	g_queue_clear_full(&engine->queue, outgoing_free);
+	close(engine->socket);
+	g_free(engine->buffer);
+	g_free(engine);
+}
+
+/* 0, or an errno; EAGAIN: no room now. */
+static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
+{
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(MESSAGE_MAX_FDS * sizeof(int))];
+	} control = { 0 };
+	struct iovec part = { (void *)datagram, bytes };
+	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (n_fds) {
+		header.msg_control = &control;
+		header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
+	}
+	do {
+		n = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? errno : 0;
+}
+
+static gboolean on_output(gint fd, GIOCondition condition, gpointer data)
+{
+	struct engine *engine = data;
+	struct outgoing *message;
+	int failed = 0;
+
+	while ((message = g_queue_peek_head(&engine->queue))) {
+		failed = send_now(fd, message->datagram, message->bytes, message->fds,
+				  message->n_fds);
+		if (failed == EAGAIN)
+			return G_SOURCE_CONTINUE;
+		outgoing_free(g_queue_pop_head(&engine->queue));
+	}
+	engine->output_watch = 0;
+	return G_SOURCE_REMOVE;
+}
+
+static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, const int *fds,
+		    unsigned n_fds, GError **error)
+{
+	struct outgoing *message = g_malloc(sizeof(*message) + bytes);
+
+	message->bytes = bytes;
+	memcpy(message->datagram, datagram, bytes);
+	for (message->n_fds = 0; message->n_fds < n_fds; message->n_fds++) {
+		int copy = fcntl(fds[message->n_fds], F_DUPFD_CLOEXEC, 0);
+
+		if (copy < 0) {
+			outgoing_free(message);
+			return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+					   "keeping a descriptor for the engine: %s",
+					   g_strerror(errno));
+		}
+		message->fds[message->n_fds] = copy;
+	}
+	g_queue_push_tail(&engine->queue, message);
+	if (!engine->output_watch)
+		engine->output_watch =
+			g_unix_fd_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
+	return true;
+}
+
+bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t bytes,
+		 const int *fds, unsigned n_fds, GError **error)
+{
+	const struct message header = { .type = type, .length = (uint32_t)bytes };
+	g_autofree uint8_t *datagram = NULL;
+	int failed = EAGAIN;
+
+	if (bytes > MESSAGE_MAX_BYTES - sizeof(header) || n_fds > MESSAGE_MAX_FDS ||
+	    g_queue_get_length(&engine->queue) >= MAX_QUEUED)
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "the engine does not read, or a message to it is too long");
+	datagram = g_malloc(sizeof(header) + bytes);
+	memcpy(datagram, &header, sizeof(header));
+	if (bytes)
+		memcpy(datagram + sizeof(header), body, bytes);
+	if (g_queue_is_empty(&engine->queue))
+		failed = send_now(engine->socket, datagram, sizeof(header) + bytes, fds, n_fds);
+	if (failed == EAGAIN)
+		return enqueue(engine, datagram, sizeof(header) + bytes, fds, n_fds, error);
+	/* EPIPE: it died, and `gone` says so */
+	if (failed && failed != EPIPE && failed != ECONNRESET)
+		return broker_fail(error, BROKER_ERROR_FAILED, "sending to the engine: %s",
+				   g_strerror(failed));
+	return true;
+}

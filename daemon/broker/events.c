@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Events - perf's names of events, turned into attributes
+ *
+ *     cpu-clock  page-faults           software        cycles  branch-misses    hardware
+ *     LLC-load-misses                  cache           r1a8                     raw
+ *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
+ * Behind each may stand modifiers: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
+ *
+ * The text comes from the client. Invariants: (1) a name reaches a path only after name_is_plain() [test-events: hostile]
+ *                                             (2) what is not understood whole is refused         [test-events: refused]
+ * No state. Opening events is perf.c's.
+ */
+#include "config.h"
+
+#include "daemon/broker/events.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+
+#define COUNTS_NS 1u
+#define KERNEL_ONLY 2u
+
+struct event_entry {
+	const char *name;
+	uint32_t type;
+	uint32_t flags;
+	uint64_t config;
+};
+
+#define SOFTWARE(name, config, flags)                                   \
+	{                                                               \
+		name, PERF_TYPE_SOFTWARE, flags, PERF_COUNT_SW_##config \
+	}
+#define HARDWARE(name, config)                                      \
+	{                                                           \
+		name, PERF_TYPE_HARDWARE, 0, PERF_COUNT_HW_##config \
+	}
+
+static const struct event_entry table[] = {
+	HARDWARE("cycles", CPU_CYCLES),
+	HARDWARE("cpu-cycles", CPU_CYCLES),
+	HARDWARE("instructions", INSTRUCTIONS),
+	HARDWARE("cache-references", CACHE_REFERENCES),
+	HARDWARE("cache-misses", CACHE_MISSES),
+	HARDWARE("branches", BRANCH_INSTRUCTIONS),
+	HARDWARE("branch-instructions", BRANCH_INSTRUCTIONS),
+	HARDWARE("branch-misses", BRANCH_MISSES),
+	HARDWARE("bus-cycles", BUS_CYCLES),
+	HARDWARE("ref-cycles", REF_CPU_CYCLES),
+	HARDWARE("stalled-cycles-frontend", STALLED_CYCLES_FRONTEND),
+	HARDWARE("idle-cycles-frontend", STALLED_CYCLES_FRONTEND),
+	HARDWARE("stalled-cycles-backend", STALLED_CYCLES_BACKEND),
+	HARDWARE("idle-cycles-backend", STALLED_CYCLES_BACKEND),
+	SOFTWARE("cpu-clock", CPU_CLOCK, COUNTS_NS),
+	SOFTWARE("task-clock", TASK_CLOCK, COUNTS_NS),
+	SOFTWARE("page-faults", PAGE_FAULTS, 0),
+	SOFTWARE("faults", PAGE_FAULTS, 0),
+	SOFTWARE("minor-faults", PAGE_FAULTS_MIN, 0),
+	SOFTWARE("major-faults", PAGE_FAULTS_MAJ, 0),
+	SOFTWARE("context-switches", CONTEXT_SWITCHES, KERNEL_ONLY),
+	SOFTWARE("cs", CONTEXT_SWITCHES, KERNEL_ONLY),
+	SOFTWARE("cpu-migrations", CPU_MIGRATIONS, KERNEL_ONLY),
+	SOFTWARE("migrations", CPU_MIGRATIONS, KERNEL_ONLY),
+	SOFTWARE("cgroup-switches", CGROUP_SWITCHES, KERNEL_ONLY),
+	SOFTWARE("alignment-faults", ALIGNMENT_FAULTS, 0),
+	SOFTWARE("emulation-faults", EMULATION_FAULTS, 0),
+};
+
+static const char *const caches[PERF_COUNT_HW_CACHE_MAX + 1] = {
+	[PERF_COUNT_HW_CACHE_L1D] = "L1-dcache", [PERF_COUNT_HW_CACHE_L1I] = "L1-icache",
+	[PERF_COUNT_HW_CACHE_LL] = "LLC",        [PERF_COUNT_HW_CACHE_DTLB] = "dTLB",
+	[PERF_COUNT_HW_CACHE_ITLB] = "iTLB",     [PERF_COUNT_HW_CACHE_BPU] = "branch",
+	[PERF_COUNT_HW_CACHE_NODE] = "node",
+};
+
+/* What follows the cache's name, and op | result << 8. */
+static const struct {
+	const char *suffix;
+	uint64_t config;
+} cache_operations[] = {
+	{ "-loads", PERF_COUNT_HW_CACHE_OP_READ },
+	{ "-load-misses", PERF_COUNT_HW_CACHE_OP_READ | PERF_COUNT_HW_CACHE_RESULT_MISS << 8 },
+	{ "-stores", PERF_COUNT_HW_CACHE_OP_WRITE },
+	{ "-store-misses", PERF_COUNT_HW_CACHE_OP_WRITE | PERF_COUNT_HW_CACHE_RESULT_MISS << 8 },
+	{ "-prefetches", PERF_COUNT_HW_CACHE_OP_PREFETCH },
+	{ "-prefetch-misses",
+	  PERF_COUNT_HW_CACHE_OP_PREFETCH | PERF_COUNT_HW_CACHE_RESULT_MISS << 8 },
+};
+
+#define N_CACHE_NAMES (PERF_COUNT_HW_CACHE_MAX * ARRAY_SIZE(cache_operations))
+
+const char *const *event_names(void)
+{
+	static const char *names[ARRAY_SIZE(table) + 1];
+	static gsize filled;
+
+	if (g_once_init_enter(&filled)) {
+		for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+			names[i] = table[i].name;
+		g_once_init_leave(&filled, 1);
+	}
+	return names;
+}
+
+/* Letters that perf's, sysfs's and tracefs's names are made of; never a path of its own. */
+static bool name_is_plain(const char *name)
+{
+	if (*name == '\0' || *name == '.')
+		return false;
+	for (; *name; name++)
+		if (!g_ascii_isalnum(*name) && !strchr("_-.", *name))
+			return false;
+	return true;
+}
+
+/* Edit distance, of words short enough for a stack array. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[EVENT_MAX_NAME + 1];
+	size_t length = strlen(b);
+
+	if (length > EVENT_MAX_NAME || strlen(a) > EVENT_MAX_NAME)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= length; j++) {
+			size_t above = row[j];
+			size_t change = diagonal + (a[i - 1] != b[j - 1]);
+
+			row[j] = MIN_OF(change, MIN_OF(above, row[j - 1]) + 1);
+			diagonal = above;
+		}
+	}
+	return row[length];
+}
+
+const char *event_suggest(const char *word, const char *const *candidates)
+{
+	const char *best = NULL;
+	size_t best_distance = strlen(word) / 3 + 2;
+
+	for (; *candidates; candidates++) {
+		size_t d = distance(word, *candidates);
+
+		if (d < best_distance) {
+			best_distance = d;
+			best = *candidates;
+		}
+	}
+	return best;
+}
+
+static bool fail_unknown(const char *text, GError **error)
+{
+	const char *nearest = event_suggest(text, event_names());
+
+	if (nearest)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "unknown event \"%s\"; did you mean \"%s\"?", text, nearest);
+	return broker_fail(
+		error, BROKER_ERROR_INVALID_OPTION,
+		"unknown event \"%s\"; valid are perf's names: cycles, cpu-clock, page-faults, "
+		"context-switches, LLC-load-misses, rHEX, SYSTEM:TRACEPOINT, PMU/TERM=VALUE/ "
+		"(`perf list` shows all)",
+		text);
+}
+
+static bool parse_fixed(const char *name, struct event *event)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (strcmp(table[i].name, name) != 0)
+			continue;
+		event->attr.type = table[i].type;
+		event->attr.config = table[i].config;
+		event->kind = table[i].type == PERF_TYPE_HARDWARE ? PROF_SOURCE_HARDWARE
+								  : PROF_SOURCE_SOFTWARE;
+		event->counts_ns = table[i].flags & COUNTS_NS;
+		event->kernel_only = table[i].flags & KERNEL_ONLY;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_cache(const char *name, struct event *event)
+{
+	for (size_t i = 0; i < N_CACHE_NAMES; i++) {
+		size_t cache = i / ARRAY_SIZE(cache_operations);
+		size_t operation = i % ARRAY_SIZE(cache_operations);
+		size_t length = strlen(caches[cache]);
+
+		if (g_ascii_strncasecmp(name, caches[cache], length) != 0 ||
+		    strcmp(name + length, cache_operations[operation].suffix) != 0)
+			continue;
+		event->attr.type = PERF_TYPE_HW_CACHE;
+		event->attr.config = cache | cache_operations[operation].config << 8;
+		event->kind = PROF_SOURCE_CACHE;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_raw(const char *name, struct event *event)
+{
+	size_t digits = strspn(name + 1, "0123456789abcdefABCDEF");
+
+	if (name[0] != 'r' || digits == 0 || digits > 16 || name[1 + digits] != '\0')
+		return false;
+	event->attr.type = PERF_TYPE_RAW;
+	event->attr.config = g_ascii_strtoull(name + 1, NULL, 16);
+	event->kind = PROF_SOURCE_RAW;
+	return true;
+}
+
+/* The letters behind an event's last colon. False: they are something else. */
+static bool parse_modifiers(const char *letters, struct event *event)
+{
+	bool user = false, kernel = false;
+
+	if (*letters == '\0')
+		return false;
+	for (; *letters; letters++) {
+		if (*letters == 'u')
+			user = true;
+		else if (*letters == 'k')
+			kernel = true;
+		else if (*letters == 'p' && event->attr.precise_ip < 3)
+			event->attr.precise_ip++;
+		else
+			return false;
+	}
+	if (user || kernel) {
+		event->attr.exclude_user = !user;
+		event->attr.exclude_kernel = !kernel;
+		event->attr.exclude_hv = 1;
+	}
+	return true;
+}
+
+/* "pmu/terms/" with modifiers behind the second slash. */
+static bool parse_slashes(const struct event_dirs *dirs, char *name, struct event *event,
+			  GError **error)
+{
+	char *terms = strchr(name, '/') + 1;
+	char *end = strchr(terms, '/');
+	const char *modifiers;
+
+	if (!end)
+		return broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			"event \"%s\": the second \"/\" is missing, as in PMU/TERM=VALUE/",
+			event->name);
+	terms[-1] = '\0';
+	*end = '\0';
+	modifiers = end[1] == ':' ? end + 2 : end + 1;
+	if (!name_is_plain(name) || (*modifiers && !parse_modifiers(modifiers, event)))
+		return fail_unknown(event->name, error);
+	return event_parse_dynamic(dirs, name, terms, event, error);
+}
+
+/* "a:b" is an event with modifiers, or a tracepoint, which may have modifiers behind a second colon. */
+static bool parse_colons(const struct event_dirs *dirs, char *name, struct event *event,
+			 GError **error)
+{
+	char *second = strchr(name, ':');
+	char *third = strchr(second + 1, ':');
+
+	*second++ = '\0';
+	if (!third &&
+	    (parse_fixed(name, event) || parse_cache(name, event) || parse_raw(name, event))) {
+		if (parse_modifiers(second, event))
+			return true;
+		return broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			"event \"%s\": unknown modifier \"%s\"; valid are u, k, p, pp, ppp",
+			event->name, second);
+	}
+	if (third)
+		*third++ = '\0';
+	if (!name_is_plain(name) || !name_is_plain(second) ||
+	    (third && !parse_modifiers(third, event)))
+		return fail_unknown(event->name, error);
+	return event_parse_tracepoint(dirs, name, second, event, error);
+}
+
+bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
+		 GError **error)
+{
+	struct event event = { .attr.size = sizeof(event.attr) };
+	char name[EVENT_MAX_NAME];
+
+	if (g_strlcpy(name, text, sizeof(name)) >= sizeof(name))
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the name of an event has at most %d bytes", EVENT_MAX_NAME - 1);
+	g_strlcpy(event.name, text, sizeof(event.name));
+
+	if (strchr(name, '/')) {
+		if (!parse_slashes(dirs, name, &event, error))
+			return false;
+	} else if (strchr(name, ':')) {
+		if (!parse_colons(dirs, name, &event, error))
+			return false;
+	} else if (!parse_fixed(name, &event) && !parse_cache(name, &event) &&
+		   !parse_raw(name, &event)) {
+		return fail_unknown(text, error);
+	}
+	*ret_event = event;
+	return true;
+}

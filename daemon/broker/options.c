@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Options - from CreateSession's dictionary to a checked struct
+ *
+ * A table says of each key its type and what takes its value. Nothing is ignored: a key that is not in the table, a
+ * value of another type, or options that contradict each other are refused by name, before anything is opened.
+ */
+#include "config.h"
+
+#include "daemon/broker/options.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/perf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#define DEFAULT_FREQUENCY 999
+#define MAX_COMMAND_BYTES 16384
+
+struct parse {
+	struct options *options;
+	GUnixFDList *fds;
+	GVariant *events; /* as; parsed last, as it depends on the frequency */
+	uint32_t seen;    /* a bit for each of keys */
+};
+
+static bool take_bool(bool *ret_value, GVariant *value)
+{
+	*ret_value = g_variant_get_boolean(value);
+	return true;
+}
+
+static bool take_system(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->system, value);
+}
+
+static bool take_children(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->children, value);
+}
+
+static bool take_kernel(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->kernel, value);
+}
+
+static bool take_append(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->append, value);
+}
+
+static bool take_paused(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->paused, value);
+}
+
+static bool take_pids(struct parse *parse, GVariant *value, GError **error)
+{
+	struct options *options = parse->options;
+	gsize n;
+	const uint32_t *pids = g_variant_get_fixed_array(value, &n, sizeof(*pids));
+
+	if (n == 0 || n > ENGINE_MAX_TARGETS)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"pids\" has %zu processes; 1 to %d are possible", n,
+				   ENGINE_MAX_TARGETS);
+	for (options->n_pids = 0; options->n_pids < n; options->n_pids++) {
+		uint32_t pid = pids[options->n_pids];
+
+		if (pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
+			return broker_fail(error, BROKER_ERROR_FAILED, "there is no process %u",
+					   pid);
+		options->pids[options->n_pids] = (int32_t)pid;
+	}
+	return true;
+}
+
+static bool take_frequency(struct parse *parse, GVariant *value, GError **error)
+{
+	uint32_t frequency = g_variant_get_uint32(value);
+	uint32_t max = perf_max_frequency();
+
+	if (frequency > max)
+		return broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			"a frequency of %u is more than the kernel allows (%u); "
+			"`sysctl kernel.perf_event_max_sample_rate=%u` as root raises it",
+			frequency, max, frequency);
+	parse->options->frequency = frequency;
+	return true;
+}
+
+static bool take_events(struct parse *parse, GVariant *value, GError **error)
+{
+	gsize n = g_variant_n_children(value);
+
+	if (n == 0 || n > ENGINE_MAX_SOURCES)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"events\" has %zu events; 1 to %d are possible", n,
+				   ENGINE_MAX_SOURCES);
+	parse->events = g_variant_ref(value);
+	return true;
+}
+
+static bool take_call_graph(struct parse *parse, GVariant *value, GError **error)
+{
+	const char *name = g_variant_get_string(value, NULL);
+
+	if (strcmp(name, "none") == 0)
+		parse->options->call_graph = ENGINE_CALL_GRAPH_NONE;
+	else if (strcmp(name, "fp") == 0 || strcmp(name, "auto") == 0)
+		parse->options->call_graph = ENGINE_CALL_GRAPH_FP;
+	else if (strcmp(name, "dwarf") == 0)
+		return broker_fail(
+			error, BROKER_ERROR_NOT_SUPPORTED,
+			"call-graph \"dwarf\" is not there yet; \"fp\" follows frame pointers");
+	else
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "unknown call-graph \"%s\"; valid are auto, fp, dwarf, none",
+				   name);
+	return true;
+}
+
+static bool take_policy(struct parse *parse, GVariant *value, GError **error)
+{
+	const char *name = g_variant_get_string(value, NULL);
+
+	/* of collector rings; perf's always drop, and count it */
+	if (strcmp(name, "drop") == 0 || strcmp(name, "lossless") == 0)
+		return true;
+	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+			   "unknown policy \"%s\"; valid are lossless, drop", name);
+}
+
+static bool take_ring_bytes(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->ring_bytes = g_variant_get_uint64(value);
+	return true;
+}
+
+static bool take_max_bytes(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->max_bytes = g_variant_get_uint64(value);
+	return true;
+}
+
+static bool take_max_duration(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->max_duration_ns = g_variant_get_uint64(value);
+	return true;
+}
+
+static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
+{
+	int index = g_variant_get_handle(value);
+	int fd = -1;
+
+	if (parse->fds && index >= 0 && index < g_unix_fd_list_get_length(parse->fds))
+		fd = g_unix_fd_list_get(parse->fds, index, NULL);
+	if (fd < 0)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"lifetime\" names no descriptor of the message");
+	parse->options->lifetime_fd = fd;
+	return true;
+}
+
+static bool take_command(struct parse *parse, GVariant *value, GError **error)
+{
+	if (g_variant_get_size(value) > MAX_COMMAND_BYTES)
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "option \"command\" is longer than %d bytes", MAX_COMMAND_BYTES);
+	parse->options->command = g_variant_dup_bytestring_array(value, NULL);
+	return true;
+}
+
+static const struct {
+	const char *key, *type;
+	bool (*take)(struct parse *parse, GVariant *value, GError **error);
+} keys[] = {
+	{ "append", "b", take_append },       { "call-graph", "s", take_call_graph },
+	{ "children", "b", take_children },   { "command", "aay", take_command },
+	{ "events", "as", take_events },      { "frequency", "u", take_frequency },
+	{ "kernel", "b", take_kernel },       { "lifetime", "h", take_lifetime },
+	{ "max-bytes", "t", take_max_bytes }, { "max-duration", "t", take_max_duration },
+	{ "paused", "b", take_paused },       { "pids", "au", take_pids },
+	{ "policy", "s", take_policy },       { "ring-bytes", "t", take_ring_bytes },
+	{ "system", "b", take_system },
+};
+
+static bool take_option(struct parse *parse, const char *key, GVariant *value, GError **error)
+{
+	const char *names[ARRAY_SIZE(keys) + 1] = { NULL };
+	g_autofree char *valid = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (strcmp(keys[i].key, key) == 0) {
+			if (parse->seen & 1u << i)
+				return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+						   "option \"%s\" is given twice", key);
+			parse->seen |= 1u << i;
+			if (g_variant_is_of_type(value, G_VARIANT_TYPE(keys[i].type)))
+				return keys[i].take(parse, value, error);
+			return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+					   "option \"%s\" is of type \"%s\", not \"%s\"", key,
+					   keys[i].type, g_variant_get_type_string(value));
+		}
+		names[i] = keys[i].key;
+	}
+	valid = g_strjoinv(", ", (char **)names);
+	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+			   "unknown option \"%s\"; valid are %s", key, valid);
+}
+
+static bool parse_events(struct parse *parse, GError **error)
+{
+	struct options *options = parse->options;
+	struct event_dirs dirs;
+	bool ok = true;
+
+	if (options->frequency == 0 && parse->events)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "frequency 0 means no sampling, and \"events\" asks for some");
+	if (options->frequency == 0)
+		return true;
+	event_dirs_open(&dirs);
+	if (!parse->events) {
+		ok = perf_default_event(&dirs, &options->events[0], error);
+		options->n_events = ok;
+	}
+	for (gsize i = 0; ok && parse->events && i < g_variant_n_children(parse->events); i++) {
+		const char *name;
+
+		g_variant_get_child(parse->events, i, "&s", &name);
+		ok = event_parse(&dirs, name, &options->events[i], error);
+		options->n_events += ok;
+	}
+	event_dirs_done(&dirs);
+	return ok;
+}
+
+/* What was asked for, without descriptors, and with the events that it came to. */
+static GVariant *describe(const struct options *options, GVariant *variant)
+{
+	GVariantDict dict;
+	GVariantIter iter;
+	const char *key;
+	GVariant *value;
+	const char *names[ENGINE_MAX_SOURCES];
+
+	g_variant_dict_init(&dict, NULL);
+	g_variant_iter_init(&iter, variant);
+	while (g_variant_iter_loop(&iter, "{&sv}", &key, &value))
+		if (!g_variant_is_of_type(value, G_VARIANT_TYPE_HANDLE))
+			g_variant_dict_insert_value(&dict, key, value);
+	for (unsigned i = 0; i < options->n_events; i++)
+		names[i] = options->events[i].name;
+	g_variant_dict_insert_value(&dict, "events", g_variant_new_strv(names, options->n_events));
+	g_variant_dict_insert(&dict, "frequency", "u", options->frequency);
+	return g_variant_ref_sink(g_variant_dict_end(&dict));
+}
+
+static bool take_all(struct parse *parse, GVariant *variant, GError **error)
+{
+	GVariantIter iter;
+	const char *key;
+	GVariant *value;
+
+	g_variant_iter_init(&iter, variant);
+	while (g_variant_iter_next(&iter, "{&sv}", &key, &value)) {
+		bool taken = take_option(parse, key, value, error);
+
+		g_variant_unref(value);
+		if (!taken)
+			return false;
+	}
+	return true;
+}
+
+bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_options,
+		   GError **error)
+{
+	struct options *options = g_new0(struct options, 1);
+	struct parse parse = { .options = options, .fds = fds };
+	bool ok;
+
+	options->children = options->kernel = true;
+	options->frequency = DEFAULT_FREQUENCY;
+	options->call_graph = ENGINE_CALL_GRAPH_FP;
+	options->lifetime_fd = -1;
+	ok = take_all(&parse, variant, error);
+	if (ok && options->system == (options->n_pids > 0))
+		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				 "either \"system\" or \"pids\" says what to record; %s",
+				 options->system ? "both were given" : "neither was given");
+	ok = ok && parse_events(&parse, error);
+	g_clear_pointer(&parse.events, g_variant_unref);
+	if (!ok) {
+		options_free(options);
+		return false;
+	}
+	options->given = describe(options, variant);
+	*ret_options = options;
+	return true;
+}
+
+void options_free(struct options *options)
+{
+	if (!options)
+		return;
+	if (options->lifetime_fd >= 0)
+		close(options->lifetime_fd);
+	g_strfreev(options->command);
+	if (options->given)
+		g_variant_unref(options->given);
+	g_free(options);
+}
+
+GVariant *options_capabilities(void)
+{
+	static const char *const call_graphs[] = { "none", "fp", NULL };
+	g_autoptr(GPtrArray) events = g_ptr_array_new();
+	struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
+	GVariantDict dict;
+	struct event event;
+
+	for (const char *const *name = event_names(); *name; name++)
+		if (event_parse(&dirs, *name, &event, NULL) && perf_event_works(&event))
+			g_ptr_array_add(events, (char *)*name);
+	g_variant_dict_init(&dict, NULL);
+	g_variant_dict_insert_value(&dict, "events",
+				    g_variant_new_strv((const char *const *)events->pdata,
+						       events->len));
+	g_variant_dict_insert(&dict, "call-graphs", "^as", call_graphs);
+	g_variant_dict_insert(&dict, "max-frequency", "u", perf_max_frequency());
+	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
+	g_variant_dict_insert(&dict, "kernel", "b", events->len > 0);
+	g_variant_dict_insert(&dict, "system", "b", events->len > 0);
+	return g_variant_dict_end(&dict);
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Perf - opens the kernel's events, for the engine to read
+ *
+ * On each CPU: a side-band event (mappings, names, forks, switches …) with a ring of its own, so that samples cannot
+ * push it out, and the sampling events, which share a second ring. All are CPU-wide: the engine keeps what belongs to
+ * the targets.
+ * Invariants: (1) nothing is enabled here; the engine enables the side band first
+ *             (2) every ring was mapped here before its descriptor is passed on: its size fits the mlock budget
+ *             (3) no byte of a ring is ever read here
+ */
+#include "config.h"
+
+#include "daemon/broker/perf.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define SIDE_BAND_BYTES (1u << 20) /* 0.2 s of 100 000 switches a second until the watermark */
+#define SAMPLE_BYTES (1u << 20)
+#define SAMPLE_MAX_BYTES (64u << 20)
+#define RING_MIN_BYTES (32u << 10)
+
+static int open_event(struct perf_event_attr *attr, int cpu)
+{
+	return (int)syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static long read_setting(const char *path, long fallback)
+{
+	g_autofree char *text = NULL;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL))
+		return fallback;
+	return strtol(text, NULL, 10);
+}
+
+uint32_t perf_max_frequency(void)
+{
+	return (uint32_t)read_setting("/proc/sys/kernel/perf_event_max_sample_rate", 100000);
+}
+
+bool perf_online_cpus(GArray **ret_cpus, GError **error)
+{
+	g_autoptr(GArray) cpus = g_array_new(FALSE, FALSE, sizeof(unsigned));
+	g_autofree char *text = NULL;
+	char *at;
+
+	if (!g_file_get_contents("/sys/devices/system/cpu/online", &text, NULL, error))
+		return false;
+	for (at = text; g_ascii_isdigit(*at); at += *at == ',') {
+		unsigned long first = strtoul(at, &at, 10), last = first;
+
+		if (*at == '-')
+			last = strtoul(at + 1, &at, 10);
+		for (; first <= last && cpus->len < ENGINE_MAX_CPUS; first++) {
+			unsigned cpu = (unsigned)first;
+
+			g_array_append_val(cpus, cpu);
+		}
+	}
+	if (cpus->len == 0)
+		return broker_fail(error, BROKER_ERROR_FAILED,
+				   "the kernel lists no CPU online: \"%s\"", text);
+	*ret_cpus = g_steal_pointer(&cpus);
+	return true;
+}
+
+/* Why an event did not open, and what to do about it. */
+static bool fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
+{
+	const char *name = event ? event->name : "dummy";
+
+	switch (failed) {
+	case EACCES:
+	case EPERM:
+		return broker_fail(
+			error, BROKER_ERROR_NOT_AUTHORIZED,
+			"recording is not permitted here: opening the perf event \"%s\" failed with \"%s\"; "
+			"kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing. Ways out: run as root; "
+			"give the program CAP_PERFMON; `sysctl kernel.perf_event_paranoid=-1` as root, until "
+			"the next boot%s",
+			name, g_strerror(failed),
+			read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
+			failed == EPERM
+				? "; in a container, a seccomp profile that allows perf_event_open"
+				: "");
+	case EMFILE:
+	case ENFILE:
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "too many open files for an event on CPU %u; raise `ulimit -n`",
+				   cpu);
+	case EBUSY:
+		return broker_fail(error, BROKER_ERROR_BUSY,
+				   "event \"%s\" is in use by another profiler", name);
+	case ENOENT:
+	case EOPNOTSUPP:
+	case ENXIO:
+		return broker_fail(
+			error, BROKER_ERROR_NOT_SUPPORTED,
+			"event \"%s\" is not there on this machine (a VM often has no hardware "
+			"events); \"cpu-clock\" works everywhere",
+			name);
+	case EINVAL:
+	case E2BIG:
+		return broker_fail(
+			error, BROKER_ERROR_NOT_SUPPORTED,
+			event ? "event \"%s\" cannot be sampled here: the kernel refuses its settings"
+			      : "this kernel is too old for event \"%s\" with build-ids; 6.1 is needed",
+			name);
+	default:
+		return broker_fail(error, BROKER_ERROR_FAILED, "opening event \"%s\" on CPU %u: %s",
+				   name, cpu, g_strerror(failed));
+	}
+}
+
+static struct perf_event_attr side_band_attr(const struct perf_plan *plan)
+{
+	return (struct perf_event_attr){
+		.size = sizeof(struct perf_event_attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = ENGINE_SIDE_BAND_TYPE,
+		.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST,
+		.disabled = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.build_id = plan->build_ids,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.namespaces = 1,
+		.cgroup = 1,
+		.ksymbol = 1,
+		.bpf_event = 1,
+		.context_switch = 1,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+		.watermark = 1,
+		.wakeup_watermark = plan->side_band_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4,
+	};
+}
+
+static struct perf_event_attr source_attr(const struct perf_plan *plan, const struct event *event)
+{
+	struct perf_event_attr attr = event->attr;
+
+	attr.size = sizeof(attr);
+	attr.sample_type = ENGINE_SAMPLE_TYPE;
+	attr.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST;
+	attr.disabled = 1;
+	attr.sample_id_all = 1;
+	attr.use_clockid = 1;
+	attr.clockid = CLOCK_MONOTONIC;
+	attr.watermark = 1;
+	attr.wakeup_watermark = plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
+	if (event->counts_ns)
+		attr.exclude_idle = 1; /* the clock runs on in the idle task */
+	if (!plan->kernel && !event->kernel_only)
+		attr.exclude_kernel = attr.exclude_hv = 1;
+	attr.exclude_callchain_kernel = !plan->kernel || plan->call_graph == ENGINE_CALL_GRAPH_NONE;
+	attr.exclude_callchain_user = plan->call_graph == ENGINE_CALL_GRAPH_NONE;
+	if (event->counts_ns && !event->every_one) {
+		/* an hrtimer: its frequency is a fixed period in any case */
+		attr.sample_period = 1000000000 / plan->frequency;
+	} else if (!event->every_one) {
+		attr.freq = 1;
+		attr.sample_freq = plan->frequency;
+	}
+	return attr;
+}
+
+static bool open_one(struct perf_event_attr *attr, const struct event *event, struct perf_cpu *cpu,
+		     GError **error)
+{
+	int fd = open_event(attr, (int)cpu->cpu);
+
+	if (fd < 0)
+		return fail_open(event, cpu->cpu, errno, error);
+	cpu->fds[cpu->n_fds] = fd;
+	if (ioctl(fd, PERF_EVENT_IOC_ID, &cpu->ids[cpu->n_fds++]) < 0)
+		return fail_open(event, cpu->cpu, errno, error);
+	return true;
+}
+
+/* *ret_too_big: the ring exceeds what may be locked; a smaller one may do. */
+static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool *ret_too_big,
+		     GError **error)
+{
+	size_t bytes = (1 + (size_t)pages) * (size_t)sysconf(_SC_PAGESIZE);
+	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cpu->fds[which], 0);
+
+	if (map == MAP_FAILED) {
+		*ret_too_big = errno == EPERM || errno == ENOMEM;
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "mapping a ring of %zu KiB for CPU %u: %s; raise `ulimit -l` or "
+				   "kernel.perf_event_mlock_kb (now %ld)",
+				   bytes >> 10, cpu->cpu, g_strerror(errno),
+				   read_setting("/proc/sys/kernel/perf_event_mlock_kb", 0));
+	}
+	cpu->maps[which] = map;
+	cpu->map_bytes[which] = bytes;
+	return true;
+}
+
+static bool cpu_open(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
+		     bool *ret_too_big, GError **error)
+{
+	struct perf_event_attr attr = side_band_attr(plan);
+
+	*cpu = (struct perf_cpu){ .cpu = number };
+	if (!open_one(&attr, NULL, cpu, error) ||
+	    !map_ring(cpu, 0, plan->side_band_pages, ret_too_big, error))
+		return false;
+	for (unsigned i = 0; i < plan->n_events; i++) {
+		attr = source_attr(plan, &plan->events[i]);
+		if (!open_one(&attr, &plan->events[i], cpu, error))
+			return false;
+		if (i == 0 && !map_ring(cpu, 1, plan->sample_pages, ret_too_big, error))
+			return false;
+		if (i > 0 && ioctl(cpu->fds[1 + i], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[1]) < 0)
+			return broker_fail(
+				error, BROKER_ERROR_NOT_SUPPORTED,
+				"events \"%s\" and \"%s\" cannot be recorded together: %s",
+				plan->events[0].name, plan->events[i].name, g_strerror(errno));
+	}
+	return true;
+}
+
+static void unmap_rings(struct perf_cpu *cpu)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(cpu->maps); i++)
+		if (cpu->maps[i])
+			munmap(cpu->maps[i], cpu->map_bytes[i]);
+	memset(cpu->maps, 0, sizeof(cpu->maps));
+}
+
+/* The first mapping of a ring pays the mlock budget of its user. Root's engine runs under another uid that has none, so
+ * root's mapping stays until the engine has its own. Otherwise both are one user, and Linux (6.18) takes a second
+ * mapping off the budget without ever giving it back: there may only be one at a time. Sources that share a ring lose
+ * it when nothing maps it, so then there are two after all. */
+static void release_probe(struct perf_cpu *cpu)
+{
+	if (geteuid() != 0 && cpu->n_fds <= 2)
+		unmap_rings(cpu);
+}
+
+bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
+		   GError **error)
+{
+	struct perf_cpu opened;
+	bool too_big;
+
+	if (!cpu_open(plan, cpu, &opened, &too_big, error)) {
+		perf_cpu_done(&opened);
+		return false;
+	}
+	release_probe(&opened);
+	*ret_cpu = opened;
+	return true;
+}
+
+void perf_cpu_close_fds(struct perf_cpu *cpu)
+{
+	for (unsigned i = 0; i < cpu->n_fds; i++)
+		close(cpu->fds[i]);
+	cpu->n_fds = 0;
+}
+
+void perf_cpu_done(struct perf_cpu *cpu)
+{
+	perf_cpu_close_fds(cpu);
+	unmap_rings(cpu);
+}
+
+/* The largest power of two of pages that is at most `bytes`, within the limits of a ring. */
+static uint32_t ring_pages(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t pages = MAX_OF(RING_MIN_BYTES / page, 1);
+
+	bytes = MIN_OF(bytes, SAMPLE_MAX_BYTES);
+	while (pages * 2 * page <= bytes)
+		pages *= 2;
+	return (uint32_t)pages;
+}
+
+static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
+{
+	uint64_t share = PERF_RING_BUDGET / n_cpus / 2;
+	uint64_t wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus
+					   : MIN_OF(SAMPLE_BYTES, share);
+
+	plan->side_band_pages = ring_pages(MIN_OF(SIDE_BAND_BYTES, share));
+	plan->sample_pages = plan->n_events ? ring_pages(wanted) : 0;
+}
+
+/* Halves the rings; false when they are as small as they may get. */
+static bool shrink(struct perf_plan *plan)
+{
+	uint32_t smallest = ring_pages(0);
+
+	if (plan->side_band_pages <= smallest && plan->sample_pages <= smallest)
+		return false;
+	if (plan->side_band_pages > smallest)
+		plan->side_band_pages /= 2;
+	if (plan->sample_pages > smallest)
+		plan->sample_pages /= 2;
+	return true;
+}
+
+static void cpu_clear(void *cpu)
+{
+	perf_cpu_done(cpu);
+}
+
+static bool open_all(const struct perf_plan *plan, const GArray *numbers, GArray **ret_cpus,
+		     bool *ret_too_big, GError **error)
+{
+	g_autoptr(GArray)
+		cpus = g_array_sized_new(FALSE, TRUE, sizeof(struct perf_cpu), numbers->len);
+
+	g_array_set_clear_func(cpus, cpu_clear);
+	for (unsigned i = 0; i < numbers->len; i++) {
+		struct perf_cpu cpu;
+		bool opened = cpu_open(plan, g_array_index(numbers, unsigned, i), &cpu, ret_too_big,
+				       error);
+
+		g_array_append_val(cpus, cpu);
+		if (!opened)
+			return false;
+	}
+	/* all were mapped at once, as the engine will */
+	for (unsigned i = 0; i < cpus->len; i++)
+		release_probe(&g_array_index(cpus, struct perf_cpu, i));
+	*ret_cpus = g_steal_pointer(&cpus);
+	return true;
+}
+
+/* A CPU that went offline between the list and the open. */
+static bool list_changed(const GArray *numbers)
+{
+	g_autoptr(GArray) now = NULL;
+
+	return perf_online_cpus(&now, NULL) &&
+	       (now->len != numbers->len ||
+		memcmp(now->data, numbers->data, now->len * sizeof(unsigned)) != 0);
+}
+
+bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
+{
+	g_autoptr(GArray) numbers = NULL;
+
+	if (!perf_online_cpus(&numbers, error))
+		return false;
+	for (choose_sizes(plan, numbers->len);;) {
+		g_autoptr(GError) failure = NULL;
+		bool too_big = false;
+
+		if (open_all(plan, numbers, ret_cpus, &too_big, &failure))
+			return true;
+		if (list_changed(numbers)) {
+			g_clear_pointer(&numbers, g_array_unref);
+			if (!perf_online_cpus(&numbers, error))
+				return false;
+		} else if (!too_big || !shrink(plan)) {
+			g_propagate_error(error, g_steal_pointer(&failure));
+			return false;
+		}
+	}
+}
+
+bool perf_event_works(const struct event *event)
+{
+	const struct perf_plan plan = { .frequency = 1, .kernel = true };
+	struct perf_event_attr attr = source_attr(&plan, event);
+	g_autoptr(GArray) numbers = NULL;
+	CLEANUP_CLOSE int fd = -1;
+
+	if (perf_online_cpus(&numbers, NULL))
+		fd = open_event(&attr, (int)g_array_index(numbers, unsigned, 0));
+	return fd >= 0;
+}
+
+bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error)
+{
+	if (!event_parse(dirs, "cycles", ret_event, error))
+		return false;
+	return perf_event_works(ret_event) || event_parse(dirs, "cpu-clock", ret_event, error);
+}

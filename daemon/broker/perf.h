@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/broker/events.h"
+#include "daemon/protocol.h"
+
+#define PERF_RING_BUDGET (256ull << 20) /* all rings of a session */
+
+/* What is opened on every CPU. */
+struct perf_plan {
+	const struct event *events;
+	unsigned n_events;  /* 0: no sampling */
+	uint32_t frequency; /* samples a second and CPU, of events that are not fixed otherwise */
+	bool kernel;
+	bool build_ids; /* ask for build-ids in place of device and inode */
+	enum engine_call_graph call_graph;
+	uint64_t ring_bytes;                    /* all sample rings together; 0: by itself */
+	uint32_t side_band_pages, sample_pages; /* set by perf_open_all(): a CPU's rings */
+};
+
+/* The events of one CPU. The descriptors are there until they were passed on, the mappings until perf_cpu_done(). */
+struct perf_cpu {
+	unsigned cpu;
+	int fds[1 + ENGINE_MAX_SOURCES]; /* side band, then the sources */
+	unsigned n_fds;
+	uint64_t ids[1 + ENGINE_MAX_SOURCES];
+	void *maps[2]; /* side band, samples */
+	size_t map_bytes[2];
+};
+
+/* CPU numbers (unsigned) from the kernel's list, rising. */
+bool perf_online_cpus(GArray **ret_cpus, GError **error);
+/* kernel.perf_event_max_sample_rate */
+uint32_t perf_max_frequency(void);
+/* Cycles where they really open, else cpu-clock. */
+bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error);
+/* Whether the event opens here, on some CPU. */
+bool perf_event_works(const struct event *event);
+
+/* Opens everything, disabled, on all CPUs that are online, and maps the rings, which shrink until they fit the mlock
+ * budget; root's mappings stay until perf_cpu_done(), so that the engine's are free. *ret_cpus: of struct perf_cpu. */
+bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
+/* The same for one CPU that came online, with the sizes that perf_open_all() found. */
+bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
+		   GError **error);
+void perf_cpu_close_fds(struct perf_cpu *cpu);
+void perf_cpu_done(struct perf_cpu *cpu);

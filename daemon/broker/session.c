@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session - one recording from CreateSession to Finished
+ *
+ *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
+ *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
+ *
+ * Start spawns the engine, opens perf events while it comes up, and sends it all that it needs; then the engine leads:
+ * it asks for /proc and for mapped files (requests.c), and says when it is done.
+ * Invariants: (1) `finished` is called once, after the engine is gone: nobody writes the file any more
+ *             (2) an engine that is told to stop and shows no progress for STOP_PATIENCE_MS is killed
+ *             (3) what comes from the engine changes this session only
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/session.h"
+
+#include "arch/base.h"
+#include "daemon/broker/engine-config.h"
+#include "daemon/broker/engine.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/images.h"
+#include "daemon/broker/perf.h"
+#include "daemon/broker/requests.h"
+#include "daemon/broker/summary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define STOP_PATIENCE_MS 10000
+#define PROGRESS_INTERVAL_US 240000
+
+struct session {
+	const struct session_listener *listener;
+	void *data;
+	struct options *options;
+	struct engine *engine;
+	struct images *images;
+	GArray *cpus; /* struct perf_cpu; mapped until the engine has mapped them too */
+	struct perf_plan plan;
+	struct requests *requests; /* as long as there is an engine */
+	GVariant *summary;         /* what FINISHED said */
+	const char *reason;
+	struct message_progress counters;
+	uint64_t start_ns, patience_bytes;
+	int64_t progress_us;
+	int capture_fd;
+	guint patience, lifetime_watch;
+	enum session_state state;
+	bool ok;
+	bool given_up; /* the engine was killed, and why was said */
+};
+
+/* ---- Small answers ------------------------------------------------------------------------------ */
+
+enum session_state session_state(const struct session *session)
+{
+	return session->state;
+}
+
+const char *session_state_name(const struct session *session)
+{
+	static const char *const names[] = {
+		[SESSION_CREATED] = "created",   [SESSION_STARTING] = "created",
+		[SESSION_RUNNING] = "running",   [SESSION_PAUSED] = "paused",
+		[SESSION_STOPPING] = "stopping", [SESSION_FINISHED] = "finished",
+		[SESSION_FAILED] = "failed",
+	};
+
+	return names[session->state];
+}
+
+bool session_is_active(const struct session *session)
+{
+	return session->engine != NULL;
+}
+
+const struct options *session_options(const struct session *session)
+{
+	return session->options;
+}
+
+const struct message_progress *session_counters(const struct session *session)
+{
+	return &session->counters;
+}
+
+uint64_t session_start_ns(const struct session *session)
+{
+	return session->start_ns;
+}
+
+static void set_state(struct session *session, enum session_state state)
+{
+	const char *before = session_state_name(session);
+
+	session->state = state;
+	if (strcmp(before, session_state_name(session)) != 0)
+		session->listener->state_changed(session, session->data);
+}
+
+static bool fail_state(const struct session *session, const char *act, GError **error)
+{
+	return broker_fail(error, BROKER_ERROR_INVALID_STATE, "cannot %s a session that is %s", act,
+			   session_state_name(session));
+}
+
+/* ---- Making and freeing ------------------------------------------------------------------------- */
+
+static bool check_capture(int fd, bool append, GError **error)
+{
+	struct stat status;
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fstat(fd, &status) < 0)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION, "capture: %s",
+				   g_strerror(errno));
+	if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the capture must be a regular file or a pipe");
+	if ((flags & O_ACCMODE) == O_RDONLY || flags & O_PATH)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the capture is not open for writing");
+	if (append && ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(status.st_mode)))
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "appending needs a regular file that is open for reading too");
+	if (!append && S_ISREG(status.st_mode) && status.st_size > 0)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the capture is not empty; \"append\" continues one");
+	return true;
+}
+
+static gboolean on_lifetime_end(gint fd, GIOCondition condition, gpointer data)
+{
+	struct session *session = data;
+
+	session->lifetime_watch = 0;
+	if (session->engine)
+		session_stop(session, ENGINE_REASON_CLIENT_GONE, NULL);
+	return G_SOURCE_REMOVE;
+}
+
+bool session_new(struct options *options, int capture_fd, const struct session_listener *listener,
+		 void *data, struct session **ret_session, GError **error)
+{
+	struct session *session;
+
+	if (!check_capture(capture_fd, options->append, error)) {
+		close(capture_fd);
+		options_free(options);
+		return false;
+	}
+	session = g_new0(struct session, 1);
+	session->listener = listener;
+	session->data = data;
+	session->options = options;
+	session->capture_fd = capture_fd;
+	session->images = images_new();
+	session->reason = "internal";
+	session->plan = (struct perf_plan){
+		.events = options->events,
+		.n_events = options->n_events,
+		.frequency = options->frequency,
+		.kernel = options->kernel,
+		.build_ids = !image_build_ids_known(),
+		.call_graph = options->call_graph,
+		.ring_bytes = options->ring_bytes,
+	};
+	if (options->lifetime_fd >= 0)
+		session->lifetime_watch = g_unix_fd_add(options->lifetime_fd, G_IO_HUP | G_IO_ERR,
+							on_lifetime_end, session);
+	*ret_session = session;
+	return true;
+}
+
+static void release(struct session *session)
+{
+	g_clear_pointer(&session->requests, requests_free);
+	g_clear_handle_id(&session->patience, g_source_remove);
+	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
+	g_clear_pointer(&session->engine, engine_free);
+	g_clear_pointer(&session->cpus, g_array_unref);
+	if (session->capture_fd >= 0)
+		close(session->capture_fd);
+	session->capture_fd = -1;
+}
+
+void session_free(struct session *session)
+{
+	if (!session)
+		return;
+	release(session);
+	images_free(session->images);
+	options_free(session->options);
+	g_clear_pointer(&session->summary, g_variant_unref);
+	g_free(session);
+}
+
+/* ---- What the engine asks for ------------------------------------------------------------------- */
+
+/* The engine is ended, and this is why. */
+static void give_up(struct session *session, const char *code, const char *text)
+{
+	session->given_up = true;
+	session->listener->warning(session, code, text, session->data);
+	engine_kill(session->engine);
+}
+
+static void on_request_failed(const GError *error, void *data)
+{
+	struct session *session = data;
+
+	give_up(session, "snapshot", error->message);
+}
+
+static void take_image_request(struct session *session, const void *body, size_t bytes)
+{
+	requests_take_image(session->requests, body, bytes);
+}
+
+static void take_snapshot_request(struct session *session, const void *body, size_t bytes)
+{
+	requests_take_snapshot(session->requests, body);
+}
+
+static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
+{
+	struct message_cpu body = {
+		.cpu = cpu->cpu,
+		.side_band_pages = session->plan.side_band_pages,
+		.sample_pages = session->plan.sample_pages,
+		.n_sources = cpu->n_fds - 1,
+		.side_band_id = cpu->ids[0],
+	};
+
+	memcpy(body.source_ids, cpu->ids + 1, sizeof(body.source_ids));
+	if (!engine_send(session->engine, MESSAGE_CPU, &body, sizeof(body), cpu->fds, cpu->n_fds,
+			 error))
+		return false;
+	perf_cpu_close_fds(cpu);
+	return true;
+}
+
+/* A CPU that came back: its events died when it went. */
+static void take_cpu_request(struct session *session, const void *body, size_t bytes)
+{
+	unsigned number = ((const struct message_cpu_request *)body)->cpu;
+	g_autoptr(GArray) online = NULL;
+	g_autoptr(GError) error = NULL;
+	struct perf_cpu cpu;
+	bool listed = false;
+
+	if (perf_online_cpus(&online, NULL))
+		for (unsigned i = 0; i < online->len; i++)
+			listed = listed || g_array_index(online, unsigned, i) == number;
+	if (!listed)
+		return;
+	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
+		send_cpu(session, &cpu, &error);
+		for (unsigned i = 0; i < session->cpus->len; i++)
+			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
+				g_array_remove_index_fast(session->cpus, i--);
+		g_array_append_val(session->cpus, cpu);
+	}
+	if (error)
+		session->listener->warning(session, "cpu-online", error->message, session->data);
+}
+
+/* ---- What the engine tells ---------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void take_started(struct session *session, const void *body, size_t bytes)
+{
+	if (session->state != SESSION_STARTING)
+		return;
+	/* the engine has its own mappings now */
+	g_array_set_size(session->cpus, 0);
+	session->start_ns = now_ns();
+	set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
+	session->listener->started(session, NULL, session->data);
+}
+
+static void take_progress(struct session *session, const void *body, size_t bytes)
+{
+	int64_t now = g_get_monotonic_time();
+
+	session->counters = *(const struct message_progress *)body;
+	if (now - session->progress_us < PROGRESS_INTERVAL_US)
+		return;
+	session->progress_us = now;
+	session->listener->progress(session, session->data);
+}
+
+static void take_warning(struct session *session, const void *body, size_t bytes)
+{
+	const struct message_warning *warning = body;
+	g_autofree char *code = g_strndup(warning->code, sizeof(warning->code));
+	g_autofree char *text = g_strndup(warning->text, sizeof(warning->text));
+	g_autofree char *valid_code = g_utf8_make_valid(code, -1);
+	g_autofree char *valid_text = g_utf8_make_valid(text, -1);
+
+	session->listener->warning(session, valid_code, valid_text, session->data);
+}
+
+static void take_finished(struct session *session, const void *body, size_t bytes)
+{
+	const struct message_finished *finished = body;
+
+	if (session->summary ||
+	    bytes != sizeof(*finished) + (size_t)finished->n_loss * sizeof(finished->loss[0]))
+		return;
+	session->summary = g_variant_ref_sink(summary_new(finished));
+	session->reason = summary_reason(finished->reason);
+	session->ok = finished->ok;
+	session->counters = (struct message_progress){
+		.samples = finished->samples,
+		.events = finished->events,
+		.lost = finished->lost,
+		.bytes = finished->bytes,
+	};
+	if (session->state != SESSION_STOPPING && session->state != SESSION_STARTING)
+		set_state(session, SESSION_STOPPING);
+}
+
+static void on_message(uint32_t type, const void *body, size_t bytes, void *data)
+{
+	static const struct {
+		uint32_t type;
+		void (*take)(struct session *session, const void *body, size_t bytes);
+	} handlers[] = {
+		{ MESSAGE_STARTED, take_started },
+		{ MESSAGE_SNAPSHOT_REQUEST, take_snapshot_request },
+		{ MESSAGE_IMAGE_REQUEST, take_image_request },
+		{ MESSAGE_CPU_REQUEST, take_cpu_request },
+		{ MESSAGE_PROGRESS, take_progress },
+		{ MESSAGE_WARNING, take_warning },
+		{ MESSAGE_FINISHED, take_finished },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(handlers); i++)
+		if (handlers[i].type == type)
+			handlers[i].take(data, body, bytes);
+}
+
+/* An engine that ended without a word. */
+static void warn_of_death(struct session *session, int wait_status)
+{
+	g_autofree char *text = NULL;
+
+	if (WIFSIGNALED(wait_status))
+		text = g_strdup_printf("the engine was ended by signal %d (%s)",
+				       WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+	else
+		text = g_strdup_printf("the engine ended with status %d", WEXITSTATUS(wait_status));
+	session->listener->warning(session, "engine-died", text, session->data);
+}
+
+static void on_gone(int wait_status, void *data)
+{
+	struct session *session = data;
+	bool was_starting = session->state == SESSION_STARTING;
+	g_autoptr(GError) error = NULL;
+
+	release(session);
+	if (!session->summary) {
+		if (!session->given_up)
+			warn_of_death(session, wait_status);
+		session->summary = g_variant_ref_sink(summary_unknown(
+			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
+	}
+	set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
+	if (was_starting) {
+		broker_fail(&error, BROKER_ERROR_FAILED,
+			    "the engine ended before the recording began (reason \"%s\")",
+			    session->reason);
+		session->listener->started(session, error, session->data);
+	}
+	session->listener->finished(session, session->ok, session->reason, session->summary,
+				    session->data);
+}
+
+/* ---- Start, stop, pause ------------------------------------------------------------------------- */
+
+static bool send_config(struct session *session, GError **error)
+{
+	g_autoptr(GByteArray) body = engine_config_new(session->options);
+	int fds[4] = { session->capture_fd, -1, -1, -1 };
+	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
+					     "/proc/kallsyms" };
+	unsigned n = 1;
+	bool ok = true;
+
+	for (size_t i = 0; ok && i < ARRAY_SIZE(paths); i++) {
+		int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+		bool optional = i == ARRAY_SIZE(paths) - 1;
+
+		if (fd >= 0)
+			fds[n++] = fd;
+		else if (!optional)
+			ok = broker_fail(error, BROKER_ERROR_FAILED, "opening \"%s\": %s", paths[i],
+					 g_strerror(errno));
+	}
+	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
+	((struct message_config *)body->data)->build_ids = session->plan.build_ids;
+	ok = ok &&
+	     engine_send(session->engine, MESSAGE_CONFIG, body->data, body->len, fds, n, error);
+	while (n > 1)
+		close(fds[--n]);
+	return ok;
+}
+
+bool session_start(struct session *session, GError **error)
+{
+	static const struct engine_listener listener = { .message = on_message, .gone = on_gone };
+	bool ok;
+
+	if (session->state != SESSION_CREATED)
+		return fail_state(session, "start", error);
+	/* the engine comes up while the events are opened */
+	session->engine = engine_new(&listener, session, error);
+	if (session->engine)
+		session->requests =
+			requests_new(session->engine, session->images, on_request_failed, session);
+	ok = session->engine && perf_open_all(&session->plan, &session->cpus, error) &&
+	     send_config(session, error);
+	/* the engine's now: a pipe is at its end when the engine is */
+	close(steal_fd(&session->capture_fd));
+	for (unsigned i = 0; ok && i < session->cpus->len; i++)
+		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
+	ok = ok && engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
+	if (!ok) {
+		release(session);
+		set_state(session, SESSION_FAILED);
+		return false;
+	}
+	set_state(session, SESSION_STARTING);
+	return true;
+}
+
+static gboolean on_patience_end(gpointer data)
+{
+	struct session *session = data;
+
+	if (session->counters.bytes != session->patience_bytes) {
+		session->patience_bytes = session->counters.bytes;
+		return G_SOURCE_CONTINUE;
+	}
+	session->patience = 0;
+	give_up(session, "engine-hangs",
+		"the engine did not finish the file in time and was ended");
+	return G_SOURCE_REMOVE;
+}
+
+bool session_stop(struct session *session, enum engine_reason reason, GError **error)
+{
+	struct message_stop body = { .reason = reason };
+
+	if (session->state == SESSION_STOPPING)
+		return true;
+	if (!session->engine)
+		return fail_state(session, "stop", error);
+	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
+		return false;
+	session->patience_bytes = session->counters.bytes;
+	if (!session->patience)
+		session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
+	if (session->state != SESSION_STARTING)
+		set_state(session, SESSION_STOPPING);
+	return true;
+}
+
+bool session_pause(struct session *session, bool pause, GError **error)
+{
+	enum session_state from = pause ? SESSION_RUNNING : SESSION_PAUSED;
+
+	if (session->state != from)
+		return fail_state(session, pause ? "pause" : "resume", error);
+	if (!engine_send(session->engine, pause ? MESSAGE_PAUSE : MESSAGE_RESUME, NULL, 0, NULL, 0,
+			 error))
+		return false;
+	set_state(session, pause ? SESSION_PAUSED : SESSION_RUNNING);
+	return true;
+}
+
+bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error)
+{
+	return images_get(session->images, id, ret_fd, error);
+}

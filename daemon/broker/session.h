@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/broker/options.h"
+
+/* One recording: the events, the engine, the images. Knows nothing of D-Bus. */
+struct session;
+
+enum session_state {
+	SESSION_CREATED,
+	SESSION_STARTING, /* shown as created */
+	SESSION_RUNNING,
+	SESSION_PAUSED,
+	SESSION_STOPPING,
+	SESSION_FINISHED,
+	SESSION_FAILED,
+};
+
+struct session_listener {
+	void (*state_changed)(struct session *session, void *data);
+	/* Once for a session_start() that returned true; error NULL: sampling is enabled. */
+	void (*started)(struct session *session, const GError *error, void *data);
+	void (*progress)(struct session *session, void *data); /* at most 4 a second */
+	void (*warning)(struct session *session, const char *code, const char *text, void *data);
+	/* Once for a session that left SESSION_CREATED; the engine is gone. May free the session. */
+	void (*finished)(struct session *session, bool ok, const char *reason, GVariant *summary,
+			 void *data);
+};
+
+/* Takes over the options and the descriptor of the capture, which is checked. */
+bool session_new(struct options *options, int capture_fd, const struct session_listener *listener,
+		 void *data, struct session **ret_session, GError **error);
+/* Whatever still runs is killed; the file stays as it is. */
+void session_free(struct session *session);
+
+bool session_start(struct session *session, GError **error);
+bool session_stop(struct session *session, enum engine_reason reason, GError **error);
+bool session_pause(struct session *session, bool pause, GError **error);
+bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
+
+enum session_state session_state(const struct session *session);
+const char *session_state_name(const struct session *session);
+bool session_is_active(const struct session *session); /* it has an engine */
+const struct options *session_options(const struct session *session);
+const struct message_progress *session_counters(const struct session *session);
+uint64_t session_start_ns(const struct session *session);

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/protocol.h"
+
+#include <gio/gio.h>
+
+/* The summary of the signal Finished, a{sv}; docs/dbus.md lists its keys. */
+GVariant *summary_new(const struct message_finished *finished);
+/* Of an engine that died: the last counts that it told. */
+GVariant *summary_unknown(const struct message_progress *counters, uint64_t start_ns,
+			  uint64_t stop_ns);
+/* The reason's name on D-Bus. */
+const char *summary_reason(uint32_t reason);

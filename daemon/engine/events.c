@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Events - what each record changes
+ *
+ * Called for every record of every ring in time order. Records of the side band keep tasks, mappings and kernel code
+ * up to date; samples become rows with what is known at that time; what the kernel could not deliver is counted.
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/events.h"
+
+#include "arch/base.h"
+
+#include <sys/sysmacros.h>
+
+static struct thread *special_thread(struct events *events, int32_t tid, uint64_t time_ns)
+{
+	struct thread *thread = tasks_thread(events->tasks, tid);
+
+	if (thread || events->tasks->filtered)
+		return thread;
+	thread = tasks_found(events->tasks, tid, tid, time_ns);
+	g_strlcpy(thread->comm, tid == 0 ? "swapper" : "[exiting]", sizeof(thread->comm));
+	thread->process->kernel = true;
+	return thread;
+}
+
+/* Whose sample it is. A task that has nearly exited has no number left: it is who came last to that CPU. */
+static struct thread *thread_of(struct events *events, const struct cpu *cpu,
+				const struct record *record)
+{
+	struct thread *thread;
+
+	if (record->tid < 0 && cpu->switches.thread)
+		return cpu->switches.thread;
+	if (record->tid <= 0)
+		return special_thread(events, record->tid, record->time_ns);
+	thread = tasks_thread(events->tasks, record->tid);
+	if (thread || events->tasks->filtered)
+		return thread;
+	return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
+}
+
+static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	int position = cpu_find_source(cpu, record->event_id);
+	struct thread *thread = thread_of(events, cpu, record);
+	struct process *process;
+	struct source *source;
+
+	if (position < 0 || (uint32_t)position >= events->n_sources)
+		return;
+	source = events->sources[position];
+	if (position == 0)
+		cpu->sampled_ns += record->sample.period;
+	if (!thread)
+		return;
+	if (position == 0)
+		cpu->sampled_here_ns += record->sample.period;
+	process = thread->process;
+	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))
+		events->ask(process, events->data);
+	samples_add(events->samples, record, thread, &source->row);
+	events->n_samples++;
+}
+
+static void on_mmap(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	const struct record_mmap *mmap = &record->mmap;
+	struct process *process = tasks_process(events->tasks, record->pid);
+	struct image_key key = {
+		.path = mmap->name,
+		.path_bytes = strlen(mmap->name),
+		.start = mmap->start,
+	};
+	struct mapping mapping = {
+		.start = mmap->start,
+		.end = mmap->start + mmap->length,
+		.file_offset = mmap->file_offset,
+		.time_ns = record->time_ns,
+	};
+
+	/* The flag that says which of the two it is leaks from one event into another's records (kernel/events/core.c
+	 * does not take it back), so what was asked for decides. */
+	if (events->build_ids && mmap->build_id_bytes) {
+		key.build_id = mmap->build_id;
+		key.build_id_bytes = mmap->build_id_bytes;
+	} else {
+		key.dev = makedev(mmap->dev_major, mmap->dev_minor);
+		key.inode = mmap->inode;
+		key.inode_generation = mmap->inode_generation;
+	}
+	if (!process || !mmap->executable || process->maps_ns > record->time_ns ||
+	    record->cpumode == PERF_RECORD_MISC_KERNEL)
+		return;
+	mapping.image = images_of_mapping(events->images, &key);
+	maps_insert(&process->maps, &mapping);
+	/* The program is the first file that exec maps. */
+	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
+		process_set_exe(process, mapping.image->path, strlen(mapping.image->path));
+		output_touch(events->tasks->output, &process->row);
+	}
+}
+
+static void on_comm(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (!record->comm.exec)
+		tasks_comm(events->tasks, record->tid, record->comm.name, record->time_ns);
+	else
+		tasks_exec(events->tasks, record->pid, record->comm.name, record->time_ns);
+}
+
+static void on_fork(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	tasks_fork(events->tasks, &record->task, record->time_ns);
+}
+
+static void on_task_exit(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	tasks_exit(events->tasks, &record->task, record->time_ns);
+}
+
+static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (cpu->switches.start_ns == 0)
+		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
+	switches_apply(&cpu->switches, events->tasks, record);
+}
+
+static void on_lost_samples(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES, record->lost,
+		     cpu->last_ns[0], record->time_ns);
+}
+
+static void on_throttle(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (cpu->throttled_ns == 0)
+		cpu->throttled_ns = record->time_ns;
+}
+
+/* How many samples that were is known where the period is time. */
+static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	int position = cpu_find_source(cpu, record->event_id);
+	const struct message_source *source;
+	uint64_t count = 1, paused_ns;
+
+	if (cpu->throttled_ns == 0 || position < 0 || (uint32_t)position >= events->n_sources)
+		return;
+	source = &events->sources[position]->message;
+	paused_ns = record->time_ns - MIN_OF(cpu->throttled_ns, record->time_ns);
+	if (source->counts_ns && source->period) {
+		count = MAX_OF(paused_ns / source->period, UINT64_C(1));
+		/* They are not missed ticks as well. */
+		cpu->sampled_ns += paused_ns;
+		cpu->sampled_here_ns += paused_ns;
+	}
+	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_THROTTLED, count,
+		     cpu->throttled_ns, record->time_ns);
+	cpu->throttled_ns = 0;
+}
+
+static void on_ksymbol(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	const struct record_ksymbol *symbol = &record->ksymbol;
+
+	if (symbol->unregister)
+		kernel_remove_region(events->kernel, symbol->address);
+	else
+		kernel_add_region(events->kernel, PROF_IMAGE_BPF, symbol->name,
+				  strlen(symbol->name), symbol->address, symbol->length);
+}
+
+static void on_cgroup(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	samples_set_cgroup(events->samples, record->cgroup.id, record->cgroup.path,
+			   strlen(record->cgroup.path));
+}
+
+static void (*const handlers[])(struct events *, struct cpu *, const struct record *) = {
+	[RECORD_SAMPLE] = on_sample,
+	[RECORD_MMAP] = on_mmap,
+	[RECORD_COMM] = on_comm,
+	[RECORD_FORK] = on_fork,
+	[RECORD_EXIT] = on_task_exit,
+	[RECORD_SWITCH] = on_switch,
+	[RECORD_LOST_SAMPLES] = on_lost_samples,
+	[RECORD_THROTTLE] = on_throttle,
+	[RECORD_UNTHROTTLE] = on_unthrottle,
+	[RECORD_KSYMBOL] = on_ksymbol,
+	[RECORD_CGROUP] = on_cgroup,
+};
+
+static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
+		    const struct record *record)
+{
+	cpu->told_lost[side_band] += record->lost;
+	loss_add_cpu(events->losses, cpu->number, side_band,
+		     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record->lost,
+		     cpu->last_ns[side_band], record->time_ns);
+	if (side_band)
+		events->rescan(events->data);
+}
+
+void events_record(const struct round_input *input, bool late, void *data)
+{
+	struct events *events = data;
+	struct cpu *cpu = input->owner;
+	struct record record;
+
+	if (!record_parse(input->record, &record)) {
+		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT,
+			     1, input->time_ns, input->time_ns);
+		return;
+	}
+	if (late)
+		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
+			     record.time_ns, record.time_ns);
+	if (record.kind == RECORD_LOST)
+		on_lost(events, cpu, input->side_band, &record);
+	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind])
+		handlers[record.kind](events, cpu, &record);
+	cpu->last_ns[input->side_band] = record.time_ns;
+}
+
+void events_corrupt(const struct round_input *input, void *data)
+{
+	struct events *events = data;
+	struct cpu *cpu = input->owner;
+	uint64_t from_ns = cpu->last_ns[input->side_band];
+
+	loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT, 1,
+		     from_ns, MAX_OF(from_ns, events->tasks->output->now_ns));
+	if (input->side_band)
+		events->rescan(events->data);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/cpus.h"
+#include "daemon/engine/round.h"
+#include "daemon/engine/samples.h"
+#include "daemon/engine/sources.h"
+
+/* What records act on. */
+struct events {
+	struct tasks *tasks;
+	struct images *images;
+	struct kernel *kernel;
+	struct samples *samples;
+	struct loss_table *losses;
+	struct source *sources[ENGINE_MAX_SOURCES];
+	uint32_t n_sources;
+	bool build_ids;     /* MMAP2 records were asked to carry them */
+	uint64_t n_samples; /* taken into the capture */
+	uint64_t begin_ns;  /* when the side band was enabled */
+	void (*ask)(struct process *process, void *data); /* too little is known of it */
+	void (*rescan)(void *data);                       /* the side band has a hole */
+	void *data;
+};
+
+/* The handlers of a round; data is a struct events, the owner of an input a struct cpu. */
+void events_record(const struct round_input *input, bool late, void *data);
+void events_corrupt(const struct round_input *input, void *data);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Images - the files, and what stands for files, that code was executed from
+ *
+ * The kernel's records name a mapped file by build-id or by device, inode and its generation, as it was asked to;
+ * together with the path that is the key. The rest of a file's identity comes from the broker, which opens it when it
+ * is first hit. A file that was mapped before the recording and is mapped again may so be two images of one identity;
+ * readers see one. Memory without a file, and files that exist only as memory (memfd), hold code that belongs to one process: their
+ * images are kept by the process and have absolute addresses.
+ * Invariants: (1) the same key is the same image for the whole session [test-engine-tasks: images]
+ *             (2) a replaced file is another image                     [test-engine-tasks: images]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/images.h"
+
+#include "daemon/engine/vdso.h"
+
+#include <string.h>
+
+static const char deleted[] = " (deleted)";
+
+static void write_image(struct row *row, struct output *output)
+{
+	struct image *image = (struct image *)row;
+
+	if (image->process)
+		output_need(output, image->process);
+	output_add(output, PROF_TABLE_IMAGE,
+		   (const struct prof_value[]){
+			   [PROF_IMAGE_ID] = PROF_NUMBER(row->id),
+			   [PROF_IMAGE_PATH] = PROF_NUMBER(output_text(output, image->path)),
+			   [PROF_IMAGE_BUILD_ID] =
+				   PROF_BYTES(image->opened.build_id, image->opened.build_id_bytes),
+			   [PROF_IMAGE_SIZE] = PROF_NUMBER(image->size),
+			   [PROF_IMAGE_DEV] = PROF_NUMBER(image->opened.dev),
+			   [PROF_IMAGE_INODE] = PROF_NUMBER(image->opened.inode),
+			   [PROF_IMAGE_KIND] = PROF_NUMBER(image->kind),
+			   [PROF_IMAGE_CTIME] = PROF_NUMBER(image->ctime_ns),
+			   [PROF_IMAGE_PROCESS] =
+				   PROF_NUMBER(image->process ? image->process->id : 0),
+		   });
+}
+
+static void free_image(struct row *row)
+{
+	struct image *image = (struct image *)row;
+
+	row_unref(image->process);
+	g_free(image->path);
+	g_free(image);
+}
+
+static guint hash_key(gconstpointer data)
+{
+	const struct image *image = data;
+	guint hash = g_str_hash(image->path);
+	uint32_t word = 0;
+
+	if (image->mapped.build_id_bytes)
+		memcpy(&word, image->mapped.build_id, sizeof(word));
+	else
+		word = image->mapped.inode * 31 + image->mapped.dev;
+	return hash ^ word;
+}
+
+static gboolean same_key(gconstpointer a, gconstpointer b)
+{
+	const struct image_file *x = &((const struct image *)a)->mapped;
+	const struct image_file *y = &((const struct image *)b)->mapped;
+
+	if (strcmp(((const struct image *)a)->path, ((const struct image *)b)->path) != 0 ||
+	    x->build_id_bytes != y->build_id_bytes)
+		return FALSE;
+	if (x->build_id_bytes)
+		return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0;
+	return x->dev == y->dev && x->inode == y->inode &&
+	       x->inode_generation == y->inode_generation;
+}
+
+void images_init(struct images *images)
+{
+	*images = (struct images){
+		.by_key = g_hash_table_new(hash_key, same_key),
+		.by_id = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL,
+					       (GDestroyNotify)row_unref),
+	};
+	images->vdso.build_id_bytes =
+		vdso_read_build_id(images->vdso.build_id, sizeof(images->vdso.build_id));
+}
+
+void images_done(struct images *images)
+{
+	if (images->by_key)
+		g_hash_table_destroy(images->by_key);
+	if (images->by_id)
+		g_hash_table_destroy(images->by_id);
+	*images = (struct images){ 0 };
+}
+
+struct image *images_new(struct images *images, enum prof_image_kind kind, const char *path,
+			 struct row *process)
+{
+	struct image *image = g_new0(struct image, 1);
+
+	row_init(&image->row, ++images->last_id, write_image, free_image);
+	image->kind = kind;
+	image->path = g_strdup(path);
+	image->process = process ? row_ref(process) : NULL;
+	return image;
+}
+
+static bool has_prefix(const struct image_key *key, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return key->path_bytes >= n && memcmp(key->path, prefix, n) == 0;
+}
+
+/* Names of fs/proc/task_mmu.c and kernel/events/core.c for what is no file on a disk. */
+static bool is_anonymous(const struct image_key *key)
+{
+	return key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
+	       has_prefix(key, "/memfd:") || has_prefix(key, "/dev/zero") ||
+	       has_prefix(key, "/SYSV") || has_prefix(key, "/anon_hugepage") ||
+	       has_prefix(key, "/[aio]");
+}
+
+static size_t strip_deleted(const struct image_key *key)
+{
+	size_t n = sizeof(deleted) - 1;
+
+	if (key->path_bytes > n && memcmp(key->path + key->path_bytes - n, deleted, n) == 0)
+		return key->path_bytes - n;
+	return key->path_bytes;
+}
+
+/* A build-id alone is enough, but snapshots tell device and inode beside it. */
+static struct image_file file_of(const struct image_key *key)
+{
+	struct image_file file = {
+		.dev = key->dev,
+		.inode = key->inode,
+		.inode_generation = key->inode_generation,
+	};
+
+	if (key->build_id_bytes > 0 && key->build_id_bytes <= sizeof(file.build_id)) {
+		memcpy(file.build_id, key->build_id, key->build_id_bytes);
+		file.build_id_bytes = key->build_id_bytes;
+	}
+	return file;
+}
+
+struct image *images_of_mapping(struct images *images, const struct image_key *key)
+{
+	bool vdso = key->path_bytes == 6 && has_prefix(key, "[vdso]");
+	struct image wanted = { 0 };
+	struct image *image;
+	g_autofree char *path = NULL;
+
+	if (!vdso && is_anonymous(key))
+		return NULL;
+	wanted.path = path = g_strndup(key->path, strip_deleted(key));
+	if (!vdso)
+		wanted.mapped = file_of(key);
+	else if (key->start > UINT32_MAX)
+		wanted.mapped = images->vdso;
+	image = g_hash_table_lookup(images->by_key, &wanted);
+	if (!image) {
+		image = images_new(images, vdso ? PROF_IMAGE_VDSO : PROF_IMAGE_FILE, path, NULL);
+		image->mapped = image->opened = wanted.mapped;
+		g_hash_table_add(images->by_key, image);
+		g_hash_table_insert(images->by_id, GUINT_TO_POINTER(image->row.id), image);
+	}
+	return image;
+}
+
+struct image *images_by_id(const struct images *images, uint64_t id)
+{
+	if (id > images->last_id)
+		return NULL;
+	return g_hash_table_lookup(images->by_id, GUINT_TO_POINTER((guint)id));
+}
+
+void image_opened(struct image *image, const struct message_image *answer)
+{
+	image->opened.dev = answer->dev;
+	image->opened.inode = answer->inode;
+	image->size = answer->size;
+	image->ctime_ns = answer->ctime_ns;
+	if (answer->build_id_size == 0 || answer->build_id_size > sizeof(image->opened.build_id))
+		return;
+	memcpy(image->opened.build_id, answer->build_id, answer->build_id_size);
+	image->opened.build_id_bytes = answer->build_id_size;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/output.h"
+#include "daemon/engine/record.h"
+#include "daemon/protocol.h"
+
+#include <glib.h>
+
+/* The file that a mapping names: by build-id, else by device and inode. */
+struct image_file {
+	uint8_t build_id[RECORD_BUILD_ID_MAX];
+	uint32_t build_id_bytes;
+	uint64_t dev, inode, inode_generation; /* generation 0: unknown */
+};
+
+struct image {
+	struct row row;
+	enum prof_image_kind kind;
+	char *path;
+	struct image_file mapped; /* the key: does not change */
+	struct image_file opened; /* what the broker found, over it */
+	uint64_t size;
+	int64_t ctime_ns;
+	struct row *process; /* anon: whose addresses these are; referenced */
+	bool requested;      /* the broker was asked to open it */
+};
+
+struct images {
+	GHashTable *by_key; /* struct image, by build-id or file, and path */
+	GHashTable *by_id;
+	uint32_t last_id;
+	struct image_file vdso; /* of 64-bit processes */
+};
+
+/* What a mapping tells about the file behind it. */
+struct image_key {
+	const char *path; /* not NUL-terminated */
+	size_t path_bytes;
+	const uint8_t *build_id;
+	uint32_t build_id_bytes;
+	uint64_t dev, inode, inode_generation;
+	uint64_t start; /* where it is mapped: the vdso of a 32-bit process is another one */
+};
+
+void images_init(struct images *images);
+void images_done(struct images *images);
+/* The image of a mapping; NULL when it is anonymous memory, whose image belongs to its process. */
+struct image *images_of_mapping(struct images *images, const struct image_key *key);
+struct image *images_by_id(const struct images *images, uint64_t id);
+/* Takes what the broker found over what the mapping said. */
+void image_opened(struct image *image, const struct message_image *answer);
+/* An image that is found by its holder only. `path` is copied. The caller has the first reference. */
+struct image *images_new(struct images *images, enum prof_image_kind kind, const char *path,
+			 struct row *process);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Intern - small numbers for strings, frames and stack nodes of one epoch
+ *
+ * Open addressing with linear probing over 4-byte slots, at most half full; what is numbered stands apart in the order
+ * of its numbers. A pair costs 16 bytes and 8 to 16 of slots. A table that an epoch has blown up is given back when the
+ * next one begins.
+ * Invariants: (1) the same key has the same id within an epoch        [test-engine-rows: intern_same]
+ *             (2) ids start at 1 and have no gaps                     [test-engine-rows: intern_same]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/intern.h"
+
+#include <glib.h>
+#include <string.h>
+
+#define FIRST_SLOTS 4096u
+#define FIRST_BYTES 65536u
+#define KEPT_SLOTS 65536u
+
+static uint32_t mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15u) *
+				    (b ^ 0xe7037ed1a0b428dbu);
+
+	return (uint32_t)(uint64_t)product ^ (uint32_t)(product >> 64) ^
+	       (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 96);
+}
+
+static void insert_slot(uint32_t *slots, uint32_t mask, uint32_t hash, uint32_t id)
+{
+	uint32_t i = hash & mask;
+
+	while (slots[i])
+		i = (i + 1) & mask;
+	slots[i] = id;
+}
+
+void intern_pairs_init(struct intern_pairs *intern, uint64_t seed)
+{
+	*intern = (struct intern_pairs){ .seed = seed, .mask = FIRST_SLOTS - 1 };
+	intern->slots = g_new0(uint32_t, FIRST_SLOTS);
+}
+
+void intern_pairs_done(struct intern_pairs *intern)
+{
+	g_free(intern->slots);
+	g_free(intern->pairs);
+	*intern = (struct intern_pairs){ 0 };
+}
+
+void intern_pairs_clear(struct intern_pairs *intern)
+{
+	uint64_t seed = intern->seed;
+
+	if (intern->mask >= KEPT_SLOTS) {
+		intern_pairs_done(intern);
+		intern_pairs_init(intern, seed);
+		return;
+	}
+	memset(intern->slots, 0, ((size_t)intern->mask + 1) * sizeof(*intern->slots));
+	intern->n = 0;
+}
+
+static void grow_pairs(struct intern_pairs *intern)
+{
+	uint32_t i;
+
+	if (intern->n == intern->allocated) {
+		intern->allocated = intern->allocated ? intern->allocated * 2 : FIRST_SLOTS / 2;
+		intern->pairs = g_renew(struct intern_pair, intern->pairs, intern->allocated);
+	}
+	if (intern->n < intern->mask / 2)
+		return;
+	g_free(intern->slots);
+	intern->mask = intern->mask * 2 + 1;
+	intern->slots = g_new0(uint32_t, (size_t)intern->mask + 1);
+	for (i = 0; i < intern->n; i++)
+		insert_slot(intern->slots, intern->mask, intern->pairs[i].hash, i + 1);
+}
+
+uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new)
+{
+	uint32_t hash = mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
+	const struct intern_pair *pair;
+	uint32_t i, id;
+
+	for (i = hash & intern->mask; (id = intern->slots[i]) != 0; i = (i + 1) & intern->mask) {
+		pair = &intern->pairs[id - 1];
+		if (pair->hash == hash && pair->a == a && pair->b == b) {
+			*ret_new = false;
+			return id;
+		}
+	}
+	grow_pairs(intern);
+	intern->pairs[intern->n] = (struct intern_pair){ .a = a, .b = b, .hash = hash };
+	id = ++intern->n;
+	insert_slot(intern->slots, intern->mask, hash, id);
+	*ret_new = true;
+	return id;
+}
+
+void intern_strings_init(struct intern_strings *intern, uint64_t seed)
+{
+	*intern = (struct intern_strings){ .seed = seed, .mask = FIRST_SLOTS - 1 };
+	intern->slots = g_new0(uint32_t, FIRST_SLOTS);
+}
+
+void intern_strings_done(struct intern_strings *intern)
+{
+	g_free(intern->slots);
+	g_free(intern->strings);
+	g_free(intern->bytes);
+	*intern = (struct intern_strings){ 0 };
+}
+
+void intern_strings_clear(struct intern_strings *intern)
+{
+	uint64_t seed = intern->seed;
+
+	intern_strings_done(intern);
+	intern_strings_init(intern, seed);
+}
+
+static uint32_t hash_bytes(const uint8_t *bytes, size_t length, uint64_t seed)
+{
+	uint64_t hash = seed ^ length, word;
+
+	for (; length >= sizeof(word); bytes += sizeof(word), length -= sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		hash = (hash ^ word) * 0x9fb21c651e98df25u;
+		hash ^= hash >> 32;
+	}
+	word = 0;
+	memcpy(&word, bytes, length);
+	return mix(hash, word ^ seed);
+}
+
+static void grow_strings(struct intern_strings *intern, size_t length)
+{
+	uint64_t needed = (uint64_t)intern->n_bytes + length;
+	uint32_t i;
+
+	if (intern->n == intern->allocated) {
+		intern->allocated = intern->allocated ? intern->allocated * 2 : FIRST_SLOTS / 2;
+		intern->strings = g_renew(struct intern_string, intern->strings, intern->allocated);
+	}
+	if (needed > intern->allocated_bytes) {
+		uint64_t grown = MAX((uint64_t)intern->allocated_bytes * 2, FIRST_BYTES);
+
+		intern->allocated_bytes = MIN(MAX(grown, needed), UINT32_MAX);
+		intern->bytes = g_realloc(intern->bytes, intern->allocated_bytes);
+	}
+	if (intern->n < intern->mask / 2)
+		return;
+	g_free(intern->slots);
+	intern->mask = intern->mask * 2 + 1;
+	intern->slots = g_new0(uint32_t, (size_t)intern->mask + 1);
+	for (i = 0; i < intern->n; i++)
+		insert_slot(intern->slots, intern->mask, intern->strings[i].hash, i + 1);
+}
+
+uint32_t intern_strings_add(struct intern_strings *intern, const void *bytes, size_t length,
+			    bool *ret_new)
+{
+	uint32_t hash = hash_bytes(bytes, length, intern->seed);
+	const struct intern_string *string;
+	uint32_t i, id;
+
+	for (i = hash & intern->mask; (id = intern->slots[i]) != 0; i = (i + 1) & intern->mask) {
+		string = &intern->strings[id - 1];
+		if (string->hash == hash && string->length == length &&
+		    memcmp(intern->bytes + string->offset, bytes, length) == 0) {
+			*ret_new = false;
+			return id;
+		}
+	}
+	grow_strings(intern, length);
+	intern->strings[intern->n] = (struct intern_string){
+		.offset = intern->n_bytes,
+		.length = length,
+		.hash = hash,
+	};
+	memcpy(intern->bytes + intern->n_bytes, bytes, length);
+	intern->n_bytes += length;
+	id = ++intern->n;
+	insert_slot(intern->slots, intern->mask, hash, id);
+	*ret_new = true;
+	return id;
+}

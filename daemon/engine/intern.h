@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers pairs: ids 1, 2, … in the order of their first use. */
+struct intern_pairs {
+	struct intern_pair {
+		uint64_t a;
+		uint32_t b;
+		uint32_t hash;
+	} __attribute__((packed, aligned(4))) * pairs; /* of id i at i - 1 */
+	uint32_t *slots;
+	uint32_t n, allocated, mask;
+	uint64_t seed;
+};
+
+/* Numbers strings likewise. */
+struct intern_strings {
+	struct intern_string {
+		uint32_t offset, length, hash;
+	} * strings;
+	uint32_t *slots;
+	char *bytes;
+	uint32_t n, allocated, mask;
+	uint32_t n_bytes, allocated_bytes;
+	uint64_t seed;
+};
+
+/* `seed`: random, so that nobody can choose what collides. */
+void intern_pairs_init(struct intern_pairs *intern, uint64_t seed);
+void intern_pairs_done(struct intern_pairs *intern);
+void intern_pairs_clear(struct intern_pairs *intern);
+/* The id of (a, b); *ret_new tells whether it is its first use. */
+uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new);
+
+void intern_strings_init(struct intern_strings *intern, uint64_t seed);
+void intern_strings_done(struct intern_strings *intern);
+void intern_strings_clear(struct intern_strings *intern);
+uint32_t intern_strings_add(struct intern_strings *intern, const void *bytes, size_t length,
+			    bool *ret_new);

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Kallsyms - names of kernel addresses from /proc/kallsyms
+ *
+ * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]"; the kernel's own symbols come sorted, modules and
+ * what else has names do not. The text is 5 MB and of its 120 000 names a recording hits some hundred, so nothing is
+ * sorted: the wanted addresses divide the address space into gaps (gap i ends at address i), each line falls into
+ * one gap, and of each gap only the lowest and the highest symbol can matter to its neighbours.
+ * A function ends where the next symbol of any type begins, but not behind _etext, and the last one of a module
+ * at most a page behind the page it begins in.
+ * Invariants: (1) the result does not depend on the order of lines                       [test-kallsyms: order]
+ *             (2) one line and the names that are kept are all that is in memory         [test-kallsyms: real]
+ *             (3) a line that is too long or no line at all is -EBADMSG                   [test-kallsyms: bad]
+ * No GLib. Any thread. Comes from the kernel, but is checked like any text.
+ */
+#include "daemon/engine/kallsyms.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BUFFER_BYTES 65536
+#define PAGE_BYTES UINT64_C(4096)
+
+/* One line; name and module point into the buffer and end with a 0. */
+struct line {
+	uint64_t address;
+	char type;
+	char *name;
+	char *module;
+};
+
+/* Returns < 0 to stop with that error, > 0 to stop without. */
+typedef int line_function(const struct line *line, void *data);
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
+/* Splits a line that ends with a 0. */
+static bool parse_line(char *text, struct line *ret_line)
+{
+	struct line line = { .address = 0 };
+	char *tab;
+	size_t length;
+	int digit;
+
+	for (length = 0; (digit = hex_digit(text[length])) >= 0; length++)
+		line.address = line.address << 4 | (uint64_t)digit;
+	if (length == 0 || length > 16 || text[length] != ' ' || text[length + 1] == '\0' ||
+	    text[length + 2] != ' ' || text[length + 3] == '\0')
+		return false;
+	line.type = text[length + 1];
+	line.name = text + length + 3;
+	tab = strchr(line.name, '\t');
+	if (tab) {
+		size_t bracket = strlen(tab + 1);
+
+		if (tab[1] != '[' || bracket < 3 || tab[bracket] != ']')
+			return false;
+		*tab = '\0';
+		tab[bracket] = '\0';
+		line.module = tab + 2;
+	}
+	*ret_line = line;
+	return line.name[0] != '\0';
+}
+
+static ssize_t read_some(int fd, char *buffer, size_t size, off_t offset)
+{
+	ssize_t n;
+
+	do
+		n = pread(fd, buffer, size, offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* Gives all whole lines of the buffer to the function; *ret_used is how many bytes they had. */
+static int each_line(char *buffer, size_t size, line_function *function, void *data,
+		     size_t *ret_used)
+{
+	char *at = buffer, *newline;
+	int r = 0;
+
+	while (r == 0 && (newline = memchr(at, '\n', (size_t)(buffer + size - at)))) {
+		struct line line;
+
+		*newline = '\0';
+		if (memchr(at, '\0', (size_t)(newline - at)) || !parse_line(at, &line))
+			return -EBADMSG;
+		r = function(&line, data);
+		at = newline + 1;
+	}
+	*ret_used = (size_t)(at - buffer);
+	return r;
+}
+
+static int walk(int fd, line_function *function, void *data)
+{
+	CLEANUP_FREE char *buffer = malloc(BUFFER_BYTES);
+	size_t held = 0, used = 0;
+	off_t offset = 0;
+	ssize_t n;
+	int r;
+
+	if (!buffer)
+		return -ENOMEM;
+	for (;;) {
+		n = read_some(fd, buffer + held, BUFFER_BYTES - held, offset);
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			return held > 0 ? -EBADMSG : 0;
+		offset += n;
+		held += (size_t)n;
+		r = each_line(buffer, held, function, data, &used);
+		if (r != 0)
+			return r < 0 ? r : 0;
+		held -= used;
+		memmove(buffer, buffer + used, held);
+		if (held == BUFFER_BYTES)
+			return -EBADMSG;
+	}
+}
+
+static bool is_function(const struct line *line)
+{
+	static const char *const ends[] = { "_etext", "_einittext" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		if (strcmp(line->name, ends[i]) == 0)
+			return false;
+	return strchr("tTwW", line->type) != NULL;
+}
+
+/* ---- _stext ---- */
+
+static int find_stext(const struct line *line, void *data)
+{
+	uint64_t **stext = data;
+
+	if (strcmp(line->name, "_stext") != 0 || line->module)
+		return 0;
+	**stext = line->address;
+	*stext = NULL;
+	return 1;
+}
+
+int kallsyms_read_stext(int fd, uint64_t *ret_stext)
+{
+	uint64_t stext = 0, *wanted = &stext;
+	int r = walk(fd, find_stext, &wanted);
+
+	if (r < 0)
+		return r;
+	if (wanted)
+		return -ENOENT;
+	if (stext == 0)
+		return KALLSYMS_HIDDEN;
+	*ret_stext = stext;
+	return 0;
+}
+
+/* ---- Names ---- */
+
+/* A text that keeps its memory when it is replaced: a gap's best symbol changes with nearly every line. */
+struct text {
+	char *bytes;
+	size_t capacity;
+};
+
+struct gap {
+	uint64_t lowest; /* UINT64_MAX = no symbol in this gap */
+	uint64_t highest;
+	bool function; /* the one at `highest` is one */
+	bool has_module;
+	struct text name; /* of the one at `highest` */
+	struct text module;
+};
+
+struct search {
+	const uint64_t *addresses;
+	size_t n;
+	size_t last;      /* gap of the line before: most lines are in its neighbourhood */
+	struct gap *gaps; /* n + 1 */
+	bool visible;     /* an address was not zero */
+};
+
+static int text_set(struct text *text, const char *value)
+{
+	size_t size = strlen(value) + 1;
+
+	if (size > text->capacity) {
+		char *bytes = realloc(text->bytes, size + 32);
+
+		if (!bytes)
+			return -ENOMEM;
+		text->bytes = bytes;
+		text->capacity = size + 32;
+	}
+	memcpy(text->bytes, value, size);
+	return 0;
+}
+
+/* The first wanted address that is not below. */
+static size_t find_gap(struct search *search, uint64_t address)
+{
+	size_t low = 0, high = search->n, last = search->last;
+
+	if ((last == 0 || search->addresses[last - 1] < address) &&
+	    (last == search->n || address <= search->addresses[last]))
+		return last;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (search->addresses[middle] < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	search->last = low;
+	return low;
+}
+
+static size_t underscores(const char *name)
+{
+	return strspn(name, "_");
+}
+
+/* Whether a line is shown rather than what the gap has at the same address; as prefer() in symbols-elf.c. */
+static bool is_better(const struct line *line, const struct gap *gap)
+{
+	bool function = is_function(line);
+	int order;
+
+	if (function != gap->function)
+		return function;
+	if (underscores(line->name) != underscores(gap->name.bytes))
+		return underscores(line->name) < underscores(gap->name.bytes);
+	if (strlen(line->name) != strlen(gap->name.bytes))
+		return strlen(line->name) > strlen(gap->name.bytes);
+	order = strcmp(line->name, gap->name.bytes);
+	return order < 0 || (order == 0 && !line->module && gap->has_module);
+}
+
+static int add_line(const struct line *line, void *data)
+{
+	struct search *search = data;
+	struct gap *gap;
+	int r;
+
+	if (line->address == 0 || line->type == 'A' || line->type == 'a')
+		return 0;
+	search->visible = true;
+	gap = &search->gaps[find_gap(search, line->address)];
+	if (gap->lowest != UINT64_MAX &&
+	    (line->address < gap->highest ||
+	     (line->address == gap->highest && !is_better(line, gap)))) {
+		gap->lowest = MIN_OF(gap->lowest, line->address);
+		return 0;
+	}
+	gap->lowest = MIN_OF(gap->lowest, line->address);
+	gap->highest = line->address;
+	gap->function = is_function(line);
+	gap->has_module = line->module != NULL;
+	r = text_set(&gap->name, line->name);
+	return r < 0 || !line->module ? r : text_set(&gap->module, line->module);
+}
+
+/* The end of a gap's highest symbol. */
+static uint64_t get_end(const struct gap *gap, uint64_t next)
+{
+	uint64_t limit = (gap->highest | (PAGE_BYTES - 1)) + 1 + PAGE_BYTES;
+
+	if (!gap->has_module && next != UINT64_MAX)
+		return next;
+	return limit < gap->highest ? next : MIN_OF(next, limit);
+}
+
+static int fill_symbol(struct kallsyms_symbol *symbol, const struct gap *gap, uint64_t address,
+		       uint64_t next)
+{
+	uint64_t end;
+
+	if (!gap || !gap->function)
+		return 0;
+	end = get_end(gap, next);
+	if (address >= end)
+		return 0;
+	symbol->start = gap->highest;
+	symbol->length = end - gap->highest;
+	symbol->name = strdup(gap->name.bytes);
+	symbol->module = gap->has_module ? strdup(gap->module.bytes) : NULL;
+	return !symbol->name || (gap->has_module && !symbol->module) ? -ENOMEM : 0;
+}
+
+static int fill_symbols(const struct search *search, struct kallsyms_symbol *symbols)
+{
+	CLEANUP_FREE uint64_t *next = calloc(search->n + 1, sizeof(*next));
+	const struct gap *gap = NULL;
+
+	if (!next)
+		return -ENOMEM;
+	next[search->n] = search->gaps[search->n].lowest;
+	for (size_t i = search->n; i-- > 0;)
+		next[i] = MIN_OF(search->gaps[i].lowest, next[i + 1]);
+	for (size_t i = 0; i < search->n; i++) {
+		int r;
+
+		if (search->gaps[i].lowest != UINT64_MAX)
+			gap = &search->gaps[i];
+		r = fill_symbol(&symbols[i], gap, search->addresses[i], next[i + 1]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void search_done(struct search *search)
+{
+	for (size_t i = 0; search->gaps && i <= search->n; i++) {
+		free(search->gaps[i].name.bytes);
+		free(search->gaps[i].module.bytes);
+	}
+	free(search->gaps);
+}
+
+int kallsyms_read(int fd, const uint64_t *addresses, size_t n, struct kallsyms_symbol *ret_symbols)
+{
+	CLEANUP(search_done) struct search search = { .addresses = addresses, .n = n };
+	CLEANUP_FREE struct kallsyms_symbol *symbols = calloc(n + 1, sizeof(*symbols));
+	int r;
+
+	search.gaps = calloc(n + 1, sizeof(*search.gaps));
+	if (!search.gaps || !symbols)
+		return -ENOMEM;
+	for (size_t i = 0; i <= n; i++)
+		search.gaps[i].lowest = UINT64_MAX;
+	r = walk(fd, add_line, &search);
+	if (r == 0 && !search.visible)
+		return KALLSYMS_HIDDEN;
+	if (r == 0)
+		r = fill_symbols(&search, symbols);
+	if (r == 0)
+		memcpy(ret_symbols, symbols, n * sizeof(*symbols));
+	else
+		kallsyms_done(symbols, n);
+	return r;
+}
+
+void kallsyms_done(struct kallsyms_symbol *symbols, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(symbols[i].name);
+		free(symbols[i].module);
+	}
+}
+
+/* ---- Modules ---- */
+
+struct module_list {
+	struct kallsyms_module *modules;
+	size_t n;
+	size_t capacity;
+	bool visible;
+};
+
+static int add_module(struct module_list *list, const char *name,
+		      struct kallsyms_module **ret_module)
+{
+	if (list->n == list->capacity) {
+		size_t larger = list->capacity ? list->capacity * 2 : 64;
+		void *moved = reallocarray(list->modules, larger, sizeof(*list->modules));
+
+		if (!moved)
+			return -ENOMEM;
+		list->modules = moved;
+		list->capacity = larger;
+	}
+	list->modules[list->n] = (struct kallsyms_module){ UINT64_MAX, 0, strdup(name) };
+	if (!list->modules[list->n].name)
+		return -ENOMEM;
+	*ret_module = &list->modules[list->n++];
+	return 0;
+}
+
+static int add_module_line(const struct line *line, void *data)
+{
+	struct kallsyms_module *module = NULL;
+	struct module_list *list = data;
+	uint64_t end = (line->address | (PAGE_BYTES - 1)) + 1;
+	int r;
+
+	if (line->address == 0)
+		return 0;
+	list->visible = true;
+	if (!line->module || !is_function(line))
+		return 0;
+	/* The lines of a module stand together: the last one it is, or a new one. */
+	if (list->n > 0 && strcmp(list->modules[list->n - 1].name, line->module) == 0)
+		module = &list->modules[list->n - 1];
+	if (!module) {
+		r = add_module(list, line->module, &module);
+		if (r < 0)
+			return r;
+	}
+	module->start = MIN_OF(module->start, line->address);
+	module->end = MAX_OF(module->end, end);
+	return 0;
+}
+
+static int compare_modules(const void *a, const void *b)
+{
+	const struct kallsyms_module *left = a, *right = b;
+
+	return (left->start > right->start) - (left->start < right->start);
+}
+
+int kallsyms_read_modules(int fd, struct kallsyms_module **ret_modules, size_t *ret_n)
+{
+	struct module_list list = { .n = 0 };
+	int r = walk(fd, add_module_line, &list);
+
+	if (r < 0 || !list.visible) {
+		kallsyms_modules_free(list.modules, list.n);
+		return r < 0 ? r : KALLSYMS_HIDDEN;
+	}
+	if (list.n > 0)
+		qsort(list.modules, list.n, sizeof(*list.modules), compare_modules);
+	*ret_modules = list.modules;
+	*ret_n = list.n;
+	return 0;
+}
+
+void kallsyms_modules_free(struct kallsyms_module *modules, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(modules[i].name);
+	free(modules);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profd-engine - drains, merges and writes one recording, without any privilege
+ *
+ * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the writer's thread is made,
+ * then the filter closes, and only then is the first byte of anybody else's read.
+ * Signals of a terminal are ignored: the broker decides when a recording ends.
+ */
+#include "config.h"
+
+#include "arch/base.h"
+#include "daemon/engine/sandbox.h"
+#include "daemon/engine/session.h"
+
+#include <glib/gi18n.h>
+#include <locale.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+static void ignore_signals(void)
+{
+	static const int ignored[] = { SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_IGN);
+}
+
+static bool is_socket(int fd)
+{
+	int type;
+	socklen_t length = sizeof(type);
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+}
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Zeros where the kernel does not tell. */
+static void read_boot_id(uint8_t *boot_id)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char text[64] = "";
+	size_t from, n = 0;
+
+	memset(boot_id, 0, 16);
+	if (!file)
+		return;
+	if (fgets(text, sizeof(text), file))
+		for (from = 0; text[from] && n < 32; from++)
+			if (digit(text[from]) >= 0) {
+				boot_id[n / 2] |= digit(text[from]) << (n % 2 ? 0 : 4);
+				n++;
+			}
+	fclose(file);
+}
+
+static bool enter_sandbox(struct writer **ret_writer, GError **error)
+{
+	struct writer *writer;
+
+	if (!sandbox_drop_privileges(error))
+		return false;
+	writer = writer_new(error);
+	if (!writer)
+		return false;
+	/* The sanitizers' runtimes need calls that nothing else does. */
+	if (!PROF_SANITIZED && !sandbox_filter(error)) {
+		writer_free(writer);
+		return false;
+	}
+	*ret_writer = writer;
+	return true;
+}
+
+static int run(void)
+{
+	g_autoptr(GError) error = NULL;
+	g_autofree struct session *session = g_new(struct session, 1);
+	struct writer *writer;
+	uint8_t boot_id[16];
+	bool ok;
+
+	read_boot_id(boot_id);
+	ignore_signals();
+	/* One heap for the two threads: what one frees the other takes. */
+	mallopt(M_ARENA_MAX, 1);
+	if (!enter_sandbox(&writer, &error)) {
+		fprintf(stderr, "profd-engine: %s\n", error->message);
+		return 1;
+	}
+	session_init(session, ENGINE_SOCKET_FD, writer, boot_id);
+	ok = session_run(session);
+	session_done(session);
+	return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	setlocale(LC_ALL, "");
+	bindtextdomain(GETTEXT_PACKAGE, PROF_DEFAULT_LOCALE_DIR);
+	textdomain(GETTEXT_PACKAGE);
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("profd-engine %s\n", PROF_VERSION);
+		return 0;
+	}
+	if (argc == 1 && is_socket(ENGINE_SOCKET_FD))
+		return run();
+	fprintf(stderr, _("Usage: %s --version\n"), "profd-engine");
+	fprintf(stderr, _("profd starts it; it does nothing by itself.\n"));
+	return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
+}

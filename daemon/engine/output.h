@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/intern.h"
+#include "libcapture/prof-capture.h"
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OUTPUT_TABLES (PROF_TABLE_METADATA + 1)
+
+struct output;
+struct writer;
+
+/* A dictionary row that stands for one of our objects: embedded in it as its first member. Its id is unique in the
+ * session; its row is written when an epoch first names it, and again when it was touched. */
+struct row {
+	uint32_t id;
+	uint32_t epoch; /* the last one that has it */
+	unsigned int refs;
+	bool queued;
+	void (*write)(struct row *row, struct output *output);
+	void (*free)(struct row *row);
+};
+
+void row_init(struct row *row, uint32_t id, void (*write)(struct row *row, struct output *output),
+	      void (*free)(struct row *row));
+struct row *row_ref(struct row *row);
+void row_unref(struct row *row); /* takes NULL */
+
+/* Rows of a table that were not written. */
+struct output_drops {
+	uint64_t rows, bytes, from_ns, to_ns;
+};
+
+struct output {
+	struct writer *writer;
+	struct prof_block *blocks[OUTPUT_TABLES];
+	uint64_t block_from_ns[OUTPUT_TABLES];
+	uint64_t last_ns[OUTPUT_TABLES]; /* rows of a table are in time order */
+	struct output_drops drops[OUTPUT_TABLES];
+	uint64_t rows[OUTPUT_TABLES]; /* since the beginning, without what was dropped */
+	GPtrArray *queued;            /* struct row */
+	struct intern_strings strings;
+	struct intern_pairs frames, stacks;
+	uint32_t epoch;
+	uint64_t epoch_ns; /* when it began; 0 = with the next row */
+	uint64_t now_ns;   /* of this round */
+	bool writing;      /* queued rows are being written */
+	bool restart;      /* a dictionary was dropped: the epoch cannot go on */
+};
+
+void output_init(struct output *output, struct writer *writer, uint32_t first_epoch);
+void output_done(struct output *output);
+
+void output_add(struct output *output, enum prof_table table, const struct prof_value *values);
+/* Ids in this epoch; the rows are added with their first use. */
+uint32_t output_string(struct output *output, const void *text, size_t length);
+uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0 */
+uint32_t output_frame(struct output *output, struct row *image, uint64_t offset,
+		      enum prof_frame_kind kind, bool *ret_new);
+uint32_t output_stack(struct output *output, uint32_t parent, uint32_t frame);
+
+/* The next block names this row. */
+void output_queue(struct output *output, struct row *row);
+static inline void output_need(struct output *output, struct row *row)
+{
+	if (row->epoch != output->epoch && !row->queued)
+		output_queue(output, row);
+}
+/* The object has changed: writes its row again if this epoch has it. */
+void output_touch(struct output *output, struct row *row);
+
+/* Between records: sets the time, and ends an epoch that is full or broken. */
+void output_tick(struct output *output, uint64_t now_ns);
+bool output_epoch_due(const struct output *output); /* it has lasted long enough */
+static inline bool output_epoch_full(const struct output *output)
+{
+	return output->stacks.n >= 2000000 || output->frames.n >= 2000000 ||
+	       output->strings.n_bytes >= 128u << 20;
+}
+/* Hands all blocks to the writer. */
+void output_flush(struct output *output);
+void output_end_epoch(struct output *output);
+/* Rows of the tables that tell what happened: neither dictionaries nor what is about the capture. */
+uint64_t output_events(const struct output *output);
+/* Takes what was dropped since the last call; false = nothing. */
+bool output_take_drops(struct output *output, enum prof_table table,
+		       struct output_drops *ret_drops);

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record - what one perf record says
+ *
+ * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed, the call chain and
+ * the cgroup; everything else is a body and struct trailer (sample_id_all). The layouts are those of
+ * <linux/perf_event.h>, enum perf_event_type.
+ * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
+ *             (2) names end within the record                         [test-engine-record: names]
+ *             (3) a chain never exceeds the record                    [test-engine-record: hostile]
+ * Pure functions.
+ */
+#include "daemon/engine/record.h"
+
+#include "arch/base.h"
+#include "daemon/protocol.h"
+
+#include <sys/mman.h>
+
+struct trailer {
+	int32_t pid, tid;
+	uint64_t time_ns;
+	uint32_t cpu, pad;
+	uint64_t event_id;
+};
+
+struct sample_fixed {
+	struct perf_event_header header;
+	uint64_t event_id;
+	uint64_t ip;
+	int32_t pid, tid;
+	uint64_t time_ns;
+	uint32_t cpu, pad;
+	uint64_t period;
+	uint64_t n_ips;
+	uint64_t ips[];
+};
+
+struct mmap2_fixed {
+	struct perf_event_header header;
+	int32_t pid, tid;
+	uint64_t start, length, file_offset;
+	union {
+		struct {
+			uint32_t dev_major, dev_minor;
+			uint64_t inode, inode_generation;
+		};
+		struct {
+			uint8_t build_id_bytes, pad[3];
+			uint8_t build_id[RECORD_BUILD_ID_MAX];
+		};
+	};
+	uint32_t protection, flags;
+	char name[];
+};
+
+struct comm_fixed {
+	struct perf_event_header header;
+	int32_t pid, tid;
+	char name[];
+};
+
+struct task_fixed {
+	struct perf_event_header header;
+	int32_t pid, ppid, tid, ptid;
+	uint64_t time_ns;
+};
+
+struct switch_fixed {
+	struct perf_event_header header;
+	int32_t other_pid, other_tid;
+};
+
+struct lost_fixed {
+	struct perf_event_header header;
+	uint64_t event_id;
+	uint64_t lost;
+};
+
+struct lost_samples_fixed {
+	struct perf_event_header header;
+	uint64_t lost;
+};
+
+struct throttle_fixed {
+	struct perf_event_header header;
+	uint64_t time_ns, event_id, stream_id;
+};
+
+struct ksymbol_fixed {
+	struct perf_event_header header;
+	uint64_t address;
+	uint32_t length;
+	uint16_t type, flags;
+	char name[];
+};
+
+struct cgroup_fixed {
+	struct perf_event_header header;
+	uint64_t id;
+	char path[];
+};
+
+_Static_assert(sizeof(struct mmap2_fixed) == 72, "layout of PERF_RECORD_MMAP2");
+_Static_assert(sizeof(struct sample_fixed) == 64, "layout of PERF_RECORD_SAMPLE");
+_Static_assert(sizeof(struct trailer) == 32, "layout of sample_id");
+
+/* A name that starts at `name`: it has to end before the trailer does. */
+static bool name_ends(const struct perf_event_header *header, const char *name)
+{
+	const char *end = (const char *)header + header->size - sizeof(struct trailer);
+
+	return name < end && memchr(name, 0, end - name);
+}
+
+static bool parse_sample(const struct perf_event_header *header, struct record *record)
+{
+	const struct sample_fixed *fixed = (const void *)header;
+	size_t words = (header->size - sizeof(*fixed)) / 8;
+
+	if (words < 1 || fixed->n_ips > words - 1)
+		return false;
+	record->pid = fixed->pid;
+	record->tid = fixed->tid;
+	record->time_ns = fixed->time_ns;
+	record->cpu = fixed->cpu;
+	record->event_id = fixed->event_id;
+	record->sample = (struct record_sample){
+		.ip = fixed->ip,
+		.period = fixed->period,
+		.ips = fixed->ips,
+		.n_ips = fixed->n_ips,
+		.cgroup = fixed->ips[fixed->n_ips],
+	};
+	return true;
+}
+
+static bool parse_mmap2(const struct perf_event_header *header, struct record *record)
+{
+	const struct mmap2_fixed *fixed = (const void *)header;
+	struct record_mmap *mmap = &record->mmap;
+	uint64_t end;
+
+	if (!name_ends(header, fixed->name) || fixed->length == 0 ||
+	    !add_u64(fixed->start, fixed->length, &end))
+		return false;
+	record->pid = fixed->pid;
+	record->tid = fixed->tid;
+	*mmap = (struct record_mmap){
+		.start = fixed->start,
+		.length = fixed->length,
+		.file_offset = fixed->file_offset,
+		.name = fixed->name,
+		.executable = fixed->protection & PROT_EXEC,
+	};
+	mmap->dev_major = fixed->dev_major;
+	mmap->dev_minor = fixed->dev_minor;
+	mmap->inode = fixed->inode;
+	mmap->inode_generation = fixed->inode_generation;
+	mmap->build_id = fixed->build_id;
+	if ((header->misc & PERF_RECORD_MISC_MMAP_BUILD_ID) &&
+	    fixed->build_id_bytes <= RECORD_BUILD_ID_MAX)
+		mmap->build_id_bytes = fixed->build_id_bytes;
+	return true;
+}
+
+static bool parse_comm(const struct perf_event_header *header, struct record *record)
+{
+	const struct comm_fixed *fixed = (const void *)header;
+
+	if (!name_ends(header, fixed->name))
+		return false;
+	record->pid = fixed->pid;
+	record->tid = fixed->tid;
+	record->comm.name = fixed->name;
+	record->comm.exec = header->misc & PERF_RECORD_MISC_COMM_EXEC;
+	return true;
+}
+
+static bool parse_task(const struct perf_event_header *header, struct record *record)
+{
+	const struct task_fixed *fixed = (const void *)header;
+
+	record->task = (struct record_task){ fixed->pid, fixed->ppid, fixed->tid, fixed->ptid };
+	return true;
+}
+
+static bool parse_switch(const struct perf_event_header *header, struct record *record)
+{
+	const struct switch_fixed *fixed = (const void *)header;
+
+	record->switched = (struct record_switch){
+		.other_pid = fixed->other_pid,
+		.other_tid = fixed->other_tid,
+		.out = header->misc & PERF_RECORD_MISC_SWITCH_OUT,
+		.preempted = header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
+	};
+	return true;
+}
+
+static bool parse_lost(const struct perf_event_header *header, struct record *record)
+{
+	record->lost = ((const struct lost_fixed *)(const void *)header)->lost;
+	return true;
+}
+
+static bool parse_lost_samples(const struct perf_event_header *header, struct record *record)
+{
+	record->lost = ((const struct lost_samples_fixed *)(const void *)header)->lost;
+	return true;
+}
+
+static bool parse_throttle(const struct perf_event_header *header, struct record *record)
+{
+	return true;
+}
+
+static bool parse_ksymbol(const struct perf_event_header *header, struct record *record)
+{
+	const struct ksymbol_fixed *fixed = (const void *)header;
+	uint64_t end;
+
+	if (!name_ends(header, fixed->name) || !add_u64(fixed->address, fixed->length, &end))
+		return false;
+	record->ksymbol = (struct record_ksymbol){
+		.address = fixed->address,
+		.length = fixed->length,
+		.unregister = fixed->flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER,
+		.name = fixed->name,
+	};
+	return true;
+}
+
+static bool parse_cgroup(const struct perf_event_header *header, struct record *record)
+{
+	const struct cgroup_fixed *fixed = (const void *)header;
+
+	if (!name_ends(header, fixed->path))
+		return false;
+	record->cgroup = (struct record_cgroup){ .id = fixed->id, .path = fixed->path };
+	return true;
+}
+
+static const struct layout {
+	enum record_kind kind;
+	uint32_t fixed_bytes;
+	bool (*parse)(const struct perf_event_header *header, struct record *record);
+} layouts[] = {
+	[PERF_RECORD_MMAP2] = { RECORD_MMAP, sizeof(struct mmap2_fixed), parse_mmap2 },
+	[PERF_RECORD_LOST] = { RECORD_LOST, sizeof(struct lost_fixed), parse_lost },
+	[PERF_RECORD_COMM] = { RECORD_COMM, sizeof(struct comm_fixed), parse_comm },
+	[PERF_RECORD_EXIT] = { RECORD_EXIT, sizeof(struct task_fixed), parse_task },
+	[PERF_RECORD_THROTTLE] = { RECORD_THROTTLE, sizeof(struct throttle_fixed), parse_throttle },
+	[PERF_RECORD_UNTHROTTLE] = { RECORD_UNTHROTTLE, sizeof(struct throttle_fixed),
+				     parse_throttle },
+	[PERF_RECORD_FORK] = { RECORD_FORK, sizeof(struct task_fixed), parse_task },
+	[PERF_RECORD_SAMPLE] = { RECORD_SAMPLE, sizeof(struct sample_fixed), parse_sample },
+	[PERF_RECORD_LOST_SAMPLES] = { RECORD_LOST_SAMPLES, sizeof(struct lost_samples_fixed),
+				       parse_lost_samples },
+	[PERF_RECORD_SWITCH_CPU_WIDE] = { RECORD_SWITCH, sizeof(struct switch_fixed),
+					  parse_switch },
+	[PERF_RECORD_KSYMBOL] = { RECORD_KSYMBOL, sizeof(struct ksymbol_fixed), parse_ksymbol },
+	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
+};
+
+static const struct trailer *find_trailer(const struct perf_event_header *header)
+{
+	return (const void *)((const char *)header + header->size - sizeof(struct trailer));
+}
+
+bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
+{
+	if (header->type == PERF_RECORD_SAMPLE) {
+		if (header->size < sizeof(struct sample_fixed))
+			return false;
+		*ret_time_ns = ((const struct sample_fixed *)(const void *)header)->time_ns;
+		return true;
+	}
+	if (header->size < sizeof(*header) + sizeof(struct trailer))
+		return false;
+	*ret_time_ns = find_trailer(header)->time_ns;
+	return true;
+}
+
+bool record_parse(const struct perf_event_header *header, struct record *ret_record)
+{
+	struct record record = { .kind = RECORD_OTHER };
+	const struct layout *layout = NULL;
+	const struct trailer *trailer;
+	size_t tail_bytes = header->type == PERF_RECORD_SAMPLE ? 0 : sizeof(*trailer);
+
+	if (header->size % 8 != 0 || header->size < sizeof(*header) + tail_bytes)
+		return false;
+	record.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK;
+	if (tail_bytes) {
+		trailer = find_trailer(header);
+		record.pid = trailer->pid;
+		record.tid = trailer->tid;
+		record.time_ns = trailer->time_ns;
+		record.cpu = trailer->cpu;
+		record.event_id = trailer->event_id;
+	}
+	if (header->type < ARRAY_SIZE(layouts))
+		layout = &layouts[header->type];
+	if (layout && layout->parse) {
+		if (header->size < layout->fixed_bytes + tail_bytes ||
+		    !layout->parse(header, &record))
+			return false;
+		record.kind = layout->kind;
+	}
+	*ret_record = record;
+	return true;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum record_kind {
+	RECORD_OTHER, /* known to be of no interest, or unknown */
+	RECORD_SAMPLE,
+	RECORD_MMAP,
+	RECORD_COMM,
+	RECORD_FORK,
+	RECORD_EXIT,
+	RECORD_SWITCH,
+	RECORD_LOST,
+	RECORD_LOST_SAMPLES,
+	RECORD_THROTTLE,
+	RECORD_UNTHROTTLE,
+	RECORD_KSYMBOL,
+	RECORD_CGROUP,
+};
+
+#define RECORD_BUILD_ID_MAX 20
+
+struct record_sample {
+	uint64_t ip, period, cgroup;
+	const uint64_t *ips; /* with PERF_CONTEXT_* between */
+	size_t n_ips;
+};
+
+struct record_mmap {
+	uint64_t start, length, file_offset, inode;
+	uint32_t dev_major, dev_minor;
+	uint64_t inode_generation;
+	uint32_t
+		build_id_bytes; /* not 0: the record says that it has a build-id, where dev and inode are otherwise */
+	const uint8_t *build_id;
+	const char *name; /* NUL-terminated */
+	bool executable;
+};
+
+struct record_comm {
+	const char *name;
+	bool exec;
+};
+
+struct record_task {
+	int32_t pid, ppid, tid, ptid;
+};
+
+struct record_switch {
+	int32_t other_pid, other_tid; /* next when out, previous when in */
+	bool out, preempted;
+};
+
+struct record_ksymbol {
+	uint64_t address;
+	uint32_t length;
+	bool unregister;
+	const char *name;
+};
+
+struct record_cgroup {
+	uint64_t id;
+	const char *path;
+};
+
+/* One record. Pointers lead into its bytes. */
+struct record {
+	enum record_kind kind;
+	uint16_t cpumode; /* PERF_RECORD_MISC_KERNEL, … */
+	int32_t pid, tid; /* the task that caused it; -1 = exiting */
+	uint32_t cpu;
+	uint64_t time_ns;
+	uint64_t event_id; /* PERF_EVENT_IOC_ID */
+	union {
+		struct record_sample sample;
+		struct record_mmap mmap;
+		struct record_comm comm;
+		struct record_task task;
+		struct record_switch switched;
+		struct record_ksymbol ksymbol;
+		struct record_cgroup cgroup;
+		uint64_t lost;
+	};
+};
+
+/* `bytes`: one whole record, 8-byte aligned; header->size is its length. False: too short, or it contradicts itself. */
+bool record_parse(const struct perf_event_header *header, struct record *ret_record);
+/* The time alone. */
+bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

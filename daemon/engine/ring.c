@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring - reads one perf_event ring in place
+ *
+ * The kernel writes records and moves data_head, we read them and move data_tail. Records are looked at where they
+ * stand; only one that wraps around the end is copied. Lengths are checked although the writer is the kernel: nothing
+ * here may read outside the ring whatever it holds.
+ * Invariants: (1) released <= tail <= head                            [test-engine-ring: order]
+ *             (2) a record lies within [tail, head)                   [test-engine-ring: hostile]
+ *             (3) a bad length empties this ring and is reported once [test-engine-ring: hostile]
+ * Runs on the drain thread only. Does not interpret records (record.c).
+ */
+#include "daemon/engine/ring.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+bool ring_init(struct ring *ring, int fd, unsigned int pages, GError **error)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t bytes = page * (1 + (size_t)pages);
+	void *memory;
+
+	if (pages == 0 || (pages & (pages - 1)) != 0 || pages > (1u << 20)) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+			    "A ring of %u pages is not possible", pages);
+		return false;
+	}
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED) {
+		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+			    "Mapping a perf ring of %u pages failed: %s", pages, g_strerror(errno));
+		return false;
+	}
+	ring_init_memory(ring, memory, (uint8_t *)memory + page, page * (uint64_t)pages);
+	ring->mapped_bytes = bytes;
+	return true;
+}
+
+void ring_init_memory(struct ring *ring, struct perf_event_mmap_page *control, const void *data,
+		      uint64_t size)
+{
+	*ring = (struct ring){
+		.control = control,
+		.data = data,
+		.size = size,
+		.tail = control->data_tail,
+		.head = control->data_tail,
+		.released = control->data_tail,
+	};
+}
+
+void ring_done(struct ring *ring)
+{
+	if (ring->mapped_bytes)
+		munmap(ring->control, ring->mapped_bytes);
+	free(ring->wrapped);
+	*ring = (struct ring){ 0 };
+}
+
+void ring_load(struct ring *ring)
+{
+	/* pairs with the kernel's perf_output_put_handle(): what was written before the head is visible */
+	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
+}
+
+static enum ring_result ring_give_up(struct ring *ring)
+{
+	ring->tail = ring->head;
+	return RING_CORRUPT;
+}
+
+static bool ring_reserve_copy(struct ring *ring, size_t bytes)
+{
+	uint8_t *grown;
+
+	if (bytes <= ring->wrapped_bytes)
+		return true;
+	grown = realloc(ring->wrapped, bytes);
+	if (!grown)
+		return false;
+	ring->wrapped = grown;
+	ring->wrapped_bytes = bytes;
+	return true;
+}
+
+enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record)
+{
+	uint64_t available = ring->head - ring->tail;
+	uint64_t at = ring->tail & (ring->size - 1);
+	const struct perf_event_header *record = (const void *)(ring->data + at);
+	size_t bytes, first;
+
+	if (available == 0)
+		return RING_EMPTY;
+	if (available > ring->size || available < sizeof(*record) || at % 8 != 0)
+		return ring_give_up(ring);
+	bytes = record->size;
+	if (bytes < sizeof(*record) || bytes % 8 != 0 || bytes > available)
+		return ring_give_up(ring);
+	first = ring->size - at;
+	if (first < bytes) {
+		if (!ring_reserve_copy(ring, bytes))
+			return ring_give_up(ring);
+		memcpy(ring->wrapped, ring->data + at, first);
+		memcpy(ring->wrapped + first, ring->data, bytes - first);
+		record = (const void *)ring->wrapped;
+	}
+	*ret_record = record;
+	return RING_RECORD;
+}
+
+void ring_skip(struct ring *ring, const struct perf_event_header *record)
+{
+	ring->tail += record->size;
+	/* A long round gives room back as it goes. */
+	if (ring->tail - ring->released >= ring->size / 8)
+		ring_release(ring);
+}
+
+void ring_release(struct ring *ring)
+{
+	if (ring->tail == ring->released)
+		return;
+	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads are over */
+	__atomic_store_n(&ring->control->data_tail, ring->tail, __ATOMIC_RELEASE);
+	ring->released = ring->tail;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Round - merges the rings by time
+ *
+ * A sample means something only together with the mappings and names of its moment, which stand in other rings. A round
+ * loads the heads of the sample rings first and those of the side bands after them, so that whatever a sample depends on
+ * is there; then it takes records in time order over all rings. The limit lies a slack before the clock was read, since
+ * a record is visible a little after its time; what is newer waits for the next round.
+ * Invariants: (1) records are handled in time order, up to late ones, which are told  [test-engine-ring: merge]
+ *             (2) a record newer than the limit is not touched                        [test-engine-ring: limit]
+ *             (3) a corrupt ring does not stop the others                             [test-engine-ring: corrupt]
+ * Runs on the drain thread only. Does not know what records mean beyond their time.
+ */
+#include "daemon/engine/round.h"
+
+#include "daemon/engine/record.h"
+
+#include <glib.h>
+
+void round_init(struct round *round, const struct round_handlers *handlers)
+{
+	*round = (struct round){ .handlers = *handlers };
+}
+
+void round_done(struct round *round)
+{
+	g_free(round->inputs);
+	g_free(round->heap);
+	*round = (struct round){ 0 };
+}
+
+void round_add_ring(struct round *round, struct ring *ring, void *owner, bool side_band)
+{
+	round->inputs = g_renew(struct round_input, round->inputs, round->n_inputs + 1);
+	round->heap = g_renew(struct round_input *, round->heap, round->n_inputs + 1);
+	round->inputs[round->n_inputs++] = (struct round_input){
+		.ring = ring,
+		.owner = owner,
+		.side_band = side_band,
+	};
+}
+
+void round_remove_owner(struct round *round, const void *owner)
+{
+	size_t from, to = 0;
+
+	for (from = 0; from < round->n_inputs; from++)
+		if (round->inputs[from].owner != owner)
+			round->inputs[to++] = round->inputs[from];
+	round->n_inputs = to;
+}
+
+/* The side band goes first: a mapping may have the time of the sample that hits it. */
+static bool before(const struct round_input *a, const struct round_input *b)
+{
+	if (a->time_ns != b->time_ns)
+		return a->time_ns < b->time_ns;
+	return a->side_band && !b->side_band;
+}
+
+static void sift_down(struct round *round)
+{
+	struct round_input **heap = round->heap, *moved = heap[0];
+	size_t i = 0, child;
+
+	while ((child = 2 * i + 1) < round->n_heap) {
+		if (child + 1 < round->n_heap && before(heap[child + 1], heap[child]))
+			child++;
+		if (!before(heap[child], moved))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = moved;
+}
+
+static void push(struct round *round, struct round_input *input)
+{
+	size_t i = round->n_heap++, parent;
+
+	while (i > 0 && before(input, round->heap[parent = (i - 1) / 2])) {
+		round->heap[i] = round->heap[parent];
+		i = parent;
+	}
+	round->heap[i] = input;
+}
+
+/* Looks at the next record of a ring; false when there is none. */
+static bool advance(struct round *round, struct round_input *input)
+{
+	switch (ring_peek(input->ring, &input->record)) {
+	case RING_RECORD:
+		if (!record_time(input->record, &input->time_ns))
+			input->time_ns = round->last_ns;
+		return true;
+	case RING_CORRUPT:
+		round->handlers.corrupt(input, round->handlers.data);
+		break;
+	case RING_EMPTY:
+		break;
+	}
+	input->record = NULL;
+	return false;
+}
+
+static void load(struct round *round)
+{
+	size_t i;
+
+	for (i = 0; i < round->n_inputs; i++)
+		if (!round->inputs[i].side_band)
+			ring_load(round->inputs[i].ring);
+	for (i = 0; i < round->n_inputs; i++)
+		if (round->inputs[i].side_band)
+			ring_load(round->inputs[i].ring);
+	round->n_heap = 0;
+	for (i = 0; i < round->n_inputs; i++)
+		if (advance(round, &round->inputs[i]))
+			push(round, &round->inputs[i]);
+}
+
+void round_run(struct round *round, uint64_t limit_ns)
+{
+	struct round_input *input;
+	size_t i;
+
+	load(round);
+	while (round->n_heap > 0 && round->heap[0]->time_ns <= limit_ns) {
+		input = round->heap[0];
+		round->handlers.record(input, input->time_ns + ROUND_SLACK_NS < round->last_ns,
+				       round->handlers.data);
+		round->last_ns = MAX(round->last_ns, input->time_ns);
+		ring_skip(input->ring, input->record);
+		if (!advance(round, input))
+			round->heap[0] = round->heap[--round->n_heap];
+		if (round->n_heap > 1)
+			sift_down(round);
+	}
+	for (i = 0; i < round->n_inputs; i++)
+		ring_release(round->inputs[i].ring);
+}

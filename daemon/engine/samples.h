@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/kernel.h"
+#include "daemon/engine/record.h"
+#include "daemon/engine/tasks.h"
+
+#define SAMPLES_CACHE 64
+
+/* The last chain of a thread: most of it is the next one's. */
+struct samples_chain {
+	uint64_t maps_version;
+	uint32_t epoch;
+	uint32_t thread;
+	uint32_t n;
+	uint64_t ips[128];
+	uint32_t stacks[128]; /* of the part from the root up to here */
+};
+
+struct samples {
+	struct output *output;
+	struct tasks *tasks;
+	struct images *images;
+	struct kernel *kernel;
+	bool keep_kernel;                            /* frames */
+	GHashTable *cgroups;                         /* uint64_t id, struct samples_cgroup */
+	uint64_t complete, truncated, guessed, none; /* by user stack: interfaces, UNWIND */
+	/* An image was executed for the first time. */
+	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
+			  void *data);
+	void *data;
+	struct samples_chain *chains; /* SAMPLES_CACHE of them */
+};
+
+void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
+		  struct images *images, struct kernel *kernel);
+void samples_done(struct samples *samples);
+void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
+void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
+		 struct row *source);

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sandbox - the engine takes leave of everything that it does not need
+ *
+ * It reads bytes that anybody can influence, so it must be worth nothing to whoever takes it over: started by root it
+ * becomes `profd`, or a user of no account where there is no such user; no capability is left, not even to be gained by
+ * exec; it can be neither traced nor dumped; and the filter ends it at the first system call outside the list. Descriptors come
+ * from the broker over the socket: nothing can be opened, connected or executed.
+ * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
+ *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
+ *             (3) memory is never executable                                  [test-engine-sandbox]
+ */
+#include "daemon/engine/sandbox.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gio/gio.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <pwd.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#define USER_NAME "profd"
+/* Of no account, and below the range that systemd hands out: what the kernel charges a user for (locked memory of rings),
+ * and what processes of one user may do to each other, must not meet other services. */
+#define ENGINE_ID 61183
+
+static bool fail(GError **error, const char *what, int number)
+{
+	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(number), "%s failed: %s", what,
+		    g_strerror(number));
+	return false;
+}
+
+/* /etc/passwd itself: no name service is asked, which would load and connect. */
+static uid_t find_user(gid_t *ret_gid)
+{
+	FILE *passwd = fopen("/etc/passwd", "re");
+	struct passwd *entry = NULL;
+	uid_t uid = ENGINE_ID;
+
+	*ret_gid = ENGINE_ID;
+	while (passwd && (entry = fgetpwent(passwd)) != NULL)
+		if (strcmp(entry->pw_name, USER_NAME) == 0 && entry->pw_uid != 0)
+			break;
+	if (entry) {
+		uid = entry->pw_uid;
+		*ret_gid = entry->pw_gid;
+	}
+	if (passwd)
+		fclose(passwd);
+	return uid;
+}
+
+static bool clear_capabilities(GError **error)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+
+	if (syscall(SYS_capset, &header, none) != 0)
+		return fail(error, "Dropping all capabilities", errno);
+	return true;
+}
+
+/* Only a process with CAP_SETPCAP may, and only such a one needs it. */
+static void clear_bounding_set(void)
+{
+	int capability;
+
+	for (capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
+		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+}
+
+static bool leave_root(GError **error)
+{
+	gid_t gid;
+	uid_t uid = find_user(&gid);
+
+	if (setgroups(0, NULL) != 0)
+		return fail(error, "Leaving all groups", errno);
+	if (setresgid(gid, gid, gid) != 0)
+		return fail(error, "Changing the group", errno);
+	if (setresuid(uid, uid, uid) != 0)
+		return fail(error, "Changing the user", errno);
+	if (getuid() == 0 || geteuid() == 0)
+		return fail(error, "Leaving root", EPERM);
+	return true;
+}
+
+/* A user namespace with one id has nobody else to become. */
+static bool alone_in_namespace(void)
+{
+	unsigned long long inside, outside, count;
+	FILE *map = fopen("/proc/self/uid_map", "re");
+	bool alone = map && fscanf(map, "%llu %llu %llu", &inside, &outside, &count) == 3 &&
+		     count == 1 && fscanf(map, "%llu", &inside) != 1;
+
+	if (map)
+		fclose(map);
+	return alone;
+}
+
+static bool limit_resources(GError **error)
+{
+	struct rlimit files, none = { 0 };
+
+	if (setrlimit(RLIMIT_CORE, &none) != 0)
+		return fail(error, "Forbidding core dumps", errno);
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+		return fail(error, "Reading the limit of descriptors", errno);
+	/* An event a CPU and source, received from the broker. */
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+		return fail(error, "Raising the limit of descriptors", errno);
+	return true;
+}
+
+bool sandbox_drop_privileges(GError **error)
+{
+	clear_bounding_set();
+	if (geteuid() == 0 && !alone_in_namespace() && !leave_root(error))
+		return false;
+	if (!clear_capabilities(error) || !limit_resources(error))
+		return false;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return fail(error, "Forbidding new privileges", errno);
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+		return fail(error, "Forbidding to be traced", errno);
+	return true;
+}
+
+static const int allowed_calls[] = {
+	SCMP_SYS(read),           SCMP_SYS(readv),           SCMP_SYS(pread64),
+	SCMP_SYS(write),          SCMP_SYS(writev),          SCMP_SYS(pwrite64),
+	SCMP_SYS(pwritev),        SCMP_SYS(lseek),           SCMP_SYS(fstat),
+	SCMP_SYS(fstatfs),        SCMP_SYS(fallocate),       SCMP_SYS(ftruncate),
+	SCMP_SYS(fdatasync),      SCMP_SYS(fsync),           SCMP_SYS(sync_file_range),
+	SCMP_SYS(flock),          SCMP_SYS(close),           SCMP_SYS(brk),
+	SCMP_SYS(munmap),         SCMP_SYS(mremap),          SCMP_SYS(madvise),
+	SCMP_SYS(futex),          SCMP_SYS(sched_yield),     SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(clock_gettime),  SCMP_SYS(clock_getres),    SCMP_SYS(clock_nanosleep),
+	SCMP_SYS(nanosleep),      SCMP_SYS(gettimeofday),    SCMP_SYS(poll),
+	SCMP_SYS(ppoll),          SCMP_SYS(epoll_create1),   SCMP_SYS(epoll_wait),
+	SCMP_SYS(epoll_pwait),    SCMP_SYS(epoll_ctl),       SCMP_SYS(recvmsg),
+	SCMP_SYS(sendmsg),        SCMP_SYS(getrandom),       SCMP_SYS(sysinfo), /* of qsort() */
+	SCMP_SYS(getpid),         SCMP_SYS(gettid),          SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),    SCMP_SYS(restart_syscall),
+	SCMP_SYS(rseq),           SCMP_SYS(set_robust_list), SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+};
+
+static const struct rule {
+	int call;
+	struct scmp_arg_cmp argument;
+} allowed_with[] = {
+	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(shutdown), SCMP_A1_64(SCMP_CMP_EQ, SHUT_RD, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_ENABLE, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_DISABLE, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFL, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
+	{ SCMP_SYS(prctl), SCMP_A0_64(SCMP_CMP_EQ, PR_SET_NAME, 0) },
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
+	/* fstat() of libc; a path can be asked about with it, but not opened */
+	{ SCMP_SYS(newfstatat), SCMP_A3_64(SCMP_CMP_EQ, AT_EMPTY_PATH, 0) },
+	/* send() of libc is sendto() without an address */
+	{ SCMP_SYS(sendto), SCMP_A4_64(SCMP_CMP_EQ, 0, 0) },
+};
+
+static void release_filter(scmp_filter_ctx *filter)
+{
+	if (*filter)
+		seccomp_release(*filter);
+}
+
+bool sandbox_filter(GError **error)
+{
+	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	size_t i;
+	int r = filter ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	for (i = 0; r == 0 && i < ARRAY_SIZE(allowed_calls); i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
+	for (i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
+				     allowed_with[i].argument);
+	if (r == 0)
+		r = seccomp_load(filter);
+	if (r != 0)
+		return fail(error, "Filtering system calls", -r);
+	return true;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session, its end - everything that is known is in the file before FINISHED is sent
+ *
+ * Events are disabled, the rings read to their heads, losses that only the end can tell are added, the names of kernel
+ * code written, blocks closed, the index written. Whatever the reason for the end, the steps are the same; where the
+ * disk is full the writer knows what to leave out.
+ */
+#include "daemon/engine/session.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <sys/epoll.h>
+
+#define WRITER_WAIT_MS 500
+#define WRITER_PATIENCE_MS 8000
+#define SEND_PATIENCE_MS 2000
+
+/* The broker has the same events open: a closed descriptor would stay in the epoll set. */
+static void unwatch(struct session *session, int fd)
+{
+	(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
+{
+	if (!cpu->open)
+		return;
+	cpu_disable(cpu);
+	cpu_add_lost(cpu, &session->losses, now_ns);
+	if (cpu->throttled_ns)
+		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_THROTTLED, 1,
+			     cpu->throttled_ns, now_ns);
+	if (session->state != SESSION_NEW)
+		switches_end(&cpu->switches, &session->tasks, cpu->number, now_ns);
+	round_remove_owner(&session->round, cpu);
+	unwatch(session, cpu->side_band_fd);
+	if (cpu->n_sources)
+		unwatch(session, cpu->source_fds[0]);
+	cpu_close(cpu);
+}
+
+/* What the writer could not write: it is in the capture's loss table already. */
+static void add_writer_losses(struct session *session)
+{
+	const GArray *losses = writer_losses(session->writer);
+	int error = writer_error(session->writer);
+	guint i;
+
+	for (i = 0; i < losses->len; i++) {
+		const struct writer_loss *lost = &g_array_index(losses, struct writer_loss, i);
+		struct loss loss = {
+			.key.cause = error == ENOSPC || error == EDQUOT || error == EFBIG
+					     ? PROF_LOSS_DISK_FULL
+					     : PROF_LOSS_IO_ERROR,
+			.count = lost->rows,
+			.bytes = lost->bytes,
+			.from_ns = lost->from_ns,
+			.to_ns = lost->to_ns,
+		};
+
+		g_strlcpy(loss.key.stream, prof_table_v1(lost->table)->name,
+			  sizeof(loss.key.stream));
+		loss_add(&session->losses, &loss);
+	}
+}
+
+static void close_cpus(struct session *session)
+{
+	uint64_t now_ns;
+	guint i;
+
+	for (i = 0; i < session->cpus.all->len; i++)
+		cpu_disable(g_ptr_array_index(session->cpus.all, i));
+	session->stop_ns = now_ns = session_clock();
+	if (session->state != SESSION_RUNNING)
+		return;
+	session_drain(session, UINT64_MAX);
+	for (i = 0; i < session->cpus.all->len; i++)
+		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	for (i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (cpu->gone_ns)
+			loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
+				     cpu->gone_ns, now_ns);
+		session_close_cpu(session, cpu, now_ns);
+	}
+}
+
+static void send_finished(struct session *session, bool whole)
+{
+	g_autofree struct message_finished *finished =
+		g_malloc0(sizeof(*finished) + MESSAGE_MAX_LOSS * sizeof(struct message_loss));
+	int error = writer_error(session->writer);
+
+	*finished = (struct message_finished){
+		.ok = whole && !session->failure && error == 0,
+		.reason = session->reason,
+		.error = error,
+		.samples = session->events.n_samples,
+		.events = output_events(&session->output),
+		.start_ns = session->start_ns,
+		.stop_ns = session->stop_ns,
+		.unwind_complete = session->samples.complete,
+		.unwind_truncated = session->samples.truncated,
+		.unwind_guessed = session->samples.guessed,
+		.unwind_none = session->samples.none,
+	};
+	finished->bytes = writer_bytes(session->writer);
+	finished->n_loss = loss_export(&session->losses, finished->loss);
+	loss_sum(&session->losses, &finished->lost, &finished->missed_ticks);
+	channel_send(&session->channel, MESSAGE_FINISHED, finished,
+		     sizeof(*finished) + finished->n_loss * sizeof(struct message_loss), NULL, 0);
+	channel_end(&session->channel, SEND_PATIENCE_MS);
+}
+
+/* An error of the file is the reason, whatever was asked for. */
+static void choose_reason(struct session *session)
+{
+	int error = writer_error(session->writer);
+
+	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+		session->reason = ENGINE_REASON_DISK_FULL;
+	else if (error)
+		session->reason = ENGINE_REASON_IO_ERROR;
+	else if (session->failure)
+		session->reason = ENGINE_REASON_INTERNAL;
+}
+
+/* However slow the disk is, as long as it takes something; the broker sees that too. False: it does not. */
+static bool wait_for_writer(struct session *session)
+{
+	uint64_t bytes = writer_bytes(session->writer);
+	unsigned int still_ms = 0;
+
+	while (still_ms < WRITER_PATIENCE_MS) {
+		if (writer_finish(session->writer, WRITER_WAIT_MS))
+			return true;
+		still_ms = bytes == writer_bytes(session->writer) ? still_ms + WRITER_WAIT_MS : 0;
+		bytes = writer_bytes(session->writer);
+		session_tell_progress(session);
+	}
+	return false;
+}
+
+void session_finish(struct session *session)
+{
+	bool whole = false;
+
+	if (session->output.writer) {
+		close_cpus(session);
+		if (session->kallsyms_fd >= 0)
+			kernel_write_symbols(&session->kernel, session->kallsyms_fd,
+					     &session->output);
+		loss_flush(&session->losses, &session->output);
+		output_flush(&session->output);
+		loss_flush(&session->losses, &session->output);
+		output_flush(&session->output);
+		whole = wait_for_writer(session);
+		if (whole)
+			add_writer_losses(session);
+	}
+	choose_reason(session);
+	if (session->failure)
+		session_warn(session, "failed", session->failure->message);
+	send_finished(session, whole);
+	session->state = SESSION_ENDED;
+}

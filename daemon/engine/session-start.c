@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session, its start - from the first message to the first sample
+ *
+ * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc read: what happens
+ * meanwhile stays in the rings. When the snapshot is there it is applied, and sampling is enabled; the records of the
+ * side band that are older than the snapshot are recognised by their time.
+ */
+#include "daemon/engine/session.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+uint64_t session_clock(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static bool fail_message(GError **error, const char *what)
+{
+	g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+		    "The broker sent a message that contradicts itself: %s", what);
+	return false;
+}
+
+/* The wall clock between two readings of the other one: half of their distance is the error. */
+static struct prof_segment begin_segment(const uint8_t *boot_id)
+{
+	struct prof_segment segment = { 0 };
+	uint64_t before = session_clock(), wall = clock_ns(CLOCK_REALTIME), after = session_clock();
+
+	memcpy(segment.boot_id, boot_id, sizeof(segment.boot_id));
+	segment.wall_error_ns = (after - before + 1) / 2;
+	segment.start_monotonic_ns = before + segment.wall_error_ns;
+	segment.wall_ns = (int64_t)wall;
+	return segment;
+}
+
+static bool open_capture(struct session *session, GError **error)
+{
+	struct prof_writer_options options = {
+		.mode = session->config.append ? PROF_WRITE_APPEND : PROF_WRITE_NEW,
+		.segment = begin_segment(session->boot_id),
+	};
+
+	session->begin_ns = options.segment.start_monotonic_ns;
+	if (!writer_open(session->writer, session->capture_fd, &options, error))
+		return false;
+	output_init(&session->output, session->writer, writer_first_epoch(session->writer));
+	return true;
+}
+
+static void take_sources(struct session *session)
+{
+	struct events *events = &session->events;
+	uint32_t i;
+
+	events->n_sources = session->config.n_sources;
+	for (i = 0; i < events->n_sources; i++)
+		events->sources[i] = source_new(&session->config.sources[i], i + 1);
+	if (events->n_sources && session->config.sources[0].counts_ns)
+		session->ticks.period_ns = session->config.sources[0].period;
+	session->ticks.stat_fd = session->stat_fd;
+	session->ticks.user_only = !session->config.kernel;
+}
+
+/* What records act on, in the order in which one needs the other. */
+static void connect_parts(struct session *session)
+{
+	uint64_t now_ns = session_clock(); /* before the other clock, which is never behind it */
+
+	images_init(&session->images);
+	kernel_init(&session->kernel, &session->images);
+	if (session->kallsyms_fd >= 0)
+		kernel_read_text(&session->kernel, session->kallsyms_fd);
+	tasks_init(&session->tasks, &session->output);
+	if (!session->config.system)
+		tasks_filter(&session->tasks, session->config.targets, session->config.n_targets,
+			     session->config.children);
+	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
+		     &session->kernel);
+	session->samples.keep_kernel = session->config.kernel;
+	session->events.build_ids = session->config.build_ids;
+	session->samples.first_hit = session_first_hit;
+	session->samples.data = session;
+	cpus_init(&session->cpus, session->online_fd);
+	session->events.tasks = &session->tasks;
+	session->events.images = &session->images;
+	session->events.kernel = &session->kernel;
+	session->events.samples = &session->samples;
+	session->events.losses = &session->losses;
+	session->scan = (struct scan){
+		.tasks = &session->tasks,
+		.images = &session->images,
+		.kernel = &session->kernel,
+		.samples = &session->samples,
+		.boot_offset_ns = clock_ns(CLOCK_BOOTTIME) - now_ns,
+	};
+	round_init(&session->round, &(struct round_handlers){ .record = events_record,
+							      .corrupt = events_corrupt,
+							      .data = &session->events });
+	take_sources(session);
+}
+
+bool session_configure(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_config *config = &session->config;
+
+	if (session->state != SESSION_NEW || session->capture_fd >= 0 ||
+	    message->length < sizeof(*config))
+		return fail_message(error, "CONFIG");
+	memcpy(config, message->body, sizeof(*config));
+	if (config->n_sources > ENGINE_MAX_SOURCES || config->n_targets > ENGINE_MAX_TARGETS ||
+	    config->metadata_bytes != message->length - sizeof(*config) ||
+	    message->n_fds != 3 + (size_t)(config->has_kallsyms != 0))
+		return fail_message(error, "CONFIG");
+	session->metadata = g_bytes_new(message->body + sizeof(*config), config->metadata_bytes);
+	session->capture_fd = steal_fd(&message->fds[0]);
+	session->stat_fd = steal_fd(&message->fds[1]);
+	session->online_fd = steal_fd(&message->fds[2]);
+	if (config->has_kallsyms)
+		session->kallsyms_fd = steal_fd(&message->fds[3]);
+	session->paused = config->paused;
+	if (!open_capture(session, error))
+		return false;
+	connect_parts(session);
+	return true;
+}
+
+static bool watch(struct session *session, int fd, GError **error)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+		return true;
+	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+		    "Waiting for a perf ring failed: %s", g_strerror(errno));
+	return false;
+}
+
+/* It was there before: what ran meanwhile was not seen. */
+static void end_gap(struct session *session, struct cpu *cpu, uint64_t now_ns)
+{
+	if (cpu->gone_ns)
+		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
+			     cpu->gone_ns, now_ns);
+	cpu->gone_ns = 0;
+	cpu->busy_ns = UINT64_MAX;
+	switches_init(&cpu->switches, now_ns);
+}
+
+bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_cpu body;
+	struct cpu *cpu;
+
+	if (session->capture_fd < 0 || message->length != sizeof(body))
+		return fail_message(error, "CPU");
+	memcpy(&body, message->body, sizeof(body));
+	if (body.cpu < ENGINE_MAX_CPUS && session->cpus.by_number[body.cpu])
+		session_close_cpu(session, session->cpus.by_number[body.cpu], session_clock());
+	cpu = cpus_open(&session->cpus, &body, message->fds, message->n_fds, error);
+	if (!cpu)
+		return false;
+	round_add_ring(&session->round, &cpu->side_band, cpu, true);
+	if (!watch(session, cpu->side_band_fd, error))
+		return false;
+	if (cpu->n_sources) {
+		round_add_ring(&session->round, &cpu->samples, cpu, false);
+		if (!watch(session, cpu->source_fds[0], error))
+			return false;
+	}
+	if (session->state == SESSION_NEW)
+		return true;
+	end_gap(session, cpu, session_clock());
+	if (!cpu_enable_side_band(cpu, error))
+		return false;
+	return session->state != SESSION_RUNNING || session->paused ||
+	       cpu_enable_sampling(cpu, true, error);
+}
+
+static void add_metadata(struct session *session, const char *key, size_t key_bytes,
+			 const char *value, size_t value_bytes)
+{
+	output_add(&session->output, PROF_TABLE_METADATA,
+		   (const struct prof_value[]){
+			   [PROF_METADATA_TIME] = PROF_NUMBER(session->begin_ns),
+			   [PROF_METADATA_KEY] = PROF_BYTES(key, key_bytes),
+			   [PROF_METADATA_VALUE] = PROF_BYTES(value, value_bytes),
+		   });
+}
+
+/* Keys and values as the broker sent them; false when their lengths do not add up. */
+static bool write_metadata(struct session *session, GError **error)
+{
+	struct message_metadata pair;
+	const char *at, *key;
+	gsize left;
+	char number[16];
+	uint64_t bytes;
+
+	at = g_bytes_get_data(session->metadata, &left);
+	while (left > 0) {
+		if (left < sizeof(pair))
+			return fail_message(error, "metadata");
+		memcpy(&pair, at, sizeof(pair));
+		left -= sizeof(pair);
+		key = at + sizeof(pair);
+		bytes = (uint64_t)pair.key_bytes + pair.value_bytes;
+		if (bytes > left)
+			return fail_message(error, "metadata");
+		add_metadata(session, key, pair.key_bytes, key + pair.key_bytes, pair.value_bytes);
+		at = key + bytes;
+		left -= bytes;
+	}
+	add_metadata(session, "clock", strlen("clock"), "monotonic", strlen("monotonic"));
+	snprintf(number, sizeof(number), "%u", session->cpus.all->len);
+	add_metadata(session, "cpus", strlen("cpus"), number, strlen(number));
+	return true;
+}
+
+bool session_start(struct session *session, GError **error)
+{
+	uint8_t online[ENGINE_MAX_CPUS];
+	guint i;
+
+	if (session->state != SESSION_NEW || session->capture_fd < 0)
+		return fail_message(error, "START");
+	output_tick(&session->output, session->begin_ns);
+	if (!write_metadata(session, error))
+		return false;
+	cpus_read_online(&session->cpus, online);
+	session->events.begin_ns = session_clock();
+	for (i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
+			return false;
+	session->state = SESSION_SCANNING;
+	session_request_scan(session, 0);
+	return true;
+}
+
+bool session_start_sampling(struct session *session, GError **error)
+{
+	guint i;
+
+	session->start_ns = session_clock();
+	for (i = 0; !session->paused && i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), true, error))
+			return false;
+	if (!session->paused)
+		ticks_begin(&session->ticks, &session->cpus, session->start_ns);
+	session->closed_ns = session->checked_ns = session->start_ns;
+	session->state = SESSION_RUNNING;
+	channel_send(&session->channel, MESSAGE_STARTED, NULL, 0, NULL, 0);
+	return true;
+}

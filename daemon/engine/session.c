@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session - one recording, from the broker's first message to FINISHED
+ *
+ * The drain thread is here: it waits for messages, for rings a quarter full and at most 100 ms, then drains the rings
+ * up to a millisecond ago. Blocks are closed each 850 ms, so that a killed engine leaves a file that lacks at most the
+ * last second; CPUs and limits are looked at each 250 ms. The end of the broker is the end of the session, not of its
+ * file.
+ * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
+ *             (2) every way out goes through session_finish             [test-engine-session: broker_gone]
+ *             (3) a message out of turn ends the session, never crashes [test-engine-session: protocol]
+ */
+#include "daemon/engine/session.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+#define ROUND_MS 100
+#define CLOSE_NS UINT64_C(850000000)
+#define CHECK_NS UINT64_C(250000000)
+#define RESCAN_NS (2 * SECOND_NS)
+#define MAX_ASKS 64 /* snapshots of single processes at once */
+#define ASKS_A_CHECK \
+	6 /* and how many more each 250 ms: 24 a second cost the broker under 0.5 % of a core */
+#define SIZE_RESERVE 65536 /* what the end of a capture takes */
+
+static void ask(struct process *process, void *data)
+{
+	struct session *session = data;
+
+	if (session->asks == 0)
+		return;
+	session->asks--;
+	process->asked = true;
+	session_request_scan(session, process->pid);
+}
+
+static void want_rescan(void *data)
+{
+	((struct session *)data)->rescan = true;
+}
+
+void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
+{
+	struct session *session = data;
+	struct message_image_request request = {
+		.image_id = image->row.id,
+		.start = mapping->start,
+		.end = mapping->end,
+		.inode = image->mapped.inode,
+		.inode_generation = image->mapped.inode_generation,
+		.pid = pid,
+		.path_bytes = strlen(image->path),
+	};
+
+	channel_send(&session->channel, MESSAGE_IMAGE_REQUEST, &request, sizeof(request),
+		     image->path, request.path_bytes);
+}
+
+void session_init(struct session *session, int socket, struct writer *writer,
+		  const uint8_t *boot_id)
+{
+	*session = (struct session){
+		.writer = writer,
+		.capture_fd = -1,
+		.stat_fd = -1,
+		.online_fd = -1,
+		.kallsyms_fd = -1,
+		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
+		.asks = MAX_ASKS,
+	};
+	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
+	session->events.ask = ask;
+	session->events.rescan = want_rescan;
+	session->events.data = session;
+	channel_init(&session->channel, socket);
+	loss_init(&session->losses);
+}
+
+void session_done(struct session *session)
+{
+	const int fds[] = { session->capture_fd, session->stat_fd, session->online_fd,
+			    session->kallsyms_fd, session->epoll_fd };
+	uint32_t i;
+
+	round_done(&session->round);
+	cpus_done(&session->cpus);
+	samples_done(&session->samples);
+	if (session->output.writer)
+		output_done(&session->output);
+	tasks_done(&session->tasks);
+	kernel_done(&session->kernel);
+	images_done(&session->images);
+	loss_done(&session->losses);
+	for (i = 0; i < session->events.n_sources; i++)
+		row_unref(&session->events.sources[i]->row);
+	if (session->metadata)
+		g_bytes_unref(session->metadata);
+	g_clear_error(&session->failure);
+	channel_done(&session->channel);
+	writer_free(session->writer);
+	for (i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+void session_warn(struct session *session, const char *code, const char *text)
+{
+	struct message_warning warning = { 0 };
+
+	g_strlcpy(warning.code, code, sizeof(warning.code));
+	g_strlcpy(warning.text, text, sizeof(warning.text));
+	channel_send(&session->channel, MESSAGE_WARNING, &warning, sizeof(warning), NULL, 0);
+}
+
+void session_request_scan(struct session *session, int32_t pid)
+{
+	struct message_snapshot_request request = { .serial = ++session->serial, .pid = pid };
+
+	if (pid == 0) {
+		session->scan_serial = request.serial;
+		session->scanned_ns = session_clock();
+	}
+	channel_send(&session->channel, MESSAGE_SNAPSHOT_REQUEST, &request, sizeof(request), NULL,
+		     0);
+}
+
+void session_drain(struct session *session, uint64_t limit_ns)
+{
+	round_run(&session->round, limit_ns);
+}
+
+static bool apply_snapshot(struct session *session, const struct message_snapshot *answer, int fd,
+			   GError **error)
+{
+	struct stat status;
+	void *bytes;
+	bool whole;
+
+	if (fstat(fd, &status) != 0 || status.st_size < 0) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+			    "The snapshot of /proc cannot be read");
+		return false;
+	}
+	if (status.st_size == 0)
+		return true;
+	bytes = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED) {
+		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
+		return false;
+	}
+	whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
+			   session->state == SESSION_RUNNING);
+	munmap(bytes, status.st_size);
+	if (!whole)
+		session_warn(session, "snapshot",
+			     "The snapshot of /proc ended in the middle; some processes may lack "
+			     "names");
+	return true;
+}
+
+static bool on_snapshot(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_snapshot answer;
+
+	if (session->state == SESSION_NEW || message->length != sizeof(answer) ||
+	    message->n_fds != 1) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+			    "The broker sent a snapshot that was not asked for");
+		return false;
+	}
+	memcpy(&answer, message->body, sizeof(answer));
+	output_tick(&session->output, session_clock());
+	if (!apply_snapshot(session, &answer, message->fds[0], error))
+		return false;
+	if (answer.pid != 0 || answer.serial != session->scan_serial)
+		return true;
+	session->scan_serial = 0;
+	return session->state != SESSION_SCANNING || session_start_sampling(session, error);
+}
+
+static bool on_image(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_image answer;
+	struct image *image;
+
+	if (message->length != sizeof(answer) || session->state == SESSION_NEW)
+		return true;
+	memcpy(&answer, message->body, sizeof(answer));
+	image = images_by_id(&session->images, answer.image_id);
+	if (!image)
+		return true;
+	/* The broker does a few at a time: the next hit asks again. */
+	if (answer.error == EAGAIN)
+		image->requested = false;
+	if (answer.error)
+		return true;
+	image_opened(image, &answer);
+	output_touch(&session->output, &image->row);
+	return true;
+}
+
+/* The first reason stands. */
+static void end(struct session *session, enum engine_reason reason)
+{
+	if (!session->ending)
+		session->reason = reason;
+	session->ending = true;
+}
+
+static bool on_stop(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_stop stop = { .reason = ENGINE_REASON_STOPPED };
+
+	if (message->length == sizeof(stop))
+		memcpy(&stop, message->body, sizeof(stop));
+	end(session, MIN_OF(stop.reason, (uint32_t)ENGINE_REASON_INTERNAL));
+	return true;
+}
+
+static bool set_paused(struct session *session, bool paused, GError **error)
+{
+	bool changes = session->state == SESSION_RUNNING && paused != session->paused;
+	uint64_t now_ns = session_clock();
+	guint i;
+
+	session->paused = paused;
+	if (!changes)
+		return true;
+	for (i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), !paused, error))
+			return false;
+	if (paused) {
+		session_drain(session, now_ns);
+		ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+		session->ticks.running = false;
+	} else {
+		ticks_begin(&session->ticks, &session->cpus, now_ns);
+	}
+	return true;
+}
+
+static bool on_pause(struct session *session, struct channel_message *message, GError **error)
+{
+	return set_paused(session, true, error);
+}
+
+static bool on_resume(struct session *session, struct channel_message *message, GError **error)
+{
+	return set_paused(session, false, error);
+}
+
+static bool on_start(struct session *session, struct channel_message *message, GError **error)
+{
+	return session_start(session, error);
+}
+
+static bool (*const message_handlers[])(struct session *, struct channel_message *, GError **) = {
+	[MESSAGE_CONFIG] = session_configure, [MESSAGE_CPU] = session_add_cpu,
+	[MESSAGE_START] = on_start,           [MESSAGE_STOP] = on_stop,
+	[MESSAGE_PAUSE] = on_pause,           [MESSAGE_RESUME] = on_resume,
+	[MESSAGE_SNAPSHOT] = on_snapshot,     [MESSAGE_IMAGE] = on_image,
+};
+
+static void fail(struct session *session)
+{
+	end(session, ENGINE_REASON_INTERNAL);
+}
+
+static void receive(struct session *session)
+{
+	struct channel_message message;
+	enum channel_result result = CHANNEL_EMPTY;
+	bool ok = true;
+
+	while (ok && !session->ending) {
+		result = channel_receive(&session->channel, &message);
+		if (result != CHANNEL_MESSAGE)
+			break;
+		if (message.type < ARRAY_SIZE(message_handlers) && message_handlers[message.type])
+			ok = message_handlers[message.type](session, &message, &session->failure);
+		channel_message_done(&message);
+	}
+	if (!ok)
+		fail(session);
+	if (result == CHANNEL_CLOSED)
+		end(session, ENGINE_REASON_CLIENT_GONE);
+}
+
+static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
+{
+	session_drain(session, now_ns - ROUND_SLACK_NS);
+	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
+	session_close_cpu(session, cpu, now_ns);
+}
+
+static void request_cpu(struct session *session, uint32_t number)
+{
+	struct message_cpu_request request = { .cpu = number };
+
+	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
+}
+
+/* CPUs that went take their events along; those that came are asked for. */
+static void check_online(struct session *session, uint64_t now_ns)
+{
+	uint8_t online[ENGINE_MAX_CPUS];
+	struct cpu *cpu;
+	uint32_t i;
+
+	if (!cpus_read_online(&session->cpus, online))
+		return;
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	for (i = 0; i < ENGINE_MAX_CPUS; i++) {
+		cpu = session->cpus.by_number[i];
+		if (cpu && cpu->open && !online[i])
+			lose_cpu(session, cpu, now_ns);
+		else if (online[i] && (!cpu || !cpu->open))
+			request_cpu(session, i);
+	}
+}
+
+static void check_silence(struct session *session, uint64_t now_ns)
+{
+	guint i;
+
+	for (i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (!cpu_is_silent(cpu))
+			continue;
+		lose_cpu(session, cpu, now_ns);
+		request_cpu(session, cpu->number);
+	}
+}
+
+static void check_limits(struct session *session, uint64_t now_ns)
+{
+	const struct message_config *config = &session->config;
+	uint64_t reserve = MIN_OF((uint64_t)SIZE_RESERVE, config->max_bytes / 8);
+
+	if (writer_error(session->writer))
+		end(session, ENGINE_REASON_IO_ERROR);
+	if (config->max_bytes && writer_bytes(session->writer) + reserve >= config->max_bytes)
+		end(session, ENGINE_REASON_SIZE);
+	if (config->max_duration_ns && now_ns - session->start_ns >= config->max_duration_ns)
+		end(session, ENGINE_REASON_DURATION);
+	if (!config->system && session->tasks.n_alive == 0)
+		end(session, ENGINE_REASON_TARGET_EXITED);
+}
+
+void session_tell_progress(struct session *session)
+{
+	struct message_progress progress = {
+		.samples = session->events.n_samples,
+		.events = output_events(&session->output),
+		.bytes = writer_bytes(session->writer),
+	};
+	uint64_t missed_ticks;
+
+	loss_sum(&session->losses, &progress.lost, &missed_ticks);
+	if (memcmp(&progress, &session->told, sizeof(progress)) == 0)
+		return;
+	session->told = progress;
+	channel_send(&session->channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+}
+
+static void check(struct session *session, uint64_t now_ns)
+{
+	session->checked_ns = now_ns;
+	session->asks = MIN_OF(session->asks + ASKS_A_CHECK, MAX_ASKS);
+	check_online(session, now_ns);
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	check_silence(session, now_ns);
+	if (session->rescan && session->scan_serial == 0 &&
+	    now_ns - session->scanned_ns >= RESCAN_NS) {
+		session->rescan = false;
+		session_request_scan(session, 0);
+	}
+	tasks_sweep(&session->tasks, session->round.last_ns);
+	session_tell_progress(session);
+}
+
+static void close_blocks(struct session *session, uint64_t now_ns)
+{
+	bool epoch_due = output_epoch_due(&session->output);
+
+	session->closed_ns = now_ns;
+	loss_flush(&session->losses, &session->output);
+	if (epoch_due)
+		output_end_epoch(&session->output);
+	else
+		output_flush(&session->output);
+}
+
+static void run_round(struct session *session)
+{
+	uint64_t now_ns = session_clock();
+
+	output_tick(&session->output, now_ns);
+	session_drain(session, now_ns - ROUND_SLACK_NS);
+	if (now_ns - session->closed_ns >= CLOSE_NS)
+		close_blocks(session, now_ns);
+	if (now_ns - session->checked_ns >= CHECK_NS)
+		check(session, now_ns);
+	check_limits(session, now_ns);
+	channel_flush(&session->channel);
+}
+
+/* Until the next round, or earlier where a limit says so. */
+static int timeout_ms(const struct session *session)
+{
+	uint64_t now_ns = session_clock(), end_ns;
+
+	if (session->state != SESSION_RUNNING)
+		return -1;
+	end_ns = session->start_ns + session->config.max_duration_ns;
+	if (session->config.max_duration_ns == 0 || end_ns >= now_ns + ROUND_MS * SECOND_NS / 1000)
+		return ROUND_MS;
+	return end_ns <= now_ns ? 0 : (end_ns - now_ns) / 1000000 + 1;
+}
+
+static bool watch(struct session *session, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (session->epoll_fd >= 0 && epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+		return true;
+	g_set_error(&session->failure, G_IO_ERROR, g_io_error_from_errno(errno),
+		    "Waiting for messages failed: %s", g_strerror(errno));
+	return false;
+}
+
+/* A ring whose event is gone would wake us for ever. */
+static void handle_wakeup(struct session *session, const struct epoll_event *event)
+{
+	if (event->data.fd == session->channel.fd)
+		receive(session);
+	else if (event->data.fd == writer_fd(session->writer))
+		end(session, ENGINE_REASON_IO_ERROR);
+	else if (event->events & (EPOLLHUP | EPOLLERR))
+		(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, event->data.fd, NULL);
+}
+
+bool session_run(struct session *session)
+{
+	struct epoll_event events[16];
+	int n, i;
+
+	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)))
+		fail(session);
+	while (!session->ending) {
+		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));
+		for (i = 0; i < n; i++)
+			handle_wakeup(session, &events[i]);
+		if (session->state == SESSION_RUNNING && !session->ending)
+			run_round(session);
+	}
+	session_finish(session);
+	return session->failure == NULL;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/channel.h"
+#include "daemon/engine/cpus.h"
+#include "daemon/engine/events.h"
+#include "daemon/engine/scan.h"
+#include "daemon/engine/ticks.h"
+#include "daemon/engine/writer.h"
+
+enum session_state {
+	SESSION_NEW,      /* waits for CONFIG, CPU and START */
+	SESSION_SCANNING, /* the side band runs, /proc is being read */
+	SESSION_RUNNING,
+	SESSION_ENDED,
+};
+
+/* One recording: everything there is, and when what is due. */
+struct session {
+	struct channel channel;
+	struct writer *writer;
+	struct message_config config;
+	GBytes *metadata;
+	int capture_fd, stat_fd, online_fd, kallsyms_fd;
+	int epoll_fd;
+	uint8_t boot_id[16];
+	enum session_state state;
+	bool paused;
+
+	struct output output;
+	struct tasks tasks;
+	struct images images;
+	struct kernel kernel;
+	struct samples samples;
+	struct loss_table losses;
+	struct cpus cpus;
+	struct ticks ticks;
+	struct events events;
+	struct round round;
+	struct scan scan;
+
+	uint64_t begin_ns;              /* the segment's */
+	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
+	uint64_t closed_ns, checked_ns; /* blocks; CPUs and limits */
+	uint32_t serial,
+		scan_serial; /* of requests; of the one for all processes that is not answered, or 0 */
+	uint64_t scanned_ns;
+	bool rescan;
+	unsigned int asks; /* that may still be sent; some come back with time */
+	struct message_progress told;
+
+	bool ending;
+	enum engine_reason reason;
+	GError *failure; /* what ended the session; NULL = it was asked to end */
+};
+
+/* Takes the writer; the socket stays the caller's. */
+void session_init(struct session *session, int socket, struct writer *writer,
+		  const uint8_t *boot_id);
+void session_done(struct session *session);
+/* Until the session has ended; then FINISHED has been sent. */
+bool session_run(struct session *session);
+
+/* session-start.c */
+bool session_configure(struct session *session, struct channel_message *message, GError **error);
+bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
+bool session_start(struct session *session, GError **error);
+bool session_start_sampling(struct session *session, GError **error);
+/* session-finish.c */
+void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
+void session_finish(struct session *session);
+
+/* For samples.first_hit. */
+void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+uint64_t session_clock(void);
+void session_request_scan(struct session *session, int32_t pid);
+/* Tells the broker the counters, where they have changed. */
+void session_tell_progress(struct session *session);
+void session_warn(struct session *session, const char *code, const char *text);
+/* Reads the rings; up to everything that is there when limit_ns is UINT64_MAX. */
+void session_drain(struct session *session, uint64_t limit_ns);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SNAPSHOT_MAX_NS 32     /* MAX_PID_NS_LEVEL of the kernel */
+#define SNAPSHOT_COMM_BYTES 64 /* workers of the kernel have longer names than TASK_COMM_LEN */
+
+/* The records of a snapshot (daemon/protocol.h). */
+struct snapshot {
+	const uint8_t *bytes;
+	size_t length, offset;
+};
+
+struct snapshot_item {
+	uint32_t kind; /* enum snapshot_kind */
+	int32_t pid, tid;
+	uint64_t time_ns;
+	const char *text; /* not NUL-terminated */
+	size_t length;
+};
+
+/* False at the end, and where the next record does not lie within the snapshot. */
+bool snapshot_next(struct snapshot *snapshot, struct snapshot_item *ret_item);
+
+struct snapshot_stat {
+	char comm[SNAPSHOT_COMM_BYTES];
+	int32_t ppid;
+	uint64_t flags;       /* PF_* */
+	uint64_t start_ticks; /* of CLOCK_BOOTTIME */
+	char state;
+};
+bool snapshot_parse_stat(const char *text, size_t length, struct snapshot_stat *ret_stat);
+
+struct snapshot_status {
+	uint32_t uid; /* real */
+	unsigned int n_ns_pids;
+	uint64_t ns_pids[SNAPSHOT_MAX_NS];
+};
+bool snapshot_parse_status(const char *text, size_t length, struct snapshot_status *ret_status);
+
+struct snapshot_range {
+	uint64_t start, end, file_offset, inode;
+	uint32_t dev_major, dev_minor;
+	const uint8_t *build_id;
+	uint32_t build_id_bytes;
+	bool executable;
+	const char *name; /* not NUL-terminated */
+	size_t name_bytes;
+};
+/* The next line of a text of /proc/PID/maps that is one; *text and *length go past it. */
+bool snapshot_next_range(const char **text, size_t *length, struct snapshot_range *ret_range);
+/* SNAPSHOT_MAPPING: struct snapshot_mapping and the name. */
+bool snapshot_parse_mapping(const char *text, size_t length, struct snapshot_range *ret_range);
+
+struct snapshot_module {
+	const char *name;
+	size_t name_bytes;
+	uint64_t start, length;
+};
+/* The same for /proc/modules. */
+bool snapshot_next_module(const char **text, size_t *length, struct snapshot_module *ret_module);
+
+/* The path in /proc/PID/cgroup of the unified hierarchy, else of the first one. */
+bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
+			   size_t *ret_path_bytes);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/record.h"
+#include "daemon/engine/tasks.h"
+
+/* What runs on one CPU. */
+struct switches {
+	struct thread *thread; /* referenced; NULL: idle, a stranger, or unknown */
+	int32_t tid;           /* 0 = idle, -1 = unknown */
+	uint64_t start_ns;
+};
+
+void switches_init(struct switches *switches, uint64_t start_ns);
+void switches_done(struct switches *switches);
+/* A record of PERF_RECORD_SWITCH_CPU_WIDE. */
+void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record);
+/* Writes the interval that is still open. */
+void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/maps.h"
+#include "daemon/engine/output.h"
+#include "daemon/engine/snapshot.h"
+
+#include <glib.h>
+
+/* A process from fork or exec to exec or exit: pids are reused and programs change, these are not. */
+struct process {
+	struct row row;
+	int32_t pid, ppid;
+	uint64_t start_ns; /* of the pid */
+	uint64_t begin_ns; /* of this instance: fork or exec; 0 = before the recording */
+	uint32_t exec_generation;
+	uint32_t uid;
+	unsigned int n_threads; /* not exited */
+	GBytes *cmdline;        /* arguments, each with its NUL; NULL = unknown */
+	char *exe;              /* GRefString */
+	char *cgroup;           /* GRefString */
+	uint64_t *ns_pids;
+	uint32_t n_ns_pids;
+	struct maps *maps;
+	struct image *anon, *unknown; /* made when a frame lies there */
+	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = it was not */
+	bool kernel;
+	bool gone;       /* replaced or without threads */
+	bool asked;      /* a snapshot of it was asked for */
+	bool maps_known; /* from its parent, its exec, or /proc */
+};
+
+struct thread {
+	struct row row;
+	int32_t tid;
+	struct process *process;
+	uint64_t start_ns;
+	uint64_t exit_ns; /* 0 = alive */
+	uint64_t stat_ns;
+	char comm[SNAPSHOT_COMM_BYTES];
+};
+
+struct tasks {
+	GHashTable *processes; /* by pid */
+	GHashTable *threads;   /* by tid; exited ones for a while */
+	GQueue exited;         /* struct thread, by exit time */
+	struct output *output;
+	uint32_t last_process, last_thread;
+	unsigned int n_alive; /* processes */
+	bool filtered, children;
+	GHashTable *
+		targets; /* pids; while filtered, only targets and what descends from them are here */
+};
+
+void tasks_init(struct tasks *tasks, struct output *output);
+void tasks_done(struct tasks *tasks);
+/* Keeps only these processes, their threads and, with `children`, what they fork. */
+void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children);
+
+struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
+struct process *tasks_process(const struct tasks *tasks, int32_t pid);
+static inline bool tasks_wants(const struct tasks *tasks, int32_t pid)
+{
+	return !tasks->filtered || g_hash_table_contains(tasks->targets, GINT_TO_POINTER(pid));
+}
+
+/* What the side band says. */
+void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
+void tasks_exit(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
+void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
+/* Returns the new instance, or NULL when nothing is to change. */
+struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
+/* A process or thread that turns up without having been announced. */
+struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
+
+void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
+		   struct thread *parent, uint64_t time_ns);
+/* A row that names the thread, and through it the process. */
+static inline void tasks_need(struct tasks *tasks, struct thread *thread)
+{
+	output_need(tasks->output, &thread->row);
+	output_need(tasks->output, &thread->process->row);
+}
+/* Forgets threads that exited long before. */
+void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
+/* After a scan: a target that is not there has ended, and its pid may be anybody's. */
+void tasks_drop_absent(struct tasks *tasks);
+/* Whatever was not seen by a scan that began at time_ns has exited unnoticed. */
+void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
+
+void process_set_exe(struct process *process, const char *path, size_t length);
+void process_set_cgroup(struct process *process, const char *path, size_t length);
+void process_set_cmdline(struct process *process, const char *bytes, size_t length);
+void process_set_ns_pids(struct process *process, const uint64_t *pids, size_t n);

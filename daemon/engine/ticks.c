@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ticks - samples that were due and never came
+ *
+ * A virtual CPU that its host does not run takes no timer interrupts, and the kernel makes several due ones into one:
+ * samples are missing that no record counts. The time that a CPU was busy, as /proc/stat has it without steal, against
+ * the time that its samples and lost samples stand for shows how many. /proc/stat counts in ticks of its own, so both
+ * are summed from the beginning and a difference is told when it has grown by two of those: the error stays below that.
+ * A filtered session misses its share: that of its samples among all that the CPU delivered.
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/ticks.h"
+
+#include "arch/base.h"
+
+#include <stdio.h>
+
+#define STAT_BYTES (256 * 1024)
+
+/* cpuN user nice system idle iowait irq softirq steal … in USER_HZ; man 5 proc. */
+static bool parse_line(const char *line, bool user_only, unsigned int *ret_cpu, uint64_t *ret_ticks)
+{
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;
+	unsigned int cpu;
+
+	if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system,
+		   &idle, &iowait, &irq, &softirq) != 8)
+		return false;
+	*ret_cpu = cpu;
+	*ret_ticks = user + nice + (user_only ? 0 : system + irq + softirq);
+	return true;
+}
+
+void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
+{
+	uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK), busy;
+	const char *line = text;
+	unsigned int cpu;
+
+	while (line && strncmp(line, "cpu", 3) == 0) {
+		if (parse_line(line, user_only, &cpu, &busy) && cpu < n)
+			busy_ns[cpu] = busy * tick_ns;
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+}
+
+/* A CPU that is not listed is compared from when it is back. */
+static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t now_ns)
+{
+	cpu->busy_ns = cpu->open && busy_ns[cpu->number] ? busy_ns[cpu->number] : UINT64_MAX;
+	cpu->sampled_ns = cpu->sampled_here_ns = cpu->missed_ns = 0;
+	cpu->missed_since_ns = now_ns;
+	cpu->busy_now_ns = cpu->busy_heard_ns = busy_ns[cpu->number];
+}
+
+/* Whether anything came from the CPU since the last reading, in either ring. */
+static bool is_heard(struct cpu *cpu, uint64_t busy_ns)
+{
+	uint64_t heard_ns = MAX_OF(cpu->last_ns[0], cpu->last_ns[1]);
+
+	cpu->busy_now_ns = busy_ns;
+	if (heard_ns == cpu->heard_ns)
+		return false;
+	cpu->heard_ns = heard_ns;
+	cpu->busy_heard_ns = busy_ns;
+	return true;
+}
+
+static bool read_busy(const struct ticks *ticks, uint64_t *busy_ns)
+{
+	CLEANUP_FREE char *text = malloc(STAT_BYTES);
+	ssize_t length = text ? pread(ticks->stat_fd, text, STAT_BYTES - 1, 0) : -1;
+
+	if (length <= 0)
+		return false;
+	text[length] = 0;
+	memset(busy_ns, 0, ENGINE_MAX_CPUS * sizeof(*busy_ns));
+	ticks_parse(text, ticks->user_only, busy_ns, ENGINE_MAX_CPUS);
+	return true;
+}
+
+void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
+{
+	uint64_t busy_ns[ENGINE_MAX_CPUS];
+	guint i;
+
+	ticks->running = ticks->period_ns && read_busy(ticks, busy_ns);
+	for (i = 0; ticks->running && i < cpus->all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
+
+		cpu_count_lost(cpu, ticks->period_ns);
+		ticks_begin_cpu(cpu, busy_ns, now_ns);
+	}
+}
+
+/* The time for which ticks are missing now, beyond what was said before. */
+static uint64_t missing_ns(const struct cpu *cpu, uint64_t busy_ns)
+{
+	uint64_t slack_ns = 2 * UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t explained_ns = cpu->busy_ns + cpu->sampled_ns + cpu->missed_ns;
+
+	return busy_ns >= explained_ns + slack_ns ? busy_ns - explained_ns : 0;
+}
+
+static double share_of(const struct cpu *cpu)
+{
+	return cpu->sampled_ns ? (double)cpu->sampled_here_ns / (double)cpu->sampled_ns : 1;
+}
+
+void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
+		   uint64_t now_ns)
+{
+	uint64_t busy_ns[ENGINE_MAX_CPUS], missed_ns;
+	guint i;
+
+	if (!ticks->running || !read_busy(ticks, busy_ns))
+		return;
+	for (i = 0; i < cpus->all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
+
+		cpu_count_lost(cpu, ticks->period_ns);
+		if (cpu->busy_ns == UINT64_MAX || !cpu->open) {
+			ticks_begin_cpu(cpu, busy_ns, now_ns);
+			continue;
+		}
+		/* One that says nothing at all may have lost its events: that is another loss. */
+		if (!is_heard(cpu, busy_ns[cpu->number]))
+			continue;
+		missed_ns = missing_ns(cpu, busy_ns[cpu->number]);
+		if (missed_ns == 0)
+			continue;
+		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_TICKS_MISSED,
+			     (uint64_t)((double)(missed_ns / ticks->period_ns) * share_of(cpu)),
+			     cpu->missed_since_ns, now_ns);
+		cpu->missed_ns += missed_ns;
+		cpu->missed_since_ns = now_ns;
+	}
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/cpus.h"
+#include "daemon/engine/loss.h"
+
+/* Compares the time that CPUs were busy with the time that samples stand for. */
+struct ticks {
+	int stat_fd;
+	uint64_t period_ns; /* 0: no source counts time */
+	bool user_only;     /* samples are taken in user mode only */
+	bool running;
+};
+
+/* Sampling goes on: what was busy before does not count. */
+void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns);
+/* Adds the ticks that were missed since ticks_begin and not yet told. */
+void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
+		   uint64_t now_ns);
+/* The text of /proc/stat: busy time without steal of each CPU below n. */
+void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * vdso - what the kernel maps into every process
+ *
+ * It is in no file, so neither the side band nor /proc tells its build-id; but all 64-bit processes have the same one,
+ * ours too. With it the capture's reader knows whether its own vdso has the names.
+ * Reads memory that the kernel made, and nobody else can change. No state.
+ */
+#include "daemon/engine/vdso.h"
+
+#include <link.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+static size_t align_note(size_t bytes)
+{
+	return (bytes + 3) & ~(size_t)3;
+}
+
+/* The notes of a segment; elf(5), "Notes". */
+static size_t find_build_id(const uint8_t *notes, size_t length, uint8_t *build_id, size_t size)
+{
+	ElfW(Nhdr) note;
+	size_t name, data;
+
+	for (; length >= sizeof(note); notes += data, length -= data) {
+		memcpy(&note, notes, sizeof(note));
+		name = sizeof(note);
+		data = name + align_note(note.n_namesz);
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof(ELF_NOTE_GNU) &&
+		    memcmp(notes + name, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) == 0) {
+			if (note.n_descsz > size)
+				return 0;
+			memcpy(build_id, notes + data, note.n_descsz);
+			return note.n_descsz;
+		}
+		data += align_note(note.n_descsz);
+		if (data > length)
+			return 0;
+	}
+	return 0;
+}
+
+size_t vdso_read_build_id(uint8_t *build_id, size_t size)
+{
+	const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	const ElfW(Ehdr) *header = (const void *)base;
+	const ElfW(Phdr) * segment;
+	size_t found = 0;
+	int i;
+
+	if (!base)
+		return 0;
+	segment = (const void *)(base + header->e_phoff);
+	for (i = 0; i < header->e_phnum && found == 0; i++)
+		if (segment[i].p_type == PT_NOTE)
+			found = find_build_id(base + segment[i].p_offset, segment[i].p_filesz,
+					      build_id, size);
+	return found;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Broker and engine - the messages between the two processes of one session
+ *
+ * profd (the broker) holds the privilege: it opens perf events, /proc and mapped files, and passes descriptors.
+ * profd-engine holds none: it reads what they deliver. They talk over a SOCK_SEQPACKET socketpair, which the engine
+ * finds as fd ENGINE_SOCKET_FD; a datagram is one message: struct message, then its body, descriptors by SCM_RIGHTS in
+ * the order that the message's comment gives. Both programs come from one build, so there is no version; each side
+ * still checks every length, since the broker must not trust an engine that hostile bytes may have taken over.
+ *
+ * A session: broker CONFIG, CPU (one each), START -> engine enables the side band, SNAPSHOT_REQUEST -> broker SNAPSHOT
+ * -> engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
+ * The engine takes end-of-file on the socket as STOP with reason client-gone.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define ENGINE_SOCKET_FD 3
+#define MESSAGE_MAX_BYTES 65536
+#define MESSAGE_MAX_FDS 64
+#define ENGINE_MAX_SOURCES 16
+#define ENGINE_MAX_TARGETS 256
+#define ENGINE_MAX_CPUS 1024
+
+enum message_type {
+	/* broker to engine */
+	MESSAGE_CONFIG =
+		1, /* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may be absent) */
+	MESSAGE_CPU, /* struct message_cpu, fds: side band, then one a source */
+	MESSAGE_START,
+	MESSAGE_STOP, /* struct message_stop */
+	MESSAGE_PAUSE,
+	MESSAGE_RESUME,
+	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
+	MESSAGE_IMAGE,    /* struct message_image */
+	/* engine to broker */
+	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
+	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
+	MESSAGE_IMAGE_REQUEST,    /* struct message_image_request */
+	MESSAGE_CPU_REQUEST,      /* struct message_cpu_request: a CPU came online */
+	MESSAGE_PROGRESS,         /* struct message_progress, at most 4 a second */
+	MESSAGE_WARNING,          /* struct message_warning */
+	MESSAGE_FINISHED,         /* struct message_finished, the last message */
+};
+
+struct message {
+	uint32_t type;
+	uint32_t length; /* of the body */
+};
+
+/* perf sample_type of every sampling event, and read_format */
+#define ENGINE_SAMPLE_TYPE                                                              \
+	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
+	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)
+/* of the side band (with sample_id_all: the trailer of every record, in this order: tid, time, cpu, identifier) */
+#define ENGINE_SIDE_BAND_TYPE \
+	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
+
+enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP };
+
+/* A kind of event that is sampled; on every CPU its events stand at this position. */
+struct message_source {
+	char name[128]; /* as the user may write it: "cpu-clock", "sched:sched_switch" */
+	uint32_t kind;  /* enum prof_source_kind */
+	uint32_t uses_callgraph;
+	uint64_t
+		period; /* fixed period, or the period that stands for frequency where it is fixed (cpu-clock: ns) */
+	uint64_t frequency; /* 0 = fixed period */
+	uint32_t
+		counts_ns; /* period counts nanoseconds of CPU time: missed ticks can be computed */
+	uint32_t pad;
+};
+
+struct message_config {
+	uint32_t system;   /* 1: everything; 0: targets only */
+	uint32_t children; /* threads and children of targets too (threads always) */
+	uint32_t n_targets;
+	int32_t targets[ENGINE_MAX_TARGETS]; /* pids */
+	uint32_t kernel;                     /* keep kernel frames */
+	uint32_t call_graph;                 /* enum engine_call_graph */
+	uint32_t append;
+	uint32_t paused;
+	uint32_t n_sources; /* 0: no sampling, side band only */
+	uint32_t has_kallsyms;
+	uint32_t build_ids; /* 1: MMAP2 records carry build-ids in place of device and inode */
+	uint32_t pad0;
+	struct message_source sources[ENGINE_MAX_SOURCES];
+	uint64_t max_bytes;       /* of the capture; 0 = no limit */
+	uint64_t max_duration_ns; /* 0 = no limit */
+	int32_t ignored_pids[4];  /* reserved, 0 */
+	uint32_t
+		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
+	uint32_t pad;
+};
+
+/* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
+ * arch event frequency_hz call_graph command options (as JSON). */
+struct message_metadata {
+	uint32_t key_bytes, value_bytes;
+};
+
+/* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once before. Sources after the
+ * first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). */
+struct message_cpu {
+	uint32_t cpu;
+	uint32_t side_band_pages;
+	uint32_t sample_pages; /* 0: no sampling */
+	uint32_t n_sources;
+	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
+	uint64_t side_band_id;
+};
+
+enum engine_reason {
+	ENGINE_REASON_STOPPED,
+	ENGINE_REASON_CLIENT_GONE,
+	ENGINE_REASON_TARGET_EXITED,
+	ENGINE_REASON_DURATION,
+	ENGINE_REASON_SIZE,
+	ENGINE_REASON_DISK_FULL,
+	ENGINE_REASON_IO_ERROR,
+	ENGINE_REASON_INTERNAL,
+};
+
+struct message_stop {
+	uint32_t reason; /* enum engine_reason */
+};
+
+struct message_snapshot_request {
+	uint32_t serial;
+	int32_t pid; /* 0: all processes, and the cgroups */
+};
+
+struct message_snapshot {
+	uint32_t serial;
+	int32_t pid;
+};
+
+/* Content of the memfd: records, each padded to 8 bytes. Bytes of /proc stand as they were read. */
+enum snapshot_kind {
+	SNAPSHOT_STAT = 1, /* /proc/PID/task/TID/stat; the thread group leader's comes first */
+	SNAPSHOT_STATUS,   /* /proc/PID/status */
+	SNAPSHOT_CMDLINE,
+	SNAPSHOT_CGROUP,     /* /proc/PID/cgroup */
+	SNAPSHOT_EXE,        /* target of /proc/PID/exe, no NUL */
+	SNAPSHOT_MAPS,       /* text of /proc/PID/maps, where PROCMAP_QUERY is not there */
+	SNAPSHOT_MAPPING,    /* struct snapshot_mapping, then the name */
+	SNAPSHOT_CGROUP_DIR, /* uint64_t id, then the path below the hierarchy's root */
+	SNAPSHOT_MODULES,    /* /proc/modules */
+};
+
+struct snapshot_record {
+	uint32_t kind;
+	uint32_t length; /* of what follows, without padding */
+	int32_t pid, tid;
+	uint64_t time_ns; /* CLOCK_MONOTONIC just before it was read */
+};
+
+struct snapshot_mapping {
+	uint64_t start, end, file_offset, inode;
+	uint32_t dev_major, dev_minor;
+	uint32_t build_id_size;
+	uint8_t build_id[20];
+};
+
+/* "Open the file that PID maps executably at start-end": broker opens /proc/PID/map_files/…, else the path below the
+ * process's root; keeps the fd under image_id for OpenImage. */
+struct message_image_request {
+	uint64_t image_id; /* the id of the image row; unique in a session */
+	uint64_t start, end;
+	uint64_t inode, inode_generation; /* 0 = unknown; what a path leads to must be that file */
+	int32_t pid;
+	uint32_t path_bytes; /* follows, no NUL */
+};
+
+struct message_image {
+	uint64_t image_id;
+	int32_t error;          /* errno, 0 = the rest is valid */
+	uint32_t build_id_size; /* 0 = none, or the kernel does not tell */
+	uint64_t dev, inode, size;
+	int64_t ctime_ns;
+	uint8_t build_id[20];
+	uint32_t pad;
+};
+
+struct message_cpu_request {
+	uint32_t cpu;
+};
+
+struct message_progress {
+	uint64_t samples, events, lost, bytes;
+};
+
+struct message_warning {
+	char code[32];
+	char text[480];
+};
+
+struct message_loss {
+	char stream[32];
+	uint32_t cause; /* enum prof_loss_cause */
+	uint32_t pad;
+	uint64_t count, bytes, from_ns, to_ns; /* from_ns, to_ns: CLOCK_MONOTONIC */
+};
+
+#define MESSAGE_MAX_LOSS 512 /* more are summed by cause into the last rows */
+
+struct message_finished {
+	uint32_t ok;
+	uint32_t reason; /* enum engine_reason */
+	int32_t error;   /* errno behind disk-full and io-error */
+	uint32_t n_loss;
+	uint64_t samples, events, lost, missed_ticks, bytes;
+	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */
+	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none;
+	struct message_loss loss[]; /* n_loss */
+};

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+#
+# Completion for profctl and profcapture. What there is to complete comes from the program itself: `PROGRAM --complete`
+# prints its verbs, `PROGRAM VERB --complete` its options, "--opt" without a value, "--opt=" with one, and
+# "--opt=CHOICE" for each of the values where they are a fixed set.
+
+# Where the recorded command starts in COMP_WORDS, or nothing.
+_profd_tools_command() {
+	local options=$1 i
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		--) echo $((i + 1)) && return ;;
+		-*)
+			# Its value is the next word, or "=" and the one behind it.
+			if [[ $'\n'$options$'\n' == *$'\n'"${COMP_WORDS[i]}="$'\n'* ]]; then
+				[[ ${COMP_WORDS[i + 1]-} != = ]] || ((i++))
+				((i++))
+			fi
+			;;
+		*) echo "$i" && return ;;
+		esac
+	done
+}
+
+_profd_tools() {
+	local program=$1 cur=$2 prev=$3 verb=${COMP_WORDS[1]-} options choices command option=
+	compopt +o nospace 2>/dev/null
+	COMPREPLY=()
+	if ((COMP_CWORD == 1)); then
+		mapfile -t COMPREPLY < <(compgen -W "$("$program" --complete 2>/dev/null)" -- "$cur")
+		return
+	fi
+	if [[ $verb == help || $verb == schema ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$("$program" --complete 2>/dev/null | grep -v '^-')" -- "$cur")
+		return
+	fi
+	options=$("$program" "$verb" --complete 2>/dev/null)
+
+	if [[ $verb == record ]]; then
+		command=$(_profd_tools_command "$options")
+		if [[ $command ]]; then
+			if declare -F _command_offset >/dev/null; then
+				_command_offset "$command"
+			elif ((command == COMP_CWORD)); then
+				mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+			else
+				mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+			fi
+			return
+		fi
+	fi
+
+	# bash makes a word of the "=" in --opt=value.
+	if [[ $cur == = ]]; then
+		option=$prev cur=
+	elif [[ $prev == = ]]; then
+		option=${COMP_WORDS[COMP_CWORD - 2]}
+	elif [[ $'\n'$options$'\n' == *$'\n'"$prev="$'\n'* ]]; then
+		option=$prev
+	fi
+	if [[ $option ]]; then
+		choices=$(sed -n "s/^$option=\(..*\)/\1/p" <<<"$options")
+		if [[ $choices ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$cur")
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		fi
+	elif [[ $cur == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(grep -v '=.' <<<"$options" | sed 's/=$//' | grep '^--')" -- "$cur")
+	elif [[ $verb == record ]]; then
+		mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+	else
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	fi
+}
+
+complete -F _profd_tools profctl profcapture

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Append - a writer that goes on in a capture
+ *
+ * The file is opened with a reader, whatever state it is in; its entries become the start of the new index, its schema
+ * and segments are taken over, and writing goes on behind its last byte. What no chunk explains, in the middle or at the
+ * end, is recorded as a gap and, once, as a row of the loss table.
+ *
+ * Invariants: (1) nothing that the file held is changed or cut off              [test-capture-reader: append]
+ *             (2) all chunks that a reader found before are found after         [test-capture-reader: prefixes, flips]
+ */
+#include "libcapture/reader.h"
+#include "libcapture/writer.h"
+
+/* What stands between chunks and no index explained yet. */
+struct garbage {
+	uint64_t stretches, bytes;
+};
+
+/* The reader's entries in file order: the next one of data chunks and others. */
+static struct entry next_entry(const struct prof_reader *reader, size_t *chunk, size_t *other)
+{
+	bool data = *other == reader->others.n ||
+		    (*chunk < reader->n_chunks &&
+		     reader->chunks[*chunk].offset < reader->others.items[*other].chunk.offset);
+
+	if (data)
+		return (struct entry){ .chunk = reader->chunks[(*chunk)++], .kind = CHUNK_DATA };
+	return reader->others.items[(*other)++];
+}
+
+static int writer_take_entry(struct prof_writer *writer, const struct prof_reader *reader,
+			     const struct entry *entry, bool before_checkpoint,
+			     struct garbage *garbage)
+{
+	uint64_t end = writer->entries_end, hole = entry->chunk.offset - end;
+	int r = 0;
+
+	if (hole > 0 && !reader_gap_covers(reader, end, hole)) {
+		garbage->stretches++;
+		garbage->bytes += hole;
+		r = writer->gaps.n < FORMAT_MAX_GAPS ? gap_list_add(&writer->gaps, end, hole) : 0;
+	}
+	if (!r && (entry->chunk.offset == reader->last_checkpoint ||
+		   (before_checkpoint && prof_block_rows(writer->pending) == GROUP_ROWS_DEFAULT)))
+		r = writer_flush_pending(writer);
+	if (!r)
+		r = entry_block_add(writer->pending, entry, end);
+	writer->entries_end = entry_end(entry);
+	return r;
+}
+
+/* All that the index will say of what is there already. */
+static int writer_take_entries(struct prof_writer *writer, const struct prof_reader *reader,
+			       struct garbage *garbage)
+{
+	size_t chunk = 0, other = 0;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < reader->gaps.n; i++)
+		r = gap_list_add(&writer->gaps, reader->gaps.items[i].offset,
+				 reader->gaps.items[i].bytes);
+	writer->new_gaps = writer->gaps.n;
+	writer->entries_end = FILE_HEADER_BYTES;
+	while (!r && (chunk < reader->n_chunks || other < reader->others.n)) {
+		struct entry entry = next_entry(reader, &chunk, &other);
+		bool before = entry.chunk.offset < reader->last_checkpoint;
+
+		r = writer_take_entry(writer, reader, &entry, before, garbage);
+		writer->last_segment = MAX_OF(writer->last_segment, entry.chunk.segment);
+		if (!r && entry.kind == CHUNK_DATA)
+			writer->first_epoch = MAX_OF(writer->first_epoch, entry.chunk.epoch + 1);
+	}
+	if (!r && reader->size > writer->entries_end) {
+		garbage->stretches++;
+		garbage->bytes += reader->size - writer->entries_end;
+	}
+	return r;
+}
+
+static int writer_take_schema(struct prof_writer *writer, const struct schema *schema)
+{
+	CLEANUP(buffer_done) struct buffer encoded = { 0 };
+	int r = schema_encode(schema, &encoded);
+
+	if (!r)
+		r = schema_decode(&writer->schema, encoded.data, encoded.size);
+	return r ? r : checkpoint_encode_schema(&writer->schema, &writer->schema_section);
+}
+
+static int write_garbage_row(struct prof_writer *writer, const struct garbage *garbage)
+{
+	uint64_t now = writer_segment(writer)->start_monotonic_ns;
+	const struct prof_value values[PROF_LOSS_COLUMNS] = {
+		[PROF_LOSS_TIME] = PROF_NUMBER(now),
+		[PROF_LOSS_TIME_END] = PROF_NUMBER(now),
+		[PROF_LOSS_STREAM] = PROF_BYTES("capture", 7),
+		[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE),
+		[PROF_LOSS_COUNT] = PROF_NUMBER(garbage->stretches),
+		[PROF_LOSS_BYTES] = PROF_NUMBER(garbage->bytes),
+	};
+	struct prof_block *block;
+	int r = prof_block_new(prof_table_v1(PROF_TABLE_LOSS), &block);
+
+	if (r)
+		return r;
+	r = prof_block_add(block, values);
+	if (!r)
+		r = prof_writer_write(writer, block);
+	prof_block_free(block);
+	return r;
+}
+
+static int writer_take_reader(struct prof_writer *writer, const struct prof_reader *reader,
+			      const struct prof_writer_options *options, struct garbage *garbage)
+{
+	int r;
+
+	writer->header = reader->header;
+	writer->first_epoch = 1;
+	writer->sequence = reader->next_sequence;
+	writer->last_checkpoint = reader->last_checkpoint;
+	writer->sink.position = reader->size;
+	for (size_t i = 0; i < reader->n_segments; i++) {
+		writer->last_segment = MAX_OF(writer->last_segment, reader->segments[i].number);
+		r = writer_add_segment(writer, &reader->segments[i]);
+		if (r)
+			return r;
+	}
+	r = writer_take_schema(writer, &reader->schema);
+	if (!r)
+		r = writer_take_entries(writer, reader, garbage);
+	if (r)
+		return r;
+	writer->checkpoint_end = reader->size;
+	if (options->mode == PROF_WRITE_EXTEND && writer->n_segments > 0)
+		return 0;
+	return writer_new_segment(writer, &options->segment);
+}
+
+int writer_append(struct prof_writer *writer, const struct prof_writer_options *options)
+{
+	struct garbage garbage = { 0 };
+	struct prof_reader *reader;
+	int r = prof_reader_open(writer->sink.fd, &reader);
+
+	if (r)
+		return r;
+	r = writer_take_reader(writer, reader, options, &garbage);
+	prof_reader_free(reader);
+	if (!r)
+		r = writer_add_v1(writer);
+	if (!r)
+		r = writer_write_checkpoints(writer);
+	if (!r && garbage.stretches > 0)
+		r = write_garbage_row(writer, &garbage);
+	return r;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Block - rows of one table, collected in columns
+ *
+ * A row is taken apart as it comes, so that the encoder finds each column's values in one piece. Capacity doubles and
+ * is kept by prof_block_reset(): a block that is reused allocates nothing after its first chunks.
+ *
+ * Invariants: (1) a row is added whole or not at all                         [test-capture-writer: block limits]
+ *             (2) what is in a block can be encoded into one chunk that a reader accepts: rows <= PROF_MAX_ROWS,
+ *                 memory <= BLOCK_BYTES_MAX < PROF_MAX_PAYLOAD               [test-capture-writer: block limits]
+ *             (3) the number of a null repeats the row before, which compresses; readers show 0
+ * Not thread safe. Does not know how chunks are encoded (chunk.c).
+ */
+#include "libcapture/block.h"
+
+#include <assert.h>
+
+/* Leaves room for descriptors and the bytes by which a compressed column may exceed a plain one (none: codec.c). */
+#define BLOCK_BYTES_MAX (48u << 20)
+#define BLOCK_ROWS_FIRST 256u
+#define BLOCK_ITEMS_FIRST 1024u
+
+static_assert(BLOCK_BYTES_MAX + (8u << 20) < PROF_MAX_PAYLOAD, "a full block fits into a chunk");
+
+PROF_PUBLIC const char prof_null_marker = 0;
+
+PROF_PUBLIC int prof_block_new(const struct prof_table_def *def, struct prof_block **ret_block)
+{
+	struct prof_block *block;
+
+	if (!schema_table_valid(def))
+		return -EINVAL;
+	block = calloc(1, sizeof(*block) + def->n_columns * sizeof(*block->columns));
+	if (!block)
+		return -ENOMEM;
+	block->def = def;
+	block->plain = true;
+	for (size_t i = 0; i < def->n_columns; i++) {
+		struct block_column *column = &block->columns[i];
+
+		column->form = schema_column_form(&def->columns[i]);
+		column->nullable = def->columns[i].flags & PROF_COLUMN_NULLABLE;
+		if (column->form == FORM_NONE) {
+			free(block);
+			return -EINVAL;
+		}
+		block->plain = block->plain && column->form == FORM_SCALAR && !column->nullable;
+		block->row_bytes += sizeof(uint64_t) + column->nullable;
+	}
+	block->max_rows = MIN_OF((size_t)PROF_MAX_ROWS, BLOCK_BYTES_MAX / block->row_bytes);
+	*ret_block = block;
+	return 0;
+}
+
+PROF_PUBLIC void prof_block_free(struct prof_block *block)
+{
+	if (!block)
+		return;
+	for (size_t i = 0; i < block->def->n_columns; i++) {
+		free(block->columns[i].numbers);
+		free(block->columns[i].lengths);
+		free(block->columns[i].bytes);
+		free(block->columns[i].nulls);
+	}
+	free(block);
+}
+
+static int grow(void *array, size_t item_size, size_t capacity)
+{
+	void *grown = realloc(*(void **)array, item_size * capacity);
+
+	if (!grown)
+		return -ENOMEM;
+	*(void **)array = grown;
+	return 0;
+}
+
+static int block_grow(struct prof_block *block)
+{
+	size_t capacity =
+		MIN_OF(block->max_rows, MAX_OF((size_t)BLOCK_ROWS_FIRST, block->capacity * 2));
+	int r = 0;
+
+	for (size_t i = 0; !r && i < block->def->n_columns; i++) {
+		struct block_column *column = &block->columns[i];
+
+		r = column->form == FORM_SCALAR
+			    ? grow(&column->numbers, sizeof(uint64_t), capacity)
+			    : grow(&column->lengths, sizeof(uint64_t), capacity);
+		if (!r && column->nullable)
+			r = grow(&column->nulls, 1, capacity);
+	}
+	if (!r)
+		block->capacity = capacity;
+	return r;
+}
+
+static bool value_is_null(const struct prof_value *value)
+{
+	return value->data == &prof_null_marker;
+}
+
+static int column_reserve(struct block_column *column, size_t items)
+{
+	size_t need = column->n_items + items,
+	       capacity = MAX_OF(column->capacity, (size_t)BLOCK_ITEMS_FIRST);
+	int r;
+
+	if (need <= column->capacity)
+		return 0;
+	while (capacity < need)
+		capacity *= 2;
+	r = column->form == FORM_LIST ? grow(&column->numbers, sizeof(uint64_t), capacity)
+				      : grow(&column->bytes, 1, capacity);
+	if (!r)
+		column->capacity = capacity;
+	return r;
+}
+
+/* Checks a row and makes room for its items, so that storing it cannot fail. */
+static int block_prepare(struct prof_block *block, const struct prof_value *values,
+			 size_t *ret_item_bytes)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < block->def->n_columns; i++) {
+		const struct block_column *column = &block->columns[i];
+
+		if (value_is_null(&values[i])) {
+			if (!column->nullable)
+				return -EINVAL;
+			continue;
+		}
+		if (column->form == FORM_SCALAR)
+			continue;
+		if (values[i].number > PROF_MAX_BLOCK_BYTES / sizeof(uint64_t) &&
+		    column->form == FORM_LIST)
+			return PROF_LIMIT;
+		if (values[i].number > PROF_MAX_BLOCK_BYTES)
+			return PROF_LIMIT;
+		bytes += column->form == FORM_LIST ? values[i].number * sizeof(uint64_t)
+						   : values[i].number;
+	}
+	if (bytes > PROF_MAX_BLOCK_BYTES - block->item_bytes ||
+	    (block->rows + 1) * block->row_bytes + block->item_bytes + bytes > BLOCK_BYTES_MAX)
+		return PROF_LIMIT;
+	for (size_t i = 0; i < block->def->n_columns; i++) {
+		struct block_column *column = &block->columns[i];
+		int r;
+
+		if (column->form == FORM_SCALAR || value_is_null(&values[i]))
+			continue;
+		r = column_reserve(column, values[i].number);
+		if (r)
+			return r;
+	}
+	*ret_item_bytes = bytes;
+	return 0;
+}
+
+static void column_store(struct block_column *column, size_t row, const struct prof_value *value)
+{
+	bool null = value_is_null(value);
+	size_t n = null ? 0 : value->number;
+
+	if (column->nullable) {
+		column->nulls[row] = null;
+		column->n_nulls += null;
+	}
+	if (column->form == FORM_SCALAR) {
+		column->numbers[row] = !null     ? value->number
+				       : row > 0 ? column->numbers[row - 1]
+						 : 0;
+		return;
+	}
+	column->lengths[row] = n;
+	if (n == 0)
+		return;
+	if (column->form == FORM_LIST)
+		memcpy(column->numbers + column->n_items, value->data, n * sizeof(uint64_t));
+	else
+		memcpy(column->bytes + column->n_items, value->data, n);
+	column->n_items += n;
+}
+
+PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value *values)
+{
+	size_t n = block->def->n_columns, row = block->rows, item_bytes = 0;
+	int r;
+
+	if (row == block->max_rows)
+		return PROF_LIMIT;
+	if (row == block->capacity) {
+		r = block_grow(block);
+		if (r)
+			return r;
+	}
+	if (block->plain) {
+		for (size_t i = 0; i < n; i++)
+			if (value_is_null(&values[i]))
+				return -EINVAL;
+		for (size_t i = 0; i < n; i++)
+			block->columns[i].numbers[row] = values[i].number;
+	} else {
+		r = block_prepare(block, values, &item_bytes);
+		if (r)
+			return r;
+		for (size_t i = 0; i < n; i++)
+			column_store(&block->columns[i], row, &values[i]);
+	}
+	block->item_bytes += item_bytes;
+	block->rows = row + 1;
+	return 0;
+}
+
+PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block)
+{
+	return block->rows;
+}
+
+PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block)
+{
+	return block->rows * block->row_bytes + block->item_bytes;
+}
+
+PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block)
+{
+	return block->def;
+}
+
+PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch)
+{
+	block->epoch = epoch;
+}
+
+PROF_PUBLIC void prof_block_reset(struct prof_block *block)
+{
+	block->rows = 0;
+	block->item_bytes = 0;
+	for (size_t i = 0; i < block->def->n_columns; i++) {
+		block->columns[i].n_items = 0;
+		block->columns[i].n_nulls = 0;
+	}
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
+ *
+ * A checkpoint says all that a reader needs to go on from there. Its entries are row groups of a table of their own,
+ * through the codec of every other table. An index of the whole file is the row groups of all checkpoints one after
+ * another, so that a writer keeps some 25 bytes a chunk and encodes nothing twice.
+ *
+ * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file has at most
+ *                 size / CHUNK_HEADER_BYTES of them                          [fuzz-capture-index]
+ *             (2) decoding reads no byte outside the payload                 [fuzz-capture-index]
+ */
+#include "libcapture/checkpoint.h"
+
+#include <zstd.h>
+
+enum entry_column {
+	ENTRY_GAP,
+	ENTRY_SEQUENCE,
+	ENTRY_KIND,
+	ENTRY_FLAGS,
+	ENTRY_TABLE,
+	ENTRY_STREAM,
+	ENTRY_SEGMENT,
+	ENTRY_EPOCH,
+	ENTRY_ROWS,
+	ENTRY_T_MIN,
+	ENTRY_T_MAX,
+	ENTRY_STORED,
+	ENTRY_RAW,
+	ENTRY_LINK,
+	ENTRY_COLUMNS
+};
+
+#define NUMBER(i, n, o)                                                                 \
+	{                                                                               \
+		.id = (i), .name = (n), .type = PROF_TYPE_UINT, .order = PROF_ORDER_##o \
+	}
+
+static const struct prof_column_def entry_columns[] = {
+	NUMBER(ENTRY_GAP, "gap", OFFSET),         NUMBER(ENTRY_SEQUENCE, "sequence", DELTA),
+	NUMBER(ENTRY_KIND, "kind", OFFSET),       NUMBER(ENTRY_FLAGS, "flags", OFFSET),
+	NUMBER(ENTRY_TABLE, "table", OFFSET),     NUMBER(ENTRY_STREAM, "stream", OFFSET),
+	NUMBER(ENTRY_SEGMENT, "segment", OFFSET), NUMBER(ENTRY_EPOCH, "epoch", OFFSET),
+	NUMBER(ENTRY_ROWS, "rows", OFFSET),       NUMBER(ENTRY_T_MIN, "t_min", OFFSET),
+	NUMBER(ENTRY_T_MAX, "t_max", OFFSET),     NUMBER(ENTRY_STORED, "stored", OFFSET),
+	NUMBER(ENTRY_RAW, "raw", OFFSET),         NUMBER(ENTRY_LINK, "link", OFFSET),
+};
+static_assert(ARRAY_SIZE(entry_columns) == ENTRY_COLUMNS, "one definition a column");
+
+const struct prof_table_def entry_table = {
+	.name = "entry",
+	.columns = entry_columns,
+	.n_columns = ENTRY_COLUMNS,
+	.id = UINT16_MAX,
+};
+
+/* ---- Lists -------------------------------------------------------------------------------------- */
+
+static int list_grow(void *items, size_t *capacity, size_t n, size_t item_size)
+{
+	size_t wanted = MAX_OF((size_t)64, *capacity * 2);
+	void *grown;
+
+	if (n < *capacity)
+		return 0;
+	grown = reallocarray(*(void **)items, wanted, item_size);
+	if (!grown)
+		return -ENOMEM;
+	*(void **)items = grown;
+	*capacity = wanted;
+	return 0;
+}
+
+void entry_list_done(struct entry_list *list)
+{
+	free(list->items);
+	*list = (struct entry_list){ 0 };
+}
+
+int entry_list_add(struct entry_list *list, const struct entry *entry)
+{
+	int r = list_grow(&list->items, &list->capacity, list->n, sizeof(*list->items));
+
+	if (!r)
+		list->items[list->n++] = *entry;
+	return r;
+}
+
+void gap_list_done(struct gap_list *list)
+{
+	free(list->items);
+	*list = (struct gap_list){ 0 };
+}
+
+int gap_list_add(struct gap_list *list, uint64_t offset, uint64_t bytes)
+{
+	int r = list_grow(&list->items, &list->capacity, list->n, sizeof(*list->items));
+
+	if (!r)
+		list->items[list->n++] = (struct gap){ .offset = offset, .bytes = bytes };
+	return r;
+}
+
+struct entry entry_of_header(const struct chunk_header *header, uint64_t offset)
+{
+	return (struct entry){
+		.chunk = {
+			.offset = offset,
+			.sequence = header->sequence,
+			.t_min = header->t_min,
+			.t_max = header->t_max,
+			.first_id = header->link,
+			.stored_bytes = header->stored,
+			.raw_bytes = header->raw,
+			.rows = header->rows,
+			.segment = header->segment,
+			.epoch = header->epoch,
+			.table = header->table,
+			.stream = header->stream,
+		},
+		.kind = header->kind,
+		.flags = header->flags,
+	};
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------ */
+
+int entry_block_add(struct prof_block *block, const struct entry *entry, uint64_t end)
+{
+	const struct prof_chunk *chunk = &entry->chunk;
+	const struct prof_value values[ENTRY_COLUMNS] = {
+		[ENTRY_GAP] = PROF_NUMBER(chunk->offset - end),
+		[ENTRY_SEQUENCE] = PROF_NUMBER(chunk->sequence),
+		[ENTRY_KIND] = PROF_NUMBER(entry->kind),
+		[ENTRY_FLAGS] = PROF_NUMBER(entry->flags),
+		[ENTRY_TABLE] = PROF_NUMBER(chunk->table),
+		[ENTRY_STREAM] = PROF_NUMBER(chunk->stream),
+		[ENTRY_SEGMENT] = PROF_NUMBER(chunk->segment),
+		[ENTRY_EPOCH] = PROF_NUMBER(chunk->epoch),
+		[ENTRY_ROWS] = PROF_NUMBER(chunk->rows),
+		[ENTRY_T_MIN] = PROF_NUMBER(chunk->t_min),
+		[ENTRY_T_MAX] = PROF_NUMBER(chunk->t_max),
+		[ENTRY_STORED] = PROF_NUMBER(chunk->stored_bytes),
+		[ENTRY_RAW] = PROF_NUMBER(chunk->raw_bytes),
+		[ENTRY_LINK] = PROF_NUMBER(chunk->first_id),
+	};
+
+	return prof_block_add(block, values);
+}
+
+int checkpoint_encode_schema(const struct schema *schema, struct buffer *ret_section)
+{
+	CLEANUP(buffer_done) struct buffer raw = { 0 };
+	size_t packed;
+	int r = schema_encode(schema, &raw);
+
+	if (r)
+		return r;
+	if (raw.size > FORMAT_MAX_SCHEMA)
+		return PROF_LIMIT;
+	ret_section->size = 0;
+	r = buffer_reserve(ret_section, FRAME_BYTES + ZSTD_compressBound(raw.size));
+	if (r)
+		return r;
+	store_le32(ret_section->data, raw.size);
+	store_le32(ret_section->data + 4, 0);
+	packed = ZSTD_compress(ret_section->data + FRAME_BYTES, ret_section->capacity - FRAME_BYTES,
+			       raw.data, raw.size, 9);
+	if (ZSTD_isError(packed) || packed >= raw.size) {
+		memcpy(ret_section->data + FRAME_BYTES, raw.data, raw.size);
+		packed = raw.size;
+	}
+	ret_section->size = FRAME_BYTES + packed;
+	return 0;
+}
+
+static int put_section_header(struct buffer *out, enum section_tag tag, size_t bytes)
+{
+	uint8_t header[SECTION_HEADER_BYTES];
+
+	store_le32(header, tag);
+	store_le32(header + 4, bytes);
+	return buffer_add(out, header, sizeof(header));
+}
+
+static int put_segments(const struct checkpoint_content *content, struct buffer *out)
+{
+	int r = put_section_header(out, SECTION_SEGMENTS, content->n_segments * SEGMENT_BYTES);
+
+	for (size_t i = 0; !r && i < content->n_segments; i++) {
+		const struct prof_segment *segment = &content->segments[i];
+		uint8_t record[SEGMENT_BYTES];
+
+		memcpy(record, segment->boot_id, 16);
+		store_le64(record + 16, segment->start_monotonic_ns);
+		store_le64(record + 24, (uint64_t)segment->wall_ns);
+		store_le64(record + 32, segment->wall_error_ns);
+		store_le32(record + 40, segment->number);
+		store_le32(record + 44, segment->first_epoch);
+		r = buffer_add(out, record, sizeof(record));
+	}
+	return r;
+}
+
+static int put_gaps(const struct checkpoint_content *content, struct buffer *out)
+{
+	int r;
+
+	if (content->n_gaps == 0)
+		return 0;
+	r = put_section_header(out, SECTION_GAPS, content->n_gaps * GAP_BYTES);
+	for (size_t i = 0; !r && i < content->n_gaps; i++) {
+		uint8_t record[GAP_BYTES];
+
+		store_le64(record, content->gaps[i].offset);
+		store_le64(record + 8, content->gaps[i].bytes);
+		r = buffer_add(out, record, sizeof(record));
+	}
+	return r;
+}
+
+static int put_entries(const struct checkpoint_content *content, struct buffer *out)
+{
+	size_t more = content->more_groups ? content->more_groups->size : 0;
+	uint8_t head[FRAME_BYTES];
+	int r = put_section_header(out, SECTION_ENTRIES,
+				   FRAME_BYTES + content->groups->size + more);
+
+	store_le32(head, content->n_entries);
+	store_le32(head + 4, content->n_groups);
+	if (!r)
+		r = buffer_add(out, head, sizeof(head));
+	if (!r)
+		r = buffer_add(out, content->groups->data, content->groups->size);
+	if (!r && more)
+		r = buffer_add(out, content->more_groups->data, more);
+	return r;
+}
+
+/* `out` must be at a multiple of 8. */
+int checkpoint_encode(const struct checkpoint_content *content, struct buffer *out)
+{
+	int r;
+
+	if ((r = put_segments(content, out)) || (r = buffer_pad8(out)) ||
+	    (r = put_section_header(out, SECTION_SCHEMA, content->schema->size)) ||
+	    (r = buffer_add(out, content->schema->data, content->schema->size)) ||
+	    (r = buffer_pad8(out)) || (r = put_entries(content, out)) || (r = buffer_pad8(out)))
+		return r;
+	return put_gaps(content, out);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------ */
+
+static bool parse_section(struct checkpoint_view *view, uint32_t tag, const uint8_t *data,
+			  size_t size)
+{
+	switch (tag) {
+	case SECTION_SEGMENTS:
+		view->segments = data;
+		view->n_segments = size / SEGMENT_BYTES;
+		return size % SEGMENT_BYTES == 0 && view->n_segments > 0 &&
+		       view->n_segments <= FORMAT_MAX_SEGMENTS;
+	case SECTION_SCHEMA:
+		view->schema = data;
+		view->schema_bytes = size;
+		return size >= FRAME_BYTES && load_le32(data) <= FORMAT_MAX_SCHEMA;
+	case SECTION_ENTRIES:
+		if (size < FRAME_BYTES)
+			return false;
+		view->n_entries = load_le32(data);
+		view->n_groups = load_le32(data + 4);
+		view->groups = data + FRAME_BYTES;
+		view->groups_bytes = size - FRAME_BYTES;
+		return true;
+	case SECTION_GAPS:
+		view->gaps = data;
+		view->n_gaps = size / GAP_BYTES;
+		return size % GAP_BYTES == 0 && view->n_gaps <= FORMAT_MAX_GAPS;
+	default:
+		return true;
+	}
+}
+
+int checkpoint_parse(const uint8_t *payload, size_t size, struct checkpoint_view *ret_view)
+{
+	struct checkpoint_view view = { 0 };
+	size_t at = 0;
+
+	while (at < size) {
+		uint32_t tag, bytes;
+
+		if (size - at < SECTION_HEADER_BYTES)
+			return PROF_DAMAGED;
+		tag = load_le32(payload + at);
+		bytes = load_le32(payload + at + 4);
+		at += SECTION_HEADER_BYTES;
+		if (bytes > size - at || !parse_section(&view, tag, payload + at, bytes))
+			return PROF_DAMAGED;
+		at = MIN_OF((size_t)PADDED(at + bytes), size);
+	}
+	if (!view.segments || !view.schema || !view.groups)
+		return PROF_DAMAGED;
+	*ret_view = view;
+	return 0;
+}
+
+struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_t i)
+{
+	const uint8_t *record = view->segments + i * SEGMENT_BYTES;
+	struct prof_segment segment = {
+		.start_monotonic_ns = load_le64(record + 16),
+		.wall_ns = (int64_t)load_le64(record + 24),
+		.wall_error_ns = load_le64(record + 32),
+		.number = load_le32(record + 40),
+		.first_epoch = load_le32(record + 44),
+	};
+
+	memcpy(segment.boot_id, record, sizeof(segment.boot_id));
+	return segment;
+}
+
+struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i)
+{
+	const uint8_t *record = view->gaps + i * GAP_BYTES;
+
+	return (struct gap){ .offset = load_le64(record), .bytes = load_le64(record + 8) };
+}
+
+int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema)
+{
+	size_t raw_bytes = load_le32(view->schema), stored = view->schema_bytes - FRAME_BYTES;
+	const uint8_t *data = view->schema + FRAME_BYTES;
+	CLEANUP_FREE uint8_t *raw = NULL;
+
+	if (stored > raw_bytes)
+		return PROF_DAMAGED;
+	if (stored == raw_bytes)
+		return schema_decode(schema, data, stored);
+	raw = malloc(raw_bytes);
+	if (!raw)
+		return -ENOMEM;
+	if (ZSTD_decompress(raw, raw_bytes, data, stored) != raw_bytes)
+		return PROF_DAMAGED;
+	return schema_decode(schema, raw, raw_bytes);
+}
+
+/* Number i of a column, which must fit into `max`. */
+static uint64_t take(const struct prof_array *arrays, enum entry_column column, size_t i,
+		     uint64_t max, bool *bad)
+{
+	uint64_t v = arrays[column].numbers[i];
+
+	*bad = *bad || v > max;
+	return v;
+}
+
+/* Entry i of a group, at `offset`. False: it is none, or does not lie before `limit`. */
+static bool entry_from_row(const struct prof_array *a, size_t i, uint64_t offset, uint64_t limit,
+			   struct entry *ret_entry)
+{
+	struct entry entry;
+	struct prof_chunk *chunk = &entry.chunk;
+	bool bad = offset % 8 != 0 || offset < FILE_HEADER_BYTES || offset > limit;
+
+	chunk->offset = offset;
+	chunk->sequence = a[ENTRY_SEQUENCE].numbers[i];
+	chunk->t_min = a[ENTRY_T_MIN].numbers[i];
+	chunk->t_max = a[ENTRY_T_MAX].numbers[i];
+	chunk->first_id = a[ENTRY_LINK].numbers[i];
+	chunk->stored_bytes = take(a, ENTRY_STORED, i, PROF_MAX_PAYLOAD, &bad);
+	chunk->raw_bytes = take(a, ENTRY_RAW, i, UINT32_MAX, &bad);
+	chunk->rows = take(a, ENTRY_ROWS, i, PROF_MAX_ROWS, &bad);
+	chunk->segment = take(a, ENTRY_SEGMENT, i, UINT32_MAX, &bad);
+	chunk->epoch = take(a, ENTRY_EPOCH, i, UINT32_MAX, &bad);
+	chunk->table = take(a, ENTRY_TABLE, i, UINT16_MAX, &bad);
+	chunk->stream = take(a, ENTRY_STREAM, i, UINT16_MAX, &bad);
+	entry.kind = take(a, ENTRY_KIND, i, UINT16_MAX, &bad);
+	entry.flags = take(a, ENTRY_FLAGS, i, UINT16_MAX, &bad);
+	if (bad || entry_end(&entry) > limit)
+		return false;
+	*ret_entry = entry;
+	return true;
+}
+
+/* All entries of one decoded group, whose first one is at `link` if that is not 0. */
+static int add_group(const struct prof_array *arrays, size_t rows, uint64_t link, uint64_t limit,
+		     uint64_t *position, struct entry_list *entries)
+{
+	for (size_t i = 0; i < rows; i++) {
+		uint64_t gap = arrays[ENTRY_GAP].numbers[i];
+		const struct entry *last = entries->n ? &entries->items[entries->n - 1] : NULL;
+		struct entry entry;
+		int r;
+
+		if (!link && gap > limit - *position)
+			return PROF_DAMAGED;
+		if (!entry_from_row(arrays, i, link ? link : *position + gap, limit, &entry) ||
+		    (last && entry.chunk.sequence <= last->chunk.sequence))
+			return PROF_DAMAGED;
+		r = entry_list_add(entries, &entry);
+		if (r)
+			return r;
+		*position = entry_end(&entry);
+		link = 0;
+	}
+	return 0;
+}
+
+int checkpoint_decode_entries(const struct checkpoint_view *view, struct chunk_decoder *decoder,
+			      uint64_t link, uint64_t end, struct entry_list *entries)
+{
+	const uint8_t *at = view->groups;
+	size_t before = entries->n;
+	uint64_t position = FILE_HEADER_BYTES;
+
+	if (end < position || link > end ||
+	    !chunk_groups_valid(at, view->groups_bytes, view->n_groups, view->n_entries))
+		return PROF_DAMAGED;
+	for (uint32_t g = 0; g < view->n_groups; g++) {
+		struct chunk_group group;
+		int r = chunk_group_next(&at, view->groups + view->groups_bytes, &group)
+				? 0
+				: PROF_DAMAGED;
+
+		if (!r)
+			r = chunk_decode(decoder, &group);
+		for (size_t c = 0; !r && c < ENTRY_COLUMNS; c++)
+			if (!decoder->arrays[c].numbers)
+				r = PROF_DAMAGED;
+		if (!r)
+			r = add_group(decoder->arrays, group.rows, g == 0 ? link : 0, end,
+				      &position, entries);
+		if (r) {
+			entries->n = before;
+			return r;
+		}
+	}
+	return 0;
+}

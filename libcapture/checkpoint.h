@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
+ *
+ * Both directions; the bytes stand in format.h under CHECKPOINT PAYLOAD.
+ */
+#pragma once
+
+#include "libcapture/chunk.h"
+
+/* What an index knows of a chunk of any kind. `first_id` is the header's link. */
+struct entry {
+	struct prof_chunk chunk;
+	uint16_t kind, flags;
+};
+
+struct entry_list {
+	struct entry *items;
+	size_t n, capacity;
+};
+
+/* A stretch of the file that is known to be no chunk. */
+struct gap {
+	uint64_t offset, bytes;
+};
+
+struct gap_list {
+	struct gap *items;
+	size_t n, capacity;
+};
+
+void entry_list_done(struct entry_list *list);
+MUST_CHECK int entry_list_add(struct entry_list *list, const struct entry *entry);
+void gap_list_done(struct gap_list *list);
+MUST_CHECK int gap_list_add(struct gap_list *list, uint64_t offset, uint64_t bytes);
+
+struct entry entry_of_header(const struct chunk_header *header, uint64_t offset);
+static inline uint64_t entry_end(const struct entry *entry)
+{
+	return entry->chunk.offset + CHUNK_HEADER_BYTES + PADDED(entry->chunk.stored_bytes);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------ */
+
+/* The table whose row groups are the entries. */
+extern const struct prof_table_def entry_table;
+
+/* A row for an entry; `end` is where the chunk before it ended. */
+MUST_CHECK int entry_block_add(struct prof_block *block, const struct entry *entry, uint64_t end);
+/* The SCHEMA section's content. */
+MUST_CHECK int checkpoint_encode_schema(const struct schema *schema, struct buffer *ret_section);
+
+struct checkpoint_content {
+	const struct prof_segment *segments;
+	size_t n_segments;
+	const struct buffer *schema; /* checkpoint_encode_schema() */
+	const struct buffer *groups; /* row groups of entry_table, one or two pieces */
+	const struct buffer *more_groups;
+	uint32_t n_entries, n_groups;
+	const struct gap *gaps;
+	size_t n_gaps;
+};
+MUST_CHECK int checkpoint_encode(const struct checkpoint_content *content, struct buffer *out);
+
+/* ---- Reading ------------------------------------------------------------------------------------ */
+
+/* Sections of a payload, in place; not yet looked into. */
+struct checkpoint_view {
+	const uint8_t *segments, *schema, *groups, *gaps;
+	size_t n_segments, schema_bytes, groups_bytes, n_gaps;
+	uint32_t n_entries, n_groups;
+};
+MUST_CHECK int checkpoint_parse(const uint8_t *payload, size_t size,
+				struct checkpoint_view *ret_view);
+struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_t i);
+struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
+/* As schema_decode(). */
+MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
+/* Appends the entries; all end at or before `end`. `link`: where the first one is, 0: wherever its gap says. */
+MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,
+					 struct chunk_decoder *decoder, uint64_t link, uint64_t end,
+					 struct entry_list *entries);

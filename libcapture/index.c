@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Index - finds the chunks of a capture
+ *
+ * Three ways, each falling back on the next:
+ *   1. the trailer at the end names the index of the whole file;
+ *   2. without one, the last good checkpoint is searched for from the end, its links lead back to the first (or to an
+ *      index), and headers are walked from it on;
+ *   3. all headers are walked (recover.c).
+ * Entries of 1 and 2 are believed when they are without overlap, inside the file, and leave out nothing but what gaps
+ * explain; what they say of a chunk is compared with its header when it is read (load.c).
+ *
+ * Invariants: (1) links lead back and never overlap, so that following them reads no byte twice
+ *             (2) a way that fails leaves nothing behind for the next         [index_forget]
+ */
+#include "libcapture/reader.h"
+
+/* ---- Checkpoints -------------------------------------------------------------------------------- */
+
+static int reader_add_segment(struct prof_reader *reader, const struct prof_segment *segment)
+{
+	struct prof_segment *segments;
+
+	for (size_t i = reader->n_segments; i > 0; i--)
+		if (reader->segments[i - 1].number == segment->number)
+			return 0;
+	if (reader->n_segments == FORMAT_MAX_SEGMENTS)
+		return PROF_LIMIT;
+	segments = reallocarray(reader->segments, reader->n_segments + 1, sizeof(*segments));
+	if (!segments)
+		return -ENOMEM;
+	segments[reader->n_segments++] = *segment;
+	reader->segments = segments;
+	return 0;
+}
+
+static int reader_take_schema(struct prof_reader *reader, const struct checkpoint_view *view)
+{
+	int r;
+
+	if (view->schema_bytes == reader->schema_section.size &&
+	    memcmp(view->schema, reader->schema_section.data, view->schema_bytes) == 0)
+		return 0;
+	if (load_le32(view->schema) > reader->schema_budget)
+		return PROF_DAMAGED;
+	reader->schema_budget -= load_le32(view->schema);
+	r = checkpoint_decode_schema(view, &reader->schema);
+	if (r == SCHEMA_CONFLICT)
+		r = reader_add_damage(reader, 0, 0, UINT64_MAX, PROF_DAMAGE_INDEX);
+	if (r)
+		return r;
+	reader->schema_section.size = 0;
+	return buffer_add(&reader->schema_section, view->schema, view->schema_bytes);
+}
+
+int reader_take_checkpoint(struct prof_reader *reader, const struct checkpoint_view *view)
+{
+	int r = reader_take_schema(reader, view);
+
+	for (size_t i = 0; !r && i < view->n_segments; i++) {
+		struct prof_segment segment = checkpoint_segment(view, i);
+
+		r = reader_add_segment(reader, &segment);
+	}
+	for (size_t i = 0; !r && i < view->n_gaps; i++) {
+		struct gap gap = checkpoint_gap(view, i);
+
+		if (reader->gaps.n >= FORMAT_MAX_GAPS)
+			break;
+		r = gap_list_add(&reader->gaps, gap.offset, gap.bytes);
+	}
+	/* Limits and nonsense inside what checks are damage like any other here: the rest may still be read. */
+	return r > 0 ? PROF_DAMAGED : r;
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+	const struct gap *x = a, *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* By offset, each once. */
+static void reader_sort_gaps(struct prof_reader *reader)
+{
+	size_t n = 0;
+
+	if (reader->gaps.n == 0)
+		return;
+	qsort(reader->gaps.items, reader->gaps.n, sizeof(struct gap), compare_gaps);
+	for (size_t i = 0; i < reader->gaps.n; i++)
+		if (n == 0 || compare_gaps(&reader->gaps.items[n - 1], &reader->gaps.items[i]) != 0)
+			reader->gaps.items[n++] = reader->gaps.items[i];
+	reader->gaps.n = n;
+}
+
+/* Gaps are sorted. Those of a true file do not overlap, so that the last one which starts in time is the one. */
+bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes)
+{
+	size_t low = 0, high = reader->gaps.n;
+	const struct gap *gap;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (reader->gaps.items[middle].offset <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0)
+		return false;
+	gap = &reader->gaps.items[low - 1];
+	return offset - gap->offset <= gap->bytes && bytes <= gap->bytes - (offset - gap->offset);
+}
+
+/* ---- Opening by index --------------------------------------------------------------------------- */
+
+/* A checkpoint's header and payload; a payload that does not check is PROF_DAMAGED too. */
+static int read_checkpoint(const struct prof_reader *reader, uint64_t offset,
+			   struct chunk_header *ret_header, struct buffer *payload,
+			   struct checkpoint_view *ret_view)
+{
+	enum prof_damage_reason reason;
+	int r = load_header(reader, offset, ret_header);
+
+	if (!r && ret_header->kind != CHUNK_CHECKPOINT)
+		r = PROF_DAMAGED;
+	if (!r)
+		r = load_payload(reader, offset, ret_header, payload, &reason);
+	return r ? r : checkpoint_parse(payload->data, payload->size, ret_view);
+}
+
+/* Positions of checkpoints from `last` back to the first one, or to an index of all before it. */
+static int follow_links(const struct prof_reader *reader, uint64_t last, struct gap_list *ret_chain)
+{
+	uint64_t at = last, end = reader->size;
+
+	for (;;) {
+		struct chunk_header header;
+		int r = load_header(reader, at, &header);
+
+		if (!r && (header.kind != CHUNK_CHECKPOINT ||
+			   header.stored > end - at - CHUNK_HEADER_BYTES))
+			r = PROF_DAMAGED;
+		if (!r)
+			r = gap_list_add(ret_chain, at, chunk_bytes(&header));
+		if (r || header.link == 0 || header.flags & CHUNK_FULL_INDEX)
+			return r;
+		if (header.link >= at || at - header.link < CHUNK_HEADER_BYTES)
+			return PROF_DAMAGED;
+		end = at;
+		at = header.link;
+	}
+}
+
+/* All entries up to (without) the checkpoint `last`, from it and those before it. */
+static int read_chain(struct prof_reader *reader, uint64_t last, struct entry_list *entries)
+{
+	struct gap_list chain CLEANUP(gap_list_done) = { 0 };
+	CLEANUP(buffer_done) struct buffer payload = { 0 };
+	struct chunk_decoder decoder CLEANUP(chunk_decoder_done) = { 0 };
+	int r = chunk_decoder_init(&decoder, &entry_table, NULL, 0);
+
+	if (!r)
+		r = follow_links(reader, last, &chain);
+	for (size_t i = chain.n; !r && i > 0; i--) {
+		uint64_t at = chain.items[i - 1].offset;
+		struct checkpoint_view view;
+		struct chunk_header header;
+
+		r = read_checkpoint(reader, at, &header, &payload, &view);
+		if (!r)
+			r = reader_take_checkpoint(reader, &view);
+		if (!r)
+			r = checkpoint_decode_entries(
+				&view, &decoder, header.flags & CHUNK_FULL_INDEX ? 0 : header.link,
+				at, entries);
+		if (!r && entries->n > 0 &&
+		    entries->items[entries->n - 1].chunk.sequence >= header.sequence)
+			r = PROF_DAMAGED;
+	}
+	return r;
+}
+
+/* Whether entries from the first chunk to `end` leave out nothing but gaps. */
+static bool entries_cover(const struct prof_reader *reader, const struct entry_list *entries,
+			  uint64_t end, uint64_t end_sequence)
+{
+	uint64_t position = FILE_HEADER_BYTES, sequence = 0;
+
+	for (size_t i = 0; i <= entries->n; i++) {
+		uint64_t offset = i < entries->n ? entries->items[i].chunk.offset : end;
+		uint64_t next = i < entries->n ? entries->items[i].chunk.sequence : end_sequence;
+
+		if (offset < position)
+			return false;
+		if (offset > position && !reader_gap_covers(reader, position, offset - position))
+			return false;
+		if (offset == position && next != sequence)
+			return false;
+		if (i < entries->n) {
+			position = entry_end(&entries->items[i]);
+			sequence = next + 1;
+		}
+	}
+	return true;
+}
+
+void index_forget(struct prof_reader *reader)
+{
+	schema_done(&reader->schema);
+	buffer_done(&reader->schema_section);
+	reader->schema_budget = FORMAT_MAX_SCHEMAS;
+	gap_list_done(&reader->gaps);
+	damage_list_done(&reader->damage);
+	free(reader->segments);
+	reader->segments = NULL;
+	reader->n_segments = 0;
+}
+
+/* What a walk from a checkpoint, or from the first chunk, found; gaps explain some of its holes. */
+static int reader_take_walk(struct prof_reader *reader, struct walk *walk,
+			    struct entry_list *entries)
+{
+	int r = 0;
+
+	reader_sort_gaps(reader);
+	for (size_t i = 0; !r && i < walk->entries.n; i++)
+		r = entry_list_add(entries, &walk->entries.items[i]);
+	reader->end =
+		walk->entries.n > 0
+			? MIN_OF(entry_end(&walk->entries.items[walk->entries.n - 1]), reader->size)
+			: walk->from;
+	for (size_t i = 0; !r && i < walk->damage.n; i++) {
+		const struct prof_damage *damage = &walk->damage.items[i];
+
+		if (damage->reason == PROF_DAMAGE_HEADER &&
+		    reader_gap_covers(reader, damage->offset, damage->bytes))
+			continue;
+		r = damage_list_add(&reader->damage, damage);
+	}
+	reader->next_sequence = walk->next_sequence;
+	if (walk->last_checkpoint)
+		reader->last_checkpoint = walk->last_checkpoint;
+	return r;
+}
+
+static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequence,
+		     struct entry_list *entries)
+{
+	struct walk walk CLEANUP(walk_done) = { 0 };
+	int r;
+
+	walk_init(&walk, reader, from, sequence);
+	walk.learn = reader;
+	r = walk_run(&walk);
+	return r ? r : reader_take_walk(reader, &walk, entries);
+}
+
+/* 0, or PROF_DAMAGED: open some other way. */
+static int open_by_trailer(struct prof_reader *reader, struct entry_list *entries)
+{
+	uint64_t at = reader->size - CHUNK_HEADER_BYTES;
+	struct chunk_header trailer, index;
+	struct entry entry;
+	int r;
+
+	if (reader->size < FILE_HEADER_BYTES + CHUNK_HEADER_BYTES)
+		return PROF_DAMAGED;
+	r = load_header(reader, at, &trailer);
+	if (!r && (trailer.kind != CHUNK_TRAILER || trailer.stored != 0))
+		r = PROF_DAMAGED;
+	if (!r)
+		r = load_header(reader, trailer.link, &index);
+	if (r)
+		return r;
+	if (trailer.link + chunk_bytes(&index) != at || index.sequence + 1 != trailer.sequence)
+		return PROF_DAMAGED;
+	r = read_chain(reader, trailer.link, entries);
+	if (r)
+		return r;
+	reader_sort_gaps(reader);
+	if (!entries_cover(reader, entries, trailer.link, index.sequence))
+		return PROF_DAMAGED;
+	entry = entry_of_header(&index, trailer.link);
+	r = entry_list_add(entries, &entry);
+	entry = entry_of_header(&trailer, at);
+	if (!r)
+		r = entry_list_add(entries, &entry);
+	reader->end = reader->size;
+	reader->next_sequence = trailer.sequence + 1;
+	reader->last_checkpoint = trailer.link;
+	reader->info.indexed = true;
+	reader->info.state = PROF_STATE_FINISHED;
+	return r;
+}
+
+static int open_by_checkpoints(struct prof_reader *reader, struct entry_list *entries)
+{
+	struct chunk_header header;
+	uint64_t last;
+	int r = find_last_checkpoint(reader, &last);
+
+	if (!r)
+		r = load_header(reader, last, &header);
+	if (!r)
+		r = read_chain(reader, last, entries);
+	if (r)
+		return r == PROF_END ? PROF_DAMAGED : r;
+	reader_sort_gaps(reader);
+	if (!entries_cover(reader, entries, last, header.sequence))
+		return PROF_DAMAGED;
+	reader->info.indexed = true;
+	return walk_from(reader, last, header.sequence, entries);
+}
+
+static int open_by_walk(struct prof_reader *reader, struct entry_list *entries)
+{
+	reader->info.indexed = false;
+	return walk_from(reader, FILE_HEADER_BYTES, 0, entries);
+}
+
+int index_find_chunks(struct prof_reader *reader, struct entry_list *entries)
+{
+	static int (*const ways[])(struct prof_reader *, struct entry_list *) = {
+		open_by_trailer,
+		open_by_checkpoints,
+		open_by_walk,
+	};
+	int r = PROF_DAMAGED;
+
+	for (size_t i = 0; r == PROF_DAMAGED && i < ARRAY_SIZE(ways); i++) {
+		index_forget(reader);
+		entries->n = 0;
+		r = ways[i](reader, entries);
+	}
+	return r;
+}

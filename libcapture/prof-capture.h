@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * libprofcapture - reading and writing profd capture files
+ *
+ * A capture is a sequence of chunks. A chunk holds rows of one table in columns; the schema of every
+ * table is in the file. docs/format.md is the specification, this header the only way in.
+ *
+ * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a block
+ * into one chunk. Blocks and writers are separate so that one thread can collect while another encodes.
+ * Reading: a reader is immutable after open and may be shared by threads; cursors and dictionaries are
+ * per thread.
+ *
+ * Every int function returns 0, a negative errno, or a positive enum prof_status. Nothing here prints,
+ * aborts or exits. Out-parameters (ret_*) are untouched on failure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PROF_PUBLIC __attribute__((visibility("default")))
+#define PROF_MUST_CHECK __attribute__((warn_unused_result))
+
+/* Positive results: what is wrong with the file, or the end of the rows. */
+enum prof_status {
+	PROF_END = 1,     /* no more rows */
+	PROF_NOT_CAPTURE, /* no capture: the magic is not there */
+	PROF_TOO_SHORT,   /* shorter than the file header */
+	PROF_BAD_HEADER,  /* both copies of the file header are damaged */
+	PROF_UNSUPPORTED, /* an incompat feature that this library does not know */
+	PROF_DAMAGED,     /* a chunk failed a check */
+	PROF_LIMIT,       /* a limit of the format was exceeded: see docs/format.md */
+	PROF_NO_TABLE,    /* the capture has no such table */
+};
+
+/* A sentence without a full stop for a result of this library; never NULL, static storage. */
+PROF_PUBLIC const char *prof_strerror(int result);
+
+/* ---- Schema ---------------------------------------------------------------------------------- */
+
+/* Limits of version 1; a file that exceeds one is refused with PROF_LIMIT, never believed. */
+#define PROF_MAX_TABLES 256
+#define PROF_MAX_COLUMNS 64
+#define PROF_MAX_NAME 64               /* bytes of a table, column or enum value name */
+#define PROF_MAX_ENUM 64               /* values of one enum */
+#define PROF_MAX_ROWS (1u << 18)       /* rows of a chunk */
+#define PROF_MAX_GROUP_ROWS (1u << 16) /* rows of a row group */
+#define PROF_MAX_PAYLOAD \
+	(64u << 20) /* stored bytes of a chunk, and decoded bytes of one column of a group */
+#define PROF_MAX_BLOCK_BYTES (16u << 20)     /* bytes and list items of a block's rows */
+#define PROF_MAX_DICTIONARY_ROWS (1u << 22)  /* rows of a dictionary table in one epoch */
+#define PROF_MAX_DICTIONARY_BYTES (1u << 28) /* their bytes and list items */
+
+enum prof_type {
+	PROF_TYPE_UINT = 1,
+	PROF_TYPE_INT = 2, /* two's complement in a uint64_t */
+	PROF_TYPE_BOOL = 3,
+	PROF_TYPE_ENUM = 4,   /* number of a name in the column's list */
+	PROF_TYPE_TIME = 5,   /* ns of CLOCK_MONOTONIC of the segment's boot */
+	PROF_TYPE_REF = 6,    /* id of a row of dictionary table `ref`; 0 = none */
+	PROF_TYPE_FLOAT = 7,  /* bits of an IEEE 754 double */
+	PROF_TYPE_TEXT = 8,   /* bytes, meant as UTF-8, not trusted to be */
+	PROF_TYPE_BINARY = 9, /* bytes, shown as hex */
+};
+
+enum prof_unit {
+	PROF_UNIT_NONE = 0,
+	PROF_UNIT_NS = 1,
+	PROF_UNIT_BYTES = 2,
+	PROF_UNIT_COUNT = 3,
+	PROF_UNIT_ADDRESS = 4, /* shown as hex with 0x */
+	PROF_UNIT_HZ = 5,
+};
+
+/* How numbers are laid out before compression; docs/format.md, "Column encodings". A hint of the schema to
+ * the writer: what was used stands in each column of each chunk. */
+enum prof_order {
+	PROF_ORDER_OFFSET = 0,   /* v - min */
+	PROF_ORDER_DELTA = 1,    /* v - previous, - min delta: rising numbers */
+	PROF_ORDER_RUNNING = 2,  /* zigzag(running max - v): ids of mostly new rows */
+	PROF_ORDER_DISTANCE = 3, /* id of this row - v, 0 for 0: a tree's parent */
+};
+
+#define PROF_COLUMN_NULLABLE 1u
+#define PROF_COLUMN_LIST 2u /* a list of numbers a row; not for TEXT and BINARY */
+
+struct prof_column_def {
+	const char *name;
+	const char *const *values; /* ENUM: NULL-terminated names, index = number */
+	uint16_t id;               /* stable within the table, rising in the array */
+	uint16_t ref;              /* REF: table id */
+	uint8_t type;              /* enum prof_type */
+	uint8_t unit;              /* enum prof_unit */
+	uint8_t order;             /* enum prof_order */
+	uint8_t flags;             /* PROF_COLUMN_* */
+};
+
+#define PROF_TABLE_DICTIONARY \
+	1u /* first column is `id`, scoped to an epoch; a later row of the same id replaces */
+#define PROF_TABLE_TIMED 2u /* first column is `time`; chunks are in time order */
+
+struct prof_table_def {
+	const char *name;
+	const struct prof_column_def *columns;
+	uint16_t n_columns;
+	uint16_t id;    /* stable; 1..65535 */
+	uint16_t flags; /* PROF_TABLE_* */
+};
+
+/* Tables of version 1. Foreign tables take ids from PROF_TABLE_FIRST_FOREIGN. */
+enum prof_table {
+	PROF_TABLE_STRING = 1,
+	PROF_TABLE_IMAGE = 2,
+	PROF_TABLE_FRAME = 3,
+	PROF_TABLE_STACK = 4,
+	PROF_TABLE_PROCESS = 5,
+	PROF_TABLE_THREAD = 6,
+	PROF_TABLE_SOURCE = 7,
+	PROF_TABLE_SYMBOL = 8,
+	PROF_TABLE_COUNTER = 9,
+	PROF_TABLE_SAMPLE = 16,
+	PROF_TABLE_TASK = 17,
+	PROF_TABLE_MAPPING = 18,
+	PROF_TABLE_SWITCH = 19,
+	PROF_TABLE_ALLOC = 20,
+	PROF_TABLE_FREE = 21,
+	PROF_TABLE_MARK = 22,
+	PROF_TABLE_LOG = 23,
+	PROF_TABLE_COUNTER_VALUE = 24,
+	PROF_TABLE_LOSS = 25,
+	PROF_TABLE_METADATA = 26,
+	PROF_TABLE_FIRST_FOREIGN = 1024,
+};
+
+/* Column positions of the tables above (position == id in version 1). `*_COLUMNS` is the count. */
+enum { PROF_STRING_ID, PROF_STRING_TEXT, PROF_STRING_COLUMNS };
+/* process: 0, or the process instance that an anon/jit image belongs to */
+enum {
+	PROF_IMAGE_ID,
+	PROF_IMAGE_PATH,
+	PROF_IMAGE_BUILD_ID,
+	PROF_IMAGE_SIZE,
+	PROF_IMAGE_DEV,
+	PROF_IMAGE_INODE,
+	PROF_IMAGE_KIND,
+	PROF_IMAGE_CTIME,
+	PROF_IMAGE_PROCESS,
+	PROF_IMAGE_COLUMNS
+};
+enum { PROF_FRAME_ID, PROF_FRAME_IMAGE, PROF_FRAME_OFFSET, PROF_FRAME_KIND, PROF_FRAME_COLUMNS };
+enum { PROF_STACK_ID, PROF_STACK_PARENT, PROF_STACK_FRAME, PROF_STACK_COLUMNS };
+enum {
+	PROF_PROCESS_ID,
+	PROF_PROCESS_PID,
+	PROF_PROCESS_PPID,
+	PROF_PROCESS_START_TIME,
+	PROF_PROCESS_EXEC_GENERATION,
+	PROF_PROCESS_CMDLINE,
+	PROF_PROCESS_EXE,
+	PROF_PROCESS_CGROUP,
+	PROF_PROCESS_UID,
+	PROF_PROCESS_NS_PIDS,
+	PROF_PROCESS_COLUMNS
+};
+enum {
+	PROF_THREAD_ID,
+	PROF_THREAD_PROCESS,
+	PROF_THREAD_TID,
+	PROF_THREAD_START_TIME,
+	PROF_THREAD_COMM,
+	PROF_THREAD_NS_TIDS,
+	PROF_THREAD_COLUMNS
+};
+enum {
+	PROF_SOURCE_ID,
+	PROF_SOURCE_NAME,
+	PROF_SOURCE_KIND,
+	PROF_SOURCE_UNIT,
+	PROF_SOURCE_PERIOD,
+	PROF_SOURCE_FREQUENCY,
+	PROF_SOURCE_COLUMNS
+};
+enum {
+	PROF_SYMBOL_ID,
+	PROF_SYMBOL_IMAGE,
+	PROF_SYMBOL_START,
+	PROF_SYMBOL_LENGTH,
+	PROF_SYMBOL_NAME,
+	PROF_SYMBOL_RAW_NAME,
+	PROF_SYMBOL_FILE,
+	PROF_SYMBOL_LINE,
+	PROF_SYMBOL_INLINE_PARENT,
+	PROF_SYMBOL_COLUMNS
+};
+enum {
+	PROF_COUNTER_ID,
+	PROF_COUNTER_PROCESS,
+	PROF_COUNTER_GROUP,
+	PROF_COUNTER_NAME,
+	PROF_COUNTER_UNIT,
+	PROF_COUNTER_KIND,
+	PROF_COUNTER_COLUMNS
+};
+enum {
+	PROF_SAMPLE_TIME,
+	PROF_SAMPLE_THREAD,
+	PROF_SAMPLE_CPU,
+	PROF_SAMPLE_MODE,
+	PROF_SAMPLE_STACK,
+	PROF_SAMPLE_WEIGHT,
+	PROF_SAMPLE_SOURCE,
+	PROF_SAMPLE_USER_METHOD,
+	PROF_SAMPLE_USER_STOP,
+	PROF_SAMPLE_CGROUP,
+	PROF_SAMPLE_COLUMNS
+};
+enum {
+	PROF_TASK_TIME,
+	PROF_TASK_THREAD,
+	PROF_TASK_EVENT,
+	PROF_TASK_COMM,
+	PROF_TASK_EXIT_STATUS,
+	PROF_TASK_PARENT,
+	PROF_TASK_COLUMNS
+};
+enum {
+	PROF_MAPPING_TIME,
+	PROF_MAPPING_PROCESS,
+	PROF_MAPPING_START,
+	PROF_MAPPING_LENGTH,
+	PROF_MAPPING_FILE_OFFSET,
+	PROF_MAPPING_IMAGE,
+	PROF_MAPPING_COLUMNS
+};
+/* one row for each time a thread left a CPU: it ran from `start` to `time` */
+enum {
+	PROF_SWITCH_TIME,
+	PROF_SWITCH_THREAD,
+	PROF_SWITCH_CPU,
+	PROF_SWITCH_START,
+	PROF_SWITCH_STATE,
+	PROF_SWITCH_COLUMNS
+};
+enum {
+	PROF_ALLOC_TIME,
+	PROF_ALLOC_THREAD,
+	PROF_ALLOC_KIND,
+	PROF_ALLOC_BLOCK,
+	PROF_ALLOC_SIZE,
+	PROF_ALLOC_ALIGNMENT,
+	PROF_ALLOC_STACK,
+	PROF_ALLOC_PRIOR,
+	PROF_ALLOC_COLUMNS
+};
+enum { PROF_FREE_TIME, PROF_FREE_THREAD, PROF_FREE_BLOCK, PROF_FREE_ADDRESS, PROF_FREE_COLUMNS };
+enum {
+	PROF_MARK_TIME,
+	PROF_MARK_THREAD,
+	PROF_MARK_KIND,
+	PROF_MARK_ID,
+	PROF_MARK_GROUP,
+	PROF_MARK_NAME,
+	PROF_MARK_DURATION,
+	PROF_MARK_ARGUMENTS,
+	PROF_MARK_COLUMNS
+};
+enum {
+	PROF_LOG_TIME,
+	PROF_LOG_THREAD,
+	PROF_LOG_LEVEL,
+	PROF_LOG_DOMAIN,
+	PROF_LOG_TEXT,
+	PROF_LOG_COLUMNS
+};
+enum {
+	PROF_COUNTER_VALUE_TIME,
+	PROF_COUNTER_VALUE_COUNTER,
+	PROF_COUNTER_VALUE_VALUE,
+	PROF_COUNTER_VALUE_COLUMNS
+};
+enum {
+	PROF_LOSS_TIME,
+	PROF_LOSS_TIME_END,
+	PROF_LOSS_STREAM,
+	PROF_LOSS_CAUSE,
+	PROF_LOSS_COUNT,
+	PROF_LOSS_BYTES,
+	PROF_LOSS_COLUMNS
+};
+enum { PROF_METADATA_TIME, PROF_METADATA_KEY, PROF_METADATA_VALUE, PROF_METADATA_COLUMNS };
+
+/* Values of enum columns; the names are in the schema. */
+enum prof_image_kind {
+	PROF_IMAGE_FILE,
+	PROF_IMAGE_VDSO,
+	PROF_IMAGE_KERNEL,
+	PROF_IMAGE_MODULE,
+	PROF_IMAGE_BPF,
+	PROF_IMAGE_JIT,
+	PROF_IMAGE_ANON
+};
+enum prof_frame_kind { PROF_FRAME_EXACT, PROF_FRAME_RETURN };
+enum prof_source_kind {
+	PROF_SOURCE_SOFTWARE,
+	PROF_SOURCE_HARDWARE,
+	PROF_SOURCE_TRACEPOINT,
+	PROF_SOURCE_CACHE,
+	PROF_SOURCE_RAW,
+	PROF_SOURCE_DYNAMIC
+};
+enum prof_sample_mode { PROF_MODE_USER, PROF_MODE_KERNEL };
+enum prof_user_method {
+	PROF_METHOD_NONE,
+	PROF_METHOD_FP,
+	PROF_METHOD_CFI,
+	PROF_METHOD_STITCHED,
+	PROF_METHOD_FP_REPAIRED,
+	PROF_METHOD_JIT_FP
+};
+enum prof_user_stop {
+	PROF_STOP_ROOT,
+	PROF_STOP_COPY_END,
+	PROF_STOP_NO_TABLE,
+	PROF_STOP_NO_RULE,
+	PROF_STOP_BAD_FRAME,
+	PROF_STOP_DEPTH,
+	PROF_STOP_KERNEL_THREAD,
+	PROF_STOP_UNKNOWN
+};
+enum prof_task_event {
+	PROF_TASK_EXISTS,
+	PROF_TASK_FORK,
+	PROF_TASK_EXEC,
+	PROF_TASK_EXIT,
+	PROF_TASK_COMM_CHANGE
+};
+/* why the thread left the CPU: it waits, it was preempted, or the recording ended while it ran */
+enum prof_switch_state { PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED, PROF_SWITCH_RUNNING };
+enum prof_alloc_kind {
+	PROF_ALLOC_MALLOC,
+	PROF_ALLOC_CALLOC,
+	PROF_ALLOC_REALLOC,
+	PROF_ALLOC_ALIGNED,
+	PROF_ALLOC_NEW,
+	PROF_ALLOC_MMAP
+};
+/* the levels of syslog(3) */
+enum prof_log_level {
+	PROF_LOG_EMERGENCY,
+	PROF_LOG_ALERT,
+	PROF_LOG_CRITICAL,
+	PROF_LOG_ERROR,
+	PROF_LOG_WARNING,
+	PROF_LOG_NOTICE,
+	PROF_LOG_INFO,
+	PROF_LOG_DEBUG
+};
+enum prof_mark_kind { PROF_MARK_INSTANT, PROF_MARK_BEGIN, PROF_MARK_END, PROF_MARK_COMPLETE };
+enum prof_counter_kind { PROF_COUNTER_GAUGE, PROF_COUNTER_SUM };
+enum prof_loss_cause {
+	PROF_LOSS_PERF_RING,         /* PERF_RECORD_LOST */
+	PROF_LOSS_PERF_LOST_SAMPLES, /* PERF_RECORD_LOST_SAMPLES, PERF_FORMAT_LOST */
+	PROF_LOSS_THROTTLED,
+	PROF_LOSS_TICKS_MISSED, /* timer ticks that the kernel never reported */
+	PROF_LOSS_SIDE_BAND,
+	PROF_LOSS_CPU_OFFLINE,
+	PROF_LOSS_LATE,
+	PROF_LOSS_RING_FULL,
+	PROF_LOSS_RING_REENTRANT,
+	PROF_LOSS_RING_REFUSED,
+	PROF_LOSS_RING_CORRUPT,
+	PROF_LOSS_UNWIND_BACKLOG,
+	PROF_LOSS_WRITER_BACKLOG,
+	PROF_LOSS_DISK_FULL,
+	PROF_LOSS_IO_ERROR,
+	PROF_LOSS_QUOTA,
+	PROF_LOSS_FILE_DAMAGE,
+	PROF_LOSS_CAUSES
+};
+
+/* Definition of a table of version 1, or NULL. Static storage. */
+PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id);
+
+/* ---- Blocks: rows being collected ------------------------------------------------------------- */
+
+/* One value of a row. TEXT, BINARY: `data` points at `number` bytes. LIST: `data` points at `number` uint64_t.
+ * Others: `number`, data NULL. A null: PROF_NULL (nullable columns only). */
+struct prof_value {
+	uint64_t number;
+	const void *data;
+};
+PROF_PUBLIC extern const char prof_null_marker;
+#define PROF_NUMBER(n) ((struct prof_value){ .number = (uint64_t)(n) })
+#define PROF_BYTES(d, n) ((struct prof_value){ .number = (n), .data = (d) })
+#define PROF_NULL ((struct prof_value){ .data = &prof_null_marker })
+
+struct prof_block;
+
+/* A block for rows of `def` (which must outlive it). Not thread safe; free with prof_block_free. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_block_new(const struct prof_table_def *def,
+					       struct prof_block **ret_block);
+PROF_PUBLIC void prof_block_free(struct prof_block *block);
+/* Copies one row of def->n_columns values. PROF_LIMIT when full: PROF_MAX_ROWS rows, PROF_MAX_BLOCK_BYTES of bytes
+ * and list items, or 48 MiB in all. -EINVAL: a null in a column that is not nullable. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
+					       const struct prof_value *values);
+PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
+PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory held by its rows */
+PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block);
+/* The epoch of its rows; 0, where none was set, is the first one of the writer. */
+PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch);
+PROF_PUBLIC void prof_block_reset(struct prof_block *block); /* no rows, memory kept */
+
+/* ---- Writer ----------------------------------------------------------------------------------- */
+
+struct prof_segment {
+	uint8_t boot_id[16];         /* /proc/sys/kernel/random/boot_id; zeros = unknown */
+	uint64_t start_monotonic_ns; /* CLOCK_MONOTONIC at the segment's start */
+	int64_t wall_ns;             /* CLOCK_REALTIME of that moment, ns since 1970 */
+	uint64_t wall_error_ns;      /* half of the bracket in which the two were read */
+	uint32_t number;             /* set by the writer: 1, 2, … */
+	uint32_t first_epoch;        /* set by the writer */
+};
+
+enum prof_writer_mode {
+	PROF_WRITE_NEW, /* an empty regular file, or a pipe */
+	PROF_WRITE_APPEND, /* a capture, open O_RDWR: go on in a new segment; finished, cut and crashed ones alike */
+	PROF_WRITE_EXTEND, /* the same without a new segment: same boot and clock, only a new epoch */
+};
+
+struct prof_writer_options {
+	enum prof_writer_mode mode;
+	struct prof_segment segment; /* ignored by PROF_WRITE_EXTEND */
+	unsigned int group_rows;     /* rows of a row group; 0 = 16 Ki */
+	int level;                   /* zstd; 0 = 1 */
+};
+
+struct prof_writer;
+
+/* Takes a write lock on a regular file (flock): -EWOULDBLOCK when somebody else writes it. The fd is borrowed
+ * until prof_writer_free. Never seeks back and never truncates what is there. PROF_WRITE_NEW: -EEXIST for a file that is
+ * not empty. The others start a capture in an empty file, and return what prof_reader_open says of one that is none.
+ * Not thread safe. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer_options *options,
+						struct prof_writer **ret_writer);
+/* Declares a foreign table, or columns that were added to one; the tables of version 1 are known. The definition is
+ * copied. -EINVAL: it breaks a rule of the format; -EEXIST: the capture has another table with this id. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
+						      const struct prof_table_def *def);
+/* The first epoch number that is free for the caller; epochs rise through a file. */
+PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
+/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary row must be written
+ * before the first row that names it. -ENOSPC, -EIO…: this chunk is not in the capture; what was written before
+ * stays readable, and (where the file system could reserve room) there is room left for a loss block and for
+ * prof_writer_finish. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
+						  const struct prof_block *block);
+/* Writes a checkpoint now; otherwise they come by themselves every 64 chunks or 16 MiB. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_writer_checkpoint(struct prof_writer *writer);
+/* Index and trailer: makes the capture `finished`. Nothing may be written after it. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_writer_finish(struct prof_writer *writer);
+PROF_PUBLIC uint64_t
+prof_writer_bytes(const struct prof_writer *writer); /* length of the capture so far */
+/* Frees without finishing: the file is left as a crash would leave it. */
+PROF_PUBLIC void prof_writer_free(struct prof_writer *writer);
+
+/* ---- Reader ----------------------------------------------------------------------------------- */
+
+enum prof_state {
+	PROF_STATE_FINISHED,   /* index and trailer are there and agree */
+	PROF_STATE_UNFINISHED, /* cut, crashed, or still being written */
+	PROF_STATE_DAMAGED,    /* bytes inside are wrong */
+};
+
+/* Why a stretch of a file could not be used; names for `verify`'s "reason" by prof_damage_reason_name. */
+enum prof_damage_reason {
+	PROF_DAMAGE_HEADER, /* header of the file or of a chunk */
+	PROF_DAMAGE_PAYLOAD,
+	PROF_DAMAGE_CHECKSUM,
+	PROF_DAMAGE_DECODE,
+	PROF_DAMAGE_ORDER, /* sequence numbers or times that go back */
+	PROF_DAMAGE_DICTIONARY,
+	PROF_DAMAGE_INDEX,
+	PROF_DAMAGE_CUT,
+};
+
+struct prof_damage {
+	uint64_t offset;
+	uint64_t bytes;
+	uint64_t sequence; /* UINT64_MAX = unknown, as below */
+	uint64_t rows;
+	uint32_t table; /* 0 = unknown */
+	uint32_t stream;
+	enum prof_damage_reason reason;
+};
+PROF_PUBLIC const char *prof_damage_reason_name(enum prof_damage_reason reason);
+
+struct prof_chunk {
+	uint64_t offset; /* of the chunk's header */
+	uint64_t sequence;
+	uint64_t t_min, t_max; /* 0, 0 where the table is not timed */
+	uint64_t first_id;     /* dictionary tables: lowest id */
+	uint32_t stored_bytes; /* payload */
+	uint32_t raw_bytes;    /* of the rows as 8-byte numbers and bytes, before encoding */
+	uint32_t rows;
+	uint32_t segment, epoch;
+	uint16_t table, stream;
+};
+
+struct prof_reader_info {
+	uint8_t uuid[16];
+	uint64_t compat, incompat; /* feature words of the file header */
+	uint64_t bytes;            /* length of the file */
+	uint64_t cut_at;           /* where the readable part ends; UINT64_MAX when finished */
+	enum prof_state
+		state;   /* as far as opening can tell: payloads are checked when they are read */
+	uint32_t epochs; /* number of epochs that have chunks */
+	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
+};
+
+struct prof_reader;
+
+/* Opens a capture for reading. A seekable fd is duplicated; from a pipe everything is first copied to an unlinked
+ * temporary file in $TMPDIR. Every prefix of a capture that has the file header opens. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
+PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
+PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);
+/* The arrays belong to the reader. Tables in id order; segments, chunks and damage in file order. */
+PROF_PUBLIC const struct prof_table_def *const *prof_reader_tables(const struct prof_reader *reader,
+								   size_t *ret_n);
+PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_reader *reader,
+							    size_t *ret_n);
+PROF_PUBLIC const struct prof_chunk *prof_reader_chunks(const struct prof_reader *reader,
+							size_t *ret_n);
+PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
+							 size_t *ret_n);
+/* NULL when the capture has no such table. */
+PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_reader *reader,
+							   unsigned int id);
+PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct prof_reader *reader,
+								   const char *name);
+/* Reads and decodes one chunk fully and checks every validity condition that needs only that chunk. 0, or
+ * PROF_DAMAGED with *ret_damage filled in, or -errno. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader, size_t chunk,
+						  struct prof_damage *ret_damage);
+/* Walks all headers of the file, whatever the index says, and checks every chunk; the callback gets each damage in
+ * file order and stops the walk by returning non-zero, which is then returned. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
+						   int (*found)(const struct prof_damage *damage,
+								void *data),
+						   void *data, uint64_t *ret_chunks,
+						   uint64_t *ret_good_chunks);
+
+/* ---- Cursor: rows of one table in file order ---------------------------------------------------- */
+
+/* One column of a batch. A column that the chunk lacks or whose encoding is unknown has everything NULL. */
+struct prof_array {
+	const uint64_t *
+		numbers; /* scalars: a number a row. LIST: all items, see offsets. TEXT, BINARY: NULL */
+	const uint8_t *bytes;    /* TEXT, BINARY: all bytes, see offsets */
+	const uint64_t *offsets; /* LIST, TEXT, BINARY: rows + 1 positions in numbers or bytes */
+	const uint8_t *nulls;    /* 1 = null; NULL = none is */
+};
+
+/* At most PROF_MAX_GROUP_ROWS rows of one epoch; valid until the next call on its cursor. */
+struct prof_batch {
+	const struct prof_array *columns; /* in the order asked for */
+	size_t rows;
+	size_t chunk; /* index in prof_reader_chunks */
+	uint32_t segment, epoch;
+};
+
+struct prof_cursor_options {
+	unsigned int table;
+	const uint16_t *columns; /* column ids; NULL = all, in schema order */
+	size_t n_columns;
+	uint32_t segment; /* 0 = all */
+	uint32_t epoch;   /* 0 = all */
+	uint64_t t_from,
+		t_to; /* row groups outside [t_from, t_to] are skipped, rows are not; 0, 0 = all */
+};
+
+struct prof_cursor;
+
+PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader,
+						const struct prof_cursor_options *options,
+						struct prof_cursor **ret_cursor);
+PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
+/* 0 and a batch, PROF_END, or -errno. Damaged chunks are skipped and counted. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
+						 struct prof_batch *ret_batch);
+PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
+				  uint64_t *ret_rows);
+
+/* ---- Dictionary: the rows of one dictionary table in one epoch, by id ---------------------------- */
+
+struct prof_dictionary;
+
+/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids unresolved. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *reader,
+						     unsigned int table, uint32_t epoch,
+						     const uint16_t *columns, size_t n_columns,
+						     struct prof_dictionary **ret_dictionary);
+PROF_PUBLIC void prof_dictionary_free(struct prof_dictionary *dictionary);
+/* Row of an id, or -1: what reads as `<lost>` (id 0 is none, not lost). The last row of an id wins. */
+PROF_PUBLIC ssize_t prof_dictionary_find(const struct prof_dictionary *dictionary, uint64_t id);
+PROF_PUBLIC size_t prof_dictionary_rows(const struct prof_dictionary *dictionary);
+/* The i-th column asked for, over all rows. */
+PROF_PUBLIC const struct prof_array *prof_dictionary_column(
+	const struct prof_dictionary *dictionary, size_t i);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Reader - an open capture
+ *
+ * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and arranges what was
+ * found: data apart from the rest, chunks by table, the state of the whole.
+ *
+ * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete chunks
+ *                                                                            [test-capture-reader: prefixes]
+ *             (2) damage to headers, schema, index and checkpoints loses no row  [test-capture-reader: flips]
+ *             (3) nothing in a reader changes after open, so threads may share it [test-capture-reader: threads]
+ */
+#include "libcapture/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define SPOOL_BYTES (256u << 10)
+
+/* ---- Lists -------------------------------------------------------------------------------------- */
+
+void damage_list_done(struct damage_list *list)
+{
+	free(list->items);
+	*list = (struct damage_list){ 0 };
+}
+
+int damage_list_add(struct damage_list *list, const struct prof_damage *damage)
+{
+	if (list->n == list->capacity) {
+		size_t capacity = MAX_OF((size_t)16, list->capacity * 2);
+		struct prof_damage *items = reallocarray(list->items, capacity, sizeof(*items));
+
+		if (!items)
+			return -ENOMEM;
+		list->items = items;
+		list->capacity = capacity;
+	}
+	list->items[list->n++] = *damage;
+	return 0;
+}
+
+int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
+		      uint64_t sequence, enum prof_damage_reason reason)
+{
+	const struct prof_damage damage = {
+		.offset = offset, .bytes = bytes, .sequence = sequence, .reason = reason
+	};
+
+	return damage_list_add(&reader->damage, &damage);
+}
+
+/* ---- What was found ----------------------------------------------------------------------------- */
+
+static int reader_split(struct prof_reader *reader, const struct entry_list *entries)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < entries->n; i++)
+		n += entries->items[i].kind == CHUNK_DATA;
+	reader->chunks = calloc(MAX_OF(n, (size_t)1), sizeof(*reader->chunks));
+	if (!reader->chunks)
+		return -ENOMEM;
+	for (size_t i = 0; i < entries->n; i++) {
+		int r = 0;
+
+		if (entries->items[i].kind == CHUNK_DATA)
+			reader->chunks[reader->n_chunks++] = entries->items[i].chunk;
+		else
+			r = entry_list_add(&reader->others, &entries->items[i]);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
+static int reader_assume_tables(struct prof_reader *reader)
+{
+	for (size_t i = 0; i < reader->n_chunks; i++) {
+		unsigned int id = reader->chunks[i].table;
+		const struct prof_table_def *def = prof_table_v1(id);
+		int r;
+
+		if (!def || schema_find(&reader->schema, id))
+			continue;
+		r = schema_add(&reader->schema, def);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static struct table_range *range_find(const struct prof_reader *reader, unsigned int table)
+{
+	size_t low = 0, high = reader->schema.n_tables;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (reader->ranges[middle].table < table)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < reader->schema.n_tables && reader->ranges[low].table == table
+		       ? &reader->ranges[low]
+		       : NULL;
+}
+
+const struct table_range *reader_range(const struct prof_reader *reader, unsigned int table)
+{
+	return range_find(reader, table);
+}
+
+static int reader_group_by_table(struct prof_reader *reader)
+{
+	size_t n_tables = reader->schema.n_tables, first = 0;
+
+	reader->ranges = calloc(MAX_OF(n_tables, (size_t)1), sizeof(*reader->ranges));
+	reader->by_table = calloc(MAX_OF(reader->n_chunks, (size_t)1), sizeof(*reader->by_table));
+	if (!reader->ranges || !reader->by_table)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_tables; i++)
+		reader->ranges[i].table = reader->schema.tables[i]->id;
+	for (size_t i = 0; i < reader->n_chunks; i++) {
+		struct table_range *range = range_find(reader, reader->chunks[i].table);
+
+		if (range)
+			range->n++;
+	}
+	for (size_t i = 0; i < n_tables; i++) {
+		reader->ranges[i].first = first;
+		first += reader->ranges[i].n;
+		reader->ranges[i].n = 0;
+	}
+	for (size_t i = 0; i < reader->n_chunks; i++) {
+		struct table_range *range = range_find(reader, reader->chunks[i].table);
+
+		if (range)
+			reader->by_table[range->first + range->n++] = i;
+	}
+	return 0;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int reader_count_epochs(struct prof_reader *reader)
+{
+	CLEANUP_FREE uint32_t *epochs =
+		calloc(MAX_OF(reader->n_chunks, (size_t)1), sizeof(*epochs));
+	uint32_t n = 0;
+	bool rising = true;
+
+	if (!epochs)
+		return -ENOMEM;
+	for (size_t i = 0; i < reader->n_chunks; i++) {
+		epochs[i] = reader->chunks[i].epoch;
+		rising = rising && (i == 0 || epochs[i] >= epochs[i - 1]);
+	}
+	if (!rising)
+		qsort(epochs, reader->n_chunks, sizeof(*epochs), compare_u32);
+	for (size_t i = 0; i < reader->n_chunks; i++)
+		n += i == 0 || epochs[i] != epochs[i - 1];
+	reader->info.epochs = n;
+	return 0;
+}
+
+/* Bad copies of the file header come first in the list of damage. */
+static int reader_note_header(struct prof_reader *reader)
+{
+	for (unsigned int copy = 0; copy < 2; copy++) {
+		int r;
+
+		if (!(reader->bad_header_copies & 1u << copy))
+			continue;
+		r = reader_add_damage(reader, copy * FILE_RECORD_BYTES, FILE_RECORD_BYTES,
+				      UINT64_MAX, PROF_DAMAGE_HEADER);
+		if (r)
+			return r;
+		memmove(&reader->damage.items[1], &reader->damage.items[0],
+			(reader->damage.n - 1) * sizeof(*reader->damage.items));
+		reader->damage.items[0] = (struct prof_damage){
+			.offset = copy * FILE_RECORD_BYTES,
+			.bytes = FILE_RECORD_BYTES,
+			.sequence = UINT64_MAX,
+			.reason = PROF_DAMAGE_HEADER,
+		};
+	}
+	return 0;
+}
+
+static int reader_settle_state(struct prof_reader *reader, const struct entry_list *entries)
+{
+	const struct entry *last = entries->n > 0 ? &entries->items[entries->n - 1] : NULL;
+	bool finished = reader->info.state == PROF_STATE_FINISHED;
+	bool damaged = false;
+	int r = 0;
+
+	/* A trailer that opening did not believe, and nothing else wrong. */
+	if (!finished && reader->damage.n == 0 && last && last->kind == CHUNK_TRAILER)
+		r = reader_add_damage(reader, last->chunk.first_id, 0, UINT64_MAX,
+				      PROF_DAMAGE_INDEX);
+	if (!r)
+		r = reader_note_header(reader);
+	if (r)
+		return r;
+	for (size_t i = 0; i < reader->damage.n; i++)
+		damaged = damaged || reader->damage.items[i].reason != PROF_DAMAGE_CUT;
+	reader->info.state = damaged    ? PROF_STATE_DAMAGED
+			     : finished ? PROF_STATE_FINISHED
+					: PROF_STATE_UNFINISHED;
+	reader->info.cut_at = finished ? UINT64_MAX : reader->end;
+	return 0;
+}
+
+static int reader_load(struct prof_reader *reader)
+{
+	struct entry_list entries CLEANUP(entry_list_done) = { 0 };
+	int r;
+
+	reader->info.state = PROF_STATE_UNFINISHED;
+	r = index_find_chunks(reader, &entries);
+	if (!r)
+		r = reader_split(reader, &entries);
+	if (!r)
+		r = reader_assume_tables(reader);
+	if (!r)
+		r = reader_group_by_table(reader);
+	if (!r)
+		r = reader_count_epochs(reader);
+	return r ? r : reader_settle_state(reader, &entries);
+}
+
+/* ---- The file ----------------------------------------------------------------------------------- */
+
+/* Fills `data` as far as the pipe has bytes. */
+static int read_pipe(int fd, uint8_t *data, size_t size, size_t *ret_size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = read(fd, data + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += n;
+	}
+	*ret_size = done;
+	return 0;
+}
+
+static int write_spool(int file, const uint8_t *data, size_t size)
+{
+	while (size > 0) {
+		ssize_t n = write(file, data, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		data += n;
+		size -= n;
+	}
+	return 0;
+}
+
+/* A stream that is no capture may have no end. */
+static int check_beginning(const uint8_t *data, size_t size)
+{
+	struct file_header header;
+	unsigned int bad_copies;
+
+	return size < FILE_HEADER_BYTES ? 0 : file_header_decode(data, &header, &bad_copies);
+}
+
+/* Copies all of a pipe into a temporary file without a name. */
+static int spool(int fd, int *ret_fd)
+{
+	const char *directory = getenv("TMPDIR");
+	CLEANUP_FREE uint8_t *data = malloc(SPOOL_BYTES);
+	CLEANUP_CLOSE int file = -1;
+	bool begun = false;
+	size_t n;
+	int r;
+
+	if (!data)
+		return -ENOMEM;
+	file = open(directory && *directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC,
+		    0600);
+	if (file < 0)
+		return -errno;
+	do {
+		r = read_pipe(fd, data, SPOOL_BYTES, &n);
+		if (!r && !begun)
+			r = check_beginning(data, n);
+		if (!r)
+			r = write_spool(file, data, n);
+		begun = true;
+	} while (!r && n == SPOOL_BYTES);
+	if (r)
+		return r;
+	*ret_fd = steal_fd(&file);
+	return 0;
+}
+
+static int reader_open_file(struct prof_reader *reader, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISREG(st.st_mode)) {
+		reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (reader->fd < 0)
+			return -errno;
+	} else {
+		int r = spool(fd, &reader->fd);
+
+		if (r)
+			return r;
+		if (fstat(reader->fd, &st) < 0)
+			return -errno;
+	}
+	reader->size = st.st_size;
+	return 0;
+}
+
+static int reader_load_header(struct prof_reader *reader)
+{
+	uint8_t bytes[FILE_HEADER_BYTES];
+	size_t n;
+	int r = read_at(reader->fd, 0, bytes, sizeof(bytes), &n);
+
+	if (r)
+		return r;
+	if (n < sizeof(bytes))
+		return file_magic_matches(bytes, n) ? PROF_TOO_SHORT : PROF_NOT_CAPTURE;
+	r = file_header_decode(bytes, &reader->header, &reader->bad_header_copies);
+	if (r)
+		return r;
+	memcpy(reader->info.uuid, reader->header.uuid, sizeof(reader->info.uuid));
+	reader->info.compat = reader->header.compat;
+	reader->info.incompat = reader->header.incompat;
+	reader->info.bytes = reader->size;
+	reader->end = FILE_HEADER_BYTES;
+	return 0;
+}
+
+PROF_PUBLIC int prof_reader_open(int fd, struct prof_reader **ret_reader)
+{
+	struct prof_reader *reader = calloc(1, sizeof(*reader));
+	int r;
+
+	if (!reader)
+		return -ENOMEM;
+	reader->fd = -1;
+	r = reader_open_file(reader, fd);
+	if (!r)
+		r = reader_load_header(reader);
+	if (!r)
+		r = reader_load(reader);
+	if (r) {
+		prof_reader_free(reader);
+		return r;
+	}
+	*ret_reader = reader;
+	return 0;
+}
+
+PROF_PUBLIC void prof_reader_free(struct prof_reader *reader)
+{
+	if (!reader)
+		return;
+	index_forget(reader);
+	entry_list_done(&reader->others);
+	free(reader->chunks);
+	free(reader->by_table);
+	free(reader->ranges);
+	if (reader->fd >= 0)
+		close(reader->fd);
+	free(reader);
+}
+
+/* ---- Questions ---------------------------------------------------------------------------------- */
+
+PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader)
+{
+	return &reader->info;
+}
+
+PROF_PUBLIC const struct prof_table_def *const *prof_reader_tables(const struct prof_reader *reader,
+								   size_t *ret_n)
+{
+	*ret_n = reader->schema.n_tables;
+	return reader->schema.tables;
+}
+
+PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_reader *reader,
+							    size_t *ret_n)
+{
+	*ret_n = reader->n_segments;
+	return reader->segments;
+}
+
+PROF_PUBLIC const struct prof_chunk *prof_reader_chunks(const struct prof_reader *reader,
+							size_t *ret_n)
+{
+	*ret_n = reader->n_chunks;
+	return reader->chunks;
+}
+
+PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
+							 size_t *ret_n)
+{
+	*ret_n = reader->damage.n;
+	return reader->damage.items;
+}
+
+PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_reader *reader,
+							   unsigned int id)
+{
+	return schema_find(&reader->schema, id);
+}
+
+PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct prof_reader *reader,
+								   const char *name)
+{
+	for (size_t i = 0; i < reader->schema.n_tables; i++)
+		if (strcmp(reader->schema.tables[i]->name, name) == 0)
+			return reader->schema.tables[i];
+	return NULL;
+}

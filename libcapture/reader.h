@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Reader - an open capture, as the parts of this library see it
+ *
+ * reader.c opens, index.c finds the chunks, recover.c those without an index; load.c reads and checks one chunk, verify.c
+ * all of them.
+ */
+#pragma once
+
+#include "libcapture/checkpoint.h"
+
+struct damage_list {
+	struct prof_damage *items;
+	size_t n, capacity;
+};
+
+/* The chunks of one table, as positions in prof_reader.by_table. */
+struct table_range {
+	uint16_t table;
+	size_t first, n;
+};
+
+struct prof_reader {
+	int fd;
+	uint64_t size;
+	struct file_header header;
+	unsigned int bad_header_copies;
+	struct prof_reader_info info;
+	struct schema schema;
+	struct buffer schema_section; /* the one decoded last: most checkpoints repeat it */
+	uint64_t schema_budget;       /* bytes of schemas that may still be decoded */
+	struct prof_segment *segments;
+	size_t n_segments;
+	struct prof_chunk *chunks; /* data */
+	size_t n_chunks;
+	struct entry_list others; /* checkpoints, trailers, kinds of later versions */
+	struct gap_list gaps;
+	struct damage_list damage;
+	uint32_t *by_table;
+	struct table_range *ranges; /* one a table of the schema */
+	uint64_t end;               /* where the last whole chunk ends */
+	uint64_t next_sequence;
+	uint64_t last_checkpoint; /* offset; 0 = none */
+};
+
+/* ---- reader.c ----------------------------------------------------------------------------------- */
+
+void damage_list_done(struct damage_list *list);
+MUST_CHECK int damage_list_add(struct damage_list *list, const struct prof_damage *damage);
+const struct table_range *reader_range(const struct prof_reader *reader, unsigned int table);
+
+MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
+				 uint64_t sequence, enum prof_damage_reason reason);
+
+/* ---- index.c ------------------------------------------------------------------------------------ */
+
+/* All chunks in file order. Sets segments, schema, gaps, damage, end, next_sequence, last_checkpoint and, where an index
+ * was there and true, the state `finished`. */
+MUST_CHECK int index_find_chunks(struct prof_reader *reader, struct entry_list *entries);
+/* Frees what index_find_chunks() found, but the chunks. */
+void index_forget(struct prof_reader *reader);
+/* Takes in what a checked checkpoint says beside its entries. PROF_DAMAGED: some of it was nonsense. */
+MUST_CHECK int reader_take_checkpoint(struct prof_reader *reader,
+				      const struct checkpoint_view *view);
+/* Whether a gap explains this stretch. */
+bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes);
+
+/* ---- load.c ------------------------------------------------------------------------------------- */
+
+/* Reads up to size bytes; fewer only at the end of the file. */
+MUST_CHECK int read_at(int fd, uint64_t offset, void *data, size_t size, size_t *ret_size);
+/* 0, PROF_DAMAGED: no valid header with its whole payload stands there, -errno. */
+MUST_CHECK int load_header(const struct prof_reader *reader, uint64_t offset,
+			   struct chunk_header *ret_header);
+/* The chunk's payload in *buffer, after its header; checked against the header's checksum. PROF_DAMAGED and a reason. */
+MUST_CHECK int load_payload(const struct prof_reader *reader, uint64_t offset,
+			    const struct chunk_header *header, struct buffer *buffer,
+			    enum prof_damage_reason *ret_reason);
+/* The same for a chunk of the index, whose header must say what the index says. *ret_payload lies in buffer. */
+MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_chunk *chunk,
+			  struct buffer *buffer, struct chunk_header *ret_header,
+			  const uint8_t **ret_payload, enum prof_damage_reason *ret_reason);
+
+/* ---- recover.c ---------------------------------------------------------------------------------- */
+
+/* A walk over headers: what it found from `at` on. */
+struct walk {
+	const struct prof_reader *reader;
+	struct prof_reader *learn; /* the same, where checkpoints are to be taken in; else NULL */
+	struct entry_list entries;
+	struct damage_list damage; /* holes and cuts, in file order, known gaps among them */
+	uint64_t from, at;
+	uint64_t next_sequence;
+	uint64_t last_checkpoint;
+	uint64_t budget;      /* bytes of payloads that may be read to tell holes from chunks */
+	struct buffer window; /* bytes of the file from window_offset on */
+	uint64_t window_offset;
+	struct buffer payload;
+	bool verified;   /* the payload of the last entry was checked */
+	bool after_hole; /* what comes next need not follow in sequence */
+};
+
+void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
+	       uint64_t next_sequence);
+void walk_done(struct walk *walk);
+/* 0 or -errno; damage is not an error. */
+MUST_CHECK int walk_run(struct walk *walk);
+/* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */
+MUST_CHECK int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset);

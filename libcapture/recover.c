@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Recover - chunks without an index
+ *
+ * A walk goes from header to header. Where no valid header stands it looks on for the next one: a magic whose salted
+ * checksum fits and whose sequence number is higher than all before, so that neither forged nor copied chunks inside a
+ * payload are taken. What was skipped is a hole.
+ *
+ * A header may be whole and its payload not: a crashed writer's last chunk, after which another writer went on. So a
+ * chunk that no valid header follows counts only if its payload checks; else the search goes on inside it.
+ *
+ * Invariants: (1) entries rise in offset and sequence and do not overlap         [test-capture-reader: flips]
+ *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
+ *                                                                                [by construction of walk_check_payload()]
+ *             (3) no valid chunk is lost by damage elsewhere                     [test-capture-reader: flips]
+ */
+#include "libcapture/reader.h"
+
+#define SEARCH_BYTES (1u << 20)
+#define WALK_BUDGET (256u << 20)
+/* Chunks smaller than this are read through a window, larger ones by one read a header. */
+#define SMALL_CHUNK 2048u
+#define SMALL_WINDOW (64u << 10)
+/* A checkpoint comes every CHECKPOINT_BYTES; the chunk before it may have any size. */
+#define LAST_CHECKPOINT_WINDOW (2 * CHECKPOINT_BYTES)
+
+void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
+	       uint64_t next_sequence)
+{
+	*walk = (struct walk){
+		.reader = reader,
+		.from = from,
+		.at = from,
+		.next_sequence = next_sequence,
+		.budget = WALK_BUDGET + reader->size,
+	};
+}
+
+void walk_done(struct walk *walk)
+{
+	entry_list_done(&walk->entries);
+	damage_list_done(&walk->damage);
+	buffer_done(&walk->window);
+	buffer_done(&walk->payload);
+}
+
+/* `size` bytes at an offset through the window; fewer only at the end of the file. */
+static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahead,
+		     const uint8_t **ret_data, size_t *ret_size)
+{
+	struct buffer *window = &walk->window;
+	size_t n;
+	int r;
+
+	if (offset < walk->window_offset || offset + size > walk->window_offset + window->size) {
+		window->size = 0;
+		r = buffer_reserve(window, MAX_OF(size, ahead));
+		if (!r)
+			r = read_at(walk->reader->fd, offset, window->data, MAX_OF(size, ahead),
+				    &n);
+		if (r)
+			return r;
+		window->size = n;
+		walk->window_offset = offset;
+	}
+	*ret_data = window->data + (offset - walk->window_offset);
+	*ret_size = MIN_OF(size, window->size - (size_t)(offset - walk->window_offset));
+	return 0;
+}
+
+/* What stands at an offset: 0 and a header, PROF_DAMAGED: none, PROF_END: the file ends inside the chunk. */
+static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
+		       struct chunk_header *ret_header)
+{
+	uint64_t left = walk->reader->size - offset;
+	const uint8_t *bytes;
+	size_t n;
+	int r;
+
+	if (left < CHUNK_HEADER_BYTES)
+		return PROF_END;
+	r = walk_read(walk, offset, CHUNK_HEADER_BYTES, ahead, &bytes, &n);
+	if (r)
+		return r;
+	if (n < CHUNK_HEADER_BYTES ||
+	    !chunk_header_decode(bytes, walk->reader->header.salt, ret_header) ||
+	    ret_header->sequence < walk->next_sequence)
+		return PROF_DAMAGED;
+	return ret_header->stored > left - CHUNK_HEADER_BYTES ? PROF_END : 0;
+}
+
+static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64_t sequence,
+		      enum prof_damage_reason reason)
+{
+	const struct prof_damage damage = {
+		.offset = offset, .bytes = bytes, .sequence = sequence, .reason = reason
+	};
+
+	return damage_list_add(&walk->damage, &damage);
+}
+
+/* The first offset >= from where a chunk stands that is whole and later than all before; else PROF_END. */
+static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
+{
+	uint64_t at = PADDED(from);
+
+	while (at < walk->reader->size && walk->reader->size - at >= CHUNK_HEADER_BYTES) {
+		struct chunk_header header;
+		const uint8_t *bytes;
+		size_t n, found;
+		int r = walk_read(walk, at, CHUNK_HEADER_BYTES, SEARCH_BYTES, &bytes, &n);
+
+		if (r)
+			return r;
+		/* All of the window that is left: it is read once, however many magics are in it. */
+		n = walk->window.size - (size_t)(at - walk->window_offset);
+		found = chunk_magic_find(bytes, n, 0);
+		if (found == SIZE_MAX) {
+			at += MAX_OF(n & ~(size_t)7, (size_t)8);
+			continue;
+		}
+		at += found;
+		r = walk_header(walk, at, SEARCH_BYTES, &header);
+		if (r <= 0) {
+			*ret_offset = at;
+			return r;
+		}
+		at += 8;
+	}
+	return PROF_END;
+}
+
+/* Whether a chunk's payload is whole; assumed where the budget for finding out is used up. */
+static int walk_check_payload(struct walk *walk, const struct entry *entry, bool *ret_good)
+{
+	enum prof_damage_reason reason;
+	struct chunk_header header;
+	int r = load_header(walk->reader, entry->chunk.offset, &header);
+
+	if (!r && header.stored > walk->budget) {
+		*ret_good = true;
+		return 0;
+	}
+	if (!r) {
+		walk->budget -= header.stored;
+		r = load_payload(walk->reader, entry->chunk.offset, &header, &walk->payload,
+				 &reason);
+	}
+	if (r < 0)
+		return r;
+	*ret_good = r == 0;
+	return 0;
+}
+
+/* The last entry turned out not to be whole: what is there starts before it, as if it had never been taken. */
+static void walk_drop_last(struct walk *walk)
+{
+	const struct prof_chunk *last = &walk->entries.items[walk->entries.n - 1].chunk;
+
+	walk->next_sequence = last->sequence;
+	while (walk->damage.n > 0 &&
+	       walk->damage.items[walk->damage.n - 1].offset >= last->offset &&
+	       walk->damage.items[walk->damage.n - 1].reason != PROF_DAMAGE_HEADER)
+		walk->damage.n--;
+	walk->entries.n--;
+}
+
+/* Whether chunks go on inside the last entry, which a crashed writer then left unfinished. Drops it if so. */
+static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
+{
+	const struct entry last = walk->entries.items[walk->entries.n - 1];
+	uint64_t next_sequence = walk->next_sequence, next;
+	bool good;
+	int r = walk_check_payload(walk, &last, &good);
+
+	if (r || good)
+		return r ? r : PROF_END;
+	walk->next_sequence = last.chunk.sequence;
+	r = walk_search(walk, last.chunk.offset + 8, &next);
+	if (r == 0 && next < entry_end(&last)) {
+		walk_drop_last(walk);
+		*ret_next = next;
+		return 0;
+	}
+	walk->next_sequence = next_sequence;
+	return r < 0 ? r : PROF_END;
+}
+
+/* Nothing follows: either the file was cut inside a chunk, of which `cut` may be the header, or its end is garbage. */
+static int walk_tail(struct walk *walk, const struct chunk_header *cut)
+{
+	struct prof_damage damage = {
+		.offset = walk->at,
+		.bytes = walk->reader->size - walk->at,
+		.sequence = walk->next_sequence,
+		.reason = cut || walk->reader->size - walk->at < CHUNK_HEADER_BYTES
+				  ? PROF_DAMAGE_CUT
+				  : PROF_DAMAGE_HEADER,
+	};
+
+	if (cut) {
+		damage.rows = cut->rows;
+		damage.table = cut->table;
+		damage.stream = cut->stream;
+	}
+	walk->at = walk->reader->size;
+	return damage_list_add(&walk->damage, &damage);
+}
+
+/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on and notes what lies
+ * between. */
+static int walk_hole(struct walk *walk, const struct chunk_header *cut)
+{
+	uint64_t hole = walk->at, next = 0;
+	struct chunk_header header;
+	int r = PROF_END;
+
+	if (walk->entries.n > 0 && !walk->verified) {
+		r = walk_enter_last(walk, &next);
+		if (r < 0)
+			return r;
+		walk->verified = true;
+	}
+	if (r == 0)
+		hole = walk->entries.n > 0 ? entry_end(&walk->entries.items[walk->entries.n - 1])
+					   : walk->from;
+	else
+		r = walk_search(walk, hole + 8, &next);
+	if (r)
+		return r < 0 ? r : walk_tail(walk, cut);
+	r = walk_header(walk, next, 0, &header);
+	if (r)
+		return r < 0 ? r : -EIO;
+	/* A hole before the dropped entry and the one from there on are one. */
+	while (walk->damage.n > 0 && walk->damage.items[walk->damage.n - 1].offset >= hole)
+		walk->damage.n--;
+	walk->at = next;
+	walk->after_hole = true;
+	return add_damage(walk, hole, next - hole,
+			  header.sequence == walk->next_sequence + 1 ? walk->next_sequence
+								     : UINT64_MAX,
+			  PROF_DAMAGE_HEADER);
+}
+
+/* Checks a checkpoint's payload and takes it in. */
+static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
+{
+	enum prof_damage_reason reason = PROF_DAMAGE_INDEX;
+	struct checkpoint_view view;
+	int r = load_payload(walk->reader, walk->at, header, &walk->payload, &reason);
+
+	if (!r) {
+		walk->verified = true;
+		r = checkpoint_parse(walk->payload.data, walk->payload.size, &view);
+	}
+	if (!r)
+		r = reader_take_checkpoint(walk->learn, &view);
+	if (!r)
+		walk->last_checkpoint = walk->at;
+	if (r != PROF_DAMAGED)
+		return r;
+	return add_damage(walk, walk->at, chunk_bytes(header), header->sequence, PROF_DAMAGE_INDEX);
+}
+
+static int walk_chunk(struct walk *walk, const struct chunk_header *header)
+{
+	struct entry entry = entry_of_header(header, walk->at);
+	uint64_t end = MIN_OF(walk->at + chunk_bytes(header), walk->reader->size);
+	int r = 0;
+
+	if (header->sequence != walk->next_sequence && !walk->after_hole)
+		r = add_damage(walk, walk->at, 0, walk->next_sequence, PROF_DAMAGE_ORDER);
+	walk->after_hole = false;
+	walk->verified = header->stored == 0;
+	if (!r && header->kind == CHUNK_CHECKPOINT && walk->learn)
+		r = walk_checkpoint(walk, header);
+	if (!r)
+		r = entry_list_add(&walk->entries, &entry);
+	walk->next_sequence = header->sequence + 1;
+	walk->at = end;
+	return r;
+}
+
+int walk_run(struct walk *walk)
+{
+	size_t ahead = 0;
+
+	while (walk->at < walk->reader->size) {
+		struct chunk_header header;
+		int r = walk_header(walk, walk->at, ahead, &header);
+
+		if (r == 0) {
+			ahead = header.stored < SMALL_CHUNK ? SMALL_WINDOW : 0;
+			r = walk_chunk(walk, &header);
+		} else if (r > 0) {
+			bool cut = r == PROF_END &&
+				   walk->reader->size - walk->at >= CHUNK_HEADER_BYTES;
+
+			r = walk_hole(walk, cut ? &header : NULL);
+		}
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* The last good checkpoint that starts in [from, from + SEARCH_BYTES), or PROF_END. */
+static int find_in_block(const struct prof_reader *reader, uint64_t from, struct buffer *block,
+			 struct buffer *payload, uint64_t *budget, uint64_t *ret_offset)
+{
+	uint64_t best = 0;
+	size_t n;
+	int r;
+
+	block->size = 0;
+	r = buffer_reserve(block, SEARCH_BYTES);
+	if (!r)
+		r = read_at(reader->fd, from, block->data, SEARCH_BYTES, &n);
+	if (r)
+		return r;
+	for (size_t at = 0; (at = chunk_magic_find(block->data, n, at)) != SIZE_MAX; at += 8) {
+		enum prof_damage_reason reason;
+		struct chunk_header header;
+		struct checkpoint_view view;
+
+		r = load_header(reader, from + at, &header);
+		if (r < 0)
+			return r;
+		if (r || header.kind != CHUNK_CHECKPOINT || header.stored > *budget)
+			continue;
+		*budget -= header.stored;
+		r = load_payload(reader, from + at, &header, payload, &reason);
+		if (r < 0)
+			return r;
+		if (!r && checkpoint_parse(payload->data, payload->size, &view) == 0)
+			best = from + at;
+	}
+	if (best == 0)
+		return PROF_END;
+	*ret_offset = best;
+	return 0;
+}
+
+int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset)
+{
+	CLEANUP(buffer_done) struct buffer block = { 0 };
+	CLEANUP(buffer_done) struct buffer payload = { 0 };
+	uint64_t end = reader->size & ~UINT64_C(7), budget = WALK_BUDGET;
+	uint64_t stop = end > LAST_CHECKPOINT_WINDOW ? end - LAST_CHECKPOINT_WINDOW
+						     : FILE_HEADER_BYTES;
+	int r = PROF_END;
+
+	while (r == PROF_END && end > stop) {
+		uint64_t from = end > SEARCH_BYTES ? end - SEARCH_BYTES : 0;
+
+		from = MAX_OF(from, (uint64_t)FILE_HEADER_BYTES);
+		r = find_in_block(reader, from, &block, &payload, &budget, ret_offset);
+		end = from;
+	}
+	return r;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Verify - checks every chunk against everything that can be checked without the others
+ *
+ * A walk over the whole file finds the chunks, whatever the index says; what the index says is used only to name what
+ * is missing. Reasons, in the order in which they are looked for: header, checksum, payload (structure, padding),
+ * decode, order (times outside the header's range), dictionary (lowest id), index (a checkpoint that does not parse).
+ */
+#include "libcapture/reader.h"
+
+struct checker {
+	const struct prof_reader *reader;
+	struct chunk_decoder decoder; /* of `def` */
+	const struct prof_table_def *def;
+	struct buffer stored;
+};
+
+static void checker_done(struct checker *checker)
+{
+	chunk_decoder_done(&checker->decoder);
+	buffer_done(&checker->stored);
+}
+
+/* The decoder for a table; NULL for a table that has no schema. */
+static int checker_use(struct checker *checker, unsigned int table)
+{
+	const struct prof_table_def *def = schema_find(&checker->reader->schema, table);
+	int r;
+
+	if (def == checker->def)
+		return 0;
+	chunk_decoder_done(&checker->decoder);
+	checker->def = NULL;
+	r = def ? chunk_decoder_init(&checker->decoder, def, NULL, 0) : 0;
+	if (!r)
+		checker->def = def;
+	return r;
+}
+
+/* Rows whose times or ids contradict the header: a reason, or -1. */
+static int contradiction(const struct checker *checker, const struct prof_chunk *chunk,
+			 const struct chunk_group *group)
+{
+	const struct prof_table_def *def = checker->def;
+	const struct prof_array *arrays = checker->decoder.arrays;
+	uint64_t t_min = UINT64_MAX, t_max = 0;
+
+	if (def->flags & PROF_TABLE_TIMED && arrays[0].numbers) {
+		chunk_times(def, arrays, group->rows, &t_min, &t_max);
+		if (t_min != group->t_min || t_max != group->t_max || t_min < chunk->t_min ||
+		    t_max > chunk->t_max)
+			return PROF_DAMAGE_ORDER;
+	}
+	if (def->flags & PROF_TABLE_DICTIONARY && arrays[0].numbers)
+		for (size_t i = 0; i < group->rows; i++)
+			if (arrays[0].numbers[i] < chunk->first_id)
+				return PROF_DAMAGE_DICTIONARY;
+	return -1;
+}
+
+/* Decodes a payload. 0, PROF_DAMAGED with a reason and the rows that are lost, -errno. */
+static int check_rows(struct checker *checker, const struct prof_chunk *chunk,
+		      const uint8_t *payload, enum prof_damage_reason *ret_reason,
+		      uint64_t *ret_rows)
+{
+	const uint8_t *at = payload, *end = payload + chunk->stored_bytes;
+	uint64_t left = chunk->rows;
+	int r = checker_use(checker, chunk->table);
+
+	while (!r && at < end) {
+		struct chunk_group group;
+		int wrong = -1;
+
+		if (!chunk_group_next(&at, end, &group))
+			return PROF_DAMAGED;
+		if (!checker->def)
+			continue;
+		r = chunk_decode(&checker->decoder, &group);
+		if (r == PROF_DAMAGED) {
+			*ret_reason = PROF_DAMAGE_DECODE;
+			*ret_rows = left;
+		}
+		left -= group.rows;
+		if (!r)
+			wrong = contradiction(checker, chunk, &group);
+		if (wrong >= 0) {
+			*ret_reason = wrong;
+			*ret_rows = 0;
+			return PROF_DAMAGED;
+		}
+	}
+	return r;
+}
+
+/* Padding is zeros, up to the end of the file at least. Lost rows: none. */
+static int check_padding(const struct prof_reader *reader, const struct prof_chunk *chunk)
+{
+	static const uint8_t zeros[8];
+	size_t size = PADDED(chunk->stored_bytes) - chunk->stored_bytes, n;
+	uint8_t padding[8];
+	int r = read_at(reader->fd, chunk->offset + CHUNK_HEADER_BYTES + chunk->stored_bytes,
+			padding, size, &n);
+
+	if (r)
+		return r;
+	return memcmp(padding, zeros, n) == 0 ? 0 : PROF_DAMAGED;
+}
+
+static struct prof_damage damage_of(const struct prof_chunk *chunk)
+{
+	return (struct prof_damage){
+		.offset = chunk->offset,
+		.bytes = CHUNK_HEADER_BYTES + PADDED(chunk->stored_bytes),
+		.sequence = chunk->sequence,
+		.rows = chunk->rows,
+		.table = chunk->table,
+		.stream = chunk->stream,
+	};
+}
+
+static int check_data(struct checker *checker, const struct prof_chunk *chunk,
+		      struct prof_damage *ret_damage)
+{
+	struct prof_damage damage = damage_of(chunk);
+	struct chunk_header header;
+	const uint8_t *payload;
+	int r = load_chunk(checker->reader, chunk, &checker->stored, &header, &payload,
+			   &damage.reason);
+
+	if (!r)
+		r = check_rows(checker, chunk, payload, &damage.reason, &damage.rows);
+	if (!r) {
+		damage.reason = PROF_DAMAGE_PAYLOAD;
+		damage.rows = 0;
+		r = check_padding(checker->reader, chunk);
+	}
+	if (r == PROF_DAMAGED)
+		*ret_damage = damage;
+	return r;
+}
+
+/* Checkpoints, trailers and kinds of later versions hold no rows. */
+static int check_other(struct checker *checker, const struct entry *entry,
+		       struct prof_damage *ret_damage)
+{
+	struct prof_damage damage = damage_of(&entry->chunk);
+	struct checkpoint_view view;
+	struct chunk_header header;
+	int r = load_header(checker->reader, entry->chunk.offset, &header);
+
+	damage.rows = 0;
+	damage.reason = PROF_DAMAGE_HEADER;
+	if (!r)
+		r = load_payload(checker->reader, entry->chunk.offset, &header, &checker->stored,
+				 &damage.reason);
+	if (!r && entry->kind == CHUNK_CHECKPOINT) {
+		damage.reason = PROF_DAMAGE_INDEX;
+		r = checkpoint_parse(checker->stored.data, checker->stored.size, &view);
+	}
+	if (!r) {
+		damage.reason = PROF_DAMAGE_PAYLOAD;
+		r = check_padding(checker->reader, &entry->chunk);
+	}
+	if (r == PROF_DAMAGED && entry->kind == CHUNK_CHECKPOINT &&
+	    damage.reason == PROF_DAMAGE_CHECKSUM)
+		damage.reason = PROF_DAMAGE_INDEX;
+	if (r == PROF_DAMAGED)
+		*ret_damage = damage;
+	return r;
+}
+
+PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, size_t chunk,
+				  struct prof_damage *ret_damage)
+{
+	CLEANUP(checker_done) struct checker checker = { .reader = reader };
+
+	return chunk < reader->n_chunks ? check_data(&checker, &reader->chunks[chunk], ret_damage)
+					: -EINVAL;
+}
+
+/* ---- The whole file ----------------------------------------------------------------------------- */
+
+struct report {
+	const struct prof_reader *reader;
+	int (*found)(const struct prof_damage *damage, void *data);
+	void *data;
+	uint64_t chunks, good;
+	size_t next_known; /* reader's chunks before this one were passed */
+};
+
+static int report_one(struct report *report, const struct prof_damage *damage)
+{
+	return report->found ? report->found(damage, report->data) : 0;
+}
+
+/* A hole: what the index knows to have been there, or just the stretch. */
+static int report_hole(struct report *report, const struct prof_damage *hole)
+{
+	const struct prof_reader *reader = report->reader;
+	bool named = false;
+
+	if (hole->reason == PROF_DAMAGE_HEADER &&
+	    reader_gap_covers(reader, hole->offset, hole->bytes))
+		return 0;
+	while (report->next_known < reader->n_chunks &&
+	       reader->chunks[report->next_known].offset < hole->offset)
+		report->next_known++;
+	for (size_t i = report->next_known; i < reader->n_chunks; i++) {
+		struct prof_damage damage = damage_of(&reader->chunks[i]);
+		int r;
+
+		if (damage.offset >= hole->offset + hole->bytes)
+			break;
+		damage.reason = hole->reason;
+		named = true;
+		report->chunks++;
+		r = report_one(report, &damage);
+		if (r)
+			return r;
+	}
+	if (named)
+		return 0;
+	report->chunks += hole->bytes > 0;
+	return report_one(report, hole);
+}
+
+static int report_entry(struct report *report, struct checker *checker, const struct entry *entry)
+{
+	struct prof_damage damage;
+	int r = entry->kind == CHUNK_DATA ? check_data(checker, &entry->chunk, &damage)
+					  : check_other(checker, entry, &damage);
+
+	report->chunks++;
+	if (r == PROF_DAMAGED)
+		return report_one(report, &damage);
+	report->good += r == 0;
+	return r;
+}
+
+static int report_header(struct report *report)
+{
+	for (unsigned int copy = 0; copy < 2; copy++) {
+		const struct prof_damage damage = {
+			.offset = copy * FILE_RECORD_BYTES,
+			.bytes = FILE_RECORD_BYTES,
+			.sequence = UINT64_MAX,
+			.reason = PROF_DAMAGE_HEADER,
+		};
+		int r = report->reader->bad_header_copies & 1u << copy ? report_one(report, &damage)
+								       : 0;
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Chunks and holes in file order. */
+static int report_walk(struct report *report, const struct walk *walk)
+{
+	CLEANUP(checker_done) struct checker checker = { .reader = report->reader };
+	size_t hole = 0;
+	int r = report_header(report);
+
+	for (size_t i = 0; !r && i <= walk->entries.n; i++) {
+		uint64_t offset = i < walk->entries.n ? walk->entries.items[i].chunk.offset
+						      : UINT64_MAX;
+
+		for (; !r && hole < walk->damage.n && walk->damage.items[hole].offset <= offset;
+		     hole++)
+			r = report_hole(report, &walk->damage.items[hole]);
+		if (!r && i < walk->entries.n)
+			r = report_entry(report, &checker, &walk->entries.items[i]);
+	}
+	return r;
+}
+
+PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,
+				   int (*found)(const struct prof_damage *damage, void *data),
+				   void *data, uint64_t *ret_chunks, uint64_t *ret_good_chunks)
+{
+	CLEANUP(walk_done) struct walk walk = { 0 };
+	struct report report = { .reader = reader, .found = found, .data = data };
+	int r;
+
+	walk_init(&walk, reader, FILE_HEADER_BYTES, 0);
+	r = walk_run(&walk);
+	if (!r)
+		r = report_walk(&report, &walk);
+	if (r)
+		return r;
+	*ret_chunks = report.chunks;
+	*ret_good_chunks = report.good;
+	return 0;
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Writer - blocks into chunks, checkpoints in between, an index at the end
+ *
+ * Chunks are built whole in memory and written in one piece; nothing that was written is touched again, so a crash at
+ * any instruction leaves whole chunks and at most one part of one. The entry of a chunk is remembered until the next
+ * checkpoint; encoded entries are kept for the index (some 25 bytes a chunk).
+ *
+ * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write  [test-capture-writer: errors]
+ *             (2) a table's schema is in a checkpoint before its first row is in a chunk       [test-capture-reader: round trip]
+ *             (3) while the file system can reserve room, there is always enough left for loss rows and for the
+ *                 index and the trailer                                                        [test-capture-writer: full]
+ *             (4) nothing that a file held when it was opened is changed or cut off            [test-capture-reader: append]
+ * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or look at the disk (sink.c).
+ */
+#include "libcapture/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/random.h>
+
+/* Kept free for loss and metadata rows, beside what the index and the trailer need. */
+#define CLOSING_BYTES (UINT64_C(64) << 10)
+/* What encoding one pending entry, and the frame around all, can take. */
+#define ENTRY_BYTES_MAX 128u
+#define INDEX_BYTES_MIN 4096u
+
+const struct prof_segment *writer_segment(const struct prof_writer *writer)
+{
+	return &writer->segments[writer->n_segments - 1];
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------- */
+
+/* What finishing may take from here on. */
+static uint64_t index_bytes(const struct prof_writer *writer)
+{
+	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.size +
+	       prof_block_rows(writer->pending) * ENTRY_BYTES_MAX +
+	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
+}
+
+/* Moves to where a chunk may start, and notes what lies between it and the last one. */
+static int writer_settle(struct prof_writer *writer)
+{
+	static const uint8_t zeros[8];
+	struct sink *sink = &writer->sink;
+	struct gap *last =
+		writer->gaps.n > writer->new_gaps ? &writer->gaps.items[writer->gaps.n - 1] : NULL;
+	size_t pad = -sink->position & 7;
+	int r = pad && sink->stream ? sink_write(sink, zeros, pad) : 0;
+
+	if (r)
+		return r;
+	sink->position = PADDED(sink->position);
+	if (sink->position <= writer->entries_end || writer->gaps.n >= FORMAT_MAX_GAPS)
+		return 0;
+	if (!last || last->offset != writer->entries_end)
+		return gap_list_add(&writer->gaps, writer->entries_end,
+				    sink->position - writer->entries_end);
+	last->bytes = sink->position - writer->entries_end;
+	return 0;
+}
+
+static int chunk_begin(struct prof_writer *writer)
+{
+	int r = writer_settle(writer);
+
+	writer->chunk.size = 0;
+	if (!r)
+		r = buffer_reserve(&writer->chunk, CHUNK_HEADER_BYTES);
+	writer->chunk.size = CHUNK_HEADER_BYTES;
+	return r;
+}
+
+/* Writes the chunk whose payload was put after the header's room in writer->chunk. `reserve`: bytes that must stay
+ * free after it. */
+static int chunk_end(struct prof_writer *writer, struct chunk_header *header, uint64_t reserve)
+{
+	struct buffer *chunk = &writer->chunk;
+	struct entry entry;
+	int r;
+
+	if (chunk->size - CHUNK_HEADER_BYTES > PROF_MAX_PAYLOAD)
+		return PROF_LIMIT;
+	header->stored = chunk->size - CHUNK_HEADER_BYTES;
+	header->sequence = writer->sequence;
+	header->segment = writer_segment(writer)->number;
+	header->checksum = format_checksum(chunk->data + CHUNK_HEADER_BYTES, header->stored,
+					   writer->header.salt);
+	chunk_header_encode(header, writer->header.salt, chunk->data);
+	r = buffer_pad8(chunk);
+	if (!r)
+		r = sink_reserve(&writer->sink, chunk->size, reserve);
+	if (r)
+		return r;
+	entry = entry_of_header(header, writer->sink.position);
+	/* First the entry, which is taken back should the write fail: a chunk without an entry would be a gap. */
+	r = entry_block_add(writer->pending, &entry, writer->entries_end);
+	if (r)
+		return r;
+	r = sink_write(&writer->sink, chunk->data, chunk->size);
+	if (r) {
+		writer->pending->rows--;
+		return r;
+	}
+	writer->sequence++;
+	writer->entries_end = writer->sink.position;
+	writer->chunks_since++;
+	return 0;
+}
+
+/* ---- Checkpoints -------------------------------------------------------------------------------- */
+
+/* Row groups of the pending entries. */
+static int encode_pending(struct prof_writer *writer, struct buffer *ret_groups,
+			  uint32_t *ret_n_groups)
+{
+	struct chunk_extent extent = { 0 };
+	int r = 0;
+
+	if (prof_block_rows(writer->pending) > 0)
+		r = chunk_encode(&writer->encoder, writer->pending, PROF_MAX_GROUP_ROWS, ret_groups,
+				 &extent);
+	if (!r)
+		*ret_n_groups = extent.groups;
+	return r;
+}
+
+/* The pending entries are in the file: keep them for the index. Room for them was reserved. */
+static void keep_pending(struct prof_writer *writer, const struct buffer *groups, uint32_t n_groups,
+			 uint32_t n_entries)
+{
+	if (groups->size)
+		memcpy(writer->index.data + writer->index.size, groups->data, groups->size);
+	writer->index.size += groups->size;
+	writer->index_entries += n_entries;
+	writer->index_groups += n_groups;
+}
+
+/* Drops the first n pending entries: all but the checkpoint that was just written. */
+static void drop_pending(struct prof_writer *writer, size_t n)
+{
+	struct prof_block *block = writer->pending;
+
+	for (size_t i = 0; i < block->def->n_columns; i++)
+		memmove(block->columns[i].numbers, block->columns[i].numbers + n,
+			(block->rows - n) * sizeof(uint64_t));
+	block->rows -= n;
+}
+
+int writer_flush_pending(struct prof_writer *writer)
+{
+	CLEANUP(buffer_done) struct buffer groups = { 0 };
+	uint32_t n_groups = 0, n_entries = prof_block_rows(writer->pending);
+	int r = encode_pending(writer, &groups, &n_groups);
+
+	if (!r)
+		r = buffer_reserve(&writer->index, groups.size);
+	if (r)
+		return r;
+	keep_pending(writer, &groups, n_groups, n_entries);
+	prof_block_reset(writer->pending);
+	return 0;
+}
+
+static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t reserve)
+{
+	CLEANUP(buffer_done) struct buffer groups = { 0 };
+	struct checkpoint_content content = { .schema = &writer->schema_section };
+	struct chunk_header header = {
+		.kind = CHUNK_CHECKPOINT,
+		.flags = full ? CHUNK_FULL_INDEX : 0,
+		.link = writer->last_checkpoint,
+	};
+	uint32_t n_pending = prof_block_rows(writer->pending), n_groups = 0;
+	int r = chunk_begin(writer);
+
+	if (!r)
+		r = encode_pending(writer, &groups, &n_groups);
+	if (!r)
+		r = buffer_reserve(&writer->index, groups.size);
+	if (r)
+		return r;
+	content.segments = full ? writer->segments : writer_segment(writer);
+	content.n_segments = full ? writer->n_segments : 1;
+	content.groups = full ? &writer->index : &groups;
+	content.more_groups = full ? &groups : NULL;
+	content.n_entries = n_pending + (full ? writer->index_entries : 0);
+	content.n_groups = n_groups + (full ? writer->index_groups : 0);
+	content.gaps = writer->gaps.n ? writer->gaps.items + (full ? 0 : writer->new_gaps) : NULL;
+	content.n_gaps = writer->gaps.n - (full ? 0 : writer->new_gaps);
+	r = checkpoint_encode(&content, &writer->chunk);
+	if (!r)
+		r = chunk_end(writer, &header, reserve);
+	if (r)
+		return r;
+	keep_pending(writer, &groups, n_groups, n_pending);
+	drop_pending(writer, n_pending);
+	writer->new_gaps = writer->gaps.n;
+	writer->last_checkpoint = writer->sink.position - writer->chunk.size;
+	writer->checkpoint_end = writer->sink.position;
+	writer->chunks_since = 0;
+	return 0;
+}
+
+/* A new schema, and a new segment, are written twice: no single damage loses them. */
+int writer_write_checkpoints(struct prof_writer *writer)
+{
+	bool twice = writer->schema_changed;
+	int r = twice ? checkpoint_encode_schema(&writer->schema, &writer->schema_section) : 0;
+
+	if (!r)
+		r = write_checkpoint(writer, false, index_bytes(writer));
+	if (!r && twice)
+		r = write_checkpoint(writer, false, index_bytes(writer));
+	if (!r)
+		writer->schema_changed = false;
+	return r;
+}
+
+PROF_PUBLIC int prof_writer_checkpoint(struct prof_writer *writer)
+{
+	return writer->finished ? -EINVAL : writer_write_checkpoints(writer);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------ */
+
+int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment)
+{
+	struct prof_segment *segments =
+		reallocarray(writer->segments, writer->n_segments + 1, sizeof(*segments));
+
+	if (!segments)
+		return -ENOMEM;
+	segments[writer->n_segments++] = *segment;
+	writer->segments = segments;
+	return 0;
+}
+
+/* A segment that starts now, with the next number and epoch. */
+int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment)
+{
+	struct prof_segment new = *segment;
+
+	if (writer->n_segments >= FORMAT_MAX_SEGMENTS)
+		return PROF_LIMIT;
+	new.number = writer->last_segment + 1;
+	new.first_epoch = writer->first_epoch;
+	writer->last_segment = new.number;
+	writer->schema_changed = true;
+	return writer_add_segment(writer, &new);
+}
+
+static int writer_random(void *data, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = getrandom((uint8_t *)data + done, size - done, 0);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		done += MAX_OF(n, 0);
+	}
+	return 0;
+}
+
+static int writer_start_file(struct prof_writer *writer, const struct prof_segment *segment)
+{
+	uint8_t bytes[FILE_HEADER_BYTES];
+	int r;
+
+	writer->header.version = FORMAT_VERSION;
+	writer->header.incompat = FORMAT_INCOMPAT_DRAFT;
+	r = writer_random(writer->header.uuid, sizeof(writer->header.uuid));
+	if (!r)
+		r = writer_random(&writer->header.salt, sizeof(writer->header.salt));
+	if (r)
+		return r;
+	file_header_encode(&writer->header, bytes);
+	r = sink_reserve(&writer->sink, sizeof(bytes), 0);
+	if (!r)
+		r = sink_write(&writer->sink, bytes, sizeof(bytes));
+	if (r)
+		return r;
+	writer->first_epoch = 1;
+	writer->entries_end = writer->checkpoint_end = writer->sink.position;
+	return writer_new_segment(writer, segment);
+}
+
+/* Tables of version 1 that the schema does not have yet; what a file says otherwise stands. */
+int writer_add_v1(struct prof_writer *writer)
+{
+	for (unsigned int id = 1; id < PROF_TABLE_FIRST_FOREIGN; id++) {
+		const struct prof_table_def *def = prof_table_v1(id);
+		const struct prof_table_def *known = def ? schema_find(&writer->schema, id) : NULL;
+		int r = def ? schema_add(&writer->schema, def) : 0;
+
+		if (r && r != SCHEMA_CONFLICT)
+			return r;
+		writer->schema_changed = writer->schema_changed ||
+					 (def && schema_find(&writer->schema, id) != known);
+	}
+	return 0;
+}
+
+static int writer_start(struct prof_writer *writer, const struct prof_writer_options *options)
+{
+	int r = writer_start_file(writer, &options->segment);
+
+	if (!r)
+		r = writer_add_v1(writer);
+	return r ? r : writer_write_checkpoints(writer);
+}
+
+PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *options,
+				struct prof_writer **ret_writer)
+{
+	struct prof_writer *writer = calloc(1, sizeof(*writer));
+	uint64_t size;
+	int r;
+
+	if (!writer)
+		return -ENOMEM;
+	writer->group_rows = MIN_OF(options->group_rows ? options->group_rows : GROUP_ROWS_DEFAULT,
+				    PROF_MAX_GROUP_ROWS);
+	r = sink_init(&writer->sink, fd, &size);
+	if (!r)
+		r = codec_encoder_init(&writer->encoder, options->level ? options->level : 1);
+	if (!r)
+		r = prof_block_new(&entry_table, &writer->pending);
+	if (!r && options->mode == PROF_WRITE_NEW && size > 0)
+		r = -EEXIST;
+	if (!r)
+		r = size > 0 ? writer_append(writer, options) : writer_start(writer, options);
+	if (r) {
+		prof_writer_free(writer);
+		return r;
+	}
+	*ret_writer = writer;
+	return 0;
+}
+
+PROF_PUBLIC void prof_writer_free(struct prof_writer *writer)
+{
+	if (!writer)
+		return;
+	sink_done(&writer->sink);
+	codec_encoder_done(&writer->encoder);
+	schema_done(&writer->schema);
+	buffer_done(&writer->schema_section);
+	buffer_done(&writer->chunk);
+	buffer_done(&writer->index);
+	gap_list_done(&writer->gaps);
+	prof_block_free(writer->pending);
+	free(writer->segments);
+	free(writer);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------ */
+
+PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct prof_table_def *def)
+{
+	CLEANUP(buffer_done) struct buffer encoded = { 0 };
+	struct schema one CLEANUP(schema_done) = { 0 };
+	int r = writer->finished ? -EINVAL : schema_add(&one, def);
+
+	if (!r)
+		r = schema_encode(&one, &encoded);
+	/* A copy: the caller's definition need not outlive this call. */
+	if (!r)
+		r = schema_decode(&writer->schema, encoded.data, encoded.size);
+	if (r)
+		return r == SCHEMA_CONFLICT ? -EEXIST : r;
+	writer->schema_changed = true;
+	return 0;
+}
+
+PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer)
+{
+	return writer->first_epoch;
+}
+
+/* Whether the file's schema says of this table all that the block's definition says. */
+static bool table_declared(const struct prof_writer *writer, const struct prof_table_def *def)
+{
+	const struct prof_table_def *known = schema_find(&writer->schema, def->id);
+	size_t found = 0;
+
+	if (!known || known == def)
+		return known;
+	for (size_t i = 0; i < known->n_columns && found < def->n_columns; i++)
+		found += known->columns[i].id == def->columns[found].id;
+	return found == def->n_columns && schema_tables_agree(known, def);
+}
+
+static struct dictionary_count *dictionary_count(struct prof_writer *writer, uint16_t table,
+						 uint32_t epoch)
+{
+	struct dictionary_count *count = NULL;
+
+	for (size_t i = 0; i < writer->n_counts; i++)
+		if (writer->counts[i].table == table)
+			count = &writer->counts[i];
+	if (!count) {
+		assert(writer->n_counts < PROF_MAX_TABLES);
+		count = &writer->counts[writer->n_counts++];
+		*count = (struct dictionary_count){ .table = table, .epoch = epoch };
+	}
+	if (count->epoch != epoch) {
+		count->epoch = epoch;
+		count->rows = count->bytes = 0;
+	}
+	return count;
+}
+
+/* What must stay free after a chunk: the last words may use what is kept for them. */
+static uint64_t reserve_after(const struct prof_writer *writer, const struct prof_table_def *def)
+{
+	bool last_words = def->id == PROF_TABLE_LOSS || def->id == PROF_TABLE_METADATA;
+
+	return index_bytes(writer) + (last_words ? 0 : CLOSING_BYTES);
+}
+
+static int write_block(struct prof_writer *writer, const struct prof_block *block, uint32_t epoch)
+{
+	struct chunk_extent extent;
+	struct chunk_header header;
+	int r = chunk_begin(writer);
+
+	if (!r)
+		r = chunk_encode(&writer->encoder, block, writer->group_rows, &writer->chunk,
+				 &extent);
+	if (r)
+		return r;
+	header = (struct chunk_header){
+		.kind = CHUNK_DATA,
+		.table = block->def->id,
+		.epoch = epoch,
+		.rows = block->rows,
+		.groups = extent.groups,
+		.t_min = extent.t_min,
+		.t_max = extent.t_max,
+		.raw = extent.raw,
+		.link = extent.first_id,
+	};
+	return chunk_end(writer, &header, reserve_after(writer, block->def));
+}
+
+PROF_PUBLIC int prof_writer_write(struct prof_writer *writer, const struct prof_block *block)
+{
+	uint32_t epoch = block->epoch ? block->epoch : writer->first_epoch;
+	struct dictionary_count *count = NULL;
+	int r = 0;
+
+	if (writer->finished || epoch < writer->first_epoch || !table_declared(writer, block->def))
+		return -EINVAL;
+	if (block->rows == 0)
+		return 0;
+	if (block->def->flags & PROF_TABLE_DICTIONARY) {
+		count = dictionary_count(writer, block->def->id, epoch);
+		if (count->rows + block->rows > PROF_MAX_DICTIONARY_ROWS ||
+		    count->bytes + block->item_bytes > PROF_MAX_DICTIONARY_BYTES)
+			return PROF_LIMIT;
+	}
+	if (writer->schema_changed || writer->chunks_since >= CHECKPOINT_CHUNKS ||
+	    writer->sink.position - writer->checkpoint_end >= CHECKPOINT_BYTES)
+		r = writer_write_checkpoints(writer);
+	if (!r)
+		r = write_block(writer, block, epoch);
+	if (!r && count) {
+		count->rows += block->rows;
+		count->bytes += block->item_bytes;
+	}
+	return r;
+}
+
+static int write_trailer(struct prof_writer *writer)
+{
+	struct chunk_header header = { .kind = CHUNK_TRAILER, .link = writer->last_checkpoint };
+	int r = chunk_begin(writer);
+
+	return r ? r : chunk_end(writer, &header, 0);
+}
+
+PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
+{
+	int r;
+
+	if (writer->finished)
+		return -EINVAL;
+	r = writer->schema_changed ? writer_write_checkpoints(writer) : 0;
+	/* What was kept free is used now; a write may fit even where reserving failed. */
+	writer->sink.preallocate = false;
+	if (!r)
+		r = write_checkpoint(writer, true, 0);
+	/* An index of everything that would be larger than a chunk may be: readers follow the links instead. */
+	if (r == PROF_LIMIT)
+		r = write_checkpoint(writer, false, 0);
+	if (!r)
+		r = write_trailer(writer);
+	if (!r)
+		r = sink_trim(&writer->sink);
+	if (!r)
+		writer->finished = true;
+	return r;
+}
+
+PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer)
+{
+	return writer->sink.position;
+}

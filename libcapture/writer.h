@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Writer - what writer.c and append.c share
+ */
+#pragma once
+
+#include "libcapture/checkpoint.h"
+#include "libcapture/sink.h"
+
+/* Rows of a dictionary table in its current epoch. */
+struct dictionary_count {
+	uint16_t table;
+	uint32_t epoch;
+	uint64_t rows, bytes;
+};
+
+struct prof_writer {
+	struct sink sink;
+	struct file_header header;
+	struct codec_encoder encoder;
+	size_t group_rows;
+	struct schema schema;
+	struct buffer schema_section;
+	bool schema_changed;
+	struct prof_segment *segments;
+	size_t n_segments;
+	uint32_t last_segment; /* highest number, also where a segment's record was lost */
+	uint32_t first_epoch;
+	uint64_t sequence;
+	struct buffer chunk;        /* the one being written */
+	struct prof_block *pending; /* entries since the last checkpoint */
+	uint64_t entries_end;       /* where the last chunk with an entry ended */
+	struct buffer index;        /* row groups of entries before that */
+	uint32_t index_entries, index_groups;
+	struct gap_list gaps;
+	size_t new_gaps; /* gaps before this one stand in a checkpoint */
+	uint64_t last_checkpoint;
+	uint64_t checkpoint_end;
+	size_t chunks_since;
+	struct dictionary_count counts[PROF_MAX_TABLES];
+	size_t n_counts;
+	bool finished;
+};
+
+/* ---- writer.c ----------------------------------------------------------------------------------- */
+
+/* The one that is being written. */
+const struct prof_segment *writer_segment(const struct prof_writer *writer);
+MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment);
+/* A segment that starts now, with the next number and epoch. */
+MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
+/* Tables of version 1 that the schema does not have yet; what a file says otherwise stands. */
+MUST_CHECK int writer_add_v1(struct prof_writer *writer);
+/* Encodes the pending entries for the index: they stand in checkpoints already. */
+MUST_CHECK int writer_flush_pending(struct prof_writer *writer);
+/* One checkpoint; two where the schema or the segment is new: no single damage loses them. */
+MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
+
+/* ---- append.c ----------------------------------------------------------------------------------- */
+
+/* Goes on in the capture that the sink's file is. */
+MUST_CHECK int writer_append(struct prof_writer *writer, const struct prof_writer_options *options);

@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+#
+# Shows that a new machine needs nothing but this repository: clones it into a Debian that has only its essential
+# packages, and runs there what a newcomer would.
+#
+#     tests/bare-chroot.sh [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
+#
+# -k keeps the chroot in FOLDER, and uses it again where it is there. Needs root, mmdebstrap, and a Debian host whose
+# apt has been updated: sources, proxy and name resolution are the host's. What is not committed is not tested.
+
+set -euo pipefail
+
+source=$(dirname "$(dirname "$(readlink -f "$0")")")
+folder='' keep=no
+suite=bookworm
+
+if [ "${1-}" = -k ]; then
+	folder=$(readlink -f -- "${2:?-k needs a folder}") keep=yes
+	shift 2
+fi
+command=${*:-./dev demo && ./dev test}
+
+# "deb URI SUITE COMPONENT" of each of the host's sources that belong to the suite.
+host_sources() {
+	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+		sort -u | while read -r uri release component; do
+		case "$release" in
+		"$suite" | "$suite-updates" | "$suite-security") ;;
+		*) continue ;;
+		esac
+		echo "deb $uri $release $component"
+	done
+}
+
+host_proxy() {
+	apt-config dump | grep -Ei '^Acquire::(http|https)::([^ ]*::)?proxy' || true
+}
+
+install_base() {
+	local sources
+	sources=$(host_sources)
+	[ -n "$sources" ] || {
+		echo "bare-chroot: this host's apt knows no source of $suite" >&2
+		return 1
+	}
+	host_proxy >"$proxy"
+	mmdebstrap --variant=minbase --aptopt="$proxy" "$suite" "$folder" - <<<"$sources"
+	cp "$proxy" "$folder/etc/apt/apt.conf.d/99proxy"
+}
+
+clone() {
+	rm -rf "$folder/src"
+	git -c safe.directory='*' clone -q --no-hardlinks "$source" "$folder/src"
+	cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
+}
+
+# The host's processes and kernel files are what is profiled, so they are the host's here too. The mounts are those
+# of a mount namespace, and end with it.
+run_inside() {
+	unshare --mount --propagation private bash -euc '
+		for name in proc sys dev; do mount --rbind "/$name" "$1/$name"; done
+		exec chroot "$1" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+			TERM="${TERM:-dumb}" bash -ec "cd /src; $2"' bare-chroot "$folder" "$command"
+}
+
+cleanup() {
+	rm -f "$proxy"
+	[ "$keep" = yes ] || rm -rf --one-file-system "$folder"
+}
+
+[ "$(id -u)" = 0 ] || { echo "bare-chroot: needs root" >&2; exit 1; }
+proxy=$(mktemp)
+[ -n "$folder" ] || folder=$(mktemp -d)
+trap cleanup EXIT
+[ -e "$folder/etc/debian_version" ] || install_base
+clone
+run_inside

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profd and perf on the same work at the same time: do they say the same?
+
+Both sample cpu-clock at the same rate over the whole system. For each program the ten symbols with the largest self share
+in either must agree within max(3 points, 4 sigma); where perf has no name the image's share is compared instead, and the
+numbers of samples must agree within 2 % (or 4 sigma of a small run).
+"""
+
+import collections
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import bench
+
+PROGRAMS = {
+    "C": (lambda work: [work.c()], ["loop"]),
+    "python3": (lambda work: [work.python()], ["python3"]),
+    "gcc": (lambda work: [work.gcc()], ["gcc", "cc1", "as"]),
+    "git": (lambda work: [work.git()], ["git"]),
+}
+
+
+def record_both(folder, name, start, seconds, frequency):
+    """Records one program with both; returns the paths of the capture and of perf's data."""
+    capture, data = os.path.join(folder, name + ".cap"), os.path.join(folder, name + ".data")
+    with bench.Work(folder) as work:
+        start(work)
+        time.sleep(0.5)
+        perf = subprocess.Popen(["perf", "record", "-q", "-B", "-N", "-a", "-F", str(frequency), "-e", "cpu-clock", "-o", data],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        profctl = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-e", "cpu-clock", "-F",
+                                    str(frequency), "-o", capture], stdin=subprocess.DEVNULL)
+        time.sleep(seconds)
+        perf.send_signal(signal.SIGINT)
+        profctl.send_signal(signal.SIGINT)
+        perf.wait(timeout=60)
+        profctl.wait(timeout=60)
+    return capture, data
+
+
+class PerfDied(Exception):
+    """perf 6.1 aborts on some machines' processes (build-id.c: an assertion, then a smashed stack)."""
+
+
+def perf_rows(data, comms):
+    """{(image, symbol or None): samples} of the processes with these names."""
+    report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--no-children", "-g", "none", "-F",
+                             "sample,comm,dso,sym", "-t", "\t", "--comms", ",".join(comms)],
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if report.returncode != 0:
+        raise PerfDied(report.returncode, report.stderr[-300:])
+    rows = collections.Counter()
+    for line in report.stdout.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split("\t")]  # one name only: perf leaves the column out
+        count, image, symbol = parts[0], parts[-2], parts[-1]
+        kind, _, name = symbol.partition("] ")
+        name = name.strip()
+        image = "[kernel]" if "k" in kind else os.path.basename(image)
+        rows[image, None if re.fullmatch(r"(0x)?[0-9a-f]{8,}|\[unknown\]", name) else name] += int(count)
+    return rows
+
+
+def our_rows(capture, comms):
+    filters = [arg for comm in comms for arg in ("--comm", comm)]
+    report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--limit", "0",
+                                  *filters))
+    rows = collections.Counter()
+    for row in report["data"]["rows"]:
+        if not row["self"]:
+            continue
+        image = "[kernel]" if row["kind"] == "kernel" else os.path.basename(row["image"] or "")
+        named = row["kind"] != "unresolved" and not re.search(r"\+0x[0-9a-f]+$", row["name"])
+        rows[image, row["name"] if named else None] += row["self"]
+    return rows
+
+
+def plain(name):
+    """A name without what the two print differently: parameters, version suffixes."""
+    return re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name)) if name else None
+
+
+def fold(rows):
+    folded = collections.Counter()
+    for (image, name), count in rows.items():
+        folded[image, plain(name)] += count
+    return folded
+
+
+def images(rows):
+    total = collections.Counter()
+    for (image, _), count in rows.items():
+        total[image] += count
+    return total
+
+
+def disagreements(ours, theirs):
+    """Lines that say what differs by more than the bound; and the table of what was compared."""
+    n_ours, n_theirs = sum(ours.values()), sum(theirs.values())
+    problems, lines = [], []
+
+    def compare(label, a, b):
+        p, q = a / n_ours, b / n_theirs
+        mean = (a + b) / (n_ours + n_theirs)
+        sigma = math.sqrt(mean * (1 - mean) * (1 / n_ours + 1 / n_theirs))
+        bound = max(0.03, 4 * sigma)
+        lines.append(f"    {label:<60} {p * 100:6.2f} % {q * 100:6.2f} %  within {bound * 100:.2f}")
+        if abs(p - q) > bound:
+            problems.append(f"{label}: {p * 100:.2f} % and perf {q * 100:.2f} %")
+
+    top = {key for rows in (ours, theirs) for key, _ in rows.most_common(10)}
+    for key in sorted(top, key=lambda k: -theirs[k]):
+        if key[1] is not None and theirs[key] and ours[key]:
+            compare(f"{key[0]} {key[1]}", ours[key], theirs[key])
+        elif key[1] is not None:
+            # one of the two has no name for it: the image decides, below
+            lines.append(f"    {key[0]} {key[1]}: named by one only ({ours[key]}, {theirs[key]})")
+            if max(ours[key] / n_ours, theirs[key] / n_theirs) > 0.03 and not (ours[key[0], None] or theirs[key[0], None]):
+                problems.append(f"{key}: {ours[key]} and perf {theirs[key]}, and the image has no unnamed samples")
+    ours_by_image, theirs_by_image = images(ours), images(theirs)
+    for image, _ in (ours_by_image + theirs_by_image).most_common(6):
+        compare(f"{image} (image)", ours_by_image[image], theirs_by_image[image])
+    difference = abs(n_ours - n_theirs)
+    if difference > max(0.02 * n_theirs, 4 * math.sqrt(n_theirs)):
+        problems.append(f"samples: {n_ours} and perf {n_theirs}")
+    return problems, lines
+
+
+def check(folder, name, seconds, frequency, attempts=3):
+    """Records again where perf did not survive its own report."""
+    start, comms = PROGRAMS[name]
+    for left in reversed(range(attempts)):
+        capture, data = record_both(folder, f"{name}-{left}", start, seconds, frequency)
+        try:
+            theirs = fold(perf_rows(data, comms))
+            break
+        except PerfDied:
+            if not left:
+                raise
+    ours = fold(our_rows(capture, comms))
+    if not ours or not theirs:
+        return [f"no samples: {sum(ours.values())} and perf {sum(theirs.values())}"], [], 0, 0
+    problems, lines = disagreements(ours, theirs)
+    return problems, lines, sum(ours.values()), sum(theirs.values())
+
+
+def main():
+    if not bench.peer("perf"):
+        sys.exit("bench: perf is not installed: ./dev setup --peers")
+    failed = 0
+    print("\n## Agreement with perf, cpu-clock, both at once: self shares of the top ten of either\n")
+    with bench.scratch() as folder:
+        for name in PROGRAMS:
+            problems, lines, ours, theirs = check(folder, name, 24, 999)
+            print(f"  {name}: {ours:,} samples, perf {theirs:,}: {'agree' if not problems else 'DISAGREE'}")
+            print("\n".join(lines))
+            for problem in problems:
+                print(f"    DISAGREES: {problem}")
+            failed += bool(problems)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Bench unwind - tables and walks of real files and real stacks, beside libdwfl in the same run
+ *
+ *     bench-unwind                     tables of the files below, then walks of the programs below
+ *     bench-unwind --rows FILE…        every row of every FDE of files: compiled, evaluated and libdw's
+ *
+ * Stacks are sampled here, from programs that run here. Chains are compared frame by frame; what differs is counted by
+ * why, and a chain that ends earlier than libdwfl's counts as different.
+ */
+#include "arch/walk.h"
+#include "tests/oracle/elf-cfi.h"
+#include "tests/oracle/live.h"
+#include "tests/oracle/peer-walk.h"
+#include "tests/oracle/rows.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#define N_SAMPLES 1500
+#define SECONDS 6
+#define MAX_FILES 256
+#define RUNS 7
+
+static const char *const table_files[] = {
+	"/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+	"/lib/x86_64-linux-gnu/libc.so.6",
+	"/usr/bin/python3.11",
+	"/usr/bin/node",
+	"/usr/lib/gcc/x86_64-linux-gnu/12/cc1",
+};
+
+static const char python_work[] =
+	"import json, re\n"
+	"def tree(n): return {'k%d' % i: (tree(n - 1) if n else i) for i in range(4)}\n"
+	"def deep(n): return n and deep(n - 1) or len(json.dumps(tree(3)))\n"
+	"while True:\n"
+	"    json.loads(json.dumps(tree(4)))\n"
+	"    sorted(('w%d' % (i * 7919 % 1000) for i in range(2000)), key=lambda w: w[::-1])\n"
+	"    re.sub(r'w(\\d+)', lambda m: m.group(1), 'w12 ' * 400)\n"
+	"    deep(40)\n";
+
+static const char node_work[] =
+	"function tree(n) { return n ? [tree(n - 1), tree(n - 1), 'x' + n] : { n: Math.random() }; }\n"
+	"for (;;) { JSON.parse(JSON.stringify(tree(10)));\n"
+	"  [...Array(3000).keys()].map(String).sort((a, b) => a < b ? -1 : 1).join().replace(/1/g, 'y'); }\n";
+
+struct program {
+	const char *name;
+	const char *command[10];
+};
+
+/* SOURCE is a big C file that is made here. */
+static const struct program programs[] = {
+	{ "python3", { "/usr/bin/python3.11", "-c", python_work } },
+	{ "cc1",
+	  { "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", "-quiet", "-O2", "SOURCE", "-o",
+	    "/dev/null" } },
+	{ "clang", { "/usr/bin/clang-14", "-O2", "-c", "SOURCE", "-o", "/dev/null" } },
+	{ "git",
+	  { "/usr/bin/git", "-C", "/usr/include", "grep", "--no-index", "--threads=1", "-cE",
+	    "(a|e)+.*(n|t)+.*[xyz]+.*(q|w)" } },
+	{ "sqlite3",
+	  { "/usr/bin/sqlite3", ":memory:",
+	    "with recursive c(x) as (select 1 union all select x+1 from c) select count(*) from (select x*x as y from c order by y);" } },
+	{ "perl",
+	  { "/usr/bin/perl", "-e",
+	    "while (1) { my %h = map { $_ => $_ ** 2 } 1 .. 2000; join ',', sort { $h{$a} <=> $h{$b} } keys %h; }" } },
+	{ "node", { "/usr/bin/node", "-e", node_work } },
+};
+
+struct mapping {
+	uint64_t start, end, offset;
+	char path[256];
+	struct elf_cfi *file; /* NULL: no CFI */
+	bool is_jit;
+	struct table table;
+	void *bytes;
+};
+
+struct space {
+	struct mapping mappings[MAX_FILES];
+	size_t n;
+};
+
+static double now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static double cpu_ns(void)
+{
+	return now_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static const char *verdict(bool met)
+{
+	return met ? "met" : "MISSED";
+}
+
+/* ---- Tables ---- */
+
+static void bench_table(const char *path)
+{
+	CLEANUP_ELF_CFI struct elf_cfi *file = elf_cfi_open(path);
+	double best = 1e18, first = 0;
+	struct table table = { .n_rows = 0 };
+	size_t size = 0;
+
+	if (!file) {
+		printf("%-44s is not here\n", path);
+		return;
+	}
+	for (size_t i = 0; i < RUNS; i++) {
+		CLEANUP_FREE void *bytes = NULL;
+		double start = cpu_ns();
+
+		if (!elf_cfi_build(file, &table, &bytes, &size))
+			return;
+		start = cpu_ns() - start;
+		first = i == 0 ? start : first;
+		best = MIN_OF(best, start);
+	}
+	printf("%-44s %8u rows %5u rules  first %6.1f ms  best %6.1f ms  %5.1f ns/row  %5.2f B/row  %s\n",
+	       path, table.n_rows, table.n_rules, first / 1e6, best / 1e6, best / table.n_rows,
+	       (double)size / table.n_rows,
+	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
+}
+
+/* ---- A process ---- */
+
+static struct elf_cfi *open_mapped(pid_t pid, const char *path)
+{
+	char proc[300];
+
+	if (strcmp(path, "[vdso]") == 0)
+		return elf_cfi_open_vdso();
+	snprintf(proc, sizeof(proc), "/proc/%d/root%s", pid, path);
+	return elf_cfi_open(proc);
+}
+
+static void add_mapping(struct space *space, pid_t pid, const char *line)
+{
+	struct mapping *mapping = &space->mappings[space->n];
+	char permissions[8] = "", path[256] = "";
+
+	if (space->n == MAX_FILES ||
+	    sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %255s", &mapping->start,
+		   &mapping->end, permissions, &mapping->offset, path) < 4 ||
+	    permissions[2] != 'x')
+		return;
+	memcpy(mapping->path, path, sizeof(path));
+	mapping->is_jit = path[0] == '\0';
+	mapping->file = path[0] ? open_mapped(pid, path) : NULL;
+	if (strcmp(path, "[vdso]") == 0 && mapping->file)
+		mapping->offset = 0;
+	if (mapping->file) {
+		size_t size;
+
+		if (!elf_cfi_build(mapping->file, &mapping->table, &mapping->bytes, &size)) {
+			elf_cfi_free(mapping->file);
+			mapping->file = NULL;
+		}
+	}
+	space->n++;
+}
+
+static bool read_space(struct space *space, pid_t pid)
+{
+	char name[64], line[512];
+	FILE *maps;
+
+	space->n = 0;
+	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
+	maps = fopen(name, "re");
+	while (maps && fgets(line, sizeof(line), maps))
+		add_mapping(space, pid, line);
+	if (maps)
+		fclose(maps);
+	return space->n > 0;
+}
+
+static void free_space(struct space *space)
+{
+	for (size_t i = 0; i < space->n; i++) {
+		elf_cfi_free(space->mappings[i].file);
+		free(space->mappings[i].bytes);
+	}
+	memset(space, 0, sizeof(*space));
+}
+
+static const struct mapping *find_mapping(const struct space *space, uint64_t pc)
+{
+	size_t low = 0, high = space->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (space->mappings[middle].end <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < space->n && pc >= space->mappings[low].start ? &space->mappings[low] : NULL;
+}
+
+static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
+{
+	const struct mapping *mapping = find_mapping(data, pc);
+	uint64_t offset;
+
+	if (!mapping)
+		return;
+	ret_code->kind = mapping->is_jit ? WALK_CODE_JIT : WALK_CODE_FP;
+	if (!mapping->file)
+		return;
+	offset = pc - mapping->start + mapping->offset;
+	for (size_t i = 0; i < mapping->file->n_segments; i++) {
+		const struct elf_cfi_segment *segment = &mapping->file->segments[i];
+
+		if (offset < segment->offset ||
+		    offset - segment->offset >= segment->end - segment->start)
+			continue;
+		ret_code->kind = WALK_CODE_TABLE;
+		ret_code->table = &mapping->table;
+		ret_code->address = offset - segment->offset + segment->start;
+	}
+}
+
+/* ---- Walks ---- */
+
+struct tally {
+	size_t stops[WALK_N_STOPS];
+	size_t n, same, jit, differs, shorter;
+	uint64_t frames, peer_frames;
+};
+
+static struct walk_frame frames[1024];
+static uint64_t peer_pcs[1024];
+static struct walk_cache cache;
+
+static void walk_sample(struct space *space, const struct live_sample *sample, bool cached,
+			uint32_t generation, struct walk_result *ret_result)
+{
+	const struct walk walk = {
+		.arch = REGS_X86_64,
+		.stack = sample->stack,
+		.stack_start = sample->registers[7],
+		.stack_size = sample->stack_size,
+		.resolve = resolve,
+		.data = space,
+		.cache = cached ? &cache : NULL,
+		.generation = generation,
+		.frames = frames,
+		.n_frames = ARRAY_SIZE(frames),
+		.n_roots = 128,
+	};
+	const struct walk_registers registers = {
+		.pc = sample->registers[16],
+		.sp = sample->registers[7],
+		.fp = sample->registers[6],
+	};
+
+	walk_run(&walk, &registers, ret_result);
+}
+
+/* Up to the first frame in generated code, as libdwfl cannot walk it. */
+static void compare(const struct space *space, const struct walk_result *result, size_t n_peer,
+		    struct tally *tally, bool verbose)
+{
+	size_t i = 0;
+
+	while (i < result->n && i < n_peer && frames[i].pc == peer_pcs[i] &&
+	       !(frames[i].flags & (WALK_FRAME_JIT | WALK_FRAME_FP)))
+		i++;
+	if (i < result->n && (frames[i].flags & (WALK_FRAME_JIT | WALK_FRAME_FP)))
+		tally->jit++;
+	else if (i == result->n && i == n_peer)
+		tally->same++;
+	else if (i == result->n && result->stop != WALK_ROOT)
+		tally->shorter++;
+	else if (i == result->n && n_peer == i + 1)
+		tally->same++; /* libdwfl goes one beyond the root */
+	else
+		tally->differs++;
+	if (verbose && !(i == result->n && result->stop == WALK_ROOT)) {
+		const struct mapping *mapping =
+			find_mapping(space, frames[MIN_OF(i, result->n - 1)].pc);
+
+		printf("  at frame %zu of %zu, libdwfl's %zu: 0x%" PRIx64 " %s stop %d\n", i,
+		       result->n, n_peer, frames[MIN_OF(i, result->n - 1)].pc,
+		       mapping ? mapping->path : "nowhere", result->stop);
+	}
+}
+
+/* Each stack is walked once before it is timed, so that its bytes are near: profd gets them fresh from the kernel. */
+static double time_walks(struct space *space, const struct live *live, bool cached,
+			 uint64_t *ret_frames)
+{
+	struct walk_result result;
+	double total = 0;
+
+	*ret_frames = 0;
+	for (size_t i = 0; i < live->n; i++) {
+		double start;
+
+		walk_sample(space, &live->samples[i], cached, 1, &result);
+		start = cpu_ns();
+		for (size_t run = 0; run < RUNS; run++)
+			walk_sample(space, &live->samples[i], cached, 1, &result);
+		total += (cpu_ns() - start) / RUNS;
+		*ret_frames += result.n;
+	}
+	return total;
+}
+
+/* One pass over all stacks: more bytes than the processor's caches hold, so each frame also waits for memory. */
+static double time_pass(struct space *space, const struct live *live)
+{
+	struct walk_result result;
+	double start = cpu_ns();
+
+	for (size_t i = 0; i < live->n; i++)
+		walk_sample(space, &live->samples[i], true, 1, &result);
+	return cpu_ns() - start;
+}
+
+static double time_peer_pass(struct peer_walk *peer, const struct live *live)
+{
+	double start = cpu_ns();
+
+	for (size_t i = 0; i < live->n; i++)
+		peer_walk_run(peer, &live->samples[i], peer_pcs, ARRAY_SIZE(peer_pcs));
+	return cpu_ns() - start;
+}
+
+static double time_peer(struct peer_walk *peer, const struct live *live, uint64_t *ret_frames)
+{
+	double total = 0;
+
+	*ret_frames = 0;
+	for (size_t i = 0; i < live->n; i++) {
+		const struct live_sample *sample = &live->samples[i];
+		double start;
+
+		peer_walk_run(peer, sample, peer_pcs, ARRAY_SIZE(peer_pcs));
+		start = cpu_ns();
+		*ret_frames += peer_walk_run(peer, sample, peer_pcs, ARRAY_SIZE(peer_pcs));
+		total += cpu_ns() - start;
+	}
+	return total;
+}
+
+static void bench_walks(const char *name, struct space *space, const struct live *live,
+			struct peer_walk *peer)
+{
+	struct tally tally = { .n = live->n };
+	bool verbose = getenv("BENCH_VERBOSE") != NULL;
+	double hot, cold, peer_ns, pass, peer_pass;
+
+	for (size_t i = 0; i < live->n; i++) {
+		struct walk_result result;
+		size_t n_peer =
+			peer_walk_run(peer, &live->samples[i], peer_pcs, ARRAY_SIZE(peer_pcs));
+
+		walk_sample(space, &live->samples[i], true, 1, &result);
+		tally.stops[result.stop]++;
+		compare(space, &result, n_peer, &tally, verbose);
+	}
+	hot = time_walks(space, live, true, &tally.frames);
+	cold = time_walks(space, live, false, &tally.frames);
+	peer_ns = time_peer(peer, live, &tally.peer_frames);
+	pass = time_pass(space, live) / (double)tally.frames;
+	peer_pass = time_peer_pass(peer, live) / (double)tally.peer_frames;
+	printf("%-8s %5zu samples %5.1f frames  hot %5.1f ns/frame %5.2f us/sample  no cache %5.1f  "
+	       "libdwfl %6.1f ns/frame  ratio %5.1f  %s\n",
+	       name, live->n, (double)tally.frames / (double)live->n, hot / (double)tally.frames,
+	       hot / (double)live->n / 1e3, cold / (double)tally.frames,
+	       peer_ns / (double)tally.peer_frames,
+	       peer_ns / (double)tally.peer_frames / (hot / (double)tally.frames),
+	       verdict(hot / (double)tally.frames <= 30 && cold / (double)tally.frames <= 80));
+	printf("         a pass over all of them, from memory: %.1f ns/frame  libdwfl %.1f  ratio %.1f\n",
+	       pass, peer_pass, peer_pass / pass);
+	printf("         same %.2f %%  by frame pointers from somewhere %.2f %%  shorter %.2f %%  different %.2f %%"
+	       "   root %zu copy-end %zu no-table %zu no-rule %zu bad-frame %zu depth %zu\n",
+	       100.0 * (double)tally.same / (double)tally.n,
+	       100.0 * (double)tally.jit / (double)tally.n,
+	       100.0 * (double)tally.shorter / (double)tally.n,
+	       100.0 * (double)tally.differs / (double)tally.n, tally.stops[WALK_ROOT],
+	       tally.stops[WALK_COPY_END], tally.stops[WALK_NO_TABLE], tally.stops[WALK_NO_RULE],
+	       tally.stops[WALK_BAD_FRAME], tally.stops[WALK_DEPTH]);
+}
+
+static void bench_program(const struct program *program, char *source)
+{
+	static struct space space;
+	char *command[ARRAY_SIZE(program->command)] = { NULL };
+	struct peer_walk peer = { .dwfl = NULL };
+	struct live *live;
+
+	for (size_t i = 0; i + 1 < ARRAY_SIZE(command) && program->command[i]; i++)
+		command[i] = strcmp(program->command[i], "SOURCE") == 0
+				     ? source
+				     : (char *)program->command[i];
+	live = access(command[0], X_OK) == 0 ? live_record(command, N_SAMPLES, SECONDS) : NULL;
+	if (!live) {
+		printf("%-8s could not be sampled\n", program->name);
+		return;
+	}
+	memset(&cache, 0, sizeof(cache));
+	if (read_space(&space, live->pid) && peer_walk_init(&peer, live->pid))
+		bench_walks(program->name, &space, live, &peer);
+	peer_walk_done(&peer);
+	free_space(&space);
+	live_free(live);
+}
+
+/* A C file that takes a compiler many seconds. */
+static bool make_source(char *path)
+{
+	int fd = mkstemps(path, 2);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!file)
+		return false;
+	fputs("int printf(const char *, ...);\n", file);
+	for (int i = 0; i < 6000; i++)
+		fprintf(file,
+			"int f%d(int *a, int n) { int s = %d; for (int i = 0; i < n; i++) {"
+			" a[i] = a[i] * %d + s; s ^= a[i] >> (%d %% 7);"
+			" if (s %% 3 == 0) printf(\"%%d\\n\", s); switch (s & 7) { case 1: s += a[0]; break;"
+			" case 2: s *= 3; break; case 5: return s; default: s--; } } return s; }\n",
+			i, i, i, i);
+	return fclose(file) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	char source[] = "/var/tmp/prof-bench-XXXXXX.c";
+
+	if (argc > 1 && strcmp(argv[1], "--rows") == 0)
+		return rows_check_files((const char *const *)argv + 2, (size_t)argc - 2) ? 0 : 1;
+	for (size_t i = 0; i < ARRAY_SIZE(table_files); i++)
+		bench_table(table_files[i]);
+	if (!make_source(source))
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		bench_program(&programs[i], source);
+	unlink(source);
+	return 0;
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profcapture report beside perf report on the same recording, and what starting a recording costs."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import bench
+
+
+def cold_seconds(command, runs=5):
+    """Median of a new process each time, its files in the page cache."""
+    return bench.median_seconds(command, runs)
+
+
+def paired_cost(command, base, runs=15):
+    """Median of the pairwise differences: wall seconds of command over base."""
+    took = []
+    for _ in range(runs):
+        pair = []
+        for argv in (command, base):
+            start = time.monotonic()
+            subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            pair.append(time.monotonic() - start)
+        took.append(pair[0] - pair[1])
+    return statistics.median(took)
+
+
+def main():
+    profctl = bench.program("PROFCTL", "profctl")
+    profcapture = bench.program("PROFCAPTURE", "profcapture")
+    perf = bench.peer("perf")
+    table = bench.Table("Reading and starting")
+    with bench.scratch() as folder:
+        capture, data = os.path.join(folder, "run.cap"), os.path.join(folder, "run.data")
+        with bench.Work(folder) as work:
+            work.python()
+            work.gcc()
+            child = subprocess.Popen([perf or "true", "record", "-q", "-B", "-N", "-a", "-g", "-F", "10000", "-e", "cpu-clock", "-o",
+                                      data, "--", "sleep", "52"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL)
+            bench.run(profctl, "record", "-a", "-q", "-F", "10000", "-e", "cpu-clock", "-d", "52", "-o", capture)
+            child.wait()
+        samples = bench.run_json(profcapture, "info", capture, "--json")["capture"]["samples"]
+        ours = cold_seconds([profcapture, "report", capture])
+        theirs = None
+        if perf:
+            theirs = cold_seconds([perf, "report", "-i", data, "--stdio", "--no-children", "--no-inline", "-g", "none"], 3)
+        table.row(f"report on {samples / 1e6:.2f} M samples, s", ours, theirs, goal="under 1, ratio under 0.2",
+                  met=ours < 1 and (theirs is None or ours < theirs / 5), digits=3)
+        cost = paired_cost([profctl, "record", "-q", "--force", "-o", os.path.join(folder, "true.cap"), "--", "true"], ["true"])
+        peer_cost = None
+        if perf:
+            peer_cost = paired_cost([perf, "record", "-q", "-B", "-N", "-g", "-o", os.path.join(folder, "true.data"), "--", "true"],
+                                    ["true"])
+        table.row("record -- true over true, ms", cost * 1000, peer_cost and peer_cost * 1000, goal="under 150",
+                  met=cost < 0.150, digits=1)
+    return table.missed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

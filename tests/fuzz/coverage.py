@@ -1,0 +1,90 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Prints how many lines of its parser each corpus reaches, and fails below the limit.
+
+    coverage.py BUILD SOURCE LIMIT_PCT
+
+BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping; its tests/fuzz/targets.txt
+names the source of each target's parser, and which functions of it count.
+"""
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+LLVM = "-14"
+CODE, GAP = 0, 3  # kinds of a region, CounterMappingRegion in llvm/ProfileData/Coverage/CoverageMapping.h
+
+
+def counts(function, patterns):
+    """Patterns in order, the last that matches decides; without a positive one everything counts."""
+    verdict = not any(not pattern.startswith("!") for pattern in patterns)
+    for pattern in patterns:
+        if fnmatch.fnmatchcase(function, pattern.lstrip("!")):
+            verdict = not pattern.startswith("!")
+    return verdict
+
+
+def line_counts(function):
+    """How often each line of the function ran: the innermost region that reaches into it, or one that starts on it."""
+    regions = sorted(
+        (line, column, line_end, column_end, count, kind)
+        for line, column, line_end, column_end, count, file, _, kind in function["regions"]
+        if file == 0 and kind in (CODE, GAP)
+    )
+    counted = {}
+    for line in range(regions[0][0], regions[0][2] + 1):
+        starting = [r[4] for r in regions if r[0] == line and r[5] == CODE]
+        around = [r[4] for r in regions if r[0] < line and (r[2], r[3]) > (line, 1)]
+        counted[line] = max(starting + around[-1:], default=0)
+    return counted
+
+
+def coverage(build, source, name, parser, patterns):
+    """Lines and reached lines of the functions that count, and the functions that were never entered."""
+    program = build / "tests/fuzz" / f"fuzz_{name}"
+    raw, data = build / f"{name}.profraw", build / f"{name}.profdata"
+    subprocess.run(
+        [program, "-runs=0", source / "tests/fuzz/corpus" / name],
+        env={**os.environ, "LLVM_PROFILE_FILE": str(raw)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=600,
+    )
+    subprocess.run([f"llvm-profdata{LLVM}", "merge", "-sparse", raw, "-o", data], check=True)
+    export = subprocess.run(
+        [f"llvm-cov{LLVM}", "export", program, f"-instr-profile={data}"], stdout=subprocess.PIPE, check=True
+    ).stdout
+    lines = {}
+    unreached = []
+    for function in json.loads(export)["data"][0]["functions"]:
+        short = function["name"].rpartition(":")[2]
+        if os.path.realpath(function["filenames"][0]) != str(source / parser) or not counts(short, patterns):
+            continue
+        lines.update(line_counts(function))
+        if function["count"] == 0:
+            unreached.append(short)
+    return len(lines), sum(1 for count in lines.values() if count), unreached
+
+
+def main(build, source, limit):
+    failed = False
+    targets = [line.split() for line in (build / "tests/fuzz/targets.txt").read_text().splitlines() if line.strip()]
+    if not targets:
+        print("no fuzz target is in tests/fuzz/meson.build")
+        return 1
+    for name, parser, *patterns in targets:
+        lines, reached, unreached = coverage(build, source, name, parser, patterns)
+        pct = 100 * reached / lines if lines else 0
+        failed |= pct < limit
+        print(
+            f"{'FAIL' if pct < limit else 'ok':4} {name:14} {pct:5.1f} % of {lines} lines of {parser}"
+            + (f"   never entered: {' '.join(unreached)}" if unreached else "")
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), float(sys.argv[3])))

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Fuzz target of libcapture/checkpoint.c: where the first entry and the checkpoint stand (two u32, in units of 8), and
+ * the payload of a checkpoint. Entries that are taken rise, do not overlap, and end before the checkpoint.
+ */
+#include "libcapture/checkpoint.h"
+#include "tests/fuzz/capture.h"
+
+static void check_entries(const struct checkpoint_view *view, uint64_t link, uint64_t end)
+{
+	CLEANUP(chunk_decoder_done) struct chunk_decoder decoder = { 0 };
+	CLEANUP(entry_list_done) struct entry_list entries = { 0 };
+
+	if (chunk_decoder_init(&decoder, &entry_table, NULL, 0))
+		return;
+	if (checkpoint_decode_entries(view, &decoder, link, end, &entries) != 0 && entries.n != 0)
+		abort();
+	for (size_t i = 0; i < entries.n; i++) {
+		const struct entry *entry = &entries.items[i];
+
+		if (entry->chunk.offset < FILE_HEADER_BYTES || entry_end(entry) > end)
+			abort();
+		if (i > 0 && (entry->chunk.offset < entry_end(entry - 1) ||
+			      entry->chunk.sequence <= entry[-1].chunk.sequence))
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	CLEANUP(schema_done) struct schema schema = { 0 };
+	struct checkpoint_view view;
+	uint8_t *payload;
+
+	if (size < 8)
+		return 0;
+	payload = malloc(size);
+	if (!payload)
+		return 0;
+	memcpy(payload, data + 8, size - 8);
+	if (checkpoint_parse(payload, size - 8, &view) == 0) {
+		for (size_t i = 0; i < view.n_segments; i++)
+			capture_sink += checkpoint_segment(&view, i).number;
+		for (size_t i = 0; i < view.n_gaps; i++)
+			capture_sink += checkpoint_gap(&view, i).bytes;
+		(void)!checkpoint_decode_schema(&view, &schema);
+		check_entries(&view, (uint64_t)load_le32(data) * 8,
+			      (uint64_t)load_le32(data + 4) * 8);
+	}
+	free(payload);
+	return 0;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Fuzz target of libcapture/recover.c: a stretch that is turned over (two u16: from, bytes), and a whole file whose
+ * checksums are repaired before that. So chunks that are right stand around what is not.
+ */
+#include "tests/fuzz/capture.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct prof_reader *reader;
+	size_t from, n, chunks;
+	uint8_t *copy;
+
+	if (size < 4)
+		return 0;
+	from = load_le16(data);
+	n = load_le16(data + 2);
+	data += 4;
+	size -= 4;
+	copy = malloc(size + 1);
+	if (!copy)
+		return 0;
+	memcpy(copy, data, size);
+	capture_repair(copy, size);
+	for (size_t i = from; i < size && i - from < n; i++)
+		copy[i] ^= 0xff;
+	reader = capture_open(copy, size);
+	free(copy);
+	if (!reader)
+		return 0;
+	(void)prof_reader_chunks(reader, &chunks);
+	for (size_t i = 0; i < chunks && i < CAPTURE_BATCHES; i++) {
+		struct prof_damage damage;
+
+		(void)!prof_reader_check(reader, i, &damage);
+	}
+	prof_reader_free(reader);
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Fuzz target of daemon/engine/record.c: records one after another, as they stand in a ring. Each is given in a block
+ * of its own size, and everything that it points at is read.
+ */
+#include "daemon/engine/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sum;
+
+static void read_names(const struct record *record)
+{
+	if (record->kind == RECORD_MMAP)
+		sum += strlen(record->mmap.name);
+	if (record->kind == RECORD_COMM)
+		sum += strlen(record->comm.name);
+	if (record->kind == RECORD_KSYMBOL)
+		sum += strlen(record->ksymbol.name);
+	if (record->kind == RECORD_CGROUP)
+		sum += strlen(record->cgroup.path);
+}
+
+static void read_all(const struct record *record)
+{
+	size_t i;
+
+	read_names(record);
+	for (i = 0; record->kind == RECORD_SAMPLE && i < record->sample.n_ips; i++)
+		sum += record->sample.ips[i];
+	for (i = 0; record->kind == RECORD_MMAP && i < record->mmap.build_id_bytes; i++)
+		sum += record->mmap.build_id[i];
+}
+
+static void parse_one(const uint8_t *data, size_t size)
+{
+	struct perf_event_header *copy = aligned_alloc(8, size);
+	struct record record;
+	uint64_t time_ns;
+
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	copy->size = size;
+	if (record_time(copy, &time_ns))
+		sum += time_ns;
+	if (record_parse(copy, &record))
+		read_all(&record);
+	free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct perf_event_header header;
+	size_t bytes;
+
+	while (size >= sizeof(header)) {
+		memcpy(&header, data, sizeof(header));
+		bytes = header.size & ~7u;
+		if (bytes < sizeof(header) || bytes > size)
+			bytes = size & ~(size_t)7;
+		if (bytes > UINT16_MAX)
+			return 0;
+		parse_one(data, bytes);
+		data += bytes;
+		size -= bytes;
+	}
+	return 0;
+}

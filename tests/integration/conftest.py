@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What every scenario starts from: the programs of the build tree, and processes that do not outlive their test.
+
+    def test_report(profctl, profcapture, capture, spawn):
+        loop = spawn("sh", "-c", "while :; do :; done")
+        profctl("record", "--pid", loop.pid, "-d", 1, "-o", capture)
+        assert profcapture.json("report", capture)["data"]["self_total"] > 0
+
+Run one scenario by hand: ./dev test NAME, or `meson devenv -C build` and pytest.
+"""
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from recordings import processes, until
+
+BUILD = Path(os.environ["PROF_BUILD_DIR"])
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+
+
+class Program:
+    """Runs one of our programs. check=N insists on exit status N (default 0), check=None takes any."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def command(self, *args):
+        return [self.path, *map(str, args)]
+
+    def __call__(self, *args, check=0, timeout=120, env=None, prefix=(), text=True, **options):
+        """env adds to the environment (None removes); prefix goes before the program, as in prefix=["setpriv", …]."""
+        environment = dict(os.environ)
+        for name, value in (env or {}).items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = str(value)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        if "input" in options:
+            del options["stdin"]
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        if text:
+            options.update(encoding="utf-8", errors="surrogateescape")
+        done = subprocess.run([*prefix, *self.command(*args)], env=environment, timeout=timeout, **options)
+        if check is not None and done.returncode != check:
+            pytest.fail(
+                f"{' '.join(map(str, done.args))}: exit status {done.returncode}, not {check}\n"
+                f"stdout: {done.stdout}\nstderr: {done.stderr}"
+            )
+        return done
+
+    def json(self, *args, **options):
+        """What --json printed: all of stdout, or its last line where a recorded command wrote before it."""
+        output = self(*args, "--json", **options).stdout
+        try:
+            return json.loads(output)
+        except ValueError:
+            return json.loads(output.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def profctl():
+    return Program(os.environ["PROFCTL"])
+
+
+@pytest.fixture(scope="session")
+def profcapture():
+    return Program(os.environ["PROFCAPTURE"])
+
+
+@pytest.fixture
+def capture(tmp_path):
+    """The path of a capture that does not exist yet."""
+    return tmp_path / "test.cap"
+
+
+@pytest.fixture
+def spawn():
+    """Starts a process that is killed and reaped, by its pid, when the test ends."""
+    started = []
+
+    def start(*command, **options):
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.DEVNULL)
+        process = subprocess.Popen(list(map(str, command)), **options)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def compile_c(tmp_path_factory):
+    """Compiles C source text into a program: compile_c("spin", "int main(void){…}", "-O1")."""
+
+    def build(name, source, *flags):
+        folder = tmp_path_factory.mktemp(name)
+        (folder / f"{name}.c").write_text(source)
+        subprocess.run(
+            ["gcc", "-g", "-o", folder / name, folder / f"{name}.c", *flags], check=True, timeout=120
+        )
+        return folder / name
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def require():
+    """Skips the test, saying why, where a program or a right is missing: require("perf"), require(root=True)."""
+
+    def check(*programs, root=False, machine=False):
+        for program in programs:
+            if not shutil.which(program):
+                pytest.skip(f"{program} is not installed")
+        if root and os.geteuid() != 0:
+            pytest.skip("needs root")
+        if machine and os.environ.get("PROF_TEST_MACHINE") != "1":
+            pytest.skip("changes this machine, and PROF_TEST_MACHINE=1 is not set")
+
+    return check
+
+
+@pytest.fixture
+def busy(spawn):
+    return spawn("sh", "-c", "while :; do :; done")
+
+
+@pytest.fixture
+def recorder():
+    """A profctl that runs in a session of its own, like one at a terminal; and whatever it started."""
+    started = []
+
+    def start(*arguments, **options):
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        process = subprocess.Popen(
+            [os.environ["PROFCTL"], "record", *map(str, arguments)], encoding="utf-8", stdin=subprocess.DEVNULL,
+            start_new_session=True, **options,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def nothing_is_left(monkeypatch):
+    """A test that records leaves no process behind, however it ends."""
+    monkeypatch.setenv("PROF_TEST_RUN", str(os.getpid()))
+    yield
+    until(lambda: not processes("profd") | processes("profd-engine"), 10)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What tests that record have in common: waiting, looking at our processes, reading what came of it."""
+import json
+import os
+import time
+from pathlib import Path
+
+RUN = f"PROF_TEST_RUN={os.getpid()}\0".encode()
+
+
+def until(condition, timeout=20):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def wait_for_samples(capture, seconds=0.5):
+    """The first bytes are there before sampling is enabled, so a little longer."""
+    until(lambda: capture.exists() and capture.stat().st_size > 0)
+    time.sleep(seconds)
+
+
+def processes(name):
+    """Those of this test run, which others on the same machine are not."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "comm").read_text().strip() == name and RUN in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+def children(pid):
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == pid:
+            found[text.partition("(")[2].rpartition(")")[0]] = int(stat.parent.name)
+    return found
+
+
+def recorded(profctl, *arguments, **options):
+    """The data of the summary; --json stands in front, as what follows a command is the command's."""
+    done = profctl("record", "--json", *arguments, **options)
+    return json.loads(done.stdout.splitlines()[-1])["data"]
+
+
+def info(profcapture, capture):
+    return profcapture.json("info", capture)["capture"]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Holds what a verb printed against the schema that the program itself prints.
+
+    import schema
+    report = profcapture.json("report", capture)
+    schema.check(profcapture, "report", report)
+
+The schemas allow properties that they do not name, for readers of newer versions; here such a property is an error, so
+that the schema is changed together with the output.
+"""
+import functools
+import json
+
+import jsonschema
+
+
+def strict(node):
+    """The same schema, with every object closed that does not say otherwise."""
+    if isinstance(node, list):
+        return [strict(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    closed = {key: strict(value) for key, value in node.items()}
+    if isinstance(node.get("properties"), dict) and "object" in node.get("type", ()):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+@functools.lru_cache(maxsize=None)
+def load(program, verb):
+    schema = json.loads(program("schema", verb).stdout)
+    jsonschema.Draft7Validator.check_schema(schema)
+    return schema
+
+
+def check(program, verb, output):
+    """Fails, naming the place, where output (parsed JSON) is not what `PROGRAM schema VERB` says."""
+    jsonschema.Draft7Validator(load(program, verb)).validate(output)
+    validator = jsonschema.Draft7Validator(strict(load(program, verb)))
+    errors = sorted(validator.iter_errors(output), key=lambda error: list(error.absolute_path))
+    if errors:
+        best = jsonschema.exceptions.best_match(errors)
+        place = "/".join(map(str, best.absolute_path))
+        raise AssertionError(f"{verb} --json, at '{place}': {best.message}")

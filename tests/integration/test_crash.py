@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Programs that are killed, stopped or started in a poor environment, and what the capture says afterwards."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from recordings import children, info, processes, recorded, until, wait_for_samples
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+PROFCTL = os.environ["PROFCTL"]
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+def engine_of(recording):
+    return children(children(recording.pid)["profd"])["profd-engine"]
+
+
+def test_engine_that_stands_still(recorder, spawn, capture):
+    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of these."""
+    for _ in range(os.cpu_count()):
+        spawn("sh", "-c", "while :; do :; done")
+    recording = recorder("--json", "-a", "-F", 20000, "-d", 4, "-o", capture)
+    wait_for_samples(capture)
+    engine = engine_of(recording)
+    os.kill(engine, signal.SIGSTOP)
+    time.sleep(2)
+    os.kill(engine, signal.SIGCONT)
+    data = json.loads(recording.communicate(timeout=30)[0])["data"]
+    ticks = 20000 * os.cpu_count() * data["elapsed_ns"] / 1e9
+    assert sum(row["count"] for row in data["loss"] if row["cause"] == "perf-ring") > 10000
+    assert 0.9 * ticks < data["samples"] + sum(row["count"] for row in data["loss"]) < 1.03 * ticks
+
+
+def closed(*fds):
+    def close():
+        for fd in fds:
+            os.close(fd)
+
+    return close
+
+
+@pytest.mark.parametrize("fds", [(1,), (2,), (0, 1, 2)])
+def test_closed_standard_streams(profctl, profcapture, capture, fds):
+    """Nobody's output gets into the capture, which would have had the number of the closed stream."""
+    script = "echo out; echo err >&2"
+    subprocess.run([PROFCTL, "record", "--json", "-o", capture, "sh", "-c", script], preexec_fn=closed(*fds),
+                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+    profctl("record", "-o", "-", "true", check=1, preexec_fn=closed(1))
+
+
+@pytest.mark.parametrize("limit", [1000, 40000, 600000])
+def test_limited_file_size(profctl, profcapture, capture, spawn, limit):
+    """Whoever meets the limit says so: nobody is ended by a signal."""
+    spawn("sh", "-c", "while :; do :; done")
+
+    def limits():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    done = profctl("record", "-a", "-F", 50000, "-d", 30, "-o", capture, check=1, preexec_fn=limits)
+    assert "File too large" in done.stderr
+    assert "signal" not in done.stderr and "unexpectedly" not in done.stderr
+    if capture.exists():
+        assert profcapture.json("info", capture)["capture"]["samples"] > 0
+
+
+def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
+    """A pipe that is read slower than it is written: the end waits for it as long as it moves."""
+    for _ in range(os.cpu_count()):
+        spawn("sh", "-c", "while :; do :; done")
+    pipe = capture.with_suffix(".fifo")
+    os.mkfifo(pipe)
+    recording = recorder("--no-symbols", "-a", "-F", 20000, "-d", 3, "-o", pipe)
+    with open(pipe, "rb", buffering=0) as source, open(capture, "wb") as copy:
+        begin = time.monotonic()
+        while piece := source.read(4096 if time.monotonic() - begin < 14 else 65536):
+            copy.write(piece)
+            time.sleep(0.25)
+    assert time.monotonic() - begin > 14
+    told = recording.communicate(timeout=20)[1]
+    assert recording.returncode == 0, told
+    assert "Next" not in told, "a pipe cannot be read again"
+    assert "(0 B)" not in told
+    assert info(profcapture, capture)["state"] == "finished"
+
+
+@pytest.mark.parametrize("victim", ["profd-engine", "profd", "profctl"])
+def test_killed_at_any_moment(recorder, profctl, profcapture, spawn, tmp_path, victim):
+    """Nothing hangs or is left, what there is of a capture is whole up to its end, and the next recording works."""
+    spawn("sh", "-c", "while :; do :; done")
+    for n in range(7):
+        capture = tmp_path / f"{n}.cap"
+        recording = recorder("-a", "-o", capture, stderr=subprocess.DEVNULL)
+        time.sleep(0.01 * 3**n / 2)  # 5 ms to 3.6 s
+        alive = {"profctl": recording.pid, **children(recording.pid)}
+        alive.update(children(alive.get("profd", -1)))
+        killed = time.monotonic_ns()
+        if victim in alive:
+            os.kill(alive[victim], signal.SIGKILL)
+        else:
+            os.kill(recording.pid, signal.SIGKILL)
+        recording.wait(timeout=20)
+        until(lambda: not processes("profd-engine"))
+        found = profcapture("verify", capture, "--json", check=None) if capture.exists() else None
+        if not found or not found.stdout:
+            assert n < 6, "after 3 seconds there is something"
+            continue
+        data = json.loads(found.stdout)["data"]
+        assert data["damaged"] == [] and data["rows_lost"] == 0
+        if victim != "profd-engine":
+            assert data["state"] == "finished"
+        elif n == 6:
+            samples = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+            last = info(profcapture, capture)["start_monotonic_ns"] + samples[-1]["time_ns"]
+            assert killed - last < 1.2e9
+    recorded(profctl, "-a", "-d", "0.2", "-o", tmp_path / "next.cap")
+
+
+def test_rights_of_the_engine(recorder, busy, capture):
+    recording = recorder("-p", busy.pid, "-d", 5, "-o", capture)
+    wait_for_samples(capture, 0.2)
+    status = dict(line.split(":\t", 1) for line in
+                  Path(f"/proc/{engine_of(recording)}/status").read_text().splitlines())
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(status[kind], 16) == 0, kind
+    assert "0" not in status["Uid"].split() + status["Gid"].split()
+    assert status["NoNewPrivs"] == "1"
+    if status["Seccomp"] == "0":
+        pytest.skip("a sanitizer's runtime cannot live behind the filter")
+    assert status["Seccomp"] == "2"

@@ -1,0 +1,603 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profd --private as an IDE would drive it: the objects of docs/dbus.md on a socketpair, without profctl."""
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import gi
+import pytest
+
+gi.require_version("Gio", "2.0")
+from gi.repository import Gio, GLib  # noqa: E402
+
+ROOT = "/org/profd/Profiler1"
+PROFILER = "org.profd.Profiler1"
+SESSION = "org.profd.Profiler1.Session"
+MANAGER = "org.freedesktop.DBus.ObjectManager"
+PROPERTIES = "org.freedesktop.DBus.Properties"
+ERROR = "org.profd.Profiler1.Error."
+
+
+def variant(kind, value):
+    return GLib.Variant(kind, value)
+
+
+SYSTEM = {"system": variant("b", True)}
+
+
+class Profd:
+    """A profd of our own, and a D-Bus connection to it whose signals are kept."""
+
+    def __init__(self, **environment):
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [os.environ["PROFD"], f"--private={theirs.fileno()}"], pass_fds=[theirs.fileno()],
+            env={**os.environ, **environment},
+        )
+        theirs.close()
+        stream = Gio.Socket.new_from_fd(ours.detach()).connection_factory_create_connection()
+        self.context = GLib.MainContext.new()
+        self.context.push_thread_default()
+        self.bus = Gio.DBusConnection.new_sync(
+            stream, None, Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT, None, None
+        )
+        self.bus.set_exit_on_close(False)
+        self.signals = []
+        self.bus.signal_subscribe(None, None, None, None, None, 0, self.on_signal)
+
+    def on_signal(self, bus, sender, path, interface, name, arguments):
+        self.signals.append((time.monotonic(), path, name, arguments.unpack()))
+
+    def call(self, path, interface, method, arguments=None, fds=(), timeout=20000):
+        files = Gio.UnixFDList.new()
+        for fd in fds:
+            files.append(fd)
+        reply, files = self.bus.call_with_unix_fd_list_sync(
+            None, path, interface, method, arguments, None, 0, timeout, files, None
+        )
+        self.files = files.steal_fds() if files else []
+        return reply.unpack()
+
+    def create(self, options, fd, *more):
+        return self.call(ROOT, PROFILER, "CreateSession", variant("(a{sv}h)", (options, 0)), [fd, *more])[0]
+
+    def session(self, path, method, arguments=None):
+        return self.call(path, SESSION, method, arguments)
+
+    def get(self, path, name, interface=SESSION):
+        return self.call(path, PROPERTIES, "Get", variant("(ss)", (interface, name)))[0]
+
+    def wait(self, name, path=None, timeout=20):
+        """The arguments of the first signal of that name, which may have come already."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            for _, where, what, arguments in self.signals:
+                if what == name and path in (None, where):
+                    return arguments
+            if not self.context.iteration(False):
+                time.sleep(0.01)
+        pytest.fail(f"no signal {name} in {timeout} s; there were {[s[2] for s in self.signals]}")
+
+    def sleep(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not self.context.iteration(False):
+                time.sleep(0.01)
+
+    def engines(self):
+        return children(self.process.pid)
+
+    def close(self):
+        if not self.bus.is_closed():
+            self.bus.close_sync()
+        return self.process.wait(timeout=20)
+
+
+def children(pid):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@contextlib.contextmanager
+def running(**environment):
+    client = Profd(**environment)
+    try:
+        yield client
+        with contextlib.suppress(GLib.Error):
+            client.close()
+    finally:
+        client.process.kill()
+        client.process.wait()
+        client.context.pop_thread_default()
+
+
+@pytest.fixture
+def profd():
+    with running() as client:
+        yield client
+
+
+@pytest.fixture
+def file(capture):
+    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture(scope="module")
+def rights():
+    if os.geteuid() != 0:
+        pytest.skip("records the whole system, which needs root")
+
+
+@pytest.fixture
+def busy(spawn):
+    return spawn("sh", "-c", "while :; do :; done")
+
+
+def refusal(call, *arguments):
+    """The name and the message of the error that the call must give."""
+    with pytest.raises(GLib.Error) as raised:
+        call(*arguments)
+    error = raised.value
+    name = Gio.DBusError.get_remote_error(error)
+    return name.removeprefix(ERROR), error.message.partition(": ")[2]
+
+
+# ---- what needs no recording
+
+
+def test_interfaces_are_those_of_the_xml(profd):
+    text, = profd.call(ROOT, "org.freedesktop.DBus.Introspectable", "Introspect")
+    served = Gio.DBusNodeInfo.new_for_xml(text)
+    written = Gio.DBusNodeInfo.new_for_xml(
+        (Path(os.environ["PROF_SOURCE_DIR"]) / "data/dbus/org.profd.Profiler1.xml").read_text()
+    )
+    for name in (PROFILER, MANAGER):
+        ours, theirs = served.lookup_interface(name), written.lookup_interface(name)
+        assert [m.name for m in ours.methods] == [m.name for m in theirs.methods]
+        assert [p.name for p in ours.properties] == [p.name for p in theirs.properties]
+
+
+def test_version_and_capabilities(profd):
+    assert profd.get(ROOT, "Version", PROFILER).count(".") == 2
+    capabilities, = profd.call(ROOT, PROFILER, "GetCapabilities")
+    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system"}
+    assert "fp" in capabilities["call-graphs"]
+    assert capabilities["max-frequency"] > 0
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("system", variant("s", "yes")),
+        ("pids", variant("as", ["1"])),
+        ("pids", variant("ai", [1])),
+        ("frequency", variant("t", 99)),
+        ("events", variant("s", "cycles")),
+        ("call-graph", variant("b", True)),
+        ("lifetime", variant("s", "")),
+        ("max-bytes", variant("u", 1)),
+        ("command", variant("as", ["ls"])),
+    ],
+)
+def test_option_of_another_type(profd, file, key, value):
+    name, message = refusal(profd.create, {**SYSTEM, key: value}, file)
+    assert name == "InvalidOption"
+    assert f'"{key}"' in message and value.get_type_string() in message
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({**SYSTEM, "frequenzy": variant("u", 99)}, '"frequenzy"'),
+        ({}, "pids"),
+        ({**SYSTEM, "pids": variant("au", [1])}, "both"),
+        ({"pids": variant("au", [])}, "pids"),
+        ({"pids": variant("au", [1] * 257)}, "257"),
+        ({**SYSTEM, "frequency": variant("u", 10**9)}, "perf_event_max_sample_rate"),
+        ({**SYSTEM, "frequency": variant("u", 0), "events": variant("as", ["cpu-clock"])}, "frequency 0"),
+        ({**SYSTEM, "events": variant("as", [])}, "events"),
+        ({**SYSTEM, "events": variant("as", ["cpu-clock"] * 17)}, "17"),
+        ({**SYSTEM, "events": variant("as", ["cpu-clok"])}, "cpu-clock"),
+        ({**SYSTEM, "events": variant("as", ["../../etc:passwd"])}, "unknown event"),
+        ({**SYSTEM, "call-graph": variant("s", "lbr")}, "lbr"),
+        ({**SYSTEM, "policy": variant("s", "maybe")}, "maybe"),
+        ({**SYSTEM, "lifetime": variant("h", 7)}, "lifetime"),
+    ],
+)
+def test_refused_by_name(profd, file, options, said):
+    name, message = refusal(profd.create, options, file)
+    assert name == "InvalidOption"
+    assert said in message
+    assert profd.call(ROOT, MANAGER, "GetManagedObjects") == ({},)
+
+
+def test_process_that_is_gone(profd, file):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    name, message = refusal(profd.create, {"pids": variant("au", [gone.pid])}, file)
+    assert (name, message) == ("Failed", f"there is no process {gone.pid}")
+
+
+def test_wrong_argument_types(profd):
+    for interface, method, arguments in (
+        (PROFILER, "CreateSession", variant("(s)", ("x",))),
+        (PROFILER, "CreateSession", variant("(a{ss}h)", ({}, 0))),
+        (PROFILER, "GetCapabilities", variant("(u)", (1,))),
+        (MANAGER, "GetManagedObjects", variant("(b)", (True,))),
+    ):
+        with pytest.raises(GLib.Error) as raised:
+            profd.call(ROOT, interface, method, arguments)
+        assert Gio.DBusError.get_remote_error(raised.value).endswith("InvalidArgs")
+
+
+def test_captures_that_are_none(profd, tmp_path):
+    filled = tmp_path / "filled"
+    filled.write_bytes(b"data")
+    pair = socket.socketpair()
+    opened = [
+        os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY),
+        os.open(filled, os.O_RDWR),
+        os.open(tmp_path / "new", os.O_RDONLY | os.O_CREAT),
+        os.open("/dev/full", os.O_RDWR),
+        os.open(filled, os.O_PATH),
+        pair[0].fileno(),
+    ]
+    for fd in opened:
+        assert refusal(profd.create, SYSTEM, fd)[0] == "InvalidOption"
+    write_only = os.open(filled, os.O_WRONLY)
+    append = {**SYSTEM, "append": variant("b", True)}
+    assert refusal(profd.create, append, write_only)[0] == "InvalidOption"
+    assert refusal(profd.call, ROOT, PROFILER, "CreateSession", variant("(a{sv}h)", (SYSTEM, 3)))[0] == "InvalidOption"
+    for fd in [*opened[:5], write_only]:
+        os.close(fd)
+
+
+def test_states_before_start(profd, file):
+    path = profd.create(SYSTEM, file)
+    assert profd.get(path, "State") == "created"
+    for method in ("Stop", "Pause", "Resume"):
+        assert refusal(profd.session, path, method)[0] == "InvalidState"
+    assert refusal(profd.session, path, "OpenImage", variant("(t)", (1,)))[0] == "NoSuchImage"
+    assert refusal(profd.session, path, "OpenControl")[0] == "NotSupported"
+    assert profd.get(path, "StartTime") == 0
+
+
+def test_objects_come_and_go(profd, file):
+    path = profd.create({**SYSTEM, "frequency": variant("u", 100)}, file)
+    assert profd.wait("InterfacesAdded")[0] == path
+    objects, = profd.call(ROOT, MANAGER, "GetManagedObjects")
+    properties = objects[path][SESSION]
+    assert properties["State"] == "created"
+    assert properties["Uid"] == os.geteuid()
+    assert properties["Options"]["frequency"] == 100
+    assert properties["Options"]["events"]
+    profd.session(path, "Close")
+    assert profd.wait("InterfacesRemoved") == (path, [SESSION])
+    assert profd.call(ROOT, MANAGER, "GetManagedObjects") == ({},)
+    with pytest.raises(GLib.Error):
+        profd.session(path, "Start")
+
+
+def test_too_many_sessions(profd, file):
+    paths = [profd.create(SYSTEM, file) for _ in range(64)]
+    assert len(set(paths)) == 64
+    assert refusal(profd.create, SYSTEM, file)[0] == "LimitExceeded"
+    profd.session(paths[0], "Close")
+    profd.sleep(0.1)
+    assert profd.create(SYSTEM, file) not in paths
+
+
+def test_profd_ends_with_its_client(profd, file):
+    profd.create(SYSTEM, file)
+    assert profd.close() == 0
+
+
+def test_sigterm_ends_it(profd):
+    profd.process.send_signal(signal.SIGTERM)
+    assert profd.process.wait(timeout=10) == 0
+
+
+def test_bytes_that_are_no_dbus(profd):
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen([os.environ["PROFD"], f"--private={theirs.fileno()}"], pass_fds=[theirs.fileno()],
+                               stderr=subprocess.DEVNULL)
+    theirs.close()
+    ours.sendall(os.urandom(4096))
+    ours.close()
+    assert process.wait(timeout=10) == 1
+
+
+# ---- recordings
+
+
+def test_recording(rights, profd, file, capture, profcapture, busy):
+    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    profd.session(path, "Start")
+    assert profd.get(path, "State") == "running"
+    assert abs(profd.get(path, "StartTime") - time.monotonic_ns()) < 2e9
+    profd.sleep(1.5)
+    stopped = time.monotonic()
+    profd.session(path, "Stop")
+    assert time.monotonic() - stopped < 0.2
+    ok, reason, summary = profd.wait("Finished", path)
+    assert (ok, reason) == (True, "stopped")
+    assert profd.get(path, "State") == "finished"
+    assert summary["samples"] > 150 and summary["stop-time"] > summary["start-time"]
+    assert profd.get(path, "Samples") == summary["samples"]
+    info = profcapture.json("info", capture)["capture"]
+    assert info["state"] == "finished"
+    assert info["samples"] == summary["samples"]
+    assert refusal(profd.session, path, "Start")[0] == "InvalidState"
+    assert refusal(profd.session, path, "Stop")[0] == "InvalidState"
+
+
+def test_progress_is_at_most_four_a_second(rights, profd, file, busy):
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    profd.sleep(2.2)
+    profd.session(path, "Stop")
+    profd.wait("Finished", path)
+    times = [when for when, _, name, _ in profd.signals if name == "Progress"]
+    assert 2 <= len(times) <= 10
+    counters = next(arguments[0] for _, _, name, arguments in profd.signals if name == "Progress")
+    assert set(counters) == {"samples", "events", "lost", "bytes"}
+
+
+def test_pause_and_resume(rights, profd, file, busy):
+    path = profd.create({"pids": variant("au", [busy.pid]), "paused": variant("b", True)}, file)
+    profd.session(path, "Start")
+    assert profd.get(path, "State") == "paused"
+    assert refusal(profd.session, path, "Pause")[0] == "InvalidState"
+    profd.sleep(0.7)
+    profd.session(path, "Resume")
+    assert profd.get(path, "State") == "running"
+    profd.sleep(0.5)
+    profd.session(path, "Pause")
+    profd.sleep(0.7)
+    profd.session(path, "Stop")
+    samples = profd.wait("Finished", path)[2]["samples"]
+    assert 30 < samples < 900
+
+
+def test_two_sessions_at_once(rights, profd, file, tmp_path, profcapture, busy):
+    other = os.open(tmp_path / "other.cap", os.O_RDWR | os.O_CREAT, 0o600)
+    paths = [profd.create(SYSTEM, file), profd.create({"pids": variant("au", [busy.pid])}, other)]
+    for path in paths:
+        profd.session(path, "Start")
+    assert len(profd.engines()) == 2
+    profd.sleep(0.5)
+    for path in paths:
+        profd.session(path, "Stop")
+    for path in paths:
+        assert profd.wait("Finished", path)[0]
+    os.close(other)
+    assert profcapture.json("info", tmp_path / "other.cap")["capture"]["state"] == "finished"
+    assert profd.engines() == []
+
+
+@pytest.mark.parametrize("option, value, reason", [
+    ("max-duration", 400_000_000, "duration"),
+    ("max-bytes", 100_000, "size"),
+])
+def test_ends_by_itself(rights, profd, file, busy, option, value, reason):
+    path = profd.create({**SYSTEM, "frequency": variant("u", 20000), option: variant("t", value)}, file)
+    profd.session(path, "Start")
+    assert profd.wait("Finished", path, 30)[:2] == (True, reason)
+
+
+def test_target_that_exits(rights, profd, file, spawn):
+    sleeper = spawn("sleep", 1)
+    path = profd.create({"pids": variant("au", [sleeper.pid])}, file)
+    profd.session(path, "Start")
+    assert profd.wait("Finished", path)[:2] == (True, "target-exited")
+
+
+def test_lifetime(rights, profd, file, capture, profcapture):
+    reading, writing = os.pipe()
+    path = profd.create({**SYSTEM, "lifetime": variant("h", 1)}, file, reading)
+    profd.session(path, "Start")
+    profd.sleep(0.3)
+    os.close(writing)
+    os.close(reading)
+    assert profd.wait("Finished", path)[1] == "client-gone"
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def test_client_that_goes(rights, profd, file, capture, profcapture, busy):
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    time.sleep(1.2)
+    assert profd.close() == 0
+    info = profcapture.json("info", capture)["capture"]
+    assert info["state"] == "finished"
+    assert info["samples"] > 100
+
+
+def test_close_finishes_the_file(rights, profd, file, capture, profcapture):
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    profd.session(path, "Close")
+    profd.sleep(1)
+    assert profd.engines() == []
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def test_client_that_reads_nothing(rights, profd, file, capture, profcapture, busy):
+    """Its signals pile up in profd, and the recording goes on."""
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    time.sleep(2)
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[0]
+
+
+def test_killed_engine(rights, profd, file, capture, profcapture, busy):
+    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    profd.session(path, "Start")
+    profd.sleep(2.5)
+    engine, = profd.engines()
+    os.kill(engine, signal.SIGKILL)
+    ok, reason, _ = profd.wait("Finished", path)
+    assert (ok, reason) == (False, "internal")
+    assert profd.get(path, "State") == "failed"
+    info = profcapture.json("info", capture)["capture"]
+    assert info["state"] == "unfinished"
+    assert info["samples"] > 300
+
+
+def test_killed_broker(rights, profd, file, capture, profcapture, busy):
+    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    profd.session(path, "Start")
+    engine, = profd.engines()
+    profd.sleep(1)
+    profd.process.kill()
+    profd.process.wait()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{engine}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{engine}").exists()
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def test_open_image(rights, profd, file, capture, profcapture, compile_c, spawn):
+    program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
+    code = program.read_bytes()
+    process = spawn(program)
+    path = profd.create({"pids": variant("au", [process.pid])}, file)
+    profd.session(path, "Start")
+    profd.sleep(0.7)
+    program.unlink()
+    process.kill()
+    process.wait()
+    profd.sleep(0.2)
+    try:
+        profd.session(path, "Stop")
+    except GLib.Error:
+        pass
+    profd.wait("Finished", path)
+    rows = profcapture.json("dump", capture, "--table", "image", "--format", "json")["data"]["rows"]
+    image = next(row["id"] for row in rows if (row["path"] or "").startswith(str(program)))
+    profd.session(path, "OpenImage", variant("(t)", (image,)))
+    opened, = profd.files
+    assert os.read(opened, len(code) + 1) == code
+    with pytest.raises(OSError):
+        os.write(opened, b"x")
+    os.close(opened)
+    assert refusal(profd.session, path, "OpenImage", variant("(t)", (10**12,)))[0] == "NoSuchImage"
+
+
+def test_events_of_every_kind(rights, profd, file, busy):
+    names = ["cpu-clock", "page-faults", "context-switches:u", "sched:sched_switch", "msr/tsc/"]
+    path = profd.create({**SYSTEM, "events": variant("as", names[:4])}, file)
+    assert profd.get(path, "Options")["events"] == names[:4]
+    profd.session(path, "Start")
+    profd.sleep(0.3)
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[0]
+
+
+def test_event_that_is_not_there(rights, profd, file):
+    """A VM has no cycles; a machine that has them has no such raw event on its software PMU."""
+    path = profd.create({**SYSTEM, "events": variant("as", ["software/config=255/"])}, file)
+    assert refusal(profd.session, path, "Start")[0] in ("NotSupported", "Failed")
+    assert profd.get(path, "State") == "failed"
+    profd.sleep(0.3)
+    assert profd.engines() == []
+
+
+# ---- an engine that was taken over
+
+HOSTILE_ENGINE = """#!/usr/bin/python3
+import os, socket, struct, sys
+sock = socket.socket(fileno=3)
+def send(kind, body=b"", length=None):
+    sock.send(struct.pack("II", kind, len(body) if length is None else length) + body)
+def started():
+    send(64)
+STARTED, SNAPSHOT, IMAGE, CPU, PROGRESS, WARNING, FINISHED = range(64, 71)
+%s
+while sock.recv(65536):
+    pass
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    @contextlib.contextmanager
+    def make(script):
+        folder = tmp_path / "libexec"
+        folder.mkdir()
+        (folder / "profd-engine").write_text(HOSTILE_ENGINE % script)
+        (folder / "profd-engine").chmod(0o755)
+        with running(PROF_LIBEXEC_DIR=str(folder)) as client:
+            yield client
+
+    return make
+
+
+@pytest.mark.parametrize("script", [
+    "send(0)",
+    "send(255)",
+    "send(1, b'x' * 100)",
+    "sock.send(b'abc')",
+    "send(STARTED, b'x')",
+    "send(PROGRESS, b'x' * 31)",
+    "send(PROGRESS, b'x' * 32, length=2**32 - 1)",
+    "send(FINISHED, b'x' * 103)",
+    "send(CPU, b'x' * 5)",
+    "send(IMAGE, b'x' * 31)",
+])
+def test_malformed_message_ends_the_engine(rights, hostile, file, script):
+    with hostile(script) as profd:
+        path = profd.create(SYSTEM, file)
+        assert refusal(profd.session, path, "Start")[0] == "Failed"
+        assert profd.wait("Finished", path)[:2] == (False, "internal")
+        assert profd.wait("Warning", path)[0] == "engine-died"
+        assert profd.get(path, "State") == "failed"
+
+
+@pytest.mark.parametrize("script", [
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 88)",  # losses that are not there
+    "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
+    "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
+    "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
+    "send(SNAPSHOT, struct.pack('Ii', 1, -5))",
+    "send(CPU, struct.pack('I', 2**32 - 1))",
+    "send(WARNING, b'\\xff' * 512)",
+    "[send(PROGRESS, b'\\xff' * 32) for i in range(10000)]",
+    "[send(IMAGE, struct.pack('5QiI', i, 0, 0, 0, 0, os.getpid(), 8) + b'/bin/cat') for i in range(20000)]",
+])
+def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
+    with hostile("started()\nsock.settimeout(0.5)\ntry:\n    " + script + "\nexcept OSError:\n    pass\nsock.settimeout(None)") as profd:
+        path = profd.create(SYSTEM, file)
+        profd.session(path, "Start")
+        profd.sleep(0.3)
+        assert profd.get(path, "State") in ("running", "stopping", "failed")
+        assert profd.get(ROOT, "Version", PROFILER)
+        files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
+        assert files < 4096 + 256 + 100  # images, tasks that are under way, the rest
+        os.kill(profd.engines()[0], signal.SIGKILL)
+        assert profd.wait("Finished", path)[:2] == (False, "internal")
+
+
+def test_engine_that_hangs_is_ended(rights, hostile, file):
+    """Ten seconds without progress after Stop."""
+    with hostile("started()") as profd:
+        path = profd.create(SYSTEM, file)
+        profd.session(path, "Start")
+        profd.session(path, "Stop")
+        assert profd.wait("Warning", path, 15)[0] == "engine-hangs"
+        assert profd.wait("Finished", path)[:2] == (False, "internal")

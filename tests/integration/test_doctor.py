@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""doctor on the machine of the test, as root and as nobody."""
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+IDS = [
+    "daemon", "perf-paranoid", "perf-mlock", "perf-max-rate", "pmu", "kptr-restrict", "ptrace-scope", "tracefs",
+    "map-files", "procmap-query", "cgroup", "container", "disk-space", "clocksource",
+]
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
+
+
+def checks(report):
+    assert report["schema"] == "profctl.doctor/1"
+    assert report["capture"] is None
+    return {check["id"]: check for check in report["data"]["checks"]}
+
+
+def run(profctl, **options):
+    done = profctl("doctor", "--json", check=None, **options)
+    found = checks(json.loads(done.stdout))
+    failed = any(check["status"] == "fail" for check in found.values())
+    assert done.returncode == (1 if failed else 0)
+    return found
+
+
+def paranoid():
+    with open("/proc/sys/kernel/perf_event_paranoid") as f:
+        return int(f.read())
+
+
+def test_every_check_reports(profctl):
+    found = run(profctl)
+    assert list(found) == IDS
+    for check in found.values():
+        assert check["status"] in ("ok", "warn", "fail")
+        assert check["summary"] and "\n" not in check["summary"]
+        assert check["fix"] is None or check["fix"]
+        if check["status"] == "ok":
+            assert check["fix"] is None, check
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+def test_nobody_has_less(profctl):
+    found = run(profctl, prefix=NOBODY, cwd="/")
+    assert list(found) == IDS
+    if paranoid() == 2:
+        assert found["perf-paranoid"]["status"] == "warn"
+        assert found["perf-paranoid"]["fix"] == "sudo sysctl kernel.perf_event_paranoid=0"
+        assert "own processes" in found["perf-paranoid"]["summary"]
+    if paranoid() <= 2:
+        assert found["perf-mlock"]["status"] == "ok"
+    assert found["map-files"]["status"] == "warn"
+    assert found["disk-space"]["status"] == "warn"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_may_all(profctl):
+    found = run(profctl)
+    assert found["perf-paranoid"]["status"] == "ok"
+    assert found["map-files"]["status"] == "ok"
+
+
+@pytest.fixture
+def elsewhere(profctl, require):
+    """Runs doctor before and after a shell command in namespaces of its own, so that this machine stays as it is."""
+    require("unshare", root=True)
+
+    def run_both(flags, before="true", after="true", user=()):
+        if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL, timeout=60).returncode != 0:
+            pytest.skip(f"unshare {' '.join(flags)} is not possible here, as in a chroot")
+        doctor = " ".join([*user, profctl.path, "doctor --json"])
+        script = f"{before}; {doctor}; {after}; {doctor}"
+        done = subprocess.run(
+            ["unshare", *flags, "sh", "-c", script], stdout=subprocess.PIPE, encoding="utf-8", timeout=60, cwd="/"
+        )
+        return [checks(json.loads(line)) for line in done.stdout.splitlines()]
+
+    return run_both
+
+
+def test_fix_of_tracefs(elsewhere):
+    fix = "mount -t tracefs tracefs /sys/kernel/tracing"
+    first, second = elsewhere(["-m"], "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null", fix)
+    assert first["tracefs"]["status"] == "warn"
+    assert first["tracefs"]["fix"] == "sudo " + fix
+    assert second["tracefs"]["status"] == "ok"
+
+
+def test_hidden_processes(elsewhere):
+    fix = "mount -o remount,hidepid=0 /proc"
+    first, second = elsewhere(["-m", "-p", "-f"], "mount -t proc -o hidepid=2 proc /proc", fix, user=NOBODY)
+    assert first["ptrace-scope"]["status"] == "warn"
+    assert first["ptrace-scope"]["fix"] == "sudo " + fix
+    assert second["ptrace-scope"]["status"] == "ok"
+
+
+def test_pid_namespace(elsewhere):
+    found, _ = elsewhere(["-p", "-f", "--mount-proc"])
+    assert found["container"]["status"] == "warn"
+    assert found["perf-paranoid"]["status"] == "ok"
+
+
+def test_root_of_a_user_namespace_is_nobody(elsewhere):
+    found, _ = elsewhere(["-U", "-r"])
+    assert found["container"]["status"] == "warn"
+    assert "plain user" in found["container"]["summary"]
+    if paranoid() >= 1:
+        assert found["perf-paranoid"]["status"] == "warn"
+
+
+@pytest.fixture
+def sysctl(require):
+    """Sets a sysctl until the end of the test."""
+    require(root=True, machine=True)
+    changed = {}
+
+    def change(name, value):
+        path = Path("/proc/sys") / name.replace(".", "/")
+        changed.setdefault(path, path.read_text())
+        path.write_text(str(value))
+
+    yield change
+    for path, value in changed.items():
+        path.write_text(value)
+
+
+@pytest.mark.parametrize(
+    "check, name, bad, user",
+    [
+        ("perf-paranoid", "kernel.perf_event_paranoid", 2, NOBODY),
+        ("perf-mlock", "kernel.perf_event_mlock_kb", 0, ["prlimit", "--memlock=0", *NOBODY]),
+        ("perf-max-rate", "kernel.perf_event_max_sample_rate", 500, []),
+        ("kptr-restrict", "kernel.kptr_restrict", 2, []),
+    ],
+)
+def test_pasted_fix_works(profctl, sysctl, check, name, bad, user):
+    sysctl(name, bad)
+    found = run(profctl, prefix=user, cwd="/")[check]
+    assert found["status"] in ("warn", "fail")
+    fixed, value = found["fix"].removeprefix("sudo sysctl ").split("=")
+    assert fixed == name
+    sysctl(name, value)
+    assert run(profctl, prefix=user, cwd="/")[check]["status"] == "ok"
+
+
+def test_missing_engine_fails(profctl, tmp_path):
+    found = run(profctl, env={"PROF_LIBEXEC_DIR": tmp_path})
+    assert found["daemon"]["status"] == "fail"
+    assert str(tmp_path) in found["daemon"]["summary"]
+
+
+def test_text_says_the_same(profctl):
+    text = profctl("doctor", check=None).stdout
+    for name in IDS:
+        assert re.search(rf"^(ok|warn|fail) +{name} ", text, re.M), name
+    assert "\033" not in text
+    assert "\033[32m" in profctl("doctor", "--color=always", check=None).stdout
+    assert "\033" not in profctl("doctor", check=None, env={"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_hostile_folder_name(profctl, tmp_path):
+    folder = str(tmp_path) + "/\033[2J\n"
+    done = profctl("doctor", check=1, env={"PROF_LIBEXEC_DIR": folder})
+    assert "\033" not in done.stdout
+    assert "\\x1b[2J\\n" in done.stdout
+
+
+def test_usage(profctl):
+    assert "'doctor'" in profctl("docter", check=2).stderr
+    done = profctl("doctor", "--jsno", check=2)
+    assert done.stdout == ""
+    assert "did you mean '--json'" in done.stderr
+    profctl("doctor", "extra", check=2)
+    profctl(check=2)
+    assert "--json" in profctl("doctor", "--help").stdout
+    assert profctl("help", "doctor").stdout == profctl("doctor", "--help").stdout
+
+
+def test_output_that_does_not_arrive(profctl):
+    with open("/dev/full", "w") as full:
+        done = profctl("doctor", check=1, stdout=full)
+    assert "No space left on device" in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = profctl("doctor", check=1, stdout=writer)
+    os.close(writer)
+    assert done.stderr == "", "what head has not read is not missed"

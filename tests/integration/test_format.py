@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""docs/format.md is true: its example and its tables are what it says, and a reader written from it finds the rows."""
+import os
+import re
+
+import format_reader
+import pytest
+from conftest import SOURCE, Program
+from format_example import Example
+
+make_capture = Program(os.environ["MAKE_CAPTURE"])
+print_rows = Program(os.environ["PRINT_ROWS"])
+DOCUMENT = (SOURCE / "docs/format.md").read_text(encoding="utf-8")
+
+
+def example_lines():
+    return re.search(r"```text\n(# file header.*?)```", DOCUMENT, re.DOTALL)[1].splitlines()
+
+
+def example_bytes():
+    """The capture of the document, from its lines: hex, "00 x N", or "= FROM N"."""
+    data = bytearray()
+    for line in example_lines():
+        if line.startswith("#"):
+            continue
+        offset, shown = line.partition("|")[0].split(maxsplit=1)
+        assert int(offset, 16) == len(data), line
+        words = shown.split()
+        if words[0] == "=":
+            start = int(words[1], 16)
+            data += data[start : start + int(words[2])]
+        elif words[1:2] == ["x"]:
+            data += bytes(int(words[2]))
+        else:
+            data += bytes.fromhex(shown)
+    return bytes(data)
+
+
+def test_example_is_what_is_printed():
+    assert example_lines() == Example().build().lines
+
+
+def test_example_decodes():
+    for walk in (False, True):
+        capture = format_reader.Capture(example_bytes(), walk)
+        assert capture.finished and capture.header["copies"] == 2 and capture.header["incompat"] == format_reader.DRAFT
+        assert [row for row, _ in capture.rows("string")] == [{"id": 1, "text": b"hello"}]
+        assert [row for row, _ in capture.rows("metadata")] == [
+            {"time": 1000000500, "key": b"host", "value": b"example"},
+            {"time": 1000000750, "key": b"arch", "value": b"x86-64"},
+        ]
+        assert [(s["number"], s["first_epoch"], s["wall"]) for s in capture.segments] == [(1, 1, 1_700_000_000 * 10**9)]
+
+
+def test_every_flip_in_the_example_is_noticed():
+    """Each byte of the example is under a checksum, but for the padding."""
+    data = example_bytes()
+    padding = set()
+    for chunk in format_reader.Capture(data).chunks:
+        padding |= set(range(chunk.offset + 96 + chunk.stored, chunk.end))
+    for at in range(256, len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 0x10
+        try:
+            capture = format_reader.Capture(bytes(flipped), walk=True)
+            rows = sum(1 for table in ("string", "metadata") for _ in capture.rows(table))
+        except format_reader.Damage:
+            continue
+        assert at in padding and rows == 3, at
+
+
+# ---- captures of libcapture's writer --------------------------------------------------------------
+
+
+def printed(value, blob):
+    """A cell as print-rows writes it."""
+    if value is None:
+        return "-"
+    if blob:
+        return "x" + value.hex()
+    if isinstance(value, list):
+        return "[" + ",".join(map(str, value)) + "]"
+    return str(value)
+
+
+def lines_of(capture):
+    for table in sorted(capture.tables.values(), key=lambda table: table["id"]):
+        for row, chunk in capture.rows(table["name"]):
+            cells = [
+                printed(row[column["name"]], column["type"] in (8, 9)) if column["name"] in row else "~"
+                for column in table["columns"]
+            ]
+            yield "\t".join([table["name"], str(chunk.epoch), *cells])
+
+
+@pytest.mark.parametrize("steps", [
+    [[]],
+    [["--epochs", 3, "--group-rows", 50]],
+    [["--crash"]],
+    [["--crash"], ["--append", "--first", 300]],
+    [[], ["--append", "--first", 300], ["--extend", "--first", 600]],
+])
+def test_two_readers_agree(capture, steps):
+    for step in steps:
+        make_capture("--rows", 300, "--chunk-rows", 120, "--all-tables", "--foreign-table", *step, capture)
+    expected = print_rows(capture).stdout.splitlines()
+    assert len(expected) > 12 * 300
+    for walk in (False, True):
+        assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk))) == expected
+
+
+def described(column, tables):
+    """A column as section 15 writes it, without its name."""
+    type_ = format_reader.TYPES[column["type"]]
+    return " ".join(filter(None, [
+        "" if type_ == "ref" else type_,
+        format_reader.UNITS[column["unit"]],
+        "[]" if column["flags"] & format_reader.LIST else "",
+        f"→ {tables[column['ref']]['name']}" if type_ == "ref" else "",
+        "?" if column["flags"] & format_reader.NULLABLE else "",
+        f"order {column['order']}" if column["order"] else "",
+    ]))
+
+
+def test_tables_of_the_document(capture):
+    make_capture("--rows", 1, capture)
+    tables = format_reader.Capture(capture.read_bytes()).tables
+    section = DOCUMENT[DOCUMENT.index("## 15.") : DOCUMENT.index("## 16.")]
+    found = {int(id_): (name, columns) for id_, name, columns in re.findall(r"^\| (\d+) \| (\w+) \| (.*) \|$", section, re.MULTILINE)}
+    assert sorted(found) == sorted(tables)
+    for id_, (name, columns) in found.items():
+        table = tables[id_]
+        first = "`id` uint order 1" if table["flags"] == format_reader.DICTIONARY else "`time` time ns order 1"
+        columns = [re.sub(r"\([^)]*\)", "", column).strip() for column in re.split(r", (?=`)", f"{first}, {columns}")]
+        expected = [f"`{column['name']}` {described(column, tables)}" for column in table["columns"]]
+        assert (name, columns) == (table["name"], expected)
+        assert [column["id"] for column in table["columns"]] == list(range(len(expected)))
+
+
+def test_enums_of_the_document(capture):
+    make_capture("--rows", 1, capture)
+    tables = format_reader.Capture(capture.read_bytes()).tables
+    listed = dict(re.findall(r"^\| (\w+\.\w+) \| (.*) \|$", DOCUMENT, re.MULTILINE))
+    stored = {
+        f"{table['name']}.{column['name']}": " ".join(column["values"])
+        for table in tables.values()
+        for column in table["columns"]
+        if "values" in column
+    }
+    assert listed == stored

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""An installation has its programs where they look for each other, and its header stands alone."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BUILD = os.environ["PROF_BUILD_DIR"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("root")
+    subprocess.run(
+        ["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"],
+        env={**os.environ, "DESTDIR": str(folder)},
+        check=True,
+        timeout=200,
+    )
+    return folder
+
+
+def one(root, pattern):
+    found = sorted(root.rglob(pattern))
+    assert found, f"{pattern} is not installed"
+    return found[0]
+
+
+def test_programs(root):
+    assert one(root, "bin/profctl").stat().st_mode & 0o111
+    assert one(root, "bin/profcapture").stat().st_mode & 0o111
+    assert one(root, "libexec/profd/profd").stat().st_mode & 0o111
+    assert one(root, "libexec/profd/profd-engine").stat().st_mode & 0o111
+
+
+def test_installed_program_runs(root):
+    library = one(root, "libprofcapture.so.0").parent
+    done = subprocess.run(
+        [one(root, "bin/profcapture"), "--version"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(library)},
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("profcapture ")
+
+
+@pytest.mark.parametrize("compiler", [["gcc", "-std=c11", "-x", "c"], ["g++", "-x", "c++"]], ids=["c", "c++"])
+def test_header_stands_alone(root, compiler, require):
+    require(compiler[0])
+    header = one(root, "include/prof-capture.h")
+    subprocess.run(
+        [*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-"],
+        input=f'#include "{header}"\n',
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+    )
+
+
+def test_translations(root):
+    assert one(root, "share/locale/de/LC_MESSAGES/profd.mo").stat().st_size > 0
+
+
+def test_pkg_config(root):
+    text = one(root, "pkgconfig/libprofcapture.pc").read_text()
+    assert "-lprofcapture" in text

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The man pages know every verb and option, and say what the exit status means."""
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+PAGES = sorted((SOURCE / "data/man").glob("*.scd"))
+
+
+def page(name):
+    return (SOURCE / "data/man" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["profctl", "profcapture"])
+def test_every_verb_and_option_is_described(name, request):
+    program = request.getfixturevalue(name)
+    text = page(f"{name}.1.scd").replace("\\", "")
+    missing = []
+    for verb in program("--complete").stdout.split():
+        if verb.startswith("-"):
+            continue
+        if not re.search(rf"^\*{name} {verb}\*", text, re.M):
+            missing.append(verb)
+        if verb == "help":
+            continue
+        for line in program(verb, "--complete").stdout.split():
+            option = line.split("=")[0]
+            if option != "--help" and not re.search(rf"(?<![\w-]){option}(?![\w-])", text):
+                missing.append(f"{verb} {option}")
+    assert missing == [], f"describe these in data/man/{name}.1.scd"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_page(path, require):
+    text = path.read_text(encoding="utf-8")
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"):
+        assert f"\n# {section}\n" in text, section
+    require("scdoc")
+    with path.open() as source:
+        done = subprocess.run(["scdoc"], stdin=source, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,468 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Every verb of profcapture over captures that make-capture wrote: whole, cut, damaged, appended, of unknown tables."""
+import csv
+import io
+import json
+import os
+import re
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+
+MAKE_CAPTURE = os.environ["MAKE_CAPTURE"]
+TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "mark", "log", "counter_value", "loss", "metadata"]
+
+
+def make(path, *options):
+    subprocess.run([MAKE_CAPTURE, *map(str, options), path], check=True, timeout=120)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Two segments, four epochs, every table and one that nobody knows."""
+    path = tmp_path_factory.mktemp("readers") / "whole.cap"
+    make(path, "--all-tables", "--foreign-table", "--epochs", 3, "--rows", 6000)
+    return make(path, "--append", "--first", 10000, "--all-tables", "--foreign-table", "--rows", 1000)
+
+
+def copy(source, target, change=None):
+    data = bytearray(source.read_bytes())
+    if change:
+        change(data)
+    target.write_bytes(data)
+    return target
+
+
+def rows(profcapture, path, *options):
+    output = profcapture("dump", path, "--format", "ndjson", *options).stdout.splitlines()
+    return [json.loads(line) for line in output[1:]]
+
+
+# ---- what the verbs say, and its form
+
+
+@pytest.mark.parametrize("by", ["function", "image", "thread", "process", "cgroup"])
+def test_report_adds_up(profcapture, whole, by):
+    report = profcapture.json("report", whole, "--by", by, "--limit", 0)
+    schema.check(profcapture, "report", report)
+    data = report["data"]
+    assert data["by"] == by and not report["truncated"]
+    assert data["self_total"] == sum(row["self"] for row in data["rows"]) == report["capture"]["samples"] == 7000
+    assert all(row["self"] <= row["total"] <= data["total"] for row in data["rows"])
+    order = [(-row["self"], -row["total"]) for row in data["rows"]]
+    assert order == sorted(order)
+
+
+def test_report_is_the_same_each_time(profcapture, whole):
+    one, two = (profcapture("report", whole, "--json", "--limit", 0).stdout for _ in range(2))
+    assert one == two
+
+
+def test_tree_agrees_with_functions(profcapture, whole):
+    tree = profcapture.json("report", whole, "--tree", "--limit", 0)
+    schema.check(profcapture, "report", tree)
+    flat = profcapture.json("report", whole, "--limit", 0)
+    found = {}
+
+    def walk(node):
+        assert node["total"] == node["self"] + sum(child["total"] for child in node["children"])
+        key = (node["name"], node["image"], node["offset"])
+        found[key] = found.get(key, 0) + node["self"]
+        for child in node["children"]:
+            walk(child)
+
+    walk(tree["data"]["root"])
+    for row in flat["data"]["rows"]:
+        assert found[(row["name"], row["image"], row["offset"])] == row["self"]
+
+
+def test_callers_and_callees(profcapture, whole):
+    top = profcapture.json("report", whole, "--limit", 1)["data"]["rows"][0]
+    report = profcapture.json("report", whole, "--callers", top["name"], "--limit", 0)
+    schema.check(profcapture, "report", report)
+    data = report["data"]
+    assert data["function"]["total"] >= top["total"]
+    assert sum(row["self"] for row in data["callees"]) <= data["function"]["total"]
+    for row in data["callers"]:
+        assert row["total"] <= data["function"]["total"]
+
+
+def test_unknown_function_is_no_error(profcapture, whole):
+    done = profcapture("report", whole, "--callees", "nothing", "--json")
+    assert json.loads(done.stdout)["data"]["function"] is None
+    assert "no sample has function 'nothing'" in done.stderr
+
+
+def test_info(profcapture, whole):
+    info = profcapture.json("info", whole, "--limit", 0)
+    schema.check(profcapture, "info", info)
+    tables = {table["name"]: table for table in info["data"]["tables"]}
+    assert tables["sensor"]["rows"] == tables["sample"]["rows"] == 7000
+    assert info["data"]["segments"] == 2 and info["data"]["epochs"] == 4
+    assert sum(image["samples"] for image in info["data"]["images"]) == 7000
+    assert sum(process["samples"] for process in info["data"]["processes"]) == 7000
+    missed = sum(loss["count"] for loss in info["data"]["loss"] if loss["cause"] == "ticks-missed")
+    assert info["capture"]["missed_ticks"] == missed
+    assert info["capture"]["lost"] == sum(loss["count"] for loss in info["data"]["loss"]) - missed
+
+
+def test_loss_first(profcapture, whole):
+    for verb in "info", "report":
+        assert profcapture(verb, whole).stdout.startswith("Lost: ")
+
+
+def test_missed_ticks_are_no_loss(profcapture, whole):
+    missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
+    assert missed > 0
+    for verb in "info", "report", "dump":
+        lines = profcapture(verb, whole, "--limit", 1).stdout.splitlines()
+        assert not [line for line in lines if line.startswith("Lost: ") and "ticks-missed" in line]
+        found = [line for line in lines if line.startswith("Missed: ")]
+        assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
+
+
+def test_times_of_a_dump_have_one_unit(profcapture, whole):
+    row = rows(profcapture, whole, "--table", "switch", "--limit", 1)[0]
+    line = profcapture("dump", whole, "--table", "switch", "--limit", 1).stdout.splitlines()[-2]
+    assert re.search(r"\bstart=(\S+)", line)[1] == f"{row['start'] / 1e9:.9f}"
+
+
+def test_dump_has_every_row_in_order(profcapture, whole):
+    found = rows(profcapture, whole)
+    counts = {}
+    for row in found:
+        counts[row["table"]] = counts.get(row["table"], 0) + 1
+    assert counts == {table: 7000 for table in TIMED + ["sensor"]}
+    times = [row["time_ns"] for row in found]
+    assert times == sorted(times)
+
+
+def test_dump_formats_agree(profcapture, whole):
+    whole_json = profcapture.json("dump", whole, "--table", "switch")
+    schema.check(profcapture, "dump", whole_json)
+    assert whole_json["data"]["rows"] == rows(profcapture, whole, "--table", "switch")
+    table = list(csv.DictReader(io.StringIO(profcapture("dump", whole, "--table", "switch", "--format", "csv").stdout)))
+    assert [int(row["time_ns"]) for row in table] == [row["time_ns"] for row in whole_json["data"]["rows"]]
+    assert [row["comm"] for row in table] == [row["comm"] or "" for row in whole_json["data"]["rows"]]
+
+
+def test_dump_resolves_frames(profcapture, whole):
+    dump = profcapture.json("dump", whole, "--table", "sample", "--resolve", "--limit", 50)
+    schema.check(profcapture, "dump", dump)
+    assert dump["truncated"] and len(dump["data"]["rows"]) == 50
+    assert all(row["frames"] for row in dump["data"]["rows"])
+    assert "\t" in profcapture("dump", whole, "--table", "sample", "--resolve", "--limit", 1).stdout
+
+
+def test_filters_partition_the_samples(profcapture, whole):
+    processes = profcapture.json("report", whole, "--by", "process", "--limit", 0)["data"]["rows"]
+    for row in processes[:5]:
+        filtered = profcapture.json("report", whole, "--pid", row["pid"])["data"]
+        same_pid = sum(other["self"] for other in processes if other["pid"] == row["pid"])
+        assert filtered["self_total"] == same_pid
+        assert len(rows(profcapture, whole, "--table", "sample", "--pid", row["pid"])) == same_pid
+    halves = [
+        profcapture.json("report", whole, option, "1s")["data"]["self_total"] for option in ("--from", "--to")
+    ]
+    exactly = sum(row["time_ns"] == 10**9 for row in rows(profcapture, whole, "--table", "sample"))
+    assert sum(halves) == 7000 + exactly
+
+
+def test_filter_that_matches_nothing(profcapture, whole):
+    report = profcapture.json("report", whole, "--comm", "nobody")
+    assert report["data"]["rows"] == [] and report["data"]["self_total"] == 0
+
+
+def test_limit_says_so(profcapture, whole):
+    assert "showing 3 of " in profcapture("report", whole, "--limit", 3).stdout
+    assert profcapture.json("report", whole, "--limit", 3)["truncated"]
+    everything = profcapture.json("report", whole)
+    assert not everything["truncated"] and f"showing 3 of {len(everything['data']['rows'])}" in profcapture("report", whole, "--limit", 3).stdout
+    assert "showing 3 of 84000" in profcapture("dump", whole, "--limit", 3).stdout
+
+
+def test_standard_input(profcapture, whole):
+    with open(whole, "rb") as stdin:
+        piped = subprocess.run(
+            [profcapture.path, "report", "-", "--json"], input=stdin.read(), stdout=subprocess.PIPE, check=True, timeout=60
+        )
+    assert json.loads(piped.stdout)["data"] == profcapture.json("report", whole)["data"]
+
+
+# ---- wrong use
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["reprot"], "did you mean 'report'"),
+        (["report", "--by", "funtion"], "did you mean 'function'"),
+        (["report", "--by", "line"], "function"),
+        (["dump", "--table", "smaple"], "did you mean 'sample'"),
+        (["report", "--from", "2s", "--to", "1s"], "after --to"),
+        (["report", "--tree", "--by", "thread"], "--by function"),
+        (["cut", "-o", "x.cap"], "--from"),
+    ],
+)
+def test_usage_errors(profcapture, whole, arguments, said):
+    done = profcapture(*arguments, whole, check=2)
+    assert said in done.stderr and done.stdout == ""
+
+
+def test_no_capture(profcapture, tmp_path):
+    (tmp_path / "text").write_text("no capture at all, but long enough to have a header if it were one\n" * 100)
+    (tmp_path / "empty").write_bytes(b"")
+    for verb in "info", "dump", "report", "verify":
+        profcapture(verb, tmp_path / "text", check=3)
+        profcapture(verb, tmp_path / "empty", check=3)
+        profcapture(verb, tmp_path / "missing", check=1)
+
+
+def test_names_do_not_reach_the_terminal(profcapture, tmp_path):
+    path = make(tmp_path / "\x1b[31mred\n.cap", "--rows", 100)
+    for verb in "info", "verify", "report":
+        done = profcapture(verb, path)
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_color(profcapture, whole):
+    def colored(*options, **env):
+        return "\x1b" in profcapture("report", whole, *options, env={"NO_COLOR": None, "CLICOLOR_FORCE": None} | env).stdout
+
+    assert not colored()
+    assert colored("--color", "always") and colored("--color=always", NO_COLOR="1") and colored(CLICOLOR_FORCE="1")
+    assert not colored("--color", "never", CLICOLOR_FORCE="1") and not colored(NO_COLOR="1", CLICOLOR_FORCE="1")
+    assert not colored("--color", "always", "--json") and not colored("--color", "always", "--format", "csv")
+
+
+def test_the_range_is_said(profcapture, whole):
+    assert "in 250.0 ms, from 0.500 s to 0.750 s" in profcapture("report", whole, "--from", "0.5s..0.75s").stdout
+    assert ", from " not in profcapture("report", whole).stdout.splitlines()[-45]
+
+
+# ---- damaged and unfinished captures
+
+
+def cut_chunk(profcapture, path, table):
+    """Offset inside a chunk of the table: where verify finds damage when the byte there is flipped."""
+    data = path.read_bytes()
+    for offset in range(2000, len(data) - 2000, 997):
+        broken = bytearray(data)
+        broken[offset] ^= 0x40
+        path.write_bytes(broken)
+        damaged = profcapture.json("verify", path, check=None)["data"]["damaged"]
+        if [one["table"] for one in damaged] == [table]:
+            return damaged[0]
+    raise AssertionError(f"no byte of {table} found")
+
+
+def test_a_flipped_byte(profcapture, whole, tmp_path):
+    path = copy(whole, tmp_path / "flipped.cap")
+    damage = cut_chunk(profcapture, path, "sample")
+    verify = profcapture.json("verify", path, check=3)
+    schema.check(profcapture, "verify", verify)
+    assert verify["data"]["state"] == "damaged" and verify["data"]["rows_lost"] == damage["rows"]
+    done = profcapture("report", path, "--json", "--limit", 0)
+    report = json.loads(done.stdout)
+    assert "is damaged" in done.stderr and report["capture"]["state"] == "damaged"
+    assert report["data"]["self_total"] == report["capture"]["samples"] == 7000 - damage["rows"]
+    dump = profcapture.json("dump", path, "--table", "sample")
+    assert len(dump["data"]["rows"]) == 7000 - damage["rows"] and dump["capture"]["state"] == "damaged"
+
+    profcapture("recover", path, "-o", tmp_path / "recovered.cap")
+    recovered = profcapture.json("info", tmp_path / "recovered.cap")
+    assert recovered["capture"]["state"] == "finished"
+    assert recovered["capture"]["samples"] == 7000 - damage["rows"]
+    lost = [
+        row for row in rows(profcapture, tmp_path / "recovered.cap", "--table", "loss")
+        if row["cause"] == "file-damage" and row["stream"] == "sample" and row["bytes"] == damage["bytes"]
+    ]
+    assert [row["count"] for row in lost] == [damage["rows"]]
+    again = profcapture.json("report", tmp_path / "recovered.cap", "--limit", 0)
+    assert again["data"]["rows"] == report["data"]["rows"]
+
+
+def test_a_lost_dictionary(profcapture, whole, tmp_path):
+    path = copy(whole, tmp_path / "flipped.cap")
+    cut_chunk(profcapture, path, "stack")
+    report = profcapture.json("report", path, "--limit", 0)
+    assert report["data"]["self_total"] == 7000
+    assert "<lost>" in [row["name"] for row in report["data"]["rows"]]
+    assert "<lost>" in profcapture("report", path).stdout
+    profcapture("recover", path, "-o", tmp_path / "recovered.cap")
+    again = profcapture.json("report", tmp_path / "recovered.cap", "--limit", 0)
+    assert again["data"]["rows"] == report["data"]["rows"]
+
+
+def test_unfinished(profcapture, tmp_path):
+    path = make(tmp_path / "crashed.cap", "--all-tables", "--crash", "--rows", 5000)
+    done = profcapture("report", path, "--json", "--limit", 0)
+    assert "unfinished" in done.stderr and json.loads(done.stdout)["capture"]["state"] == "unfinished"
+    assert profcapture.json("verify", path, check=3)["data"]["state"] == "unfinished"
+    profcapture("recover", path, "-o", tmp_path / "recovered.cap")
+    profcapture("verify", tmp_path / "recovered.cap")
+    again = profcapture.json("report", tmp_path / "recovered.cap", "--limit", 0)
+    assert again["data"] == json.loads(done.stdout)["data"]
+
+
+def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
+    path = tmp_path / "cut.cap"
+    data = whole.read_bytes()
+    for length in range(len(data) // 2, len(data) // 2 + 400, 40):
+        path.write_bytes(data[:length])
+        verify = profcapture.json("verify", path, check=3)
+        schema.check(profcapture, "verify", verify)
+        states = {profcapture.json(verb, path)["capture"]["state"] for verb in ("info", "report", "dump")}
+        assert states == {"unfinished"} == {verify["data"]["state"], verify["capture"]["state"]}
+
+
+@pytest.mark.parametrize("verb", [["info"], ["report"], ["report", "--tree"], ["dump"], ["verify"], ["symbolize"],
+                                  ["recover", "-o", "-"], ["compact", "-o", "-"], ["cut", "--from", "0", "-o", "-"]])
+def test_what_is_no_capture(profcapture, tmp_path, verb):
+    """Each is refused at once, by name, with the status of interfaces.md."""
+    files = {"empty": b"", "perf.data": b"PERFILE2" + bytes(4096), "random": os.urandom(1 << 20), "text": b"x\n" * 999}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+        done = profcapture(*verb, tmp_path / name, check=3)
+        assert f"'{tmp_path / name}'" in done.stderr and not done.stdout
+    for name, status in ("/dev/zero", 3), ("/dev/null", 3), (tmp_path, 1), (tmp_path / "missing", 1):
+        done = profcapture(*verb, name, check=status)
+        assert f"'{name}'" in done.stderr and not done.stdout
+
+
+def test_symbolize_needs_a_file(profcapture):
+    assert "standard input" in profcapture("symbolize", "-", check=2).stderr
+
+
+def test_nothing_readable(profcapture, whole, tmp_path):
+    path = tmp_path / "header.cap"
+    for length in 128, 256, 512, 1024, 4096:
+        path.write_bytes(whole.read_bytes()[:length])
+        done = profcapture("report", path, check=None)
+        if done.returncode != 0:
+            assert done.returncode == 3
+            return
+    raise AssertionError("every prefix had something readable")
+
+
+# ---- captures made from captures
+
+
+def comparable(found):
+    """Rows without the ids, which another capture numbers anew."""
+    ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor"}
+    return [json.dumps({key: value for key, value in row.items() if key not in ids}) for row in found]
+
+
+@pytest.mark.parametrize("verb", ["compact", "recover"])
+def test_nothing_is_lost_on_the_way(profcapture, whole, tmp_path, verb):
+    profcapture(verb, whole, "-o", tmp_path / "new.cap")
+    profcapture("verify", tmp_path / "new.cap")
+    for table in TIMED + ["sensor"]:
+        old, new = (comparable(rows(profcapture, path, "--table", table, "--resolve")) for path in (whole, tmp_path / "new.cap"))
+        assert old == new, table
+    for by in "function", "thread", "cgroup":
+        old, new = (profcapture.json("report", path, "--by", by, "--limit", 0)["data"] for path in (whole, tmp_path / "new.cap"))
+        assert old == new
+    assert profcapture.json("info", tmp_path / "new.cap")["data"]["segments"] == 2
+
+
+def test_compact_fills_chunks(profcapture, tmp_path):
+    path = make(tmp_path / "small.cap", "--rows", 100000, "--chunk-rows", 500, "--epochs", 4)
+    profcapture("compact", path, "-o", tmp_path / "new.cap")
+    tables = {table["name"]: table for table in profcapture.json("info", tmp_path / "new.cap")["data"]["tables"]}
+    assert tables["sample"]["chunks"] == 2
+    assert (tmp_path / "new.cap").stat().st_size < path.stat().st_size
+
+
+def test_cut_stands_alone(profcapture, whole, tmp_path):
+    profcapture("cut", whole, "--from", "1s..2s", "-o", tmp_path / "new.cap")
+    profcapture("verify", tmp_path / "new.cap")
+    for table in "sample", "mark", "log", "sensor":
+        old = rows(profcapture, whole, "--table", table, "--from", "1s..2s")
+        new = rows(profcapture, tmp_path / "new.cap", "--table", table)
+        for row in new:
+            row["time_ns"] += 10**9
+        drop = lambda found: [{k: v for k, v in row.items() if k in ("time_ns", "pid", "tid", "cpu", "text", "name")} for row in found]
+        assert drop(old) == drop(new) and old
+    old, new = (
+        profcapture.json("report", *arguments, "--limit", 0)["data"]["rows"]
+        for arguments in ([whole, "--from", "1s..2s"], [tmp_path / "new.cap"])
+    )
+    assert old == new
+    info = profcapture.json("info", tmp_path / "new.cap")
+    assert info["data"]["segments"] == 1 and info["capture"]["duration_ns"] <= 1000000000
+    assert len(rows(profcapture, tmp_path / "new.cap", "--table", "metadata")) >= 6000
+
+
+def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
+    end = profcapture.json("info", whole)["capture"]["duration_ns"]
+    profcapture("cut", whole, "--from", "-100ms", "-o", tmp_path / "new.cap")
+    profcapture("verify", tmp_path / "new.cap")
+    info = profcapture.json("info", tmp_path / "new.cap")
+    assert info["data"]["segments"] == 1
+    expected = [row for row in rows(profcapture, whole, "--table", "sample") if row["time_ns"] >= end - 10**8]
+    assert info["capture"]["samples"] == len(expected) > 0
+
+
+def test_result_files(profcapture, whole, tmp_path):
+    new = tmp_path / "new.cap"
+    profcapture("compact", whole, "-o", new)
+    before = new.read_bytes()
+    assert "--force" in profcapture("compact", whole, "-o", new, check=1).stderr
+    assert new.read_bytes() == before
+    profcapture("compact", whole, "-o", new, "--force")
+    link = tmp_path / "link.cap"
+    link.symlink_to(whole)
+    profcapture("compact", link, "-o", whole, "--force", check=2)
+    profcapture("verify", whole)
+    profcapture("compact", whole, check=2)
+    profcapture("compact", whole, "-o", tmp_path / "no" / "folder", check=1)
+
+
+def test_result_into_a_pipe(profcapture, tmp_path):
+    path = make(tmp_path / "one.cap", "--rows", 3000)
+    done = profcapture("compact", path, "-o", "-", text=False)
+    (tmp_path / "new.cap").write_bytes(done.stdout)
+    profcapture("verify", tmp_path / "new.cap")
+    assert profcapture.json("info", tmp_path / "new.cap")["capture"]["samples"] == 3000
+
+
+def test_disk_full(profcapture, whole, tmp_path):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+    new = tmp_path / "new.cap"
+    done = subprocess.run(
+        ["env", "--ignore-signal=XFSZ", profcapture.path, "compact", whole, "-o", new],
+        preexec_fn=limit, capture_output=True, encoding="utf-8", timeout=60, check=False,
+    )
+    assert done.returncode == 1 and "new.cap" in done.stderr
+    assert not new.exists()
+
+
+# ---- size
+
+
+def peak_kib(*command):
+    """Peak RSS of a command whose output nobody keeps. Not ru_maxrss, which starts with that of the process it forked from."""
+    peak = 0
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE) as process:
+        while process.stdout.read(1 << 20):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = max([peak, *map(int, re.findall(r"VmHWM:\s*(\d+)", status))])
+    assert process.returncode == 0
+    return peak
+
+
+def test_memory_of_dump(profcapture, tmp_path):
+    sizes = []
+    for count in 200000, 800000:
+        path = make(tmp_path / "big.cap", "--rows", count, "--epochs", 4)
+        sizes.append(peak_kib(profcapture.path, "dump", path))
+    sanitized = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
+    assert max(sizes) < (1000 if sanitized else 200) * 1024
+    if not sanitized:  # the sanitizer keeps what is freed for a while
+        assert sizes[1] < sizes[0] * 1.2 + 4096

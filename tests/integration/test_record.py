@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profctl record from the command line to the file, with the real kernel; and every way in which it can end."""
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+import schema
+
+from recordings import children, info, processes, recorded, until, wait_for_samples
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+SPIN = "while :; do :; done"
+PROFCTL = os.environ["PROFCTL"]
+PROFCAPTURE = os.environ["PROFCAPTURE"]
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+# ---- what is recorded
+
+
+def test_system(profctl, profcapture, capture, busy):
+    data = recorded(profctl, "-a", "-d", "1.5", "-o", capture)
+    assert data["reason"] == "duration"
+    assert data["command"] is None
+    assert 1.4e9 < data["elapsed_ns"] < 3e9
+    assert data["samples"] > 300
+    assert data["bytes"] == capture.stat().st_size
+    assert data["next"][-1] == f"profcapture report {capture}"
+    seen = info(profcapture, capture)
+    assert seen["state"] == "finished"
+    assert seen["samples"] == data["samples"]
+    assert seen["frequency_hz"] == 999
+    assert seen["host"] == os.uname().nodename
+
+
+def test_pid_alone(profctl, profcapture, capture, spawn, busy):
+    other = spawn("sh", "-c", SPIN)
+    profctl("record", "--pid", busy.pid, "-d", 1, "-o", capture)
+    rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
+    assert {row["pid"] for row in rows} == {busy.pid}
+    assert other.poll() is None
+
+
+def test_several_pids(profctl, profcapture, capture, spawn, busy):
+    other = spawn("sh", "-c", SPIN)
+    profctl("record", "-p", f"{busy.pid},{other.pid}", "-d", 1, "-o", capture)
+    rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
+    assert {row["pid"] for row in rows} == {busy.pid, other.pid}
+
+
+def test_command_and_its_children(profctl, profcapture, capture, busy):
+    script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; true"
+    data = recorded(profctl, "-o", capture, "--", "sh", "-c", script)
+    rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
+    assert busy.pid not in {row["pid"] for row in rows}
+    assert len(rows) >= 1
+    assert any(row["pid"] != data["command"]["pid"] for row in rows), "the child has samples"
+    assert info(profcapture, capture)["command"] == ["sh", "-c", script]
+
+
+def test_command_is_recorded_from_its_first_instruction(profctl, profcapture, capture):
+    pid = recorded(profctl, "-o", capture, "--", "true")["command"]["pid"]
+    rows = profcapture.json("dump", capture, "--table", "task")["data"]["rows"]
+    events = [row["event"] for row in rows if row["pid"] == pid]
+    assert "exec" in events and "exit" in events
+
+
+def test_names(profctl, profcapture, capture, compile_c):
+    """A program that is gone before the recording ends, by the file that profd kept; and the kernel."""
+    source = "static int work(void) { for (volatile int i = 0; i < 300000000; i++) ; return 0; } int main(void) { return work(); }"
+    program = compile_c("worker", source)
+    data = recorded(profctl, "-o", capture, "sh", "-c", f"{program} & sleep 0.3; rm {program}; wait")
+    assert data["symbols"] is True
+    assert 0 <= data["unresolved_samples"] < data["samples"] / 4
+    assert data["next"] == [f"profcapture report {capture}"]
+    rows = profcapture.json("report", capture)["data"]["rows"]
+    assert rows[0]["name"] == "work" and rows[0]["image"].startswith(str(program))
+    assert any(row["kind"] == "kernel" for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"])
+    for text in (profcapture("report", capture, "--limit", 0).stdout,
+                 profcapture("dump", capture, "--table", "sample", "--resolve").stdout):
+        assert "  [kernel]" in text and "[[" not in text
+
+
+SCHEDSTAT = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+	char text[99] = { 0 };
+	int fd = open("/proc/self/schedstat", O_RDONLY);
+
+	for (int round = 0; round < 40; round++) {
+		for (volatile int i = 0; i < 40000000; i++)
+			;
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	}
+	pread(fd, text, sizeof(text) - 1, 0);
+	fputs(text, stdout);
+	return 0;
+}
+"""
+
+
+def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compile_c):
+    done = profctl("record", "-o", capture, "--", compile_c("sleeper", SCHEDSTAT))
+    run_ns = int(done.stdout.split()[0])
+    (row,) = profcapture.json("report", capture, "--by", "thread", "--comm", "sleeper", "--limit", 0)["data"]["rows"]
+    # the kernel's number has what ran between fork and exec too, which here belongs to another instance of the process
+    assert row["run_ns"] == pytest.approx(run_ns, rel=0.02, abs=25e6)
+    assert row["wait_ns"] >= 40 * 5e6 * 0.9
+    assert f"{row['run_ns'] / 1e9:.6f} s" in profcapture("report", capture, "--by", "thread").stdout
+
+
+HOSTILE = r"""
+#include <sys/prctl.h>
+int main(void)
+{
+	prctl(PR_SET_NAME, "\033[31m\r\n\302\233");
+	for (volatile int i = 0; i < 100000000; i++)
+		;
+	return 0;
+}
+"""
+
+
+def test_hostile_names(profctl, profcapture, capture, compile_c, tmp_path):
+    """A comm, a path, a command line with control characters reach neither terminal nor parser as such."""
+    evil = tmp_path / "\x1b]0;x\x07\n\u202e,\".so"
+    compile_c("plain", HOSTILE).rename(evil)
+    seen = profctl("record", "-o", capture, "--", evil, "\x1b[H").stderr
+    for verb in ["info"], ["verify"], ["dump", "--resolve"], ["dump", "--table", "process"], *(
+            ["report", "--by", by] for by in ("function", "image", "thread", "process", "cgroup")), ["report", "--tree"]:
+        done = profcapture(*verb, capture)
+        seen += done.stdout + done.stderr
+        profcapture.json(*verb, capture)
+    assert "\\x1b[31m" in seen and "\\x1b]0;x" in seen
+    assert not [c for c in seen if (ord(c) < 32 and c not in "\n\t") or ord(c) in (0x7f, 0x9b, 0x202e)]
+    for verb in ["dump", "--table", "task"], ["dump", "--table", "image"], ["report"], ["report", "--by", "image"]:
+        table = list(csv.reader(io.StringIO(profcapture(*verb, capture, "--format", "csv").stdout, newline="")))
+        assert len({len(row) for row in table}) == 1
+        lines = profcapture(*verb, capture, "--format", "ndjson").stdout.splitlines()
+        assert len(lines) == len(table) and all(json.loads(line) for line in lines)
+
+
+def test_summary_is_what_the_schema_says(profctl, capture):
+    schema = json.loads(profctl("schema", "record").stdout)
+    for arguments in (["true"], ["-a", "-d", "200ms"], ["-F", 0, "false"]):
+        done = profctl("record", "--json", "--force", "-o", capture, *arguments, check=None)
+        summary = json.loads(done.stdout)
+        jsonschema.validate(summary, schema)
+        assert summary["schema"] == "profctl.record/1"
+
+
+def test_no_symbols(profctl, profcapture, capture):
+    data = recorded(profctl, "--no-symbols", "-o", capture, "ls", "/")
+    assert data["symbols"] is False
+    assert data["next"][0] == f"profcapture symbolize {capture}"
+    profcapture("symbolize", capture)
+
+
+def test_frequency_and_event(profctl, profcapture, capture, busy):
+    profctl("record", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 1, "-o", capture)
+    seen = info(profcapture, capture)
+    assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)
+    assert 30 < seen["samples"] < 320
+
+
+def test_options_are_kept(profctl, profcapture, capture, busy):
+    profctl("record", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", "200ms", "-o", capture)
+    report = profcapture.json("info", capture)
+    schema.check(profcapture, "info", report)
+    assert report["data"]["options"] == {"call-graph": "auto", "events": ["task-clock"], "frequency": 200,
+                                         "kernel": True, "pids": [busy.pid]}
+    profctl("record", "--force", "-o", capture, "--", "echo", 'a "b"')
+    report = profcapture.json("info", capture)
+    assert "command" not in report["data"]["options"] and report["capture"]["command"] == ["echo", 'a "b"']
+
+
+def test_tracepoint(profctl, profcapture, capture):
+    data = recorded(profctl, "-e", "sched:sched_switch", "-o", capture, "--", "sh", "-c",
+                        "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done")
+    assert data["samples"] >= 10
+
+
+def test_no_sampling(profctl, profcapture, capture):
+    data = recorded(profctl, "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; true")
+    assert data["samples"] == 0
+    assert data["events"] > 0
+
+
+def test_no_kernel(profctl, profcapture, capture, spawn):
+    spawn("dd", "if=/dev/zero", "of=/dev/null", "bs=1M")
+    profctl("record", "-a", "--no-kernel", "-d", 1, "-o", capture)
+    rows = profcapture.json("report", capture, "--by", "function", "--limit", 0)["data"]["rows"]
+    assert [row for row in rows if row["kind"] == "kernel"] == []
+
+
+def test_delay(profctl, capture, busy):
+    data = recorded(profctl, "-p", busy.pid, "-D", "700ms", "-d", "500ms", "-o", capture)
+    assert 80 < data["samples"] < 750
+
+
+@pytest.fixture
+def cgroup():
+    """A cgroup of the hierarchy that perf uses, which exists before the recording."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        kind, _, options = line.partition(" - ")[2].split(" ", 2)
+        if kind == "cgroup" and "perf_event" in options.split(",") or kind == "cgroup2":
+            folder = Path(line.split()[4]) / f"prof-test-{os.getpid()}"
+            if kind == "cgroup":
+                break
+    folder.mkdir()
+    yield folder
+    for pid in (folder / "cgroup.procs").read_text().split():
+        (folder.parent / "cgroup.procs").write_text(pid)
+    folder.rmdir()
+
+
+def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
+    require(machine=True)
+    (cgroup / "cgroup.procs").write_text(str(busy.pid))
+    profctl("record", "-a", "-d", 1, "-o", capture)
+    rows = profcapture.json("report", capture, "--by", "cgroup", "--pid", busy.pid)["data"]["rows"]
+    assert [row["cgroup"] for row in rows] == [f"/{cgroup.name}"]
+
+
+def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, require, spawn):
+    require(machine=True)
+    switch = Path("/sys/devices/system/cpu/cpu1/online")
+    if not switch.exists():
+        pytest.skip("no CPU can be taken offline")
+    for _ in range(2 * os.cpu_count()):
+        spawn("sh", "-c", SPIN)
+    process = recorder("-a", "-d", 4, "-o", capture, stderr=subprocess.DEVNULL)
+    wait_for_samples(capture)
+    try:
+        switch.write_text("0")
+        time.sleep(0.7)
+    finally:
+        switch.write_text("1")
+    back = time.monotonic_ns()
+    assert process.wait(timeout=30) == 0
+    seen = profcapture.json("info", capture)
+    times = [row["time_ns"] + seen["capture"]["start_monotonic_ns"]
+             for row in profcapture.json("dump", capture, "--table", "sample", "--cpu", 1, "--limit", 0)["data"]["rows"]]
+    assert min(time for time in times if time > back) - back < 1e9
+    assert "cpu-offline" in {loss["cause"] for loss in seen["data"]["loss"]}
+
+
+# ---- exit statuses
+
+
+@pytest.mark.parametrize("script, status", [
+    ("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -SEGV $$", 139), ("exit 255", 255),
+])
+def test_status_of_the_command(profctl, capture, script, status):
+    command = recorded(profctl, "-o", capture, "sh", "-c", script, check=status)["command"]
+    if script.startswith("kill"):
+        assert (command["exit"], command["signal"]) == (None, status - 128)
+    else:
+        assert (command["exit"], command["signal"]) == (status, None)
+
+
+def test_command_that_is_not_there(profctl, capture, tmp_path):
+    done = profctl("record", "-o", capture, "--", "no-such-program", check=127)
+    assert "no-such-program" in done.stderr and "not found" in done.stderr
+    assert not capture.exists()
+    plain = tmp_path / "plain"
+    plain.write_text("#!/bin/sh\n")
+    assert str(plain) in profctl("record", "-o", capture, "--", plain, check=126).stderr
+    assert not capture.exists()
+
+
+def test_command_keeps_its_environment(profctl, capture):
+    wanted = dict(os.environ, PROF_TEST="x y")
+    output = subprocess.run(
+        [PROFCTL, "record", "-q", "-o", capture, "env"], env=wanted, stdout=subprocess.PIPE, check=True
+    ).stdout
+    plain = subprocess.run(["env"], env=wanted, stdout=subprocess.PIPE, check=True).stdout
+    assert sorted(output.splitlines()) == sorted(plain.splitlines())
+
+
+def test_command_gets_no_descriptor_of_ours(profctl, capture):
+    output = profctl("record", "-q", "-o", capture, "ls", "/proc/self/fd").stdout
+    assert set(output.split()) <= {"0", "1", "2", "3"}
+
+
+def test_usage(profctl, capture, busy):
+    assert "exclude" in profctl("record", "-p", busy.pid, "true", check=2).stderr
+    assert "did you mean" in profctl("record", "--sistem", check=2).stderr
+    done = profctl("record", "-e", "cpu-clok", "-o", capture, "true", check=2)
+    assert 'did you mean "cpu-clock"?' in done.stderr
+    done = profctl("record", "-e", "sched:sched_swich", "-o", capture, "true", check=2)
+    assert 'did you mean "sched:sched_switch"?' in done.stderr
+    assert "perf_event_max_sample_rate" in profctl("record", "-F", 10**8, "-o", capture, "true", check=2).stderr
+    assert "fp" in profctl("record", "-g", "dwarf", "-o", capture, "true", check=2).stderr
+    assert "system bus" in profctl("record", "--bus", "system", "-o", capture, "true", check=5).stderr
+    assert not capture.exists()
+
+
+def test_pid_that_is_gone(profctl, capture, spawn):
+    gone = spawn("true")
+    gone.wait()
+    assert f"no process {gone.pid}" in profctl("record", "-p", gone.pid, "-o", capture, check=1).stderr
+    assert not capture.exists()
+
+
+def test_nothing_captured(profctl, capture, spawn):
+    sleeper = spawn("sleep", 60)
+    done = profctl("record", "-p", sleeper.pid, "-d", "300ms", "-o", capture, check=6)
+    assert "nothing was captured" in done.stderr
+
+
+def test_nobody_is_told_the_ways_out(profctl, tmp_path):
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1:
+        pytest.skip("kernel.perf_event_paranoid lets everybody record")
+    tmp_path.chmod(0o777)
+    done = profctl("record", "-a", "-o", "/dev/null", "-d", 1, check=4,
+                   prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    for way in ("kernel.perf_event_paranoid", "CAP_PERFMON", "root"):
+        assert way in done.stderr
+
+
+def test_profd_that_is_not_there(profctl, capture, tmp_path):
+    done = profctl("record", "-o", capture, "true", check=5, env={"PROF_LIBEXEC_DIR": tmp_path})
+    assert str(tmp_path / "profd") in done.stderr
+    assert not capture.exists()
+
+
+# ---- where it goes
+
+
+def test_default_name(profctl, tmp_path, busy):
+    profctl("record", "true", cwd=tmp_path)
+    profctl("record", "-d", "300ms", "-a", cwd=tmp_path)
+    names = sorted(path.name.split("-")[0] for path in tmp_path.glob("*-????????-??????.cap"))
+    assert names == ["system", "true"]
+
+
+def test_existing_file(profctl, profcapture, capture):
+    profctl("record", "-o", capture, "true")
+    before = capture.read_bytes()
+    done = profctl("record", "-o", capture, "true", check=1)
+    assert "--force" in done.stderr and "--append" in done.stderr
+    assert profctl("record", "--force", "-o", capture, "-e", "nonsense", "true", check=2)
+    assert capture.read_bytes() == before
+    profctl("record", "--force", "-o", capture, "true")
+    assert info(profcapture, capture)["state"] == "finished"
+    assert capture.read_bytes() != before
+    assert [path.name for path in capture.parent.iterdir()] == [capture.name]
+
+
+def test_append(profctl, profcapture, capture, busy):
+    first = recorded(profctl, "-p", busy.pid, "-d", "500ms", "-o", capture)["samples"]
+    second = recorded(profctl, "-p", busy.pid, "-d", "500ms", "-o", capture, "--append")["samples"]
+    whole = profcapture.json("info", capture)
+    assert whole["capture"]["samples"] == first + second
+    assert whole["data"]["segments"] == 2
+    assert "cannot append" in profctl("record", "--append", "-o", f"{capture}.none", "true", check=1).stderr
+
+
+def test_two_writers(profctl, profcapture, capture, recorder, busy):
+    profctl("record", "-o", capture, "true")
+    process = recorder("-p", busy.pid, "-o", capture, "--append", "-d", 2)
+    time.sleep(0.7)
+    assert "another process" in profctl("record", "--append", "-o", capture, "true", check=1).stderr
+    assert process.wait(timeout=20) == 0
+    profcapture("verify", capture)
+
+
+def test_pipe_without_a_reader_can_be_interrupted(recorder, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    process = recorder("-a", "-o", tmp_path / "pipe")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=5) == -signal.SIGINT
+
+
+def test_target_that_exits(profctl, capture, spawn):
+    busy = spawn("timeout", 1, "sh", "-c", SPIN)
+    data = recorded(profctl, "-p", busy.pid, "-F", 4999, "-o", capture, check=None)
+    assert data["reason"] == "target-exited"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--no-symbols"]])
+def test_standard_output(profctl, busy, arguments):
+    recording = subprocess.Popen([PROFCTL, "record", "-q", "-p", str(busy.pid), "-d", "1", "-o", "-", *arguments],
+                                 stdout=subprocess.PIPE)
+    reading = subprocess.run([PROFCAPTURE, "info", "-", "--json"], stdin=recording.stdout, stdout=subprocess.PIPE,
+                             timeout=60)
+    recording.stdout.close()
+    assert recording.wait(timeout=20) == 0
+    seen = json.loads(reading.stdout)["capture"]
+    assert seen["state"] == "finished"
+    assert seen["samples"] > 150
+
+
+def test_output_of_the_command_stays_out_of_the_capture(tmp_path):
+    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
+        subprocess.run([PROFCTL, "record", "-q", "-o", "-", "echo", "hello"], stdout=out, stderr=err, check=True)
+    assert b"hello" in (tmp_path / "err").read_bytes()
+    subprocess.run([PROFCAPTURE, "verify", tmp_path / "out"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_terminal_is_refused(profctl):
+    ours, theirs = pty.openpty()
+    done = subprocess.run([PROFCTL, "record", "-o", "-", "true"], stdout=theirs, stderr=subprocess.PIPE)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 2
+    assert b"terminal" in done.stderr
+
+
+def test_device_that_is_full(profctl):
+    done = profctl("record", "-o", "/dev/full", "true", check=1)
+    assert "No space left" in done.stderr
+    profctl("record", "-o", "/dev/null", "true")
+
+
+def test_disk_that_fills(profcapture, tmp_path, busy, require):
+    """On a tmpfs of 1 MiB that nobody else sees; the capture is copied out of it for the readers."""
+    require("unshare")
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("unshare -m is not possible here, as in a chroot")
+    script = """mount -t tmpfs -o size=1m tmpfs "$1" && shift && { "$@"; status=$?; cp "$DISK/full.cap" "$OUT"; exit $status; }"""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", disk, PROFCTL, "record", "-a", "-F", "20000", "-e", "cpu-clock",
+         "-d", "60", "-o", disk / "full.cap"],
+        env={**os.environ, "DISK": str(disk), "OUT": str(tmp_path / "out.cap")}, stderr=subprocess.PIPE,
+        encoding="utf-8", timeout=100,
+    )
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    seen = profcapture.json("info", tmp_path / "out.cap")
+    assert seen["capture"]["samples"] > 300
+    assert any(loss["cause"] == "disk-full" for loss in seen["data"]["loss"])
+
+
+# ---- ends that nobody planned
+
+
+def test_interrupt_stops_and_finishes(recorder, profcapture, capture, busy):
+    process = recorder("-a", "-o", capture)
+    wait_for_samples(capture)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert info(profcapture, capture)["state"] == "finished"
+    assert "Recorded" in process.stderr.read()
+
+
+def test_interrupt_with_a_command_waits_for_it(recorder, profcapture, capture):
+    process = recorder("-o", capture, "sh", "-c", "trap 'sleep 0.5; exit 7' INT; while :; do :; done")
+    wait_for_samples(capture)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) == 7
+    assert info(profcapture, capture)["state"] == "finished"
+
+
+def test_third_interrupt_gives_up(recorder, profcapture, capture):
+    process = recorder("-o", capture, "sh", "-c", "trap '' INT; sleep 1000", stderr=subprocess.DEVNULL)
+    wait_for_samples(capture)
+    for _ in range(3):
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.3)
+    assert process.wait(timeout=5) == 130
+    os.killpg(process.pid, signal.SIGKILL)
+    until(lambda: info(profcapture, capture)["state"] == "finished")
+
+
+def test_terminate_reaches_the_command(recorder, profcapture, capture):
+    process = recorder("-o", capture, "sleep", "1000")
+    wait_for_samples(capture)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 143
+    assert info(profcapture, capture)["state"] == "finished"
+
+
+@pytest.mark.parametrize("victim, state", [
+    ("profctl", "finished"), ("profd", "finished"), ("profd-engine", "unfinished"),
+])
+def test_killed(recorder, profcapture, capture, busy, victim, state):
+    process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
+    wait_for_samples(capture, 2.2)
+    profd = children(process.pid)["profd"]
+    engine = children(profd)["profd-engine"]
+    os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)
+    killed = time.monotonic_ns()
+    if victim == "profctl":
+        assert process.wait(timeout=20) == -signal.SIGKILL
+    else:
+        assert process.wait(timeout=20) == 1
+    until(lambda: not processes("profd-engine") & {engine})
+    seen = info(profcapture, capture)
+    assert seen["state"] == state
+    rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+    last = seen["start_monotonic_ns"] + rows[-1]["time_ns"]
+    assert killed - last < 1.3e9, "at most the last second is missing"
+    assert len(rows) > 300

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The schemas are schemas, say what interfaces promise, and are printed by the program that they belong to."""
+import copy
+
+import jsonschema
+import pytest
+import schema
+
+VERBS = {
+    "profctl": ["doctor", "record", "status"],
+    "profcapture": ["dump", "info", "report", "verify"],
+}
+ALL = [(program, verb) for program, verbs in VERBS.items() for verb in verbs]
+
+
+@pytest.fixture(params=ALL, ids=lambda pair: " ".join(pair))
+def printed(request):
+    program, verb = request.param
+    return program, verb, schema.load(request.getfixturevalue(program), verb)
+
+
+def test_is_a_schema(printed):
+    program, verb, found = printed
+    assert found["properties"]["schema"] == {"const": f"{program}.{verb}/1"}
+    assert found["required"] == ["schema", "capture", "truncated", "data"]
+    text = str(found)
+    assert "$merge" not in text and "'all'" not in text
+
+
+def test_every_reference_is_defined(printed):
+    def references(node):
+        if isinstance(node, list):
+            for item in node:
+                yield from references(item)
+        elif isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            for value in node.values():
+                yield from references(value)
+
+    found = printed[2]
+    assert {name.rsplit("/", 1)[1] for name in references(found)} == set(found["definitions"])
+
+
+def test_unknown_verb(profctl):
+    done = profctl("schema", "docter", check=2)
+    assert "did you mean 'doctor'" in done.stderr
+    assert "report" not in done.stderr
+    profctl("schema", check=2)
+
+
+def test_doctor_is_held_to_its_schema(profctl):
+    output = profctl.json("doctor", check=None)
+    schema.check(profctl, "doctor", output)
+    for break_it in (
+        lambda report: report.update(schema="profctl.doctor/2"),
+        lambda report: report.update(capture={}),
+        lambda report: report["data"]["checks"][0].update(status="fine"),
+        lambda report: report["data"]["checks"][0].pop("fix"),
+    ):
+        broken = copy.deepcopy(output)
+        break_it(broken)
+        with pytest.raises(jsonschema.ValidationError):
+            schema.check(profctl, "doctor", broken)
+    output["data"]["checks"][0]["news"] = 1
+    with pytest.raises(AssertionError, match="news"):
+        schema.check(profctl, "doctor", output)

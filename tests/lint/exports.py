@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""libprofcapture exports prof_* and nothing else, and exactly what its public header declares."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lint
+
+DECLARED = re.compile(r"PROF_PUBLIC\b[^;{]*?\b(prof_\w+)\s*(?:\(|;|\[)")
+
+
+def exported(library):
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", "--format=posix", library], stdout=subprocess.PIPE, encoding="utf-8", check=True
+    ).stdout
+    return {line.split()[0].split("@")[0] for line in listed.splitlines()}
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/|//[^\n]*|^\s*#[^\n]*", " ", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def compare(symbols, header):
+    declared = set(DECLARED.findall(without_comments(header)))
+    for name in sorted(symbols - declared):
+        why = "is not declared in the public header" if name.startswith("prof_") else "is not ours to export"
+        yield f"libprofcapture: {name} {why}"
+    for name in sorted(declared - symbols):
+        yield f"prof-capture.h: {name} is declared and not exported"
+
+
+def check(root, library=None):
+    """Without a library (the self-test) builds one from a.c."""
+    if library is None:
+        library = root / "a.so"
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I", root, "-o", library, root / "a.c"], check=True
+        )
+    yield from compare(exported(library), (root / "libcapture/prof-capture.h").read_text())
+
+
+HEADER = """#define PROF_PUBLIC __attribute__((visibility("default")))
+/* PROF_PUBLIC int prof_comment(void); */
+PROF_PUBLIC const char *prof_a(void);
+PROF_PUBLIC extern const struct prof_x {int a;} *const prof_long_name(int a,
+\tint b);
+"""
+HEADER = HEADER.replace("struct prof_x {int a;}", "struct prof_x")
+SOURCE = """#include "libcapture/prof-capture.h"
+const char *prof_a(void) { return ""; }
+extern const struct prof_x *const prof_long_name(int a, int b) { return (void *)0; }
+int hidden(void) { return 0; }
+"""
+SELF_TEST = [
+    ({"libcapture/prof-capture.h": HEADER, "a.c": SOURCE}, 0),
+    ({"libcapture/prof-capture.h": HEADER, "a.c": SOURCE + "PROF_PUBLIC int other(void) { return 0; }"}, 1),
+    ({"libcapture/prof-capture.h": HEADER, "a.c": SOURCE + "PROF_PUBLIC int prof_b(void) { return 0; }"}, 1),
+    ({"libcapture/prof-capture.h": HEADER + "PROF_PUBLIC int prof_c(void);\n", "a.c": SOURCE}, 1),
+]
+
+if __name__ == "__main__":
+    sys.exit(lint.run(check, SELF_TEST))

@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The third column of docs/architecture.md's table: which folder may include what."""
+import re
+import sys
+from pathlib import Path
+
+import lint
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+# Headers that are not the libc's or the kernel's, by the library that they stand for.
+LIBRARIES = {
+    "glib": r"(glib|gio|gobject|glibconfig|gmodule)([-./].*|$)|glib-unix\.h",
+    "polkit": r"polkit/.*",
+    "zstd": r"zstd.*\.h|zdict\.h",
+    "xxhash": r"xxhash\.h",
+    "elf": r"(libelf|gelf)\.h|elfutils/(?!libdw).*",
+    "dw": r"dwarf\.h|elfutils/libdw.*",
+    "seccomp": r"seccomp\.h",
+    "stdio": r"stdio\.h",
+}
+
+# Folder: our own folders or headers that it may include, and the libraries. The longest folder that fits decides.
+ALLOWED = {
+    "arch": (["arch"], []),
+    "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
+    "libcollector": (["libcollector", "arch"], []),
+    "daemon": (["daemon/protocol.h", "arch"], []),
+    # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
+    "daemon/broker": (
+        ["daemon/broker", "daemon/protocol.h", "libcapture/prof-capture.h", "arch"],
+        ["glib", "polkit", "stdio"],
+    ),
+    "daemon/engine": (
+        ["daemon/engine", "daemon/protocol.h", "libcapture/prof-capture.h", "libcollector", "arch"],
+        ["glib", "seccomp", "stdio"],
+    ),
+    "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
+    "tools/profctl": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
+    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
+    "tests": (None, list(LIBRARIES)),
+}
+
+
+def rules(path):
+    folder = path.parent
+    while str(folder) != ".":
+        if str(folder) in ALLOWED:
+            return str(folder), *ALLOWED[str(folder)]
+        folder = folder.parent
+    return None
+
+
+def own(included, allowed):
+    return allowed is None or any(included == name or included.startswith(name + "/") for name in allowed)
+
+
+def library(included):
+    return next((name for name, pattern in LIBRARIES.items() if re.fullmatch(pattern, included)), None)
+
+
+def finding(root, path, rule, quote, included):
+    folder, allowed, libraries = rule
+    is_own = (root / included).exists() or included.split("/")[0] in {name.split("/")[0] for name in ALLOWED}
+    if included in ("config.h",) or (quote == '"' and included.endswith("-generated.h")):
+        return None
+    if is_own:
+        return None if own(included, allowed) else f"{folder}/ may not include {included}"
+    if quote == '"':
+        return f'"{included}" is not a path from the source root'
+    used = library(included)
+    if used and used not in libraries:
+        return f"{folder}/ may not use {used} (<{included}>)"
+    return None
+
+
+def check(root):
+    for path in lint.files(root, ".c", ".h"):
+        rule = rules(path)
+        if rule is None:
+            yield f"{path}:1: no rule says what this folder may include"
+            continue
+        for number, line in lint.lines(root, path):
+            match = INCLUDE.match(line)
+            message = match and finding(root, path, rule, match[1], match[2])
+            if message:
+                yield f"{path}:{number}: {message}"
+
+
+SELF_TEST = [
+    ({"libcapture/a.c": "#include <stdint.h>\n#include <zstd.h>\n#include \"arch/base.h\"\n"}, 0),
+    ({"libcapture/a.c": "#include <glib.h>\n"}, 1),
+    ({"libcapture/a.c": "#include <glib/gi18n.h>\n#include <gio/gio.h>\n#include <stdio.h>\n"}, 2),
+    ({"libcollector/a.c": "#include <stdio.h>\n#include <glib.h>\n#include <sys/mman.h>\n"}, 2),
+    ({"libcapture/a.c": "#include \"daemon/protocol.h\"\n"}, 1),
+    ({"libcapture/a.c": "#include \"arch/unwind.h\"\n"}, 1),
+    ({"libcapture/a.c": "#include \"b.h\"\n", "libcapture/b.h": ""}, 1),
+    ({"arch/a.h": "#include \"libcapture/prof-capture.h\"\n"}, 1),
+    ({"daemon/broker/a.c": "#include \"libcapture/reader.h\"\n", "libcapture/reader.h": ""}, 1),
+    ({"daemon/broker/a.c": "#include <polkit/polkit.h>\n"}, 0),
+    ({"daemon/engine/a.c": "#include <polkit/polkit.h>\n"}, 1),
+    ({"daemon/engine/a.c": "#include <libelf.h>\n#include <elf.h>\n"}, 1),
+    ({"daemon/engine/a.c": "#include \"daemon/broker/a.h\"\n"}, 1),
+    ({"tools/profctl/a.c": "#include \"libcapture/reader.h\"\n"}, 1),
+    ({"tools/profctl/a.c": "#include \"libcapture/prof-capture.h\"\n#include <elfutils/libdw.h>\n"}, 0),
+    ({"elsewhere/a.c": ""}, 1),
+]
+
+if __name__ == "__main__":
+    sys.exit(lint.run(check, SELF_TEST))

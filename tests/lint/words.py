@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What no line may have: goto outside libcollector, marks of unfinished work, the paths and hosts of one machine."""
+import re
+import sys
+
+import lint
+
+# (pattern, files it is looked for in, folder that is let off, what is wrong). Written so that they do not match here.
+RULES = [
+    (r"\bgoto\b", (".c", ".h"), "libcollector", "goto: use a cleanup attribute"),
+    (r"\b(TO" r"DO|FIX" r"ME|X{3}|HA" r"CK)\b", (), None, "a mark of unfinished work"),
+    (r"(?<![\w./])/(work|home|root|Users)/\w", (), None, "a path of one machine"),
+    (r"\b(deb|archive|ports|security|snapshot|ftp)\.(debian|ubuntu)\.(org|com)\b", (), None, "a package host"),
+    (r"\bhttps?://(?!localhost\b|127\.|[\w.-]*\.(org|com|net|dev|io|example)\b)[\w.-]+", (), None, "a host that not everybody reaches"),
+    (r"\b(pypi\.org|registry\.npmjs|proxy\.golang|crates\.io)\b", (), None, "a registry host"),
+    (r"[ \t]+$", (".c", ".h", ".py", ".sh", ".build", ".md"), None, "white space at the end of the line"),
+]
+BINARY = (".cap", ".bin", ".png", ".mo", ".gz", ".zst", ".o", ".so")
+COMPILED = [(re.compile(pattern), suffixes, free, why) for pattern, suffixes, free, why in RULES]
+
+
+def comments_blanked(text):
+    """C without comments and strings, line numbers kept, for rules about code."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.DOTALL)
+
+
+def check(root):
+    for path in lint.files(root):
+        if path.name.endswith(BINARY) or "corpus" in path.parts or "golden" in path.parts:
+            continue
+        text = (root / path).read_text(encoding="utf-8", errors="replace")
+        code = comments_blanked(text).splitlines() if path.suffix in (".c", ".h") else []
+        for pattern, suffixes, free, why in COMPILED:
+            if (suffixes and not path.name.endswith(suffixes)) or (free and path.parts[0] == free):
+                continue
+            for number, line in enumerate(code if "goto" in why else text.splitlines(), 1):
+                if pattern.search(line):
+                    yield f"{path}:{number}: {why}"
+
+
+SELF_TEST = [
+    ({"a.c": "/* goto the shop */\nint a; char *b = \"goto\";\n", "libcollector/a.c": "goto out;\n"}, 0),
+    ({"daemon/a.c": "int f(void) { goto out; out: return 0; }\n"}, 1),
+    ({"a.md": "TO" "DO: write\n", "b.c": "/* FIX" "ME */\n"}, 2),
+    ({"a.md": "see /wor" "k/main and /ro" "ot/x\nand /usr/lib and /proc/self/root/x\n"}, 1),
+    ({"a.sh": "curl ht" "tp://deb.deb" "ian.org/x\n", "b.py": "url = 'htt" "ps://cache.internal:3142/'\n"}, 2),
+    ({"a.py": "x = 1 \n"}, 1),
+]
+
+if __name__ == "__main__":
+    sys.exit(lint.run(check, SELF_TEST))

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Counts the cases of the last `meson test` in each build folder: the TAP lines, pytest cases and plain programs.
+
+    summary.py [--strict] [--failed STEP]… BUILD…
+
+Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". The exit status is 1 where
+a case failed, and with --strict also where one was skipped that tests/expected-skips does not name.
+--failed counts a step that is not a test, such as a build.
+"""
+import argparse
+import collections
+import fnmatch
+import json
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+TAP = re.compile(r"^(not )?ok\b\s*\d*\s*(?:- )?([^#]*?)\s*(?:#\s*(SKIP)\b\s*(.*))?$", re.IGNORECASE | re.MULTILINE)
+PLAIN = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped", "IGNORED": "skipped"}
+
+Case = collections.namedtuple("Case", "id result reason")
+
+
+def pytest_cases(test, path):
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name, result, reason = f"{test}:{case.get('name')}", "passed", ""
+        for child in case:
+            if child.tag in ("failure", "error"):
+                result, reason = "failed", (child.get("message") or "").splitlines()[:1]
+            elif child.tag == "skipped":
+                result, reason = "skipped", [child.get("message") or ""]
+        yield Case(name, result, "".join(reason))
+
+
+def tap_cases(test, output):
+    for failed, name, directive, reason in TAP.findall(output):
+        result = "skipped" if directive.upper() == "SKIP" else "failed" if failed else "passed"
+        yield Case(f"{test}:{name}", result, reason)
+
+
+def cases_of(build, record):
+    """A test's own cases; a test that failed has at least one failed case, whatever it printed."""
+    test, output = record["name"].split(" / ")[-1], record.get("stdout") or ""
+    result = PLAIN.get(record["result"], "failed")
+    junit = build / "test-results" / f"{test}.xml"
+    if junit.exists():
+        cases = list(pytest_cases(test, junit))
+    elif re.search(r"^1\.\.\d+", output, re.MULTILINE) or re.search(r"^(not )?ok \d+", output, re.MULTILINE):
+        cases = list(tap_cases(test, output))
+    else:
+        cases = []
+    if not cases or (result == "failed" and not any(case.result == "failed" for case in cases)):
+        reason = record["result"] if result == "failed" else ""
+        cases.append(Case(test, result, reason))
+    return cases
+
+
+def read_build(build):
+    log = build / "meson-logs/testlog.json"
+    if not log.exists():
+        return [Case(f"{build.name}", "failed", "no test ran")]
+    cases = []
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        cases += cases_of(build, json.loads(line))
+    return cases
+
+
+def expected_skips(path):
+    """Lines of "PATTERN  why"; a pattern is that of a case's id, TEST:CASE or BUILD:TEST:CASE."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def is_expected(build, case, patterns):
+    return any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in (case.id, f"{build.name}:{case.id}")
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--failed", action="append", default=[])
+    parser.add_argument("builds", nargs="*", type=Path)
+    options = parser.parse_args()
+    patterns = expected_skips(Path(__file__).parent / "expected-skips")
+    counts = collections.Counter(failed=len(options.failed))
+    unexpected = 0
+    for step in options.failed:
+        print(f"FAIL {step}")
+    for build in options.builds:
+        for case in read_build(build):
+            counts[case.result] += 1
+            if case.result == "passed":
+                continue
+            surprise = case.result == "skipped" and not is_expected(build, case, patterns)
+            unexpected += surprise
+            word = "FAIL" if case.result == "failed" else "SKIP, not expected:" if surprise and options.strict else "SKIP"
+            print(f"{word} {build.name}:{case.id} {case.reason}".rstrip())
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    return 1 if counts["failed"] or (options.strict and unexpected) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

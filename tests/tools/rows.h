@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Rows - made-up rows of any table, the same for the same number
+ *
+ * Row i of a table is a function of the table and of i alone, so that a reader can compare without keeping what was
+ * written. Values look like those of a recording: times rise with jitter, threads and stacks recur with a skew, parents
+ * lie shortly before their children. They are no measure of compression; benches use recordings.
+ */
+#pragma once
+
+#include "arch/base.h"
+#include "libcapture/prof-capture.h"
+
+#include <stdio.h>
+
+#define ROWS_START UINT64_C(5000000000000) /* CLOCK_MONOTONIC of row 0 */
+#define ROWS_STEP UINT64_C(500000)
+#define ROWS_ITEMS 8
+
+/* One row and the memory of its items. */
+struct row {
+	struct prof_value values[PROF_MAX_COLUMNS];
+	uint64_t lists[PROF_MAX_COLUMNS][ROWS_ITEMS];
+	char texts[PROF_MAX_COLUMNS][96];
+};
+
+/* splitmix64 */
+static inline uint64_t rows_mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static inline uint64_t rows_time(uint64_t i)
+{
+	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
+}
+
+/* How many rows of a dictionary table references name. */
+static inline uint64_t rows_of_dictionary(unsigned int table)
+{
+	return table == PROF_TABLE_STACK ? 400 : 40;
+}
+
+/* 1..n, small ones far more often. */
+static inline uint64_t rows_skewed(uint64_t random, uint64_t n)
+{
+	uint64_t a = random % n, b = (random >> 20) % n, c = (random >> 40) % n;
+
+	return 1 + MIN_OF(MIN_OF(a, b), c);
+}
+
+static inline uint64_t rows_number(const struct prof_column_def *column, uint64_t i,
+				   uint64_t random)
+{
+	uint64_t n = 0;
+	double d = (double)(int64_t)(random % 2000000) / 16.0 - 1000.0;
+
+	switch (column->type) {
+	case PROF_TYPE_TIME:
+		return rows_time(i) + (column->id ? random % 5000 : 0);
+	case PROF_TYPE_BOOL:
+		return random & 1;
+	case PROF_TYPE_ENUM:
+		while (column->values[n])
+			n++;
+		return rows_skewed(random, n) - 1;
+	case PROF_TYPE_REF:
+		if (column->order == PROF_ORDER_DISTANCE)
+			return i > 0 ? i + 1 - rows_skewed(random, MIN_OF(i, (uint64_t)40)) : 0;
+		return rows_skewed(random, rows_of_dictionary(column->ref));
+	case PROF_TYPE_INT:
+		return random % 8 ? 0 : (uint64_t) - (int64_t)(random % 100);
+	case PROF_TYPE_FLOAT:
+		memcpy(&n, &d, sizeof(n));
+		return n;
+	default:
+		break;
+	}
+	if (column->order == PROF_ORDER_DELTA)
+		return i + 1;
+	if (column->unit == PROF_UNIT_ADDRESS)
+		return UINT64_C(0x7f0000000000) + rows_skewed(random, 1 << 20) * 16;
+	if (column->unit == PROF_UNIT_NS)
+		return random % 100000;
+	if (strcmp(column->name, "weight") == 0)
+		return 1001001;
+	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
+}
+
+/* Row i of a table. */
+static inline void rows_make(const struct prof_table_def *def, uint64_t i, struct row *row)
+{
+	for (size_t c = 0; c < def->n_columns; c++) {
+		const struct prof_column_def *column = &def->columns[c];
+		uint64_t random = rows_mix(i * 64 + c + ((uint64_t)def->id << 40));
+		bool text = column->type == PROF_TYPE_TEXT || column->type == PROF_TYPE_BINARY;
+
+		if (column->flags & PROF_COLUMN_NULLABLE && random % 3 == 0) {
+			row->values[c] = PROF_NULL;
+		} else if (column->flags & PROF_COLUMN_LIST) {
+			size_t n = random % (ROWS_ITEMS + 1);
+
+			for (size_t k = 0; k < n; k++)
+				row->lists[c][k] = rows_number(column, i, rows_mix(random + k));
+			row->values[c] = PROF_BYTES(row->lists[c], n);
+		} else if (text) {
+			int n = snprintf(row->texts[c], sizeof(row->texts[c]),
+					 "/usr/lib/%s/module-%u.so.%u", def->name,
+					 (unsigned int)(random % 1000), (unsigned int)(i % 7));
+
+			row->values[c] = PROF_BYTES(row->texts[c], random % 11 ? (size_t)n : 0);
+		} else {
+			row->values[c] = PROF_NUMBER(rows_number(column, i, random));
+		}
+	}
+}
+
+/* Whether column c of row r of a batch is what row i should have; an absent column is not. */
+static inline bool rows_equal(const struct prof_array *array, size_t r,
+			      const struct prof_column_def *column, const struct prof_value *value)
+{
+	bool null = array->nulls && array->nulls[r];
+	uint64_t first, n;
+
+	if (value->data == &prof_null_marker)
+		return null;
+	if (null)
+		return false;
+	if (!array->offsets)
+		return array->numbers && array->numbers[r] == value->number;
+	first = array->offsets[r];
+	n = array->offsets[r + 1] - first;
+	if (n != value->number)
+		return false;
+	if (column->flags & PROF_COLUMN_LIST)
+		return n == 0 ||
+		       memcmp(array->numbers + first, value->data, n * sizeof(uint64_t)) == 0;
+	return n == 0 || memcmp(array->bytes + first, value->data, n) == 0;
+}
+
+/* A table that version 1 does not know, with every type, every order, lists and nulls. */
+static inline const struct prof_table_def *rows_foreign_table(void)
+{
+	static const char *const colours[] = { "red", "green", "blue", NULL };
+	static const struct prof_column_def columns[] = {
+		{ .id = 0,
+		  .name = "time",
+		  .type = PROF_TYPE_TIME,
+		  .unit = PROF_UNIT_NS,
+		  .order = PROF_ORDER_DELTA },
+		{ .id = 1, .name = "temperature", .type = PROF_TYPE_FLOAT },
+		{ .id = 3, .name = "colour", .type = PROF_TYPE_ENUM, .values = colours },
+		{ .id = 4, .name = "on", .type = PROF_TYPE_BOOL, .flags = PROF_COLUMN_NULLABLE },
+		{ .id = 9, .name = "balance", .type = PROF_TYPE_INT, .order = PROF_ORDER_RUNNING },
+		{ .id = 10,
+		  .name = "blob",
+		  .type = PROF_TYPE_BINARY,
+		  .flags = PROF_COLUMN_NULLABLE },
+		{ .id = 11,
+		  .name = "readings",
+		  .type = PROF_TYPE_UINT,
+		  .flags = PROF_COLUMN_LIST | PROF_COLUMN_NULLABLE },
+		{ .id = 12, .name = "note", .type = PROF_TYPE_TEXT },
+	};
+	static const struct prof_table_def def = {
+		.name = "sensor",
+		.columns = columns,
+		.n_columns = ARRAY_SIZE(columns),
+		.id = PROF_TABLE_FIRST_FOREIGN,
+		.flags = PROF_TABLE_TIMED,
+	};
+
+	return &def;
+}
+
+/* Writes rows [first, first + n) of a table in chunks of chunk_rows. */
+static inline int rows_write(struct prof_writer *writer, const struct prof_table_def *def,
+			     uint64_t first, uint64_t n, uint64_t chunk_rows, uint32_t epoch)
+{
+	struct prof_block *block;
+	struct row row;
+	int r = prof_block_new(def, &block);
+
+	if (r)
+		return r;
+	prof_block_set_epoch(block, epoch);
+	for (uint64_t i = first; !r && i < first + n; i++) {
+		rows_make(def, i, &row);
+		r = prof_block_add(block, row.values);
+		if (!r && (prof_block_rows(block) == chunk_rows || i + 1 == first + n)) {
+			r = prof_writer_write(writer, block);
+			prof_block_reset(block);
+		}
+	}
+	prof_block_free(block);
+	return r;
+}

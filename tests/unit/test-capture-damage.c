@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * What a capture survives: every prefix, every flipped bit
+ *
+ * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then every prefix of it is
+ * opened, and it is opened with every single bit flipped; what can be read is compared chunk by chunk with what was
+ * written. A larger one is sampled. With PROF_TEST_STRIDE=N only every Nth bit is flipped; 31 under sanitizers.
+ *
+ * Promises: a prefix yields exactly the chunks that are whole in it                     [prefixes]
+ *           a flip in header, checkpoint, index or trailer loses no row                 [flips]
+ *           a flip in a chunk loses that chunk's rows, counted, and no other            [flips]
+ *           a lost dictionary chunk leaves ids unresolved and nothing else              [lost_names]
+ *           verify sees every flip, in padding too                                      [flips]
+ */
+#include "config.h"
+
+#include "arch/base.h"
+#include "libcapture/prof-capture.h"
+#include "tests/unit/test.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FILE_HEADER_BYTES 256
+#define CHUNK_HEADER_BYTES 96
+#define MAX_CHUNKS 512
+
+/* ---- a capture with every table ------------------------------------------------------------------ */
+
+static struct prof_value value_for(const struct prof_column_def *column, uint64_t row,
+				   uint64_t *scratch)
+{
+	static const char text[] = "the quick brown fox jumps over the lazy dog";
+
+	if ((column->flags & PROF_COLUMN_NULLABLE) && row % 3 == 1)
+		return PROF_NULL;
+	if (column->flags & PROF_COLUMN_LIST) {
+		scratch[0] = row;
+		scratch[1] = row * 7;
+		return PROF_BYTES(scratch, row % 3);
+	}
+	switch (column->type) {
+	case PROF_TYPE_TEXT:
+	case PROF_TYPE_BINARY:
+		return PROF_BYTES(text + row % 7, row % 36);
+	case PROF_TYPE_TIME:
+		return PROF_NUMBER(1000000000 + row * 1001003);
+	case PROF_TYPE_ENUM:
+	case PROF_TYPE_BOOL:
+		return PROF_NUMBER(row & 1);
+	case PROF_TYPE_REF:
+		return PROF_NUMBER(row % 5 ? row % 5 : 1);
+	default:
+		return PROF_NUMBER(row * row * 2654435761u);
+	}
+}
+
+static int write_rows(struct prof_writer *writer, const struct prof_table_def *def, uint32_t epoch,
+		      uint64_t first, size_t n)
+{
+	struct prof_block *block = NULL;
+	int r = prof_block_new(def, &block);
+
+	for (uint64_t i = first; r == 0 && i < first + n; i++) {
+		struct prof_value values[PROF_MAX_COLUMNS];
+		uint64_t scratch[PROF_MAX_COLUMNS][2];
+
+		for (unsigned int c = 0; c < def->n_columns; c++)
+			values[c] = value_for(&def->columns[c], i, scratch[c]);
+		if (def->flags & PROF_TABLE_DICTIONARY)
+			values[0] = PROF_NUMBER(i + 1);
+		if (def->id == PROF_TABLE_STACK)
+			values[PROF_STACK_PARENT] = PROF_NUMBER(i);
+		r = prof_block_add(block, values);
+	}
+	prof_block_set_epoch(block, epoch);
+	if (r == 0)
+		r = prof_writer_write(writer, block);
+	prof_block_free(block);
+	return r;
+}
+
+static int write_all_tables(int fd, size_t rounds, size_t rows)
+{
+	struct prof_writer_options options = { .mode = PROF_WRITE_NEW,
+					       .segment = { .start_monotonic_ns = 1000000000 } };
+	struct prof_writer *writer = NULL;
+	int r = prof_writer_new(fd, &options, &writer);
+	uint32_t epoch = r == 0 ? prof_writer_first_epoch(writer) : 0;
+
+	for (size_t round = 0; r == 0 && round < rounds; round++) {
+		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_METADATA; id++) {
+			const struct prof_table_def *def = prof_table_v1(id);
+
+			/* a dictionary is in one epoch, rows of the others in every round */
+			if (def)
+				r = write_rows(writer, def, epoch + (uint32_t)round / 2,
+					       round * rows, rows);
+		}
+		if (r == 0 && round % 2)
+			r = prof_writer_checkpoint(writer);
+	}
+	if (r == 0)
+		r = prof_writer_finish(writer);
+	prof_writer_free(writer);
+	return r;
+}
+
+/* A capture that a crash left: two tables of which only the checkpoints at its start know, and no later checkpoint. */
+static int write_crashed(int fd)
+{
+	static const struct prof_column_def columns[] = {
+		{ .id = 0, .name = "time", .type = PROF_TYPE_TIME, .order = PROF_ORDER_DELTA },
+		{ .id = 7, .name = "what", .type = PROF_TYPE_TEXT, .flags = PROF_COLUMN_NULLABLE },
+		{ .id = 8, .name = "how", .type = PROF_TYPE_UINT, .flags = PROF_COLUMN_LIST },
+	};
+	static const struct prof_table_def foreign = { .name = "foreign",
+						       .columns = columns,
+						       .n_columns = ARRAY_SIZE(columns),
+						       .id = PROF_TABLE_FIRST_FOREIGN,
+						       .flags = PROF_TABLE_TIMED };
+	struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
+	struct prof_writer *writer = NULL;
+	int r = prof_writer_new(fd, &options, &writer);
+
+	if (r == 0)
+		r = prof_writer_add_table(writer, &foreign);
+	for (size_t i = 0; r == 0 && i < 6; i++)
+		r = write_rows(writer, i % 2 ? prof_table_v1(PROF_TABLE_LOSS) : &foreign,
+			       prof_writer_first_epoch(writer), i * 5, 5);
+	prof_writer_free(writer);
+	return r;
+}
+
+/* ---- what can be read -------------------------------------------------------------------------------- */
+
+struct contents {
+	uint64_t hash
+		[MAX_CHUNKS]; /* of the rows of the chunk with this sequence number; 0 = not read */
+	uint32_t rows[MAX_CHUNKS];
+	size_t tables;
+	uint64_t lost_rows;
+	enum prof_state state;
+	uint64_t cut_at;
+	bool damage; /* what verify finds */
+};
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 29;
+}
+
+static uint64_t hash_array(uint64_t hash, const struct prof_array *a, size_t rows)
+{
+	size_t n = a->offsets ? a->offsets[rows] : rows;
+
+	for (size_t i = 0; a->offsets && i <= rows; i++)
+		hash = mix(hash, a->offsets[i]);
+	for (size_t i = 0; a->numbers && i < n; i++)
+		hash = mix(hash, a->numbers[i]);
+	for (size_t i = 0; a->bytes && i < n; i++)
+		hash = mix(hash, a->bytes[i]);
+	for (size_t i = 0; a->nulls && i < rows; i++)
+		hash = mix(hash, a->nulls[i]);
+	return hash;
+}
+
+static int read_table(const struct prof_reader *reader, const struct prof_table_def *def,
+		      struct contents *contents)
+{
+	size_t n_chunks;
+	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n_chunks);
+	struct prof_cursor_options options = { .table = def->id };
+	struct prof_cursor *cursor = NULL;
+	uint64_t lost_chunks = 0, lost_rows = 0;
+	struct prof_batch batch;
+	int r = prof_cursor_new(reader, &options, &cursor);
+
+	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		uint64_t sequence = chunks[batch.chunk].sequence;
+		uint64_t hash = mix(def->id, batch.epoch);
+
+		if (sequence >= MAX_CHUNKS)
+			continue;
+		for (unsigned int c = 0; c < def->n_columns; c++)
+			hash = hash_array(mix(hash, c), &batch.columns[c], batch.rows);
+		contents->hash[sequence] = mix(contents->hash[sequence], hash) | 1;
+		contents->rows[sequence] += (uint32_t)batch.rows;
+	}
+	if (cursor)
+		prof_cursor_lost(cursor, &lost_chunks, &lost_rows);
+	contents->lost_rows += lost_rows;
+	prof_cursor_free(cursor);
+	return r == PROF_END ? 0 : r;
+}
+
+static int note_damage(const struct prof_damage *damage, void *data)
+{
+	*(bool *)data = true;
+	return PROF_DAMAGED;
+}
+
+static int read_all(int fd, struct contents *contents)
+{
+	struct prof_reader *reader = NULL;
+	int r = prof_reader_open(fd, &reader);
+	const struct prof_table_def *const *tables;
+	uint64_t chunks, good;
+
+	memset(contents, 0, sizeof(*contents));
+	if (r != 0)
+		return r;
+	contents->state = prof_reader_info(reader)->state;
+	contents->cut_at = prof_reader_info(reader)->cut_at;
+	tables = prof_reader_tables(reader, &contents->tables);
+	for (size_t i = 0; r == 0 && i < contents->tables; i++)
+		r = read_table(reader, tables[i], contents);
+	if (r == 0)
+		r = prof_reader_verify(reader, note_damage, &contents->damage, &chunks, &good);
+	prof_reader_free(reader);
+	return r == PROF_DAMAGED && contents->damage ? 0 : r;
+}
+
+/* ---- the capture under test --------------------------------------------------------------------------- */
+
+static struct {
+	int fd;
+	size_t bytes;
+	uint8_t *data;
+	struct prof_chunk chunks[MAX_CHUNKS]; /* data chunks, in file order */
+	size_t n_chunks;
+	struct contents contents;
+} original;
+
+/* Takes over the fd. */
+static bool take_original(int fd, enum prof_state state)
+{
+	struct prof_reader *reader = NULL;
+	const struct prof_chunk *chunks;
+
+	if (original.data)
+		munmap(original.data, original.bytes);
+	if (original.fd > 0)
+		close(original.fd);
+	original.fd = fd;
+	original.bytes = (size_t)lseek(fd, 0, SEEK_END);
+	original.data = mmap(NULL, original.bytes, PROT_READ, MAP_SHARED, fd, 0);
+	if (!CHECK_INT(prof_reader_open(fd, &reader), 0))
+		return false;
+	chunks = prof_reader_chunks(reader, &original.n_chunks);
+	if (!CHECK(original.n_chunks <= MAX_CHUNKS))
+		return false;
+	memcpy(original.chunks, chunks, original.n_chunks * sizeof(*chunks));
+	prof_reader_free(reader);
+	CHECK_INT(read_all(fd, &original.contents), 0);
+	CHECK(!original.contents.damage);
+	return CHECK_INT(original.contents.state, state);
+}
+
+static bool make_original(size_t rounds, size_t rows)
+{
+	int fd = memfd_create("capture", MFD_CLOEXEC);
+
+	return CHECK_INT(write_all_tables(fd, rounds, rows), 0) &&
+	       take_original(fd, PROF_STATE_FINISHED) && CHECK(original.n_chunks >= 20);
+}
+
+/* Index in original.chunks of the data chunk that owns the byte, or SIZE_MAX. */
+static size_t owner_of(uint64_t offset)
+{
+	for (size_t i = 0; i < original.n_chunks; i++) {
+		uint64_t end = original.chunks[i].offset + CHUNK_HEADER_BYTES +
+			       original.chunks[i].stored_bytes;
+
+		if (offset >= original.chunks[i].offset && offset < end)
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+/* ---- prefixes --------------------------------------------------------------------------------------------- */
+
+static bool prefix_is_right(int fd, size_t bytes)
+{
+	static struct contents got;
+	uint64_t last_end = FILE_HEADER_BYTES;
+	int r = read_all(fd, &got);
+
+	if (bytes < FILE_HEADER_BYTES)
+		return CHECK(r == PROF_TOO_SHORT || (bytes < 8 && r == PROF_NOT_CAPTURE));
+	if (!CHECK_INT(r, 0))
+		return false;
+	for (size_t i = 0; i < original.n_chunks; i++) {
+		const struct prof_chunk *chunk = &original.chunks[i];
+		uint64_t end = chunk->offset + CHUNK_HEADER_BYTES + chunk->stored_bytes;
+		bool whole = end <= bytes;
+
+		if (!CHECK_INT(got.rows[chunk->sequence], whole ? chunk->rows : 0) ||
+		    !CHECK(!whole ||
+			   got.hash[chunk->sequence] == original.contents.hash[chunk->sequence]))
+			return false;
+		if (whole)
+			last_end = end;
+	}
+	if (bytes == original.bytes)
+		return CHECK_INT(got.state, PROF_STATE_FINISHED);
+	return CHECK_INT(got.state, PROF_STATE_UNFINISHED) &&
+	       CHECK(got.cut_at >= last_end && got.cut_at <= bytes);
+}
+
+static void prefixes(void)
+{
+	int fd = memfd_create("prefix", MFD_CLOEXEC);
+
+	REQUIRE(make_original(1, 4));
+	for (size_t bytes = 0; bytes <= original.bytes; bytes++) {
+		if (!prefix_is_right(fd, bytes)) {
+			printf("# at a prefix of %zu of %zu bytes\n", bytes, original.bytes);
+			break;
+		}
+		if (bytes < original.bytes)
+			REQUIRE(pwrite(fd, original.data + bytes, 1, (off_t)bytes) == 1);
+	}
+	close(fd);
+}
+
+/* ---- flips ---------------------------------------------------------------------------------------------------- */
+
+static bool flip_is_right(int fd, size_t bit)
+{
+	static struct contents got;
+	size_t owner = owner_of(bit / 8);
+	uint64_t lost = 0;
+	int r = read_all(fd, &got);
+
+	if (!CHECK_INT(r, 0) || !CHECK_INT(got.tables, original.contents.tables))
+		return false;
+	if (!CHECK(got.damage))
+		return false;
+	for (size_t i = 0; i < original.n_chunks; i++) {
+		uint64_t sequence = original.chunks[i].sequence;
+		bool same = got.hash[sequence] == original.contents.hash[sequence];
+
+		/* the damaged chunk may be lost, wholly, or be unharmed; others must be there */
+		if (!CHECK(same || (i == owner && got.rows[sequence] == 0)))
+			return false;
+		lost += same ? 0 : original.chunks[i].rows;
+	}
+	/* without an index nobody knows what a chunk whose header is gone had */
+	return CHECK(got.lost_rows == lost ||
+		     (got.state != PROF_STATE_FINISHED && got.lost_rows == 0));
+}
+
+static size_t stride(size_t standard)
+{
+	const char *text = getenv("PROF_TEST_STRIDE");
+	size_t factor = text ? strtoul(text, NULL, 10) : PROF_SANITIZED ? 31 : 1;
+
+	return factor > 1 ? standard * factor | 1 : standard;
+}
+
+/* Flips bits first, first + step … of a copy of the capture; the number of cases that failed. */
+static int flip_bits(size_t first, size_t step)
+{
+	int fd = memfd_create("flipped", MFD_CLOEXEC);
+	int failed = 0;
+
+	if (write(fd, original.data, original.bytes) != (ssize_t)original.bytes)
+		return 1;
+	for (size_t bit = first; bit < original.bytes * 8 && failed < 3; bit += step) {
+		uint8_t byte = original.data[bit / 8] ^ (uint8_t)(1u << bit % 8);
+
+		if (pwrite(fd, &byte, 1, (off_t)(bit / 8)) != 1)
+			return 1;
+		if (!flip_is_right(fd, bit)) {
+			size_t owner = owner_of(bit / 8);
+
+			printf("# bit %zu of byte %zu of %zu, data chunk %zd\n", bit % 8, bit / 8,
+			       original.bytes, (ssize_t)owner);
+			failed++;
+		}
+		byte = original.data[bit / 8];
+		if (pwrite(fd, &byte, 1, (off_t)(bit / 8)) != 1)
+			return 1;
+	}
+	close(fd);
+	return failed;
+}
+
+/* On all CPUs: bit n belongs to worker n % workers. */
+static void flip_everywhere(size_t step)
+{
+	long workers = sysconf(_SC_NPROCESSORS_ONLN);
+
+	fflush(stdout);
+	for (long i = 0; i < workers; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			int failed = flip_bits((size_t)i * step, step * (size_t)workers);
+
+			fflush(stdout);
+			_exit(failed != 0);
+		}
+		REQUIRE(pid > 0);
+	}
+	for (long i = 0; i < workers; i++) {
+		int status = -1;
+
+		CHECK(wait(&status) > 0 && status == 0);
+	}
+}
+
+static void flips_small_exhaustive(void)
+{
+	REQUIRE(make_original(1, 4));
+	printf("# %zu bytes, %zu data chunks\n", original.bytes, original.n_chunks);
+	flip_everywhere(stride(1));
+}
+
+static void flips_crashed_exhaustive(void)
+{
+	int fd = memfd_create("capture", MFD_CLOEXEC);
+
+	REQUIRE(write_crashed(fd) == 0);
+	REQUIRE(take_original(fd, PROF_STATE_UNFINISHED));
+	CHECK_INT(original.n_chunks, 6);
+	flip_everywhere(stride(1));
+}
+
+static void flips_large_sampled(void)
+{
+	REQUIRE(make_original(8, 600));
+	printf("# %zu bytes, %zu data chunks\n", original.bytes, original.n_chunks);
+	flip_everywhere(stride(original.bytes * 8 / 1000) | 1);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+static void lost_names(void)
+{
+	struct prof_reader *reader = NULL;
+	struct prof_dictionary *strings = NULL;
+	const struct prof_chunk *lost = NULL;
+	uint8_t byte;
+
+	REQUIRE(make_original(2, 50));
+	for (size_t i = 0; i < original.n_chunks && !lost; i++)
+		if (original.chunks[i].table == PROF_TABLE_STRING)
+			lost = &original.chunks[i];
+	REQUIRE(lost);
+	byte = original.data[lost->offset + CHUNK_HEADER_BYTES + 40] ^ 1;
+	REQUIRE(pwrite(original.fd, &byte, 1, (off_t)lost->offset + CHUNK_HEADER_BYTES + 40) == 1);
+	REQUIRE(prof_reader_open(original.fd, &reader) == 0);
+	REQUIRE(prof_dictionary_load(reader, PROF_TABLE_STRING, lost->epoch, NULL, 0, &strings) ==
+		0);
+	CHECK_INT(prof_dictionary_find(strings, 1), -1);
+	CHECK_INT(prof_dictionary_find(strings, 50), -1);
+	CHECK(prof_dictionary_find(strings, 51) >= 0); /* the second chunk of the same epoch */
+	CHECK_INT(prof_dictionary_find(strings, UINT64_MAX), -1);
+	prof_dictionary_free(strings);
+	prof_reader_free(reader);
+}
+
+int main(void)
+{
+	RUN(prefixes);
+	RUN(flips_small_exhaustive);
+	RUN(flips_crashed_exhaustive);
+	RUN(flips_large_sampled);
+	RUN(lost_names);
+	return test_end();
+}

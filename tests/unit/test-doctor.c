@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Doctor - on machines that a test does not have: trees of /proc and /sys in a temporary folder, and a kernel that
+ * answers as the case says.
+ */
+#include "tests/unit/test.h"
+#include "tools/profctl/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+
+static struct {
+	char *root;
+	/* The kernel: 0 or -errno of each question. */
+	int own, own_kernel, system, cycles, ring, procmap_query, map_file, write;
+	size_t largest_ring;
+	uint64_t free_bytes;
+} machine;
+
+static int fake_perf_open(const struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	int error = attr->type == PERF_TYPE_HARDWARE ? machine.cycles
+		    : pid == -1                      ? machine.system
+		    : attr->exclude_kernel           ? machine.own
+						     : machine.own_kernel;
+
+	return error < 0 ? error : open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static int fake_perf_ring(int fd, size_t bytes)
+{
+	return bytes > machine.largest_ring ? -EPERM : 0;
+}
+
+static int fake_procmap_query(const char *path)
+{
+	return machine.procmap_query;
+}
+
+static int fake_map_file(const char *directory)
+{
+	return machine.map_file;
+}
+
+static int fake_free_bytes(const char *directory, uint64_t *ret_bytes)
+{
+	*ret_bytes = machine.free_bytes;
+	return machine.write;
+}
+
+static const struct doctor_probes fake_probes = {
+	.perf_open = fake_perf_open,
+	.perf_ring = fake_perf_ring,
+	.procmap_query = fake_procmap_query,
+	.map_file = fake_map_file,
+	.free_bytes = fake_free_bytes,
+};
+
+static void put(const char *path, const char *text)
+{
+	g_autofree char *full = g_strconcat(machine.root, path, NULL);
+	g_autofree char *folder = g_path_get_dirname(full);
+
+	g_mkdir_with_parents(folder, 0755);
+	CHECK(g_file_set_contents(full, text, -1, NULL));
+}
+
+static void drop(const char *path)
+{
+	g_autofree char *full = g_strconcat(machine.root, path, NULL);
+
+	g_unlink(full);
+}
+
+static void put_link(const char *path, const char *target)
+{
+	g_autofree char *full = g_strconcat(machine.root, path, NULL);
+	g_autofree char *folder = g_path_get_dirname(full);
+
+	g_mkdir_with_parents(folder, 0755);
+	g_unlink(full);
+	CHECK_INT(symlink(target, full), 0);
+}
+
+static void remove_tree(const char *path)
+{
+	GDir *dir = g_dir_open(path, 0, NULL);
+	const char *name;
+
+	while (dir && (name = g_dir_read_name(dir))) {
+		g_autofree char *child = g_build_filename(path, name, NULL);
+
+		if (!g_file_test(child, G_FILE_TEST_IS_SYMLINK) &&
+		    g_file_test(child, G_FILE_TEST_IS_DIR))
+			remove_tree(child);
+		g_unlink(child);
+	}
+	if (dir)
+		g_dir_close(dir);
+	g_rmdir(path);
+}
+
+#define PLAIN_USER "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\n"
+#define ROOT_USER "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"
+
+/* A plain user on an ordinary virtual machine where everything is allowed. */
+static void machine_init(void)
+{
+	machine.root = g_dir_make_tmp("doctor-XXXXXX", NULL);
+	machine.own = machine.own_kernel = machine.system = 0;
+	machine.cycles = -ENOENT;
+	machine.procmap_query = machine.map_file = machine.write = 0;
+	machine.largest_ring = 1 << 20;
+	machine.free_bytes = UINT64_C(10) << 30;
+	put("/proc/self/status", PLAIN_USER);
+	put("/proc/self/limits",
+	    "Limit                     Soft Limit           Hard Limit           Units     \n"
+	    "Max locked memory         65536                65536                bytes     \n");
+	put("/proc/self/mounts", "proc /proc proc rw,nosuid 0 0\n"
+				 "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+	put_link("/proc/self/ns/user", "user:[4026531837]");
+	put_link("/proc/self/ns/pid", "pid:[4026531836]");
+	put("/proc/sys/kernel/perf_event_paranoid", "-1\n");
+	put("/proc/sys/kernel/perf_event_mlock_kb", "516\n");
+	put("/proc/sys/kernel/perf_event_max_sample_rate", "100000\n");
+	put("/proc/sys/kernel/kptr_restrict", "0\n");
+	put("/proc/kallsyms", "0000000000000000 A fixed_percpu_data\n"
+			      "ffffffff81000000 T _stext\n");
+	put("/sys/kernel/tracing/events/sched/sched_switch/id", "316\n");
+	put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+	put("/libexec/profd", "#!/bin/sh\n");
+	put("/libexec/profd-engine", "#!/bin/sh\n");
+}
+
+static void machine_done(void)
+{
+	remove_tree(machine.root);
+	g_free(machine.root);
+}
+
+/* The check's finding; `says` and `fix` are parts of its texts, fix NULL: there must be none. */
+static void expect(const char *id, enum doctor_status status, const char *says, const char *fix)
+{
+	g_autofree char *libexec = g_strconcat(machine.root, "/libexec", NULL);
+	struct doctor_host host;
+	struct doctor_finding finding;
+
+	doctor_host_init(&host, machine.root, "/", libexec, &fake_probes);
+	if (!CHECK(doctor_run(&host, id, &finding)))
+		return;
+	if (!CHECK_INT(finding.status, status) || !CHECK(strstr(finding.summary, says)) ||
+	    !CHECK(fix ? finding.fix && strstr(finding.fix, fix) : !finding.fix))
+		printf("# %s: %s; fix: %s\n", id, finding.summary,
+		       finding.fix ? finding.fix : "none");
+	doctor_finding_done(&finding);
+}
+
+static void test_paranoid(void)
+{
+	static const char path[] = "/proc/sys/kernel/perf_event_paranoid";
+
+	expect("perf-paranoid", DOCTOR_OK, "whole system", NULL);
+	put(path, "0\n");
+	machine.own_kernel = -EACCES; /* perhaps by kernel lockdown */
+	expect("perf-paranoid", DOCTOR_WARN, "not the kernel's part", "sudo profctl");
+	put(path, "1\n");
+	machine.own_kernel = 0;
+	machine.system = -EACCES;
+	expect("perf-paranoid", DOCTOR_WARN, "not the whole system", "perf_event_paranoid=0");
+	put(path, "2\n");
+	machine.own_kernel = -EACCES;
+	expect("perf-paranoid", DOCTOR_WARN, "neither", "perf_event_paranoid=0");
+	machine.own = -EPERM;
+	expect("perf-paranoid", DOCTOR_FAIL, "seccomp", "--cap-add=PERFMON");
+	machine.own = -ENOSYS;
+	expect("perf-paranoid", DOCTOR_FAIL, "seccomp", "--cap-add=PERFMON");
+	put(path, "4\n");
+	machine.own = -EACCES;
+	expect("perf-paranoid", DOCTOR_FAIL, "is 4", "sudo sysctl kernel.perf_event_paranoid=2");
+	put(path, "3\n");
+	machine.own = machine.own_kernel = machine.system = 0; /* CAP_PERFMON */
+	expect("perf-paranoid", DOCTOR_OK, "is 3", NULL);
+	drop(path);
+	expect("perf-paranoid", DOCTOR_FAIL, "no perf events", "CONFIG_PERF_EVENTS");
+	put(path, "rubbish");
+	expect("perf-paranoid", DOCTOR_FAIL, "no perf events", "CONFIG_PERF_EVENTS");
+}
+
+static void test_mlock(void)
+{
+	expect("perf-mlock", DOCTOR_OK, "no limit", NULL);
+	put("/proc/sys/kernel/perf_event_paranoid", "2\n");
+	put("/proc/sys/kernel/perf_event_mlock_kb", "0\n");
+	expect("perf-mlock", DOCTOR_OK, "64.0 KiB", NULL);
+	machine.largest_ring = 128 * 1024;
+	expect("perf-mlock", DOCTOR_WARN, "128 KiB", "perf_event_mlock_kb");
+	machine.largest_ring = 0;
+	expect("perf-mlock", DOCTOR_FAIL, "no ring", "perf_event_mlock_kb");
+	machine.largest_ring = 1 << 20;
+	put("/proc/self/status", ROOT_USER);
+	expect("perf-mlock", DOCTOR_OK, "no limit", NULL);
+	put_link("/proc/self/ns/user", "user:[4026532000]"); /* root of a container is nobody */
+	expect("perf-mlock", DOCTOR_OK, "64.0 KiB", NULL);
+	machine.own = -EACCES;
+	expect("perf-mlock", DOCTOR_WARN, "see perf-paranoid", NULL);
+}
+
+static void test_rate_and_pmu(void)
+{
+	expect("perf-max-rate", DOCTOR_OK, "100000", NULL);
+	put("/proc/sys/kernel/perf_event_max_sample_rate", "500\n");
+	expect("perf-max-rate", DOCTOR_WARN, "500", "max_sample_rate=100000");
+	drop("/proc/sys/kernel/perf_event_max_sample_rate");
+	expect("perf-max-rate", DOCTOR_FAIL, "no perf events", "CONFIG_PERF_EVENTS");
+	expect("pmu", DOCTOR_WARN, "cpu-clock", NULL);
+	machine.cycles = -EACCES;
+	expect("pmu", DOCTOR_WARN, "see perf-paranoid", NULL);
+	machine.cycles = 0;
+	expect("pmu", DOCTOR_OK, "precise", NULL);
+}
+
+static void test_kptr(void)
+{
+	expect("kptr-restrict", DOCTOR_OK, "names", NULL);
+	put("/proc/kallsyms", "0000000000000000 T _stext\n0000000000000000 t f\n");
+	expect("kptr-restrict", DOCTOR_WARN, "paranoid", "perf_event_paranoid=1");
+	put("/proc/sys/kernel/kptr_restrict", "1\n");
+	expect("kptr-restrict", DOCTOR_WARN, "is 1", "kptr_restrict=0");
+	put("/proc/sys/kernel/kptr_restrict", "2\n");
+	expect("kptr-restrict", DOCTOR_WARN, "is 2", "kptr_restrict=0");
+	put("/proc/self/status", ROOT_USER);
+	expect("kptr-restrict", DOCTOR_WARN, "is 2", "kptr_restrict=1");
+	put("/proc/kallsyms", "");
+	expect("kptr-restrict", DOCTOR_WARN, "is 2", "kptr_restrict=1");
+	drop("/proc/kallsyms");
+	expect("kptr-restrict", DOCTOR_WARN, "cannot be read", "CONFIG_KALLSYMS");
+}
+
+static void test_processes(void)
+{
+	expect("ptrace-scope", DOCTOR_OK, "no Yama", NULL);
+	put("/proc/sys/kernel/yama/ptrace_scope", "3\n");
+	expect("ptrace-scope", DOCTOR_OK, "is 3", NULL);
+	put("/proc/self/mounts", "proc /proc proc rw,hidepid=invisible 0 0\n");
+	expect("ptrace-scope", DOCTOR_WARN, "hidepid", "hidepid=0");
+	put("/proc/self/status", ROOT_USER);
+	expect("ptrace-scope", DOCTOR_OK, "is 3", NULL);
+	expect("map-files", DOCTOR_OK, "deleted", NULL);
+	machine.map_file = -EPERM;
+	expect("map-files", DOCTOR_WARN, "by path", "sudo profctl");
+	machine.map_file = -ENOENT;
+	expect("map-files", DOCTOR_WARN, "by path", "mount");
+	expect("procmap-query", DOCTOR_OK, "PROCMAP_QUERY", NULL);
+	machine.procmap_query = -ENOTTY;
+	expect("procmap-query", DOCTOR_OK, "older than 6.11", NULL);
+	machine.procmap_query = -EACCES;
+	expect("procmap-query", DOCTOR_WARN, "refused", NULL);
+}
+
+static void test_file_systems(void)
+{
+	expect("tracefs", DOCTOR_OK, "/sys/kernel/tracing", NULL);
+	drop("/sys/kernel/tracing/events/sched/sched_switch/id");
+	expect("tracefs", DOCTOR_WARN, "not mounted", "mount -t tracefs");
+	put("/sys/kernel/debug/tracing/events/sched/sched_switch/id", "1\n");
+	expect("tracefs", DOCTOR_OK, "/sys/kernel/debug/tracing", NULL);
+	expect("cgroup", DOCTOR_OK, "/sys/fs/cgroup", NULL);
+	put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n");
+	expect("cgroup", DOCTOR_WARN, "no cgroup2", "mount -t cgroup2");
+	drop("/proc/self/mounts");
+	expect("cgroup", DOCTOR_WARN, "no cgroup2", "mount -t cgroup2");
+	expect("clocksource", DOCTOR_OK, "tsc", NULL);
+	put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
+	expect("clocksource", DOCTOR_WARN, "hpet", "tsc=reliable");
+	drop("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	expect("clocksource", DOCTOR_WARN, "no /sys", "mount -t sysfs");
+}
+
+static void test_surroundings(void)
+{
+	g_autofree char *engine = g_strconcat(machine.root, "/libexec/profd-engine", NULL);
+	g_autofree char *profd = g_strconcat(machine.root, "/libexec/profd", NULL);
+
+	expect("daemon", DOCTOR_FAIL, "profd", "PROF_LIBEXEC_DIR"); /* not executable */
+	g_chmod(engine, 0755);
+	g_chmod(profd, 0755);
+	expect("daemon", DOCTOR_OK, "profd-engine", NULL);
+	drop("/libexec/profd-engine");
+	expect("daemon", DOCTOR_FAIL, "profd-engine", "PROF_LIBEXEC_DIR");
+
+	expect("container", DOCTOR_OK, "not in", NULL);
+	put("/.dockerenv", "");
+	expect("container", DOCTOR_OK, "docker", NULL);
+	put_link("/proc/self/ns/pid", "pid:[4026532999]");
+	expect("container", DOCTOR_WARN, "processes outside", "--pid=host");
+	put_link("/proc/self/ns/user", "user:[4026532999]");
+	put("/run/systemd/container", "lxc\n");
+	expect("container", DOCTOR_WARN, "(lxc): capabilities", "on the host");
+
+	expect("disk-space", DOCTOR_OK, "10.0 GiB", NULL);
+	machine.free_bytes = 100 << 20;
+	expect("disk-space", DOCTOR_WARN, "100.0 MiB", "-o");
+	machine.free_bytes = 1 << 20;
+	expect("disk-space", DOCTOR_FAIL, "1.0 MiB", "-o");
+	machine.write = -EACCES;
+	expect("disk-space", DOCTOR_WARN, "cannot be written", "-o");
+}
+
+/* A container without /proc and /sys: every check says something, none crashes. */
+static void test_empty_tree(void)
+{
+	remove_tree(machine.root);
+	for (const struct doctor_check *check = doctor_checks; check->id; check++) {
+		struct doctor_host host;
+		struct doctor_finding finding;
+
+		doctor_host_init(&host, machine.root, "/", "/nonexistent", &fake_probes);
+		CHECK(doctor_run(&host, check->id, &finding));
+		CHECK(finding.summary != NULL);
+		doctor_finding_done(&finding);
+	}
+}
+
+#define RUN_ON_MACHINE(function) \
+	do {                     \
+		machine_init();  \
+		RUN(function);   \
+		machine_done();  \
+	} while (0)
+
+int main(void)
+{
+	RUN_ON_MACHINE(test_paranoid);
+	RUN_ON_MACHINE(test_mlock);
+	RUN_ON_MACHINE(test_rate_and_pmu);
+	RUN_ON_MACHINE(test_kptr);
+	RUN_ON_MACHINE(test_processes);
+	RUN_ON_MACHINE(test_file_systems);
+	RUN_ON_MACHINE(test_surroundings);
+	RUN_ON_MACHINE(test_empty_tree);
+	return test_end();
+}

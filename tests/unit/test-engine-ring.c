@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of daemon/engine/ring.c and round.c over rings in memory: order, wrapped records, lengths that lie, merging.
+ */
+#include "daemon/engine/ring.h"
+#include "daemon/engine/round.h"
+#include "tests/unit/engine.h"
+
+#define RING_BYTES 4096
+
+struct memory {
+	struct perf_event_mmap_page control;
+	_Alignas(8) uint8_t data[RING_BYTES];
+	struct ring ring;
+};
+
+static void memory_init(struct memory *memory, uint64_t position)
+{
+	memset(memory, 0, sizeof(*memory));
+	memory->control.data_head = memory->control.data_tail = position;
+	ring_init_memory(&memory->ring, &memory->control, memory->data, RING_BYTES);
+}
+
+/* As the kernel does: bytes around the end, then the head. */
+static void memory_write(struct memory *memory, const void *bytes, size_t length)
+{
+	const uint8_t *from = bytes;
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		memory->data[(memory->control.data_head + i) % RING_BYTES] = from[i];
+	memory->control.data_head += length;
+}
+
+static void write_comm(struct memory *memory, const char *name, uint64_t time_ns)
+{
+	struct bytes bytes = { .length = 0 };
+
+	put_comm(&bytes, 5, name, false, time_ns);
+	memory_write(memory, bytes.data, bytes.length);
+}
+
+static const char *name_in(const struct perf_event_header *record)
+{
+	return (const char *)record + sizeof(*record) + 8;
+}
+
+static void test_order(void)
+{
+	const struct perf_event_header *record;
+	struct memory memory;
+
+	memory_init(&memory, 0);
+	write_comm(&memory, "one", 1);
+	write_comm(&memory, "two", 2);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_EMPTY);
+	ring_load(&memory.ring);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_RECORD);
+	CHECK_STR(name_in(record), "one");
+	ring_skip(&memory.ring, record);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_RECORD);
+	CHECK_STR(name_in(record), "two");
+	ring_skip(&memory.ring, record);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_EMPTY);
+	CHECK_INT(memory.control.data_tail, 0);
+	ring_release(&memory.ring);
+	CHECK(memory.control.data_tail == memory.control.data_head);
+	ring_done(&memory.ring);
+}
+
+/* Positions close to the end of the ring, and of 2^64. */
+static void test_wrapped(void)
+{
+	static const uint64_t starts[] = { RING_BYTES - 8, RING_BYTES - 40, UINT64_MAX - 15 };
+	const struct perf_event_header *record;
+	struct memory memory;
+	size_t i;
+
+	for (i = 0; i < G_N_ELEMENTS(starts); i++) {
+		memory_init(&memory, starts[i]);
+		write_comm(&memory, "a name that is long", 1);
+		ring_load(&memory.ring);
+		REQUIRE(ring_peek(&memory.ring, &record) == RING_RECORD);
+		CHECK_STR(name_in(record), "a name that is long");
+		ring_skip(&memory.ring, record);
+		CHECK_INT(ring_peek(&memory.ring, &record), RING_EMPTY);
+		ring_done(&memory.ring);
+	}
+}
+
+static void check_corrupt(uint16_t size, uint64_t available)
+{
+	const struct perf_event_header header = { .type = PERF_RECORD_COMM, .size = size };
+	const struct perf_event_header *record;
+	struct memory memory;
+
+	memory_init(&memory, 0);
+	memcpy(memory.data, &header, sizeof(header));
+	memory.control.data_head = available;
+	ring_load(&memory.ring);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_CORRUPT);
+	CHECK_INT(ring_peek(&memory.ring, &record), RING_EMPTY);
+	ring_done(&memory.ring);
+}
+
+static void test_hostile(void)
+{
+	check_corrupt(0, 64);
+	check_corrupt(4, 64);
+	check_corrupt(12, 64);
+	check_corrupt(72, 64);
+	check_corrupt(65528, 64);
+	check_corrupt(64, RING_BYTES + 64);
+	check_corrupt(64, UINT64_MAX - 7);
+	check_corrupt(8, 4);
+}
+
+struct seen {
+	char names[64];
+	unsigned int late, corrupt;
+};
+
+static void on_record(const struct round_input *input, bool late, void *data)
+{
+	struct seen *seen = data;
+
+	g_strlcat(seen->names, name_in(input->record), sizeof(seen->names));
+	seen->late += late;
+}
+
+static void on_corrupt(const struct round_input *input, void *data)
+{
+	((struct seen *)data)->corrupt++;
+}
+
+static void start_round(struct round *round, struct seen *seen)
+{
+	*seen = (struct seen){ 0 };
+	round_init(round, &(struct round_handlers){
+				  .record = on_record, .corrupt = on_corrupt, .data = seen });
+}
+
+static void test_merge(void)
+{
+	struct memory a, b, c;
+	struct round round;
+	struct seen seen;
+
+	memory_init(&a, 0);
+	memory_init(&b, 128);
+	memory_init(&c, 8);
+	start_round(&round, &seen);
+	round_add_ring(&round, &a.ring, &a, false);
+	round_add_ring(&round, &b.ring, &b, true);
+	round_add_ring(&round, &c.ring, &c, true);
+	write_comm(&a, "A", 100);
+	write_comm(&a, "D", 400);
+	write_comm(&a, "F", 600);
+	write_comm(&b, "B", 200);
+	write_comm(&b, "E", 600); /* the side band goes before a sample of its time */
+	write_comm(&c, "C", 300);
+	round_run(&round, 1000);
+	CHECK_STR(seen.names, "ABCDEF");
+	CHECK_INT(seen.late, 0);
+	CHECK(a.control.data_tail == a.control.data_head);
+	round_done(&round);
+}
+
+static void test_limit(void)
+{
+	struct memory a, b;
+	struct round round;
+	struct seen seen;
+
+	memory_init(&a, 0);
+	memory_init(&b, 0);
+	start_round(&round, &seen);
+	round_add_ring(&round, &a.ring, &a, false);
+	round_add_ring(&round, &b.ring, &b, true);
+	write_comm(&a, "A", 100);
+	write_comm(&a, "C", 300);
+	write_comm(&b, "B", 200);
+	round_run(&round, 150);
+	CHECK_STR(seen.names, "A");
+	round_run(&round, 250);
+	CHECK_STR(seen.names, "AB");
+	round_run(&round, UINT64_MAX);
+	CHECK_STR(seen.names, "ABC");
+	round_done(&round);
+}
+
+static void test_late(void)
+{
+	struct memory a, b;
+	struct round round;
+	struct seen seen;
+
+	memory_init(&a, 0);
+	memory_init(&b, 0);
+	start_round(&round, &seen);
+	round_add_ring(&round, &a.ring, &a, false);
+	round_add_ring(&round, &b.ring, &b, true);
+	write_comm(&a, "A", 5 * ROUND_SLACK_NS);
+	round_run(&round, UINT64_MAX);
+	write_comm(&b, "B", 5 * ROUND_SLACK_NS - 10);
+	write_comm(&b, "C", ROUND_SLACK_NS);
+	round_run(&round, UINT64_MAX);
+	CHECK_STR(seen.names, "ABC");
+	CHECK_INT(seen.late, 1);
+	round_done(&round);
+}
+
+static void test_corrupt(void)
+{
+	struct memory a, b;
+	struct round round;
+	struct seen seen;
+
+	memory_init(&a, 0);
+	memory_init(&b, 0);
+	start_round(&round, &seen);
+	round_add_ring(&round, &a.ring, &a, false);
+	round_add_ring(&round, &b.ring, &b, true);
+	memory_write(&a, "\0\0\0\0\0\0\0\0garbage", 16);
+	write_comm(&b, "B", 10);
+	round_run(&round, UINT64_MAX);
+	CHECK_STR(seen.names, "B");
+	CHECK_INT(seen.corrupt, 1);
+	write_comm(&a, "A", 20);
+	round_run(&round, UINT64_MAX);
+	CHECK_STR(seen.names, "BA");
+	round_remove_owner(&round, &a);
+	write_comm(&a, "X", 30);
+	write_comm(&b, "C", 40);
+	round_run(&round, UINT64_MAX);
+	CHECK_STR(seen.names, "BAC");
+	round_done(&round);
+}
+
+int main(void)
+{
+	RUN(test_order);
+	RUN(test_wrapped);
+	RUN(test_hostile);
+	RUN(test_merge);
+	RUN(test_limit);
+	RUN(test_late);
+	RUN(test_corrupt);
+	return test_end();
+}

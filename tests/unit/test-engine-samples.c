@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of samples.c, kernel.c, ticks.c, events.c and of the CPU list in daemon/engine: from records to rows.
+ */
+#include "daemon/engine/events.h"
+#include "daemon/engine/ticks.h"
+#include "tests/unit/engine.h"
+
+#include <fcntl.h>
+
+#define STEXT UINT64_C(0xffffffff81000000)
+#define KERNEL ((uint64_t)PERF_CONTEXT_KERNEL)
+#define USER ((uint64_t)PERF_CONTEXT_USER)
+
+struct stage {
+	struct parts parts;
+	struct source *source;
+	struct thread *thread;
+};
+
+static void stage_init(struct stage *stage)
+{
+	struct image_key key = { .path = "/bin/x", .path_bytes = 6, .inode = 5 };
+	struct process *process;
+
+	parts_init(&stage->parts);
+	stage->source =
+		source_new(&(struct message_source){ .name = "cpu-clock", .counts_ns = 1 }, 1);
+	stage->thread = tasks_found(&stage->parts.tasks, 10, 10, 1);
+	process = stage->thread->process;
+	process->maps_known = true;
+	maps_insert(&process->maps,
+		    &(struct mapping){ .start = 0x400000,
+				       .end = 0x402000,
+				       .file_offset = 0x1000,
+				       .image = images_of_mapping(&stage->parts.images, &key) });
+	maps_insert(&process->maps, &(struct mapping){ .start = 0x500000, .end = 0x501000 });
+	kernel_set_text(&stage->parts.kernel, STEXT);
+}
+
+static void stage_done(struct stage *stage)
+{
+	row_unref(&stage->source->row);
+	parts_done(&stage->parts);
+}
+
+static void add(struct stage *stage, uint16_t mode, const uint64_t *ips, size_t n)
+{
+	struct bytes bytes = { .length = 0 };
+	struct record record;
+
+	put_sample(&bytes, mode, 10, 10, 5000, ips, n);
+	if (record_parse((const void *)bytes.data, &record))
+		samples_add(&stage->parts.samples, &record, stage->thread, &stage->source->row);
+}
+
+static uint64_t sample(struct stage *stage, uint16_t column, size_t i)
+{
+	return number_of(&stage->parts, PROF_TABLE_SAMPLE, column, i);
+}
+
+/* The column of the frame that is `up` callers above the leaf of the i-th sample. */
+static uint64_t frame(struct stage *stage, uint16_t column, size_t i, unsigned int up)
+{
+	uint64_t stack = sample(stage, PROF_SAMPLE_STACK, i);
+
+	while (stack && up--)
+		stack = number_of(&stage->parts, PROF_TABLE_STACK, PROF_STACK_PARENT, stack - 1);
+	if (!stack)
+		return UINT64_MAX;
+	return number_of(&stage->parts, PROF_TABLE_FRAME, column,
+			 number_of(&stage->parts, PROF_TABLE_STACK, PROF_STACK_FRAME, stack - 1) -
+				 1);
+}
+
+static void test_chain(void)
+{
+	const uint64_t ips[] = { KERNEL,   STEXT + 0x10, STEXT + 0x20, USER,
+				 0x400010, 0x400020,     0x400030 };
+	struct stage stage;
+
+	stage_init(&stage);
+	add(&stage, PERF_RECORD_MISC_KERNEL, ips, G_N_ELEMENTS(ips));
+	add(&stage, PERF_RECORD_MISC_KERNEL, ips, G_N_ELEMENTS(ips));
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SAMPLE), 2);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_STACK), 5);
+	CHECK(sample(&stage, PROF_SAMPLE_STACK, 0) == sample(&stage, PROF_SAMPLE_STACK, 1));
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 0, 0), 0x10);
+	CHECK_INT(frame(&stage, PROF_FRAME_KIND, 0, 0), PROF_FRAME_EXACT);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 0, 1), 0x20);
+	CHECK_INT(frame(&stage, PROF_FRAME_KIND, 0, 1), PROF_FRAME_RETURN);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 0, 2), 0x1010);
+	CHECK_INT(frame(&stage, PROF_FRAME_KIND, 0, 2), PROF_FRAME_EXACT);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 0, 4), 0x1030);
+	CHECK(frame(&stage, PROF_FRAME_OFFSET, 0, 5) == UINT64_MAX);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_MODE, 0), PROF_MODE_KERNEL);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_METHOD, 0), PROF_METHOD_FP);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 0), PROF_STOP_UNKNOWN);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_WEIGHT, 0), 1001001);
+	CHECK_INT(stage.parts.first_hits, 1);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_MAPPING), 1);
+	CHECK_INT(stage.parts.samples.guessed, 2);
+	stage_done(&stage);
+}
+
+/* Chains that share only their root, and mappings that change between them. */
+static void test_cache(void)
+{
+	const uint64_t first[] = { USER, 0x400010, 0x400020, 0x400030 };
+	const uint64_t second[] = { USER, 0x400010, 0x400011, 0x400020, 0x400030 };
+	struct stage stage;
+
+	stage_init(&stage);
+	add(&stage, PERF_RECORD_MISC_USER, first, 4);
+	add(&stage, PERF_RECORD_MISC_USER, second, 5);
+	maps_insert(&stage.thread->process->maps,
+		    &(struct mapping){ .start = 0x400000, .end = 0x401000 });
+	add(&stage, PERF_RECORD_MISC_USER, first, 4);
+	output_end_epoch(&stage.parts.output);
+	add(&stage, PERF_RECORD_MISC_USER, first, 4);
+	parts_finish(&stage.parts);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 1, 1), 0x1011);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 1, 3), 0x1030);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 2, 2), 0x400030);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_STACK), 3 + 2 + 3 + 3);
+	stage_done(&stage);
+}
+
+static void test_unknown(void)
+{
+	const uint64_t nowhere[] = { USER, 0x700000 };
+	const uint64_t anonymous[] = { USER, 0x500010 };
+	const uint64_t bad[] = { USER, 0x400010, 0x400020, 0xdead, 0x400030 };
+	struct stage stage;
+
+	stage_init(&stage);
+	add(&stage, PERF_RECORD_MISC_USER, nowhere, 2);
+	add(&stage, PERF_RECORD_MISC_USER, anonymous, 2);
+	add(&stage, PERF_RECORD_MISC_USER, bad, 5);
+	add(&stage, PERF_RECORD_MISC_USER, NULL, 0);
+	parts_finish(&stage.parts);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 0, 0), 0x700000);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 1, 0), 0x500010);
+	CHECK(frame(&stage, PROF_FRAME_IMAGE, 0, 0) != frame(&stage, PROF_FRAME_IMAGE, 1, 0));
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 2), PROF_STOP_BAD_FRAME);
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 2, 1), 0x1020);
+	CHECK(frame(&stage, PROF_FRAME_OFFSET, 2, 2) == UINT64_MAX);
+	/* no chain: the sample's own address */
+	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 3, 0), 0x1234);
+	CHECK_INT(number_of(&stage.parts, PROF_TABLE_IMAGE, PROF_IMAGE_PROCESS, 0),
+		  stage.thread->process->row.id);
+	stage_done(&stage);
+}
+
+static void test_counts(void)
+{
+	uint64_t deep[2 + 127] = { USER };
+	const uint64_t kernel_only[] = { KERNEL, STEXT + 0x10 };
+	struct stage stage;
+	size_t i;
+
+	for (i = 1; i < 128; i++)
+		deep[i] = 0x400000 + i;
+	stage_init(&stage);
+	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
+	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
+	stage.thread->process->kernel = true;
+	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
+	parts_finish(&stage.parts);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 0), PROF_STOP_DEPTH);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 1), PROF_STOP_UNKNOWN);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_METHOD, 1), PROF_METHOD_NONE);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 2), PROF_STOP_KERNEL_THREAD);
+	CHECK_INT(stage.parts.samples.guessed, 1);
+	CHECK_INT(stage.parts.samples.none, 1);
+	stage_done(&stage);
+}
+
+static void test_cgroup(void)
+{
+	const uint64_t ips[] = { USER, 0x400010 };
+	struct stage stage;
+	const char *text;
+
+	stage_init(&stage);
+	add(&stage, PERF_RECORD_MISC_USER, ips, 2);
+	samples_set_cgroup(&stage.parts.samples, 1, "/user.slice", 11);
+	add(&stage, PERF_RECORD_MISC_USER, ips, 2);
+	parts_finish(&stage.parts);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_CGROUP, 0), 0);
+	text = text_of(&stage.parts, sample(&stage, PROF_SAMPLE_CGROUP, 1));
+	CHECK_STR(text, "/user.slice");
+	stage_done(&stage);
+}
+
+static void test_regions(void)
+{
+	struct images images;
+	struct kernel kernel;
+	uint64_t offset;
+
+	images_init(&images);
+	kernel_init(&kernel, &images);
+	CHECK(kernel_find(&kernel, STEXT, &offset) == kernel.unknown);
+	CHECK(offset == STEXT);
+	kernel_set_text(&kernel, STEXT);
+	CHECK(kernel_find(&kernel, STEXT + 5, &offset) == kernel.image);
+	CHECK_INT(offset, 5);
+	CHECK(kernel_find(&kernel, UINT64_C(0xffffffffc0000000), &offset) == kernel.unknown);
+	kernel_add_region(&kernel, PROF_IMAGE_MODULE, "ext4", 4, UINT64_C(0xffffffffc0100000),
+			  0x1000);
+	kernel_add_region(&kernel, PROF_IMAGE_BPF, "prog", 4, UINT64_C(0xffffffffc0200000), 0x100);
+	CHECK_STR(kernel_find(&kernel, UINT64_C(0xffffffffc0100fff), &offset)->path, "ext4");
+	CHECK_INT(offset, 0xfff);
+	CHECK_STR(kernel_find(&kernel, UINT64_C(0xffffffffc0200010), &offset)->path, "prog");
+	kernel_add_region(&kernel, PROF_IMAGE_BPF, "next", 4, UINT64_C(0xffffffffc01fff00), 0x200);
+	CHECK_STR(kernel_find(&kernel, UINT64_C(0xffffffffc0200010), &offset)->path, "next");
+	CHECK_INT(kernel.regions->len, 2);
+	kernel_remove_region(&kernel, UINT64_C(0xffffffffc01fff00));
+	kernel_remove_region(&kernel, UINT64_C(0xffffffffc01fff00));
+	kernel_add_region(&kernel, PROF_IMAGE_BPF, "end", 3, UINT64_MAX - 1, 0x200);
+	kernel_add_region(&kernel, PROF_IMAGE_BPF, "nil", 3, STEXT, 0);
+	CHECK_INT(kernel.regions->len, 1);
+	kernel_done(&kernel);
+	images_done(&images);
+}
+
+static void test_symbols(void)
+{
+	static const char kallsyms[] = "ffffffff81000000 T _stext\n"
+				       "ffffffff81000010 T first\n"
+				       "ffffffff81000100 t second\n"
+				       "ffffffff81000200 T third\n";
+	struct parts parts;
+	int fd = memfd_create("kallsyms", MFD_CLOEXEC);
+	const char *text;
+
+	REQUIRE(write(fd, kallsyms, strlen(kallsyms)) == (ssize_t)strlen(kallsyms));
+	parts_init(&parts);
+	kernel_read_text(&parts.kernel, fd);
+	CHECK(parts.kernel.text_start == STEXT);
+	kernel_want(&parts.kernel, STEXT + 0x110, PROF_FRAME_EXACT);
+	kernel_want(&parts.kernel, STEXT + 0x120, PROF_FRAME_EXACT);
+	kernel_want(&parts.kernel, STEXT + 0x100, PROF_FRAME_RETURN);
+	kernel_write_symbols(&parts.kernel, fd, &parts.output);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_SYMBOL), 2);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SYMBOL, PROF_SYMBOL_START, 0), 0x10);
+	text = text_of(&parts, number_of(&parts, PROF_TABLE_SYMBOL, PROF_SYMBOL_NAME, 1));
+	CHECK_STR(text, "second");
+	close(fd);
+	parts_done(&parts);
+}
+
+static void test_ticks(void)
+{
+	static const char text[] = "cpu  1 2 3 4 5 6 7 8 9 0\n"
+				   "cpu0 100 10 20 999 5 3 4 50 0 0\n"
+				   "cpu7 1 0 0 0 0 0 0 0 0 0\n"
+				   "cpu4000 1 0 0 0 0 0 0 0 0 0\n"
+				   "intr 5 4 3\n";
+	const uint64_t tick_ns = UINT64_C(1000000000) / sysconf(_SC_CLK_TCK);
+	uint64_t busy_ns[8] = { 0 };
+
+	ticks_parse(text, false, busy_ns, 8);
+	CHECK(busy_ns[0] == 137 * tick_ns);
+	CHECK(busy_ns[7] == tick_ns);
+	ticks_parse(text, true, busy_ns, 8);
+	CHECK(busy_ns[0] == 110 * tick_ns);
+	ticks_parse("", false, busy_ns, 8);
+	ticks_parse("cpu", false, busy_ns, 8);
+}
+
+static void write_stat(int fd, unsigned int ticks)
+{
+	if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)
+		abort();
+	dprintf(fd, "cpu  0 0 0 0 0 0 0 0\ncpu0 %u 0 0 0 0 0 0 0\n", 1000 + ticks);
+}
+
+/* What a read of a perf event gives: value, id, lost. */
+static void write_lost(int fd, uint64_t lost)
+{
+	const uint64_t values[] = { 0, 7, lost };
+
+	if (write(fd, values, sizeof(values)) != sizeof(values))
+		abort();
+}
+
+/* Told once when it has grown, never twice, and not for what the ring has lost, even before it says so. */
+static void test_ticks_grow(void)
+{
+	struct cpu cpu = { .open = true, .n_sources = 1 };
+	struct cpus cpus = { .all = g_ptr_array_new() };
+	struct ticks ticks = { .period_ns = 1000000, .stat_fd = memfd_create("stat", MFD_CLOEXEC) };
+	const uint64_t tick_ns = UINT64_C(1000000000) / sysconf(_SC_CLK_TCK);
+	struct loss_table losses;
+	uint64_t lost, missed;
+	int event[2];
+
+	loss_init(&losses);
+	if (pipe2(event, O_CLOEXEC | O_NONBLOCK) != 0)
+		abort();
+	cpu.source_fds[0] = event[0];
+	g_ptr_array_add(cpus.all, &cpu);
+	write_stat(ticks.stat_fd, 0);
+	write_lost(event[1], 3);
+	ticks_begin(&ticks, &cpus, 1000);
+	write_stat(ticks.stat_fd, 10);
+	cpu.sampled_ns = cpu.sampled_here_ns = 9 * tick_ns;
+	ticks_compare(&ticks, &cpus, &losses, 2000);
+	loss_sum(&losses, &lost, &missed);
+	CHECK_INT(missed, 0);
+	write_stat(ticks.stat_fd, 20);
+	write_lost(event[1], 3 + 5 * tick_ns / ticks.period_ns);
+	cpu.last_ns[0] = 2500;
+	ticks_compare(&ticks, &cpus, &losses, 3000);
+	ticks_compare(&ticks, &cpus, &losses, 4000);
+	loss_sum(&losses, &lost, &missed);
+	CHECK_INT(missed, 6 * tick_ns / ticks.period_ns);
+	CHECK(!cpu_is_silent(&cpu));
+	write_stat(ticks.stat_fd, 60);
+	ticks_compare(&ticks, &cpus, &losses, 5000);
+	loss_sum(&losses, &lost, &missed);
+	CHECK_INT(missed, 6 * tick_ns / ticks.period_ns);
+	CHECK(cpu_is_silent(&cpu));
+	loss_done(&losses);
+	g_ptr_array_free(cpus.all, TRUE);
+	close(event[0]);
+	close(event[1]);
+	close(ticks.stat_fd);
+}
+
+static void test_list(void)
+{
+	uint8_t online[8] = { 0 };
+
+	cpus_parse_list("0-1,3,6-4000000000,5-4\n", online, 8);
+	CHECK(online[0] && online[1] && !online[2] && online[3] && !online[4] && !online[5]);
+	CHECK(online[6] && online[7]);
+	memset(online, 0, sizeof(online));
+	cpus_parse_list("", online, 8);
+	cpus_parse_list("x", online, 8);
+	cpus_parse_list("2-", online, 8);
+	CHECK(!online[0]);
+}
+
+static void ask(struct process *process, void *data)
+{
+	process->asked = true;
+	(*(unsigned int *)data)++;
+}
+
+static void rescan(void *data)
+{
+	(*(unsigned int *)data) += 100;
+}
+
+/* Records as they stand in a ring, through the handler of a round. */
+static void test_events(void)
+{
+	struct stage stage;
+	struct bytes bytes = { .length = 0 };
+	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
+	unsigned int asked = 0;
+	struct events events = { .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked };
+	struct round_input input = { .owner = &cpu, .side_band = true };
+	const uint64_t ips[] = { USER, 0x400010 };
+	uint64_t lost, missed;
+	size_t at, end;
+
+	stage_init(&stage);
+	events.tasks = &stage.parts.tasks;
+	events.images = &stage.parts.images;
+	events.kernel = &stage.parts.kernel;
+	events.samples = &stage.parts.samples;
+	events.losses = &stage.parts.losses;
+	events.sources[0] = stage.source;
+	put_comm(&bytes, 10, "renamed", false, 2000);
+	put_sample(&bytes, PERF_RECORD_MISC_USER, 10, 10, 3000, ips, 2);
+	put_sample(&bytes, PERF_RECORD_MISC_USER, 77, 78, 3100, ips, 2);
+	put_sample(&bytes, PERF_RECORD_MISC_KERNEL, -1, -1, 3200, ips, 2);
+	at = record_begin(&bytes, PERF_RECORD_LOST, 0);
+	put_u64(&bytes, 7);
+	put_u64(&bytes, 12);
+	record_end(&bytes, at, 0, 0, 4000);
+	at = record_begin(&bytes, PERF_RECORD_COMM, 0);
+	record_end(&bytes, at, 0, 0, 4100); /* too short for a name */
+	for (end = bytes.length, at = 0; at < end; at += input.record->size) {
+		input.record = (const void *)(bytes.data + at);
+		events_record(&input, false, &events);
+	}
+	CHECK_STR(stage.thread->comm, "renamed");
+	CHECK_INT(events.n_samples, 3);
+	CHECK(tasks_thread(&stage.parts.tasks, 78) != NULL);
+	CHECK_INT(asked, 102);
+	loss_sum(&stage.parts.losses, &lost, &missed);
+	CHECK_INT(lost, 13);
+	CHECK_INT(cpu.told_lost[1], 12);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SAMPLE), 3);
+	stage_done(&stage);
+}
+
+int main(void)
+{
+	RUN(test_chain);
+	RUN(test_cache);
+	RUN(test_unknown);
+	RUN(test_counts);
+	RUN(test_cgroup);
+	RUN(test_regions);
+	RUN(test_symbols);
+	RUN(test_ticks);
+	RUN(test_ticks_grow);
+	RUN(test_list);
+	RUN(test_events);
+	return test_end();
+}

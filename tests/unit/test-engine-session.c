@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of session.c and channel.c in daemon/engine: a made-up broker on the other end of the socket. The session runs
+ * in a child, without perf events, so that this needs no privilege.
+ */
+#include "daemon/engine/session.h"
+#include "tests/unit/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+struct broker {
+	int socket, capture;
+	pid_t engine;
+	int status;
+	unsigned int snapshots, started, warnings, ended;
+	struct message_finished finished; /* without its losses */
+};
+
+static void run_engine(int socket)
+{
+	static const uint8_t boot_id[16];
+	struct session *session = g_new(struct session, 1);
+	bool ok;
+
+	signal(SIGPIPE, SIG_IGN);
+	session_init(session, socket, writer_new(NULL), boot_id);
+	ok = session_run(session);
+	session_done(session);
+	g_free(session);
+	_exit(ok ? 0 : 1);
+}
+
+static void broker_init(struct broker *broker)
+{
+	int sockets[2];
+
+	*broker = (struct broker){ .capture = memfd_create("capture", MFD_CLOEXEC) };
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+		abort();
+	fflush(stdout);
+	broker->engine = fork();
+	if (broker->engine == 0) {
+		close(sockets[0]);
+		run_engine(sockets[1]);
+	}
+	close(sockets[1]);
+	broker->socket = sockets[0];
+}
+
+static void send_fds(struct broker *broker, uint32_t type, const void *body, size_t length,
+		     const int *fds, size_t n_fds)
+{
+	struct message head = { .type = type, .length = length };
+	struct iovec parts[] = { { &head, sizeof(head) }, { (void *)body, length } };
+	char control[CMSG_SPACE(8 * sizeof(int))] = { 0 };
+	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
+	struct cmsghdr *rights;
+
+	if (n_fds) {
+		header.msg_control = control;
+		header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		rights = CMSG_FIRSTHDR(&header);
+		rights->cmsg_level = SOL_SOCKET;
+		rights->cmsg_type = SCM_RIGHTS;
+		rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
+	}
+	/* EPIPE: the engine has ended, which the test finds out by itself. */
+	if (sendmsg(broker->socket, &header, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+		abort();
+}
+
+static void send_config(struct broker *broker, const struct message_config *config)
+{
+	int stat = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+	int online = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+	const int fds[] = { broker->capture, stat, online };
+
+	send_fds(broker, MESSAGE_CONFIG, config, sizeof(*config), fds, 3);
+	close(stat);
+	close(online);
+}
+
+static void send_snapshot(struct broker *broker, uint32_t serial)
+{
+	static const char self[] =
+		"1 (name) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";
+	const struct message_snapshot body = { .serial = serial };
+	struct bytes bytes = { .length = 0 };
+	int fd = memfd_create("snapshot", MFD_CLOEXEC);
+
+	put_text(&bytes, SNAPSHOT_STAT, 4242, session_clock(), self);
+	if (write(fd, bytes.data, bytes.length) != (ssize_t)bytes.length)
+		abort();
+	send_fds(broker, MESSAGE_SNAPSHOT, &body, sizeof(body), &fd, 1);
+	close(fd);
+}
+
+/* Handles one message of the engine; false: there is none within the time, or no engine. */
+static bool broker_step(struct broker *broker, int timeout_ms)
+{
+	static _Alignas(8) uint8_t buffer[MESSAGE_MAX_BYTES];
+	struct pollfd wait = { .fd = broker->socket, .events = POLLIN };
+	const struct message *message = (const void *)buffer;
+	ssize_t length;
+
+	if (poll(&wait, 1, timeout_ms) <= 0)
+		return false;
+	length = recv(broker->socket, buffer, sizeof(buffer), 0);
+	if (length < (ssize_t)sizeof(*message))
+		return false;
+	CHECK_INT(message->length, length - sizeof(*message));
+	broker->started += message->type == MESSAGE_STARTED;
+	broker->warnings += message->type == MESSAGE_WARNING;
+	if (message->type == MESSAGE_SNAPSHOT_REQUEST) {
+		broker->snapshots++;
+		send_snapshot(broker,
+			      ((const struct message_snapshot_request *)(message + 1))->serial);
+	}
+	if (message->type == MESSAGE_FINISHED) {
+		memcpy(&broker->finished, message + 1, sizeof(broker->finished));
+		broker->ended++;
+	}
+	return true;
+}
+
+/* Until the engine has said all; then the capture can be read. */
+static void broker_end(struct broker *broker)
+{
+	while (broker_step(broker, 5000))
+		;
+	waitpid(broker->engine, &broker->status, 0);
+	close(broker->socket);
+}
+
+static enum prof_state state_of(struct broker *broker)
+{
+	struct prof_reader *reader;
+	enum prof_state state = PROF_STATE_DAMAGED;
+
+	if (prof_reader_open(broker->capture, &reader) == 0) {
+		state = prof_reader_info(reader)->state;
+		prof_reader_free(reader);
+	}
+	close(broker->capture);
+	return state;
+}
+
+static void start(struct broker *broker, const struct message_config *config)
+{
+	send_config(broker, config);
+	send_fds(broker, MESSAGE_START, NULL, 0, NULL, 0);
+	while (!broker->started && broker_step(broker, 2000))
+		;
+}
+
+static void send_stop(struct broker *broker)
+{
+	const struct message_stop stop = { .reason = ENGINE_REASON_STOPPED };
+
+	send_fds(broker, MESSAGE_STOP, &stop, sizeof(stop), NULL, 0);
+}
+
+static void test_stop(void)
+{
+	const struct message_config config = { .system = 1 };
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	CHECK_INT(broker.started, 1);
+	CHECK_INT(broker.snapshots, 1);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.ended, 1);
+	CHECK_INT(broker.finished.ok, 1);
+	CHECK_INT(broker.finished.reason, ENGINE_REASON_STOPPED);
+	CHECK(broker.finished.start_ns > 0 && broker.finished.stop_ns >= broker.finished.start_ns);
+	CHECK(WIFEXITED(broker.status) && WEXITSTATUS(broker.status) == 0);
+	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+}
+
+static void test_broker_gone(void)
+{
+	const struct message_config config = { .system = 1 };
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	close(broker.socket);
+	waitpid(broker.engine, &broker.status, 0);
+	CHECK(WIFEXITED(broker.status) && WEXITSTATUS(broker.status) == 0);
+	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+}
+
+/* What it does not read any more must not take FINISHED away. */
+static void test_end_unread(void)
+{
+	const struct message_config config = { .system = 1 };
+	const struct message_image image = { .image_id = 5 };
+	struct broker broker;
+	int i, round;
+
+	for (round = 0; round < 20; round++) {
+		broker_init(&broker);
+		start(&broker, &config);
+		send_stop(&broker);
+		for (i = 0; i < 50; i++)
+			send_fds(&broker, MESSAGE_IMAGE, &image, sizeof(image), NULL, 0);
+		broker_end(&broker);
+		CHECK_INT(broker.ended, 1);
+		close(broker.capture);
+	}
+}
+
+static void test_duration(void)
+{
+	const struct message_config config = { .system = 1, .max_duration_ns = 300000000 };
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.reason, ENGINE_REASON_DURATION);
+	CHECK(broker.finished.stop_ns - broker.finished.start_ns < 600000000);
+	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+}
+
+static void test_size(void)
+{
+	const struct message_config config = { .system = 1, .max_bytes = 1000 };
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.reason, ENGINE_REASON_SIZE);
+	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+}
+
+static void test_targets(void)
+{
+	struct message_config config = { .n_targets = 1, .targets = { 5 } };
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config); /* the snapshot has another process */
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	CHECK_INT(broker.finished.reason, ENGINE_REASON_TARGET_EXITED);
+	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+}
+
+static void check_capture_error(int capture, enum engine_reason reason)
+{
+	const struct message_config config = { .system = 1 };
+	struct broker broker;
+
+	broker_init(&broker);
+	close(broker.capture);
+	broker.capture = capture;
+	start(&broker, &config);
+	if (broker.started)
+		send_stop(&broker);
+	broker_end(&broker);
+	CHECK(WIFEXITED(broker.status));
+	CHECK_INT(broker.ended, 1);
+	CHECK_INT(broker.finished.ok, 0);
+	CHECK_INT(broker.finished.reason, reason);
+	CHECK(broker.finished.error != 0);
+	close(capture);
+}
+
+/* A disk that is full from the first byte, and a file that somebody else writes. */
+static void test_capture_errors(void)
+{
+	int held = memfd_create("capture", MFD_CLOEXEC);
+	char path[64];
+
+	check_capture_error(open("/dev/full", O_WRONLY | O_CLOEXEC), ENGINE_REASON_DISK_FULL);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
+	REQUIRE(flock(held, LOCK_EX | LOCK_NB) == 0);
+	check_capture_error(open(path, O_RDWR | O_CLOEXEC), ENGINE_REASON_IO_ERROR);
+	close(held);
+}
+
+static void check_refused(uint32_t type, const void *body, size_t length, bool configured)
+{
+	const struct message_config config = { .system = 1 };
+	struct broker broker;
+
+	broker_init(&broker);
+	if (configured)
+		send_config(&broker, &config);
+	send_fds(&broker, type, body, length, NULL, 0);
+	broker_end(&broker);
+	CHECK(WIFEXITED(broker.status) && WEXITSTATUS(broker.status) == 1);
+	CHECK_INT(broker.ended, 1);
+	CHECK_INT(broker.finished.ok, 0);
+	CHECK_INT(broker.warnings, 1);
+	if (configured)
+		CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
+	else
+		close(broker.capture);
+}
+
+static void test_protocol(void)
+{
+	static const uint8_t zeros[sizeof(struct message_config)];
+	const struct message_cpu cpu = { .cpu = ENGINE_MAX_CPUS };
+	struct message_config config = { .n_sources = ENGINE_MAX_SOURCES + 1 };
+
+	check_refused(MESSAGE_CONFIG, zeros, sizeof(zeros), false); /* no descriptors */
+	check_refused(MESSAGE_CONFIG, zeros, 8, false);
+	check_refused(MESSAGE_CONFIG, &config, sizeof(config), false);
+	check_refused(MESSAGE_CONFIG, zeros, sizeof(zeros), true); /* twice */
+	check_refused(MESSAGE_START, NULL, 0, false);
+	check_refused(MESSAGE_CPU, zeros, sizeof(struct message_cpu), false);
+	check_refused(MESSAGE_CPU, zeros, 8, true);
+	check_refused(MESSAGE_CPU, &cpu, sizeof(cpu), true);
+	check_refused(MESSAGE_SNAPSHOT, zeros, sizeof(struct message_snapshot), true);
+}
+
+/* Nothing to do: it sleeps. */
+static void test_idle(void)
+{
+	const struct message_config config = { .system = 1, .paused = 1 };
+	struct broker broker;
+	char path[64], text[64] = "";
+	FILE *file;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	usleep(500000);
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", broker.engine);
+	file = fopen(path, "re");
+	REQUIRE(file && fgets(text, sizeof(text), file));
+	fclose(file);
+	CHECK(strtoull(text, NULL, 10) < 100000000); /* of CPU time; the start included */
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(broker.capture);
+}
+
+static void test_descriptors(void)
+{
+	struct channel channel;
+	struct channel_message message;
+	struct broker broker = { .capture = -1 };
+	int sockets[2], fds[3] = { 0, 0, 0 }, kept;
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+	broker.socket = sockets[0];
+	channel_init(&channel, sockets[1]);
+	CHECK_INT(channel_receive(&channel, &message), CHANNEL_EMPTY);
+	send_fds(&broker, MESSAGE_START, "12345678", 8, fds, 3);
+	send_fds(&broker, MESSAGE_STOP, NULL, 0, NULL, 0);
+	REQUIRE(channel_receive(&channel, &message) == CHANNEL_MESSAGE);
+	CHECK_INT(message.n_fds, 3);
+	CHECK_INT(message.length, 8);
+	CHECK(fcntl(message.fds[1], F_GETFD) == FD_CLOEXEC);
+	kept = message.fds[0];
+	memcpy(fds, message.fds, sizeof(fds));
+	message.fds[0] = -1;
+	channel_message_done(&message);
+	CHECK(fcntl(fds[1], F_GETFD) < 0 && fcntl(kept, F_GETFD) >= 0);
+	close(kept);
+	REQUIRE(channel_receive(&channel, &message) == CHANNEL_MESSAGE);
+	CHECK_INT(message.type, MESSAGE_STOP);
+	/* a length that lies */
+	REQUIRE(send(sockets[0], "\1\0\0\0\377\0\0\0abc", 11, 0) == 11);
+	CHECK_INT(channel_receive(&channel, &message), CHANNEL_CLOSED);
+	close(sockets[0]);
+	CHECK_INT(channel_receive(&channel, &message), CHANNEL_CLOSED);
+	channel_done(&channel);
+	close(sockets[1]);
+}
+
+/* A broker that does not read: what it is sent waits, in order. */
+static void test_waiting(void)
+{
+	struct message_progress progress = { 0 };
+	struct channel channel;
+	_Alignas(8) uint8_t buffer[256];
+	int sockets[2];
+	uint64_t i;
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+	channel_init(&channel, sockets[1]);
+	for (progress.samples = 0; progress.samples < 3000; progress.samples++)
+		channel_send(&channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+	for (i = 0; i < 3000; i++) {
+		channel_flush(&channel);
+		REQUIRE(recv(sockets[0], buffer, sizeof(buffer), MSG_DONTWAIT) ==
+			sizeof(struct message) + sizeof(progress));
+		memcpy(&progress, buffer + sizeof(struct message), sizeof(progress));
+		CHECK_INT(progress.samples, i);
+	}
+	channel_done(&channel);
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
+int main(void)
+{
+	RUN(test_stop);
+	RUN(test_broker_gone);
+	RUN(test_end_unread);
+	RUN(test_duration);
+	RUN(test_size);
+	RUN(test_targets);
+	RUN(test_capture_errors);
+	RUN(test_protocol);
+	RUN(test_idle);
+	RUN(test_descriptors);
+	RUN(test_waiting);
+	return test_end();
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: lives of processes as the side band and
+ * /proc tell them.
+ */
+#include "daemon/engine/switches.h"
+#include "tests/unit/engine.h"
+
+static const char alive[] = "1 (name) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";
+static const char zombie[] = "1 (name) Z 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";
+static const char kthread[] =
+	"1 (kworker/0:1) I 2 0 0 0 -1 2097152 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0\n";
+
+static void add_range(struct maps **maps, uint64_t start, uint64_t end, uint64_t offset,
+		      uint64_t time_ns)
+{
+	maps_insert(maps, &(struct mapping){ .start = start,
+					     .end = end,
+					     .file_offset = offset,
+					     .time_ns = time_ns });
+}
+
+static bool is_sorted(const struct maps *maps)
+{
+	uint32_t i;
+
+	for (i = 1; i < maps->n; i++)
+		if (maps->mappings[i].start < maps->mappings[i - 1].end)
+			return false;
+	return true;
+}
+
+static void test_maps_overlap(void)
+{
+	struct maps *maps = maps_new();
+
+	add_range(&maps, 0x1000, 0x5000, 0, 1);
+	add_range(&maps, 0x8000, 0x9000, 0, 1);
+	add_range(&maps, 0x2000, 0x3000, 0x70000, 2);
+	CHECK_INT(maps->n, 4);
+	CHECK(is_sorted(maps));
+	CHECK_INT(maps_find(maps, 0x1fff)->end, 0x2000);
+	CHECK_INT(maps_find(maps, 0x2000)->file_offset, 0x70000);
+	CHECK_INT(maps_find(maps, 0x3000)->file_offset, 0x2000);
+	CHECK(maps_find(maps, 0x5000) == NULL);
+	CHECK(maps_find(maps, 0) == NULL);
+	CHECK(maps_find(maps, UINT64_MAX) == NULL);
+	add_range(&maps, 0x0, 0x8800, 0, 3);
+	CHECK_INT(maps->n, 2);
+	CHECK_INT(maps_find(maps, 0x8800)->file_offset, 0x800);
+	maps_unref(maps);
+}
+
+static void test_maps_fork(void)
+{
+	struct maps *parent = maps_new(), *child;
+	uint64_t version;
+
+	add_range(&parent, 0x1000, 0x2000, 0, 1);
+	child = maps_ref(parent);
+	version = parent->version;
+	add_range(&child, 0x1000, 0x2000, 0x9000, 2);
+	CHECK(child != parent && child->version != version);
+	CHECK_INT(maps_find(parent, 0x1000)->file_offset, 0);
+	CHECK_INT(maps_find(child, 0x1000)->file_offset, 0x9000);
+	CHECK(parent->version == version);
+	maps_unref(parent);
+	maps_unref(child);
+}
+
+static void test_maps_scan(void)
+{
+	const struct mapping scanned[] = { { .start = 0x1000, .end = 0x2000, .time_ns = 50 },
+					   { .start = 0x4000, .end = 0x6000, .time_ns = 50 } };
+	struct maps *maps = maps_new();
+
+	add_range(&maps, 0x5000, 0x7000, 0, 60);
+	add_range(&maps, 0x9000, 0xa000, 0, 40);
+	maps_replace(&maps, scanned, 2, 50);
+	CHECK(is_sorted(maps));
+	CHECK(maps_find(maps, 0x9000) == NULL);
+	CHECK_INT(maps_find(maps, 0x5000)->time_ns, 60);
+	CHECK_INT(maps_find(maps, 0x4000)->end, 0x5000);
+	maps_unref(maps);
+}
+
+static struct image *image_at(struct images *images, const char *path, uint8_t id, uint64_t inode)
+{
+	uint8_t build_id[20] = { id };
+
+	return images_of_mapping(images, &(struct image_key){ .path = path,
+							      .path_bytes = strlen(path),
+							      .build_id = build_id,
+							      .build_id_bytes = id ? 20 : 0,
+							      .dev = 1,
+							      .inode = inode });
+}
+
+static void test_images(void)
+{
+	struct image_key key = { .path = "[vdso]", .path_bytes = 6 };
+	struct images images;
+	struct image *image;
+
+	images_init(&images);
+	image = image_at(&images, "/bin/x", 1, 0);
+	CHECK(image == image_at(&images, "/bin/x", 1, 55));
+	CHECK(image == image_at(&images, "/bin/x (deleted)", 1, 0));
+	CHECK(image != image_at(&images, "/bin/x", 2, 0));
+	CHECK(image != image_at(&images, "/bin/y", 1, 0));
+	CHECK(image_at(&images, "/bin/z", 0, 5) == image_at(&images, "/bin/z", 0, 5));
+	CHECK(image_at(&images, "/bin/z", 0, 5) != image_at(&images, "/bin/z", 0, 6));
+	CHECK_INT(image_at(&images, "[vdso]", 0, 0)->kind, PROF_IMAGE_VDSO);
+	CHECK_INT(image_at(&images, "[vdso]", 0, 0)->mapped.build_id_bytes, 0);
+	key.start = UINT64_C(0x7ffc00000000);
+	image = images_of_mapping(&images, &key);
+	CHECK_INT(image->mapped.build_id_bytes, images.vdso.build_id_bytes);
+	CHECK(image->mapped.build_id_bytes > 0 && image->kind == PROF_IMAGE_VDSO);
+	CHECK(image_at(&images, "//anon", 0, 0) == NULL);
+	CHECK(image_at(&images, "", 0, 0) == NULL);
+	CHECK(image_at(&images, "[heap]", 0, 0) == NULL);
+	CHECK(image_at(&images, "/memfd:jit (deleted)", 0, 9) == NULL);
+	CHECK(images_by_id(&images, image->row.id) == image);
+	CHECK(images_by_id(&images, UINT64_MAX) == NULL);
+	images_done(&images);
+}
+
+static void fork_process(struct parts *parts, int32_t pid, int32_t ppid, uint64_t time_ns)
+{
+	tasks_fork(&parts->tasks,
+		   &(struct record_task){ .pid = pid, .ppid = ppid, .tid = pid, .ptid = ppid },
+		   time_ns);
+}
+
+static void fork_thread(struct parts *parts, int32_t pid, int32_t tid, uint64_t time_ns)
+{
+	tasks_fork(&parts->tasks,
+		   &(struct record_task){ .pid = pid, .ppid = pid, .tid = tid, .ptid = pid },
+		   time_ns);
+}
+
+static void exit_task(struct parts *parts, int32_t pid, int32_t tid, uint64_t time_ns)
+{
+	tasks_exit(&parts->tasks, &(struct record_task){ .pid = pid, .tid = tid }, time_ns);
+}
+
+static void test_fork(void)
+{
+	struct parts parts;
+	struct process *parent, *child;
+
+	parts_init(&parts);
+	parent = tasks_found(&parts.tasks, 10, 10, 1)->process;
+	process_set_cmdline(parent, "prog\0-x", 8);
+	process_set_exe(parent, "/bin/prog", 9);
+	add_range(&parent->maps, 0x1000, 0x2000, 0, 1);
+	fork_process(&parts, 11, 10, 2000);
+	child = tasks_process(&parts.tasks, 11);
+	REQUIRE(child);
+	CHECK(child->maps == parent->maps && child->cmdline == parent->cmdline);
+	CHECK_STR(child->exe, "/bin/prog");
+	CHECK_INT(child->ppid, 10);
+	/* seen twice, and once late */
+	fork_process(&parts, 11, 10, 2000);
+	fork_process(&parts, 11, 10, 1500);
+	CHECK(tasks_process(&parts.tasks, 11) == child);
+	CHECK_INT(parts.tasks.n_alive, 2);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_TASK), 1);
+	CHECK_INT(number_of(&parts, PROF_TABLE_TASK, PROF_TASK_EVENT, 0), PROF_TASK_FORK);
+	parts_done(&parts);
+}
+
+static void test_exec(void)
+{
+	struct parts parts;
+	struct process *before, *after;
+
+	parts_init(&parts);
+	before = tasks_found(&parts.tasks, 10, 10, 1)->process;
+	fork_thread(&parts, 10, 20, 2000);
+	CHECK_INT(before->n_threads, 2);
+	row_ref(&before->row);
+	after = tasks_exec(&parts.tasks, 10, "new", 3000);
+	REQUIRE(after && after != before);
+	CHECK_INT(after->exec_generation, 1);
+	CHECK_INT(after->n_threads, 1);
+	CHECK(after->maps_known && !after->exe && after->maps->n == 0);
+	CHECK(before->gone && before->n_threads == 0);
+	CHECK(tasks_thread(&parts.tasks, 10)->process == after);
+	CHECK(tasks_thread(&parts.tasks, 20)->exit_ns == 3000);
+	CHECK_INT(parts.tasks.n_alive, 1);
+	row_unref(&before->row);
+	exit_task(&parts, 10, 10, 4000);
+	CHECK_INT(parts.tasks.n_alive, 0);
+	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
+	tasks_sweep(&parts.tasks, UINT64_C(5000000000));
+	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_THREAD), 3);
+	parts_done(&parts);
+}
+
+/* The leader ends first, the process with its last thread. */
+static void test_exit(void)
+{
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	fork_thread(&parts, 10, 20, 2000);
+	exit_task(&parts, 10, 10, 3000);
+	CHECK_INT(parts.tasks.n_alive, 1);
+	CHECK(tasks_process(&parts.tasks, 10) != NULL);
+	exit_task(&parts, 10, 20, 4000);
+	exit_task(&parts, 10, 20, 4001);
+	CHECK_INT(parts.tasks.n_alive, 0);
+	CHECK(tasks_process(&parts.tasks, 10) == NULL);
+	/* the number is somebody else's at once */
+	fork_process(&parts, 10, 1, 5000);
+	CHECK_INT(parts.tasks.n_alive, 1);
+	CHECK(tasks_thread(&parts.tasks, 10)->exit_ns == 0);
+	tasks_sweep(&parts.tasks, UINT64_C(5000000000));
+	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
+static bool apply(struct parts *parts, const struct bytes *bytes, bool again)
+{
+	return scan_apply(&parts->scan, bytes->data, bytes->length, 0, again);
+}
+
+static void test_filter(void)
+{
+	const int32_t targets[] = { 10 };
+	struct bytes bytes = { .length = 0 };
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_filter(&parts.tasks, targets, 1, true);
+	put_text(&bytes, SNAPSHOT_STAT, 9, 1000, alive);
+	put_text(&bytes, SNAPSHOT_EXE, 9, 1000, "/bin/stranger");
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1000, alive);
+	CHECK(apply(&parts, &bytes, false));
+	CHECK_INT(parts.tasks.n_alive, 1);
+	fork_process(&parts, 11, 10, 2000);
+	fork_process(&parts, 12, 11, 2100);
+	fork_process(&parts, 13, 9, 2200);
+	CHECK(tasks_exec(&parts.tasks, 13, "stranger", 2300) == NULL);
+	CHECK(tasks_exec(&parts.tasks, 12, "ours", 2400) != NULL);
+	CHECK(tasks_thread(&parts.tasks, 13) == NULL && tasks_process(&parts.tasks, 9) == NULL);
+	CHECK_INT(parts.tasks.n_alive, 3);
+	exit_task(&parts, 10, 10, 3000);
+	/* a reused pid is a stranger's */
+	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
+	fork_process(&parts, 10, 9, 4000);
+	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
+	fork_process(&parts, 14, 10, 4100);
+	CHECK(tasks_thread(&parts.tasks, 14) == NULL);
+	CHECK_INT(parts.tasks.n_alive, 2);
+	exit_task(&parts, 11, 11, 5000);
+	exit_task(&parts, 12, 12, 5000);
+	CHECK_INT(parts.tasks.n_alive, 0);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_PROCESS), 4);
+	parts_done(&parts);
+}
+
+/* A target that has ended already is nobody: whoever gets its number is a stranger. */
+static void test_filter_ended(void)
+{
+	const int32_t targets[] = { 10, 11 };
+	struct bytes bytes = { .length = 0 };
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_filter(&parts.tasks, targets, 2, true);
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1000, alive);
+	put_text(&bytes, SNAPSHOT_STAT, 11, 1000, zombie);
+	CHECK(apply(&parts, &bytes, false));
+	bytes.length = 0;
+	put_text(&bytes, SNAPSHOT_STAT, 10, 5000, alive);
+	put_text(&bytes, SNAPSHOT_STAT, 11, 5000, alive);
+	CHECK(apply(&parts, &bytes, true));
+	CHECK_INT(parts.tasks.n_alive, 1);
+	CHECK(tasks_process(&parts.tasks, 11) == NULL);
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
+static void test_filter_children(void)
+{
+	const int32_t targets[] = { 10 };
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_filter(&parts.tasks, targets, 1, false);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	fork_process(&parts, 11, 10, 2000);
+	fork_thread(&parts, 10, 12, 2000);
+	CHECK(tasks_thread(&parts.tasks, 11) == NULL);
+	CHECK(tasks_thread(&parts.tasks, 12) != NULL);
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
+static void put_mapping(struct bytes *bytes, int32_t pid, uint64_t time_ns, uint64_t start,
+			uint64_t end, const char *name)
+{
+	struct bytes item = { .length = 0 };
+	const struct snapshot_mapping mapping = { .start = start, .end = end, .inode = 5 };
+
+	put(&item, &mapping, sizeof(mapping));
+	put(&item, name, strlen(name));
+	put_item(bytes, SNAPSHOT_MAPPING, pid, time_ns, item.data, item.length);
+}
+
+static void test_scan(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct process *process;
+	struct parts parts;
+
+	parts_init(&parts);
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1000, alive);
+	put_text(&bytes, SNAPSHOT_STATUS, 10, 1000, "Uid:\t7\nNSpid:\t10\t3\n");
+	put_item(&bytes, SNAPSHOT_CMDLINE, 10, 1000, "a\0b", 4);
+	put_mapping(&bytes, 10, 1001, 0x3000, 0x4000, "/bin/b");
+	put_mapping(&bytes, 10, 1001, 0x1000, 0x2000, "/bin/a");
+	put_mapping(&bytes, 10, 1001, 0x1800, 0x2800, "/bin/lie");
+	put_text(&bytes, SNAPSHOT_STAT, 11, 1002, zombie);
+	put_text(&bytes, SNAPSHOT_STAT, 12, 1003, kthread);
+	CHECK(apply(&parts, &bytes, false));
+	CHECK(apply(&parts, &bytes, true));
+	CHECK_INT(parts.tasks.n_alive, 2);
+	process = tasks_process(&parts.tasks, 10);
+	REQUIRE(process);
+	CHECK_INT(process->uid, 7);
+	CHECK_INT(process->n_ns_pids, 1);
+	CHECK_INT(process->ns_pids[0], 3);
+	CHECK_INT(process->maps->n, 2);
+	CHECK(is_sorted(process->maps));
+	CHECK(tasks_process(&parts.tasks, 12)->kernel);
+	bytes.length -= 8;
+	CHECK(!apply(&parts, &bytes, false));
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_TASK), 2);
+	parts_done(&parts);
+}
+
+/* What /proc said before an exec is about another program. */
+static void test_scan_stamps(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct process *process;
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	process = tasks_exec(&parts.tasks, 10, "new", 2000);
+	REQUIRE(process);
+	add_range(&process->maps, 0x1000, 0x2000, 0, 2100);
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1900, alive);
+	put_text(&bytes, SNAPSHOT_EXE, 10, 1900, "/bin/old");
+	put_mapping(&bytes, 10, 1900, 0x1000, 0x9000, "/bin/old");
+	put_text(&bytes, SNAPSHOT_CMDLINE, 10, 2050, "new");
+	CHECK(apply(&parts, &bytes, false));
+	CHECK(!process->exe && process->cmdline);
+	CHECK_INT(process->maps->n, 1);
+	/* and records from before the scan are in it already */
+	bytes.length = 0;
+	put_text(&bytes, SNAPSHOT_STAT, 10, 3000, alive);
+	CHECK(apply(&parts, &bytes, false));
+	CHECK(tasks_exec(&parts.tasks, 10, "late", 2900) == NULL);
+	exit_task(&parts, 10, 10, 2950);
+	CHECK_INT(parts.tasks.n_alive, 1);
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
+/* A scan after a hole in the side band ends what it does not show. */
+static void test_scan_unseen(void)
+{
+	const uint64_t second = UINT64_C(1000000000);
+	struct bytes bytes = { .length = 0 };
+	struct parts parts;
+
+	parts_init(&parts);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	tasks_found(&parts.tasks, 11, 11, 1);
+	tasks_found(&parts.tasks, 12, 12, 10 * second);
+	put_text(&bytes, SNAPSHOT_STAT, 10, 10 * second, alive);
+	CHECK(apply(&parts, &bytes, true));
+	CHECK(tasks_process(&parts.tasks, 10) && tasks_process(&parts.tasks, 12));
+	CHECK(!tasks_process(&parts.tasks, 11));
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
+static void switch_to(struct parts *parts, struct switches *switches, int32_t from, int32_t to,
+		      bool preempted, uint64_t time_ns)
+{
+	struct record record = { .kind = RECORD_SWITCH,
+				 .pid = from,
+				 .tid = from,
+				 .cpu = 3,
+				 .time_ns = time_ns,
+				 .switched = { .other_pid = to,
+					       .other_tid = to,
+					       .out = true,
+					       .preempted = preempted } };
+
+	switches_apply(switches, &parts->tasks, &record);
+	record.switched.out = false;
+	record.tid = to;
+	record.time_ns += 10;
+	switches_apply(switches, &parts->tasks, &record);
+}
+
+static void test_switches(void)
+{
+	struct switches switches;
+	struct parts parts;
+
+	parts_init(&parts);
+	switches_init(&switches, 1000);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	tasks_found(&parts.tasks, 11, 11, 1);
+	switch_to(&parts, &switches, 10, 11, true, 2000);
+	switch_to(&parts, &switches, 11, 0, false, 3000);
+	switch_to(&parts, &switches, 0, 99, false, 4000);
+	switch_to(&parts, &switches, 99, 10, false, 5000);
+	switch_to(&parts, &switches, -1, 11, false, 6000); /* exiting: who came last */
+	switches_end(&switches, &parts.tasks, 3, 7000);
+	switches_end(&switches, &parts.tasks, 3, 8000);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_SWITCH), 4);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 0), 1000);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, 0),
+		  PROF_SWITCH_PREEMPTED);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 1), 2010);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 2), 5010);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, 2), 6000);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, 3), PROF_SWITCH_RUNNING);
+	switches_done(&switches);
+	parts_done(&parts);
+}
+
+int main(void)
+{
+	RUN(test_maps_overlap);
+	RUN(test_maps_fork);
+	RUN(test_maps_scan);
+	RUN(test_images);
+	RUN(test_fork);
+	RUN(test_exec);
+	RUN(test_exit);
+	RUN(test_filter);
+	RUN(test_filter_ended);
+	RUN(test_filter_children);
+	RUN(test_scan);
+	RUN(test_scan_stamps);
+	RUN(test_scan_unseen);
+	RUN(test_switches);
+	return test_end();
+}

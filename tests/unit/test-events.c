@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tests/unit/test.h"
+
+#include "daemon/broker/error.h"
+#include "daemon/broker/events.h"
+
+#include <fcntl.h>
+#include <glib/gstdio.h>
+
+/* A small machine: one tracepoint, one PMU. */
+static struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
+static char *folder;
+
+static void put(const char *path, const char *text)
+{
+	g_autofree char *full = g_build_filename(folder, path, NULL);
+	g_autofree char *parent = g_path_get_dirname(full);
+
+	g_mkdir_with_parents(parent, 0700);
+	g_file_set_contents(full, text, -1, NULL);
+}
+
+static int open_below(const char *path)
+{
+	g_autofree char *full = g_build_filename(folder, path, NULL);
+
+	return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void set_up(void)
+{
+	folder = g_dir_make_tmp("events-XXXXXX", NULL);
+	put("secret/id", "666\n");
+	put("tracing/sched/sched_switch/id", "314\n");
+	put("tracing/sched/sched_wakeup/id", "315\n");
+	put("pmus/cpu/type", "4\n");
+	put("pmus/cpu/format/event", "config:0-7,32-35\n");
+	put("pmus/cpu/format/umask", "config:8-15\n");
+	put("pmus/cpu/format/offcore", "config1:0-63\n");
+	put("pmus/cpu/events/mem-loads", "event=0xcd,umask=0x1\n");
+	dirs.tracepoints = open_below("tracing");
+	dirs.pmus = open_below("pmus");
+}
+
+static bool parse(const char *text, struct event *event)
+{
+	return event_parse(&dirs, text, event, NULL);
+}
+
+/* Why it is refused; never accepted. */
+static const char *refusal(const char *text)
+{
+	static char message[512];
+	g_autoptr(GError) error = NULL;
+	struct event event;
+
+	if (event_parse(&dirs, text, &event, &error))
+		return "accepted";
+	g_strlcpy(message, error->message, sizeof(message));
+	return message;
+}
+
+static void test_fixed_names(void)
+{
+	struct event event;
+
+	REQUIRE(parse("cpu-clock", &event));
+	CHECK_INT(event.attr.type, PERF_TYPE_SOFTWARE);
+	CHECK_INT(event.attr.config, PERF_COUNT_SW_CPU_CLOCK);
+	CHECK(event.counts_ns && !event.kernel_only && !event.every_one);
+	REQUIRE(parse("cycles", &event));
+	CHECK_INT(event.attr.type, PERF_TYPE_HARDWARE);
+	CHECK_INT(event.kind, PROF_SOURCE_HARDWARE);
+	REQUIRE(parse("cs", &event));
+	CHECK(event.kernel_only);
+	for (const char *const *name = event_names(); *name; name++)
+		CHECK(parse(*name, &event));
+}
+
+static void test_cache_and_raw(void)
+{
+	struct event event;
+
+	REQUIRE(parse("LLC-load-misses", &event));
+	CHECK_INT(event.attr.type, PERF_TYPE_HW_CACHE);
+	CHECK_INT(event.attr.config,
+		  PERF_COUNT_HW_CACHE_LL | PERF_COUNT_HW_CACHE_RESULT_MISS << 16);
+	REQUIRE(parse("dTLB-stores", &event));
+	CHECK_INT(event.attr.config, PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_OP_WRITE << 8);
+	REQUIRE(parse("r1A8", &event));
+	CHECK_INT(event.attr.type, PERF_TYPE_RAW);
+	CHECK_INT(event.attr.config, 0x1a8);
+	CHECK(!parse("r", &event));
+	CHECK(!parse("rxyz", &event));
+	CHECK(!parse("r00000000000000001", &event));
+}
+
+static void test_modifiers(void)
+{
+	struct event event;
+
+	REQUIRE(parse("cycles:u", &event));
+	CHECK(event.attr.exclude_kernel && !event.attr.exclude_user);
+	REQUIRE(parse("cycles:kpp", &event));
+	CHECK(event.attr.exclude_user && !event.attr.exclude_kernel);
+	CHECK_INT(event.attr.precise_ip, 2);
+	CHECK_STR(refusal("cycles:x"),
+		  "event \"cycles:x\": unknown modifier \"x\"; valid are u, k, p, pp, ppp");
+	REQUIRE(parse("sched:sched_switch:u", &event));
+	CHECK(event.attr.exclude_kernel);
+	REQUIRE(parse("cpu/event=1/u", &event));
+	CHECK(event.attr.exclude_kernel);
+}
+
+static void test_tracepoints(void)
+{
+	struct event event;
+
+	REQUIRE(parse("sched:sched_switch", &event));
+	CHECK_INT(event.attr.type, PERF_TYPE_TRACEPOINT);
+	CHECK_INT(event.attr.config, 314);
+	CHECK_INT(event.attr.sample_period, 1);
+	CHECK(event.every_one && event.kernel_only);
+	CHECK_STR(refusal("sched:sched_swich"),
+		  "unknown event \"sched:sched_swich\"; did you mean \"sched:sched_switch\"?");
+	CHECK_STR(refusal("shed:sched_wakeup"),
+		  "unknown event \"shed:sched_wakeup\"; did you mean \"sched:sched_wakeup\"?");
+}
+
+static void test_dynamic(void)
+{
+	struct event event;
+
+	REQUIRE(parse("cpu/event=0x1ff,umask=2,offcore=0xffffffffffffffff/", &event));
+	CHECK_INT(event.attr.type, 4);
+	CHECK_INT(event.attr.config, 0x1000002ff);
+	CHECK(event.attr.config1 == UINT64_MAX);
+	REQUIRE(parse("cpu/mem-loads,period=1000/", &event));
+	CHECK_INT(event.attr.config, 0x1cd);
+	CHECK_INT(event.attr.sample_period, 1000);
+	CHECK(event.every_one);
+	CHECK_STR(refusal("cpu/umask=256/"),
+		  "event \"cpu/umask=256/\": the value of \"umask\" does not fit into config:8-15");
+	CHECK_STR(refusal("gpu/event=1/"),
+		  "event \"gpu/event=1/\": there is no PMU \"gpu\"; this machine has cpu");
+}
+
+static void test_refused(void)
+{
+	static const char *const bad[] = { "",
+					   ":",
+					   "::",
+					   "/",
+					   "//",
+					   "cpu/",
+
+					   "cpu/event=/",
+					   "cpu/,/",
+					   "cpu/event=1z/",
+					   "cycles cycles",
+					   "sched:",
+					   ":switch",
+					   "a:b:c:d",
+					   "cpu/event=1/x" };
+	g_autofree char *longest = g_strnfill(4096, 'c');
+	struct event event;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+		CHECK_STR(parse(bad[i], &event) ? bad[i] : "refused", "refused");
+	CHECK(!parse(longest, &event));
+	CHECK_STR(refusal("cycels"), "unknown event \"cycels\"; did you mean \"cycles\"?");
+}
+
+static void test_hostile(void)
+{
+	static const char *const bad[] = { "..:secret", "../secret:id", "sched/..:sched_switch",
+					   "../x/y/",   "cpu/../y/",    "cpu/..=1/",
+					   ".:.",       "cpu/events\n/" };
+	struct event event;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+		CHECK_STR(parse(bad[i], &event) ? bad[i] : "refused", "refused");
+}
+
+int main(void)
+{
+	set_up();
+	RUN(test_fixed_names);
+	RUN(test_cache_and_raw);
+	RUN(test_modifiers);
+	RUN(test_tracepoints);
+	RUN(test_dynamic);
+	RUN(test_refused);
+	RUN(test_hostile);
+	return test_end();
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of names and symbol-rows: identity across epochs, what is lost, forged ids, and which symbol holds an offset.
+ */
+#include "tests/unit/build-capture.h"
+#include "tests/unit/test.h"
+#include "tools/common/symbol-rows.h"
+
+static void image(struct build *build, uint64_t id, uint64_t path, uint64_t inode)
+{
+	BUILD(build, PROF_TABLE_IMAGE, N(id), N(path), PROF_BYTES("\x01\xab", 2), N(10), N(1),
+	      N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
+}
+
+static void process(struct build *build, uint64_t id, uint64_t pid, uint64_t generation)
+{
+	BUILD(build, PROF_TABLE_PROCESS, N(id), N(pid), N(1), N(77), N(generation),
+	      PROF_BYTES(NULL, 0), N(0), N(0), N(0), PROF_BYTES(NULL, 0));
+}
+
+static void thread(struct build *build, uint64_t id, uint64_t of, uint64_t tid, uint64_t comm)
+{
+	BUILD(build, PROF_TABLE_THREAD, N(id), N(of), N(tid), N(77), N(comm), PROF_BYTES(NULL, 0));
+}
+
+static void symbol(struct build *build, uint64_t id, uint64_t start, uint64_t length, uint64_t name)
+{
+	BUILD(build, PROF_TABLE_SYMBOL, N(id), N(1), N(start), N(length), N(name), N(0), N(0), N(0),
+	      N(0));
+}
+
+/* Ids mean other things in each epoch. */
+static void two_epochs(struct build *build)
+{
+	build_begin(build);
+	build_text(build, 1, "/lib/a.so");
+	build_text(build, 2, "first");
+	image(build, 1, 1, 5);
+	process(build, 1, 100, 0);
+	thread(build, 1, 1, 101, 2);
+	build_next_epoch(build);
+	build_text(build, 1, "second");
+	build_text(build, 9, "/lib/a.so");
+	image(build, 1, 9, 6); /* the same path, another file */
+	image(build, 2, 9, 5);
+	process(build, 4, 100, 0);
+	process(build, 5, 100, 1); /* after exec */
+	thread(build, 7, 4, 101, 1);
+	thread(build, 8, 5, 101, 1);
+	build_finish(build);
+}
+
+static struct prof_reader *open_reader(const struct build *build)
+{
+	struct prof_reader *reader;
+	int r = prof_reader_open(build->fd, &reader);
+
+	assert(r == 0);
+	return reader;
+}
+
+static struct names_epoch *load(struct names *names, uint32_t number)
+{
+	struct names_epoch *epoch = names_epoch(names, number, NULL);
+	bool ok = names_load_identities(epoch, NULL);
+
+	assert(ok);
+	return epoch;
+}
+
+static void test_epochs(void)
+{
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	uint32_t first, image_index, thread_index;
+
+	two_epochs(&build);
+	reader = open_reader(&build);
+	first = prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch;
+	names = names_new(reader);
+	image_index = names_image(load(names, first), 1);
+	thread_index = names_thread(load(names, first), 1);
+	CHECK_STR(names_text(load(names, first), 2), "first");
+	CHECK_STR(names_text(load(names, first + 1), 1), "second");
+	CHECK_INT(names_image(load(names, first + 1), 2), image_index);
+	CHECK(names_image(load(names, first + 1), 1) != image_index);
+	CHECK_INT(names_thread(load(names, first + 1), 7), thread_index);
+	CHECK(names_thread(load(names, first + 1), 8) != thread_index);
+	CHECK_STR(names_thread_at(names, thread_index)->comm, "second");
+	CHECK_STR(names_image_at(names, image_index)->build_id, "01ab");
+	CHECK_INT(names_process_at(names, names_thread_at(names, thread_index)->process)->pid, 100);
+	CHECK_INT(names->lost, 0);
+	/* A third epoch, which has nothing, makes the one used longest ago go. */
+	(void)load(names, first + 9);
+	CHECK(names->epochs[0]->epoch != first && names->epochs[1]->epoch != first);
+	CHECK_INT(names_image(load(names, first), 1), image_index);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
+static void test_hostile(void)
+{
+	static const uint64_t ids[] = { 2, 77, UINT32_MAX, UINT64_MAX };
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct names_epoch *epoch;
+
+	build_begin(&build);
+	BUILD(&build, PROF_TABLE_STRING, N(1), PROF_BYTES("a\0b", 3));
+	image(&build, 1, UINT64_MAX, 5);
+	thread(&build, 1, 999, 5, 1);
+	build_finish(&build);
+	reader = open_reader(&build);
+	names = names_new(reader);
+	epoch = load(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch);
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		CHECK_INT(names_image(epoch, ids[i]), NAMES_LOST);
+		CHECK_INT(names_thread(epoch, ids[i]), NAMES_LOST);
+		CHECK_STR(names_text(epoch, ids[i]), NAMES_LOST_TEXT);
+	}
+	CHECK_INT(names->lost, 12);
+	CHECK(names_text(epoch, 0) == NULL);
+	CHECK_INT(names_thread(epoch, 0), NAMES_NONE);
+	CHECK_INT(names->lost, 12);
+	CHECK_STR(names_text(epoch, 1), "a b");
+	CHECK_STR(names_image_at(names, names_image(epoch, 1))->path, NAMES_LOST_TEXT);
+	CHECK_INT(names_thread_at(names, names_thread(epoch, 1))->process, NAMES_LOST);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
+static const char *name_at(const struct symbol_rows *rows, uint32_t image_index, uint64_t offset)
+{
+	const struct symbol_row *row = symbol_rows_find(rows, image_index, offset);
+
+	return row ? row->name : NULL;
+}
+
+static void test_symbols(void)
+{
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct symbol_rows *rows;
+	uint32_t index;
+
+	build_begin(&build);
+	build_text(&build, 1, "/lib/a.so");
+	image(&build, 1, 1, 5);
+	build_next_epoch(&build);
+	build_text(&build, 1, "/lib/a.so");
+	build_text(&build, 2, "outer");
+	build_text(&build, 3, "inner");
+	build_text(&build, 4, "open end");
+	build_text(&build, 5, "last");
+	image(&build, 1, 1, 5);
+	symbol(&build, 1, 300, 0, 4);
+	symbol(&build, 2, 100, 100, 2);
+	symbol(&build, 3, 120, 10, 3);
+	symbol(&build, 4, 400, 10, 5);
+	symbol(&build, 5, 100, 100, 2); /* again */
+	symbol(&build, 6, 500, 10, 99); /* its name is lost */
+	BUILD(&build, PROF_TABLE_SYMBOL, N(7), N(77), N(0), N(UINT64_MAX), N(2), N(0), N(0), N(0),
+	      N(0)); /* its image is lost */
+	BUILD(&build, PROF_TABLE_SYMBOL, N(8), N(1), N(0), N(UINT64_MAX), N(3), N(0), N(0), N(0),
+	      N(2)); /* inlined */
+	build_finish(&build);
+	reader = open_reader(&build);
+	names = names_new(reader);
+	rows = symbol_rows_load(names, NULL);
+	REQUIRE(rows != NULL);
+	index = names_image(load(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch), 1);
+	CHECK_STR(name_at(rows, index, 99), NULL);
+	CHECK_STR(name_at(rows, index, 100), "outer");
+	CHECK_STR(name_at(rows, index, 120), "inner");
+	CHECK_STR(name_at(rows, index, 130), "outer");
+	CHECK_STR(name_at(rows, index, 199), "outer");
+	CHECK_STR(name_at(rows, index, 200), NULL);
+	CHECK_STR(name_at(rows, index, 399), "open end");
+	CHECK_STR(name_at(rows, index, 400), "last");
+	CHECK_STR(name_at(rows, index, 410), NULL);
+	CHECK_STR(name_at(rows, index, 505), NAMES_LOST_TEXT);
+	CHECK_STR(name_at(rows, index, UINT64_MAX), NULL);
+	CHECK_STR(name_at(rows, 12345, 100), NULL);
+	symbol_rows_free(rows);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
+int main(void)
+{
+	RUN(test_epochs);
+	RUN(test_hostile);
+	RUN(test_symbols);
+	return test_end();
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of tally, stacks, functions and run-times on captures whose answer can be counted by hand.
+ */
+#include "tests/unit/build-capture.h"
+#include "tests/unit/test.h"
+#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/stacks.h"
+#include "tools/profcapture/tally.h"
+
+/* Image 1 has functions a (0x100), b (0x200) and c (0x300) of 0x100 bytes; frame N is at 0xN00. */
+static void begin_epoch(struct build *build)
+{
+	static const char *const names[] = { "a", "b", "c" };
+
+	build_text(build, 1, "/lib/x.so");
+	BUILD(build, PROF_TABLE_IMAGE, N(1), N(1), PROF_BYTES(NULL, 0), N(10), N(1), N(5),
+	      N(PROF_IMAGE_FILE), N(5), N(0));
+	for (unsigned i = 0; i < 3; i++) {
+		build_text(build, i + 2, names[i]);
+		BUILD(build, PROF_TABLE_SYMBOL, N(i + 1), N(1), N(0x100 * (i + 1)), N(0x100),
+		      N(i + 2), N(0), N(0), N(0), N(0));
+	}
+	for (unsigned i = 1; i <= 3; i++)
+		BUILD(build, PROF_TABLE_FRAME, N(i), N(1), N(0x100 * i), N(PROF_FRAME_EXACT));
+	build_text(build, 8, "comm");
+	build_text(build, 9, "/slice");
+	BUILD(build, PROF_TABLE_PROCESS, N(1), N(100), N(1), N(5), N(0), PROF_BYTES(NULL, 0), N(0),
+	      N(9), N(0), PROF_BYTES(NULL, 0));
+	for (unsigned i = 1; i <= 2; i++)
+		BUILD(build, PROF_TABLE_THREAD, N(i), N(1), N(100 + i), N(5), N(8),
+		      PROF_BYTES(NULL, 0));
+}
+
+static void begin(struct build *build)
+{
+	build_begin(build);
+	begin_epoch(build);
+}
+
+static void stack(struct build *build, uint64_t id, uint64_t parent, uint64_t frame)
+{
+	BUILD(build, PROF_TABLE_STACK, N(id), N(parent), N(frame));
+}
+
+static void samples(struct build *build, unsigned count, uint64_t stack_id)
+{
+	for (unsigned i = 0; i < count; i++)
+		BUILD(build, PROF_TABLE_SAMPLE,
+		      N(BUILD_START + prof_block_rows(build->blocks[PROF_TABLE_SAMPLE])),
+		      N(1 + i % 2), N(i % 2), N(PROF_MODE_USER), N(stack_id), N(1), N(0),
+		      N(PROF_METHOD_CFI), N(PROF_STOP_ROOT), N(9));
+}
+
+struct answer {
+	struct reader reader;
+	struct tally tally;
+};
+
+static bool run(struct answer *answer, const struct build *build)
+{
+	GError *error = NULL;
+	bool ok = reader_open(&answer->reader, build->path, &error) &&
+		  tally_run(&answer->tally, &answer->reader, &error);
+
+	if (!ok)
+		printf("# %s\n", error->message);
+	g_clear_error(&error);
+	return ok;
+}
+
+static void done(struct answer *answer)
+{
+	tally_done(&answer->tally);
+	reader_done(&answer->reader);
+}
+
+static struct tally_count count_in(const struct answer *answer, const GArray *counts,
+				   const char *name)
+{
+	for (guint i = 0; i < counts->len; i++)
+		if (strcmp(functions_at(answer->tally.functions, i)->name, name) == 0)
+			return g_array_index(counts, struct tally_count, i);
+	return (struct tally_count){ 0 };
+}
+
+#define CHECK_COUNT(counts, name, want_self, want_total)                         \
+	do {                                                                     \
+		struct tally_count count_ = count_in(&answer, (counts), (name)); \
+		CHECK_INT(count_.self, (want_self));                             \
+		CHECK_INT(count_.total, (want_total));                           \
+	} while (0)
+
+static uint64_t sum_of_self(const GArray *counts)
+{
+	uint64_t sum = 0;
+
+	for (guint i = 0; i < counts->len; i++)
+		sum += g_array_index(counts, struct tally_count, i).self;
+	return sum;
+}
+
+/* a → b → c, and a alone; the second epoch numbers everything the other way round. */
+static void test_totals(void)
+{
+	struct build build;
+	struct answer answer = { 0 };
+
+	begin(&build);
+	stack(&build, 1, 0, 1);
+	stack(&build, 2, 1, 2);
+	stack(&build, 3, 2, 3);
+	samples(&build, 5, 3);
+	samples(&build, 2, 1);
+	build_next_epoch(&build);
+	build_text(&build, 7, "/lib/x.so");
+	BUILD(&build, PROF_TABLE_IMAGE, N(3), N(7), PROF_BYTES(NULL, 0), N(10), N(1), N(5),
+	      N(PROF_IMAGE_FILE), N(5), N(0));
+	BUILD(&build, PROF_TABLE_FRAME, N(1), N(3), N(0x3ff), N(PROF_FRAME_EXACT));
+	stack(&build, 1, 0, 1);
+	BUILD(&build, PROF_TABLE_SAMPLE, N(BUILD_START + 50), N(0), N(0), N(0), N(1), N(1), N(0),
+	      N(0), N(0), N(0));
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(answer.tally.samples, 8);
+	CHECK_COUNT(answer.tally.counts, "a", 2, 7);
+	CHECK_COUNT(answer.tally.counts, "b", 0, 5);
+	CHECK_COUNT(answer.tally.counts, "c", 6, 6);
+	CHECK_INT(answer.tally.unresolved, 0);
+	CHECK_INT(answer.tally.unwind[UNWIND_COMPLETE], 7);
+	CHECK_INT(answer.tally.unwind[UNWIND_NONE], 1);
+	done(&answer);
+	build_done(&build);
+}
+
+/* a → b → a → b */
+static void recursive(struct build *build)
+{
+	begin(build);
+	stack(build, 1, 0, 1);
+	stack(build, 2, 1, 2);
+	stack(build, 3, 2, 1);
+	stack(build, 4, 3, 2);
+	samples(build, 3, 4);
+	samples(build, 1, 3);
+	build_finish(build);
+}
+
+static void test_recursion(void)
+{
+	struct build build;
+	struct answer answer = { .tally.wants_tree = true };
+
+	recursive(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_COUNT(answer.tally.counts, "a", 1, 4);
+	CHECK_COUNT(answer.tally.counts, "b", 3, 4);
+	/* Three that are always there, and one for each of the four. */
+	CHECK_INT(answer.tally.tree.nodes->len, 3 + 4);
+	done(&answer);
+	build_done(&build);
+}
+
+static void test_callers(void)
+{
+	struct build build;
+	struct answer answer = { .tally.focus = "b" };
+
+	recursive(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK(answer.tally.focus_found);
+	CHECK_INT(answer.tally.focus_count.self, 3);
+	CHECK_INT(answer.tally.focus_count.total, 4);
+	CHECK_COUNT(answer.tally.callers, "a", 3, 4);
+	CHECK_COUNT(answer.tally.callees, "a", 1, 4);
+	CHECK_COUNT(answer.tally.callees, "b", 0, 0);
+	done(&answer);
+	build_done(&build);
+}
+
+static void test_return(void)
+{
+	struct build build;
+	struct answer answer = { 0 };
+
+	begin(&build);
+	/* Behind the last instruction of a: a call that does not return. */
+	BUILD(&build, PROF_TABLE_FRAME, N(10), N(1), N(0x200), N(PROF_FRAME_RETURN));
+	BUILD(&build, PROF_TABLE_FRAME, N(11), N(1), N(0), N(PROF_FRAME_RETURN));
+	stack(&build, 1, 0, 10);
+	stack(&build, 2, 0, 11);
+	samples(&build, 1, 1);
+	samples(&build, 1, 2);
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_COUNT(answer.tally.counts, "a", 1, 1);
+	CHECK_COUNT(answer.tally.counts, "x.so+0x0", 1, 1);
+	CHECK_INT(answer.tally.unresolved, 1);
+	done(&answer);
+	build_done(&build);
+}
+
+static void test_sums(void)
+{
+	static const enum tally_by all[] = { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD,
+					     TALLY_PROCESS, TALLY_CGROUP };
+	struct build build;
+
+	begin(&build);
+	BUILD(&build, PROF_TABLE_FRAME, N(20), N(999), N(0), N(0)); /* its image is lost */
+	stack(&build, 1, 0, 1);
+	stack(&build, 2, 1, 777); /* its frame is lost */
+	stack(&build, 3, 0, 20);
+	samples(&build, 4, 1);
+	samples(&build, 4, 2);
+	samples(&build, 4, 3);
+	samples(&build, 4, 888); /* its stack is lost */
+	samples(&build, 4, 0);
+	build_finish(&build);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct answer answer = { .tally.by = all[i], .tally.wants_tree = i == 0 };
+
+		REQUIRE(run(&answer, &build));
+		CHECK_INT(answer.tally.samples, 20);
+		CHECK_INT(sum_of_self(answer.tally.counts), 20);
+		if (i == 0) {
+			CHECK_COUNT(answer.tally.counts, NAMES_LOST_TEXT, 12, 12);
+			CHECK_COUNT(answer.tally.counts, "<no stack>", 4, 4);
+			CHECK_COUNT(answer.tally.counts, "a", 4, 8);
+			CHECK_INT(answer.tally.unresolved, 16);
+		}
+		done(&answer);
+	}
+	build_done(&build);
+}
+
+static void test_cyclic_stacks(void)
+{
+	struct build build;
+	struct answer answer = { .tally.wants_tree = true };
+
+	begin(&build);
+	stack(&build, 1, 1, 1); /* its own parent */
+	stack(&build, 2, 3, 2);
+	stack(&build, 3, 2, 3); /* each other's */
+	stack(&build, 9, 2, 1);
+	stack(&build, 5, 0, 1);
+	stack(&build, 5, 9, 2); /* twice: the last one counts, and its parent comes later */
+	samples(&build, 2, 1);
+	samples(&build, 2, 2);
+	samples(&build, 2, 3);
+	samples(&build, 2, 9);
+	samples(&build, 2, 5);
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(answer.tally.samples, 10);
+	CHECK_INT(sum_of_self(answer.tally.counts), 10);
+	CHECK(answer.tally.bad_stacks >= 3);
+	CHECK_COUNT(answer.tally.counts, "a", 4, 4);
+	CHECK_COUNT(answer.tally.counts, "b", 4, 8);
+	CHECK_COUNT(answer.tally.counts, "c", 2, 2);
+	done(&answer);
+	build_done(&build);
+}
+
+/* What of the pruned tree of this build has at least `min` samples, which must be as in the whole tree. */
+static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
+{
+	g_autofree uint32_t *twin = g_new0(uint32_t, whole->tally.tree.nodes->len);
+	guint alike = 0;
+
+	for (guint i = 0; i < whole->tally.tree.nodes->len; i++) {
+		const struct tally_node *want =
+			&g_array_index(whole->tally.tree.nodes, struct tally_node, i);
+
+		if (want->count.total < min)
+			continue;
+		for (guint k = 1; k < pruned->tally.tree.nodes->len; k++) {
+			const struct tally_node *got =
+				&g_array_index(pruned->tally.tree.nodes, struct tally_node, k);
+
+			if (got->entity != want->entity || got->parent != twin[want->parent])
+				continue;
+			CHECK_INT(got->count.self, want->count.self);
+			CHECK_INT(got->count.total, want->count.total);
+			twin[i] = k;
+			alike++;
+		}
+	}
+	return alike;
+}
+
+/* One epoch of a → b → c and a root, with these samples in c, in b, and in the root. */
+static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root, uint64_t frame)
+{
+	stack(build, 1, 0, 1);
+	stack(build, 2, 1, 2);
+	stack(build, 3, 2, 3);
+	stack(build, 4, 0, frame);
+	samples(build, c, 3);
+	samples(build, b, 2);
+	samples(build, root, 4);
+}
+
+/* c has a tenth of the samples by what it has in one epoch alone, b's own root in no epoch. */
+static void test_pruned(void)
+{
+	struct build build;
+	struct answer whole = { .tally.wants_tree = true };
+	struct answer pruned = { .tally = { .wants_tree = true, .tree.min_share = 0.1 } };
+
+	begin(&build);
+	epoch_of(&build, 30, 70, 5, 2);
+	build_next_epoch(&build);
+	begin_epoch(&build);
+	epoch_of(&build, 2, 95, 9, 3);
+	build_finish(&build);
+	REQUIRE(run(&whole, &build) && run(&pruned, &build));
+	CHECK_INT(pruned.tally.samples, whole.tally.samples);
+	CHECK_INT(whole.tally.samples, 30 + 70 + 5 + 2 + 95 + 9);
+	CHECK(!whole.tally.tree.cut && pruned.tally.tree.cut);
+	CHECK_INT(whole.tally.tree.nodes->len, 3 + 5);
+	CHECK_INT(pruned.tally.tree.nodes->len, 3 + 3);
+	CHECK_INT(count_alike(&whole, &pruned, 32), 3);
+	CHECK_INT(sum_of_self(pruned.tally.counts), pruned.tally.samples);
+	done(&whole);
+	done(&pruned);
+	build_done(&build);
+}
+
+static void test_deep_stacks(void)
+{
+	struct build build;
+	struct answer answer = { .tally.wants_tree = true };
+	const unsigned depth = 3 * STACKS_MAX_DEPTH;
+
+	begin(&build);
+	for (unsigned i = 1; i <= depth; i++)
+		stack(&build, i, i - 1, i == 1 ? 2 : 1);
+	samples(&build, 1, depth);
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(sum_of_self(answer.tally.counts), 1);
+	CHECK_COUNT(answer.tally.counts, "a", 1, 1);
+	CHECK_INT(answer.tally.bad_stacks, 2);
+	/* The root is beyond the cut. */
+	CHECK_COUNT(answer.tally.counts, "b", 0, 0);
+	done(&answer);
+	build_done(&build);
+}
+
+static void test_unknown_values(void)
+{
+	struct build build;
+	struct answer answer = { 0 };
+
+	begin(&build);
+	stack(&build, 1, 0, 1);
+	BUILD(&build, PROF_TABLE_SAMPLE, N(BUILD_START), N(1), N(0), N(77), N(1), N(1), N(99),
+	      N(77), N(PROF_STOP_ROOT), N(0));
+	BUILD(&build, PROF_TABLE_SAMPLE, N(BUILD_START), N(1), N(0), N(0), N(1), N(1), N(99),
+	      N(PROF_METHOD_CFI), N(UINT64_MAX), N(0));
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(answer.tally.unwind[UNWIND_GUESSED], 2);
+	CHECK_INT(answer.tally.samples, 2);
+	done(&answer);
+	build_done(&build);
+}
+
+static void filtered(struct build *build, struct answer *answer, uint64_t want)
+{
+	REQUIRE(run(answer, build));
+	CHECK_INT(answer->tally.samples, want);
+	CHECK_INT(sum_of_self(answer->tally.counts), want);
+	done(answer);
+}
+
+static void test_filters(void)
+{
+	struct build build;
+	struct answer from = { .reader.range.from = { UNITS_TIME_START, 6, NULL } };
+	struct answer to = { .reader.range.to = { UNITS_TIME_START, 5, NULL } };
+	struct answer end = { .reader.range.from = { UNITS_TIME_END, 1, NULL } };
+	struct answer tid = { 0 }, comm = { 0 };
+	uint32_t wanted = 102;
+
+	begin(&build);
+	stack(&build, 1, 0, 1);
+	samples(&build, 10, 1);
+	build_finish(&build);
+	filtered(&build, &from, 4);
+	filtered(&build, &to, 6);
+	filtered(&build, &end, 2);
+	tid.reader.tids = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_array_append_val(tid.reader.tids, wanted);
+	filtered(&build, &tid, 5);
+	comm.reader.comms = g_ptr_array_new();
+	g_ptr_array_add(comm.reader.comms, (char *)"nobody");
+	filtered(&build, &comm, 0);
+	build_done(&build);
+}
+
+static void test_run_times(void)
+{
+	struct build build;
+	struct answer answer = { .tally.by = TALLY_THREAD };
+	const struct run_time *time;
+	GArray *times;
+	uint64_t t = BUILD_START;
+
+	begin(&build);
+	/* ran 10, waited 5, ran 20, was preempted 7, ran 1 until the end */
+	BUILD(&build, PROF_TABLE_SWITCH, N(t + 10), N(1), N(0), N(t), N(PROF_SWITCH_WAIT));
+	BUILD(&build, PROF_TABLE_SWITCH, N(t + 35), N(1), N(0), N(t + 15),
+	      N(PROF_SWITCH_PREEMPTED));
+	BUILD(&build, PROF_TABLE_SWITCH, N(t + 43), N(1), N(1), N(t + 42), N(PROF_SWITCH_RUNNING));
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	times = run_times_read(&answer.reader, NULL);
+	REQUIRE(times != NULL && times->len == 3);
+	time = &g_array_index(times, struct run_time, 2);
+	CHECK_INT(time->run_ns, 31);
+	CHECK_INT(time->wait_ns, 5);
+	CHECK_INT(time->preempted_ns, 7);
+	g_array_unref(times);
+	done(&answer);
+
+	answer = (struct answer){ .reader.range = { { UNITS_TIME_START, 5, NULL },
+						    { UNITS_TIME_START, 12, NULL } } };
+	REQUIRE(run(&answer, &build));
+	times = run_times_read(&answer.reader, NULL);
+	time = &g_array_index(times, struct run_time, 2);
+	CHECK_INT(time->run_ns, 5);
+	CHECK_INT(time->wait_ns, 2);
+	CHECK_INT(time->preempted_ns, 0);
+	g_array_unref(times);
+	done(&answer);
+	build_done(&build);
+}
+
+/* The second segment is of another boot, whose clock began anew; its wall clock is an hour later. */
+static void test_boots(void)
+{
+	struct build build;
+	struct answer all = { 0 }, late = { .reader.range.from = { UNITS_TIME_START, 1, NULL } };
+
+	begin(&build);
+	stack(&build, 1, 0, 1);
+	samples(&build, 1, 1);
+	build_next_segment(&build, 500, 2);
+	BUILD(&build, PROF_TABLE_SAMPLE, N(700), N(0), N(0), N(0), N(0), N(1), N(0), N(0), N(0),
+	      N(0));
+	build_finish(&build);
+	REQUIRE(run(&all, &build));
+	CHECK_INT(all.tally.samples, 2);
+	CHECK_INT(all.reader.capture->n_segments, 2);
+	CHECK_INT(capture_time(all.reader.capture, 1, BUILD_START + 3), 3);
+	/* build-capture's wall clock of a segment is a constant plus its start. */
+	CHECK_INT(capture_time(all.reader.capture, 2, 700), 500 + 200 - BUILD_START);
+	CHECK_INT(capture_clock(all.reader.capture, 1, 3), BUILD_START + 3);
+	CHECK_INT(capture_clock(all.reader.capture, 1, -5000000000), 0);
+	done(&all);
+	REQUIRE(run(&late, &build));
+	CHECK_INT(late.tally.samples, 0);
+	done(&late);
+	build_done(&build);
+}
+
+int main(void)
+{
+	RUN(test_totals);
+	RUN(test_recursion);
+	RUN(test_callers);
+	RUN(test_return);
+	RUN(test_sums);
+	RUN(test_cyclic_stacks);
+	RUN(test_pruned);
+	RUN(test_deep_stacks);
+	RUN(test_unknown_values);
+	RUN(test_filters);
+	RUN(test_run_times);
+	RUN(test_boots);
+	return test_end();
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of rewrite, row-copier and new-capture: what stays, what a slice gets from before its start, and forged input.
+ */
+#include "tests/unit/build-capture.h"
+#include "tests/unit/test.h"
+#include "tools/profcapture/new-capture.h"
+#include "tools/profcapture/rewrite.h"
+
+#define T(n) N(BUILD_START + (n))
+
+static void begin(struct build *build)
+{
+	static const char *const texts[] = { "/lib/used.so",    "/lib/unused.so", "used_function",
+					     "unused_function", "alive",          "gone" };
+
+	build_begin(build);
+	for (unsigned i = 0; i < 6; i++)
+		build_text(build, i + 1, texts[i]);
+	for (unsigned i = 1; i <= 2; i++) {
+		BUILD(build, PROF_TABLE_IMAGE, N(i), N(i), PROF_BYTES(NULL, 0), N(10), N(1), N(i),
+		      N(PROF_IMAGE_FILE), N(5), N(0));
+		BUILD(build, PROF_TABLE_SYMBOL, N(i), N(i), N(0), N(0x100), N(i + 2), N(0), N(0),
+		      N(0), N(0));
+		BUILD(build, PROF_TABLE_FRAME, N(i), N(i), N(0x10), N(0));
+		BUILD(build, PROF_TABLE_PROCESS, N(i), N(i * 100), N(1), N(5), N(0),
+		      PROF_BYTES(NULL, 0), N(0), N(0), N(0), PROF_BYTES(NULL, 0));
+		BUILD(build, PROF_TABLE_THREAD, N(i), N(i), N(i * 100), N(5), N(i + 4),
+		      PROF_BYTES(NULL, 0));
+	}
+}
+
+static void sample(struct build *build, uint64_t time, uint64_t stack)
+{
+	BUILD(build, PROF_TABLE_SAMPLE, T(time), N(1), N(0), N(0), N(stack), N(1), N(0), N(0), N(0),
+	      N(0));
+}
+
+static struct capture *open_capture(const struct build *build)
+{
+	struct capture *capture = capture_open(build->path, NULL);
+
+	assert(capture);
+	return capture;
+}
+
+/* Rewrites into a capture of its own; the result is whole. */
+static struct capture *rewritten(struct capture *from, struct rewrite_options options,
+				 struct build *to)
+{
+	struct rewrite_result result;
+	GError *error = NULL;
+	struct capture *capture;
+
+	options.file = "result";
+	*to = (struct build){ .fd = memfd_create("result", MFD_CLOEXEC) };
+	snprintf(to->path, sizeof(to->path), "/proc/self/fd/%d", to->fd);
+	if (!rewrite_capture(from, to->fd, &options, &result, &error)) {
+		printf("# %s\n", error->message);
+		g_clear_error(&error);
+		return NULL;
+	}
+	capture = open_capture(to);
+	CHECK_INT(capture->state, PROF_STATE_FINISHED);
+	CHECK(capture_check(capture, 0, NULL));
+	CHECK_INT(capture->unreadable_chunks, 0);
+	return capture;
+}
+
+/* Rows of a table, and the numbers of one column; at most 16. */
+static size_t column(const struct capture *capture, unsigned table, uint16_t id,
+		     uint64_t values[16])
+{
+	const struct prof_cursor_options options = { .table = table,
+						     .columns = &id,
+						     .n_columns = 1 };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	size_t n = 0;
+
+	if (prof_cursor_new(capture->reader, &options, &cursor) != 0)
+		return 0;
+	while (prof_cursor_next(cursor, &batch) == 0)
+		for (size_t i = 0; i < batch.rows && n < 16; i++)
+			values[n++] = batch.columns[0].numbers ? batch.columns[0].numbers[i] : 0;
+	prof_cursor_free(cursor);
+	return n;
+}
+
+static size_t rows(const struct capture *capture, unsigned table)
+{
+	uint64_t values[16];
+
+	return column(capture, table, 0, values);
+}
+
+static void test_only_what_is_named(void)
+{
+	struct build build, result;
+	struct capture *from, *to;
+
+	begin(&build);
+	BUILD(&build, PROF_TABLE_STACK, N(1), N(0), N(1));
+	BUILD(&build, PROF_TABLE_STACK, N(2), N(0), N(1)); /* the same again */
+	sample(&build, 1, 1);
+	sample(&build, 2, 2);
+	build_next_epoch(&build);
+	build_text(&build, 1, "/lib/used.so");
+	build_finish(&build);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ .merge_epochs = true }, &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(rows(to, PROF_TABLE_SAMPLE), 2);
+	CHECK_INT(rows(to, PROF_TABLE_STACK), 1);
+	CHECK_INT(rows(to, PROF_TABLE_FRAME), 1);
+	CHECK_INT(rows(to, PROF_TABLE_THREAD), 1);
+	CHECK_INT(rows(to, PROF_TABLE_SYMBOL), 1);
+	/* The image stands in the epoch of the samples, and in that of the symbols. */
+	CHECK_INT(rows(to, PROF_TABLE_IMAGE), 2);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+static void test_cycle(void)
+{
+	struct build build, result;
+	struct capture *from, *to;
+	uint64_t parents[16], stacks[16];
+
+	begin(&build);
+	BUILD(&build, PROF_TABLE_STACK, N(1), N(1), N(1));
+	BUILD(&build, PROF_TABLE_STACK, N(2), N(3), N(1));
+	BUILD(&build, PROF_TABLE_STACK, N(3), N(2), N(777));
+	sample(&build, 1, 1);
+	sample(&build, 2, 2);
+	sample(&build, 3, 99);
+	sample(&build, 4, 3);
+	build_finish(&build);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ 0 }, &result);
+	REQUIRE(to != NULL);
+	/* Without their forged parents 1 and 2 are the same. */
+	CHECK_INT(column(to, PROF_TABLE_STACK, PROF_STACK_PARENT, parents), 2);
+	CHECK_INT(parents[0], NEW_CAPTURE_LOST);
+	CHECK_INT(parents[1], 1);
+	CHECK_INT(column(to, PROF_TABLE_SAMPLE, PROF_SAMPLE_STACK, stacks), 4);
+	CHECK_INT(stacks[0], 1);
+	CHECK_INT(stacks[1], 1);
+	CHECK_INT(stacks[2], NEW_CAPTURE_LOST);
+	CHECK_INT(stacks[3], 2);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+static void test_long_chain(void)
+{
+	struct build build, result;
+	struct capture *from, *to;
+	const unsigned depth = 100000;
+
+	begin(&build);
+	for (unsigned i = 1; i <= depth; i++)
+		BUILD(&build, PROF_TABLE_STACK, N(i), N(i - 1), N(1));
+	sample(&build, 1, depth);
+	build_finish(&build);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ .merge_epochs = true }, &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(prof_reader_info(to->reader)->state, PROF_STATE_FINISHED);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t event)
+{
+	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
+}
+
+/* From 100 to 200: thread 1 is there before, thread 2 came and went. */
+static void state_capture(struct build *build)
+{
+	begin(build);
+	build_metadata(build, "host", "h");
+	task(build, 1, 1, PROF_TASK_EXISTS);
+	task(build, 2, 2, PROF_TASK_FORK);
+	BUILD(build, PROF_TABLE_MAPPING, T(3), N(1), N(0x1000), N(10), N(0), N(1));
+	BUILD(build, PROF_TABLE_MAPPING, T(4), N(2), N(0x1000), N(10), N(0), N(2));
+	task(build, 5, 1, PROF_TASK_COMM_CHANGE);
+	task(build, 50, 2, PROF_TASK_EXIT);
+	BUILD(build, PROF_TABLE_STACK, N(1), N(0), N(1));
+	sample(build, 99, 1);
+	sample(build, 100, 1);
+	sample(build, 200, 1);
+	sample(build, 201, 1);
+	BUILD(build, PROF_TABLE_SWITCH, T(60), N(1), N(0), T(10), N(PROF_SWITCH_WAIT));
+	BUILD(build, PROF_TABLE_SWITCH, T(150), N(1), N(0), T(70), N(PROF_SWITCH_WAIT));
+	BUILD(build, PROF_TABLE_SWITCH, T(260), N(1), N(0), T(160), N(PROF_SWITCH_WAIT));
+	BUILD(build, PROF_TABLE_SWITCH, T(290), N(1), N(0), T(270), N(PROF_SWITCH_WAIT));
+	BUILD(build, PROF_TABLE_LOSS, T(10), T(20), PROF_BYTES("a", 1), N(0), N(1), N(0));
+	BUILD(build, PROF_TABLE_LOSS, T(90), T(110), PROF_BYTES("b", 1), N(0), N(2), N(0));
+	BUILD(build, PROF_TABLE_LOSS, T(210), T(220), PROF_BYTES("c", 1), N(0), N(3), N(0));
+	build_finish(build);
+}
+
+static void check_state(const struct capture *to)
+{
+	uint64_t values[16];
+
+	CHECK_INT(to->segments[0].start_monotonic_ns, BUILD_START + 100);
+	CHECK_INT(to->segments[0].wall_ns, 1700000000000000000 + BUILD_START + 100);
+	CHECK_INT(rows(to, PROF_TABLE_SAMPLE), 2);
+	CHECK_STR(capture_metadata(to, "host"), "h");
+	CHECK_INT(column(to, PROF_TABLE_TASK, PROF_TASK_TIME, values), 1);
+	CHECK_INT(values[0], BUILD_START + 100);
+	CHECK_INT(column(to, PROF_TABLE_TASK, PROF_TASK_EVENT, values), 1);
+	CHECK_INT(values[0], PROF_TASK_EXISTS);
+	CHECK_INT(column(to, PROF_TABLE_MAPPING, PROF_MAPPING_TIME, values), 1);
+	CHECK_INT(values[0], BUILD_START + 100);
+	CHECK_INT(rows(to, PROF_TABLE_PROCESS), 1);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_START, values), 2);
+	CHECK_INT(values[0], BUILD_START + 100);
+	CHECK_INT(values[1], BUILD_START + 160);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, values), 2);
+	CHECK_INT(values[1], BUILD_START + 200);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, values), 2);
+	CHECK_INT(values[0], PROF_SWITCH_WAIT);
+	CHECK_INT(values[1], PROF_SWITCH_RUNNING);
+	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 1);
+	CHECK_INT(values[0], 2);
+}
+
+static void test_slice(void)
+{
+	struct build build, result;
+	struct capture *from, *to;
+
+	state_capture(&build);
+	from = open_capture(&build);
+	to = rewritten(from,
+		       (struct rewrite_options){ .timed = true, .from_ns = 100, .to_ns = 200 },
+		       &result);
+	REQUIRE(to != NULL);
+	check_state(to);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+static void test_damage_rows(void)
+{
+	struct prof_damage damages[] = {
+		{ .offset = UINT32_MAX,
+		  .bytes = 70,
+		  .rows = 7,
+		  .table = PROF_TABLE_SAMPLE,
+		  .reason = PROF_DAMAGE_CHECKSUM },
+		{ .offset = 1, .bytes = 50, .rows = UINT64_MAX, .reason = PROF_DAMAGE_PAYLOAD },
+		{ .offset = 9, .bytes = 50, .rows = 0, .reason = PROF_DAMAGE_INDEX },
+		{ .offset = 9, .bytes = 0, .rows = 0, .reason = PROF_DAMAGE_CUT },
+	};
+	g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
+	struct build build, result;
+	struct capture *from, *to;
+	uint64_t values[16];
+
+	state_capture(&build);
+	g_array_append_vals(list, damages, 4);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ .file_damages = list }, &result);
+	REQUIRE(to != NULL);
+	/* In time order among those that were there: what came before everything, and after. */
+	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 5);
+	CHECK_INT(values[0], 0);
+	CHECK_INT(values[1], 1);
+	CHECK_INT(values[4], 7);
+	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_CAUSE, values), 5);
+	CHECK_INT(values[0], PROF_LOSS_FILE_DAMAGE);
+	CHECK_INT(values[4], PROF_LOSS_FILE_DAMAGE);
+	CHECK_INT(to->lost, 1 + 2 + 3 + 7);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+/* Each chunk of a dictionary comes before the chunks of what names it. */
+static void test_order(void)
+{
+	static const unsigned order[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_FRAME,
+					  PROF_TABLE_STACK, PROF_TABLE_SAMPLE };
+	struct build build, result;
+	struct capture *from, *to;
+	const struct prof_chunk *chunks;
+	uint64_t previous = 0;
+	size_t n;
+
+	state_capture(&build);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ .merge_epochs = true }, &result);
+	REQUIRE(to != NULL);
+	chunks = prof_reader_chunks(to->reader, &n);
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		for (size_t c = 0; c < n; c++)
+			if (chunks[c].table == order[i]) {
+				CHECK(chunks[c].offset > previous);
+				previous = chunks[c].offset;
+				break;
+			}
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
+int main(void)
+{
+	RUN(test_only_what_is_named);
+	RUN(test_cycle);
+	RUN(test_long_chain);
+	RUN(test_slice);
+	RUN(test_damage_rows);
+	RUN(test_order);
+	return test_end();
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of symbolize on a capture that hit functions of this very program.
+ */
+#include "tests/unit/build-capture.h"
+#include "tests/unit/test.h"
+#include "tools/common/symbol-rows.h"
+#include "tools/common/symbolize.h"
+
+#include <link.h>
+#include <sys/stat.h>
+
+#define SELF "/proc/self/exe"
+
+/* Two functions with symbols and nothing else in them. */
+__attribute__((noinline, used)) static int first_function(int n)
+{
+	return n * 3 + 1;
+}
+
+__attribute__((noinline, used)) static int second_function(int n)
+{
+	return n ^ 0x55;
+}
+
+/* What the kernel calls the offset of an address: through the segment of the program that holds it. */
+struct place {
+	uint64_t address;
+	uint64_t offset;
+};
+
+static int find_place(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct place *place = data;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + segment->p_vaddr;
+
+		if (segment->p_type == PT_LOAD && place->address - start < segment->p_memsz)
+			place->offset = place->address - start + segment->p_offset;
+	}
+	return 1; /* the program itself is the first */
+}
+
+static uint64_t offset_of(int (*function)(int))
+{
+	struct place place = { .address = (uint64_t)(uintptr_t)function };
+
+	dl_iterate_phdr(find_place, &place);
+	return place.offset;
+}
+
+static void image(struct build *build, uint64_t id, uint64_t size, unsigned kind)
+{
+	struct stat status;
+	int r = stat(SELF, &status);
+
+	assert(r == 0);
+	BUILD(build, PROF_TABLE_IMAGE, N(id), N(1), PROF_BYTES(NULL, 0),
+	      N(size ? size : (uint64_t)status.st_size), N(status.st_dev), N(status.st_ino),
+	      N(kind), N(status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec), N(0));
+}
+
+struct opened {
+	unsigned count;
+	const char *path;
+};
+
+static int open_self(const struct names_image *wanted, void *data)
+{
+	struct opened *opened = data;
+
+	opened->count++;
+	CHECK(wanted->id != 0 && wanted->epoch != 0);
+	return opened->path ? open(opened->path, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+/* The same two places in two epochs under other ids, a kernel image, and a return address. */
+static void capture_of_self(struct build *build, uint64_t size)
+{
+	build_begin(build);
+	for (unsigned epoch = 0; epoch < 2; epoch++) {
+		build_text(build, 1, SELF);
+		image(build, 5 + epoch, size, PROF_IMAGE_FILE);
+		image(build, 9, size, PROF_IMAGE_KERNEL);
+		BUILD(build, PROF_TABLE_FRAME, N(1), N(5 + epoch), N(offset_of(first_function)),
+		      N(PROF_FRAME_EXACT));
+		BUILD(build, PROF_TABLE_FRAME, N(2), N(5 + epoch),
+		      N(offset_of(second_function) + 1), N(PROF_FRAME_RETURN));
+		BUILD(build, PROF_TABLE_FRAME, N(3), N(9), N(0x1234), N(PROF_FRAME_EXACT));
+		if (epoch == 0)
+			build_next_epoch(build);
+	}
+	build_finish(build);
+}
+
+static const char *name_of(const struct build *build, uint64_t offset)
+{
+	static char name[64];
+	struct prof_reader *reader;
+	struct names *names;
+	struct symbol_rows *rows;
+	const struct symbol_row *row;
+	struct names_epoch *epoch;
+
+	if (prof_reader_open(build->fd, &reader) != 0)
+		return NULL;
+	names = names_new(reader);
+	rows = symbol_rows_load(names, NULL);
+	epoch = names_epoch(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch, NULL);
+	CHECK(names_load_identities(epoch, NULL));
+	row = symbol_rows_find(rows, names_image(epoch, 5), offset);
+	snprintf(name, sizeof(name), "%s", row ? row->name : "");
+	symbol_rows_free(rows);
+	names_free(names);
+	prof_reader_free(reader);
+	return name;
+}
+
+static void test_named(void)
+{
+	struct build build;
+	struct opened opened = { .path = SELF };
+	struct symbolize_result result;
+	GError *error = NULL;
+
+	capture_of_self(&build, 0);
+	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, &error));
+	CHECK_INT(opened.count, 1);
+	CHECK_INT(result.places, 2);
+	CHECK_INT(result.named, 2);
+	CHECK_INT(result.symbols, 2);
+	CHECK_INT(result.changed->len + result.missing->len, 0);
+	CHECK_STR(name_of(&build, offset_of(first_function)), "first_function");
+	CHECK_STR(name_of(&build, offset_of(second_function)), "second_function");
+	symbolize_result_done(&result);
+	build_done(&build);
+}
+
+static void test_twice(void)
+{
+	struct build build;
+	struct opened opened = { .path = SELF };
+	struct symbolize_result result;
+	struct stat before, after;
+
+	capture_of_self(&build, 0);
+	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	symbolize_result_done(&result);
+	CHECK_INT(fstat(build.fd, &before), 0);
+	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	CHECK_INT(fstat(build.fd, &after), 0);
+	CHECK_INT(opened.count, 1);
+	CHECK_INT(result.places, 0);
+	CHECK_INT(after.st_size, before.st_size);
+	symbolize_result_done(&result);
+	build_done(&build);
+}
+
+static void test_changed_and_missing(void)
+{
+	struct build build;
+	struct opened self = { .path = SELF }, nothing = { 0 },
+		      text = { .path = "/proc/self/stat" };
+	struct symbolize_result result;
+
+	capture_of_self(&build, 12345);
+	REQUIRE(symbolize_capture(build.fd, open_self, &self, &result, NULL));
+	CHECK_INT(result.named, 0);
+	CHECK_INT(result.changed->len, 1);
+	symbolize_result_done(&result);
+	build_done(&build);
+
+	capture_of_self(&build, 0);
+	REQUIRE(symbolize_capture(build.fd, open_self, &nothing, &result, NULL));
+	CHECK_INT(result.missing->len, 1);
+	symbolize_result_done(&result);
+	REQUIRE(symbolize_capture(build.fd, open_self, &text, &result, NULL));
+	CHECK_INT(result.named, 0);
+	CHECK_INT(result.missing->len + result.changed->len, 1);
+	symbolize_result_done(&result);
+	build_done(&build);
+}
+
+static void test_not_a_capture(void)
+{
+	struct symbolize_result result;
+	g_autoptr(GError) error = NULL;
+	int fd = memfd_create("empty", MFD_CLOEXEC);
+
+	CHECK(!symbolize_capture(fd, open_self, NULL, &result, &error));
+	CHECK(error != NULL);
+	close(fd);
+}
+
+int main(void)
+{
+	RUN(test_named);
+	RUN(test_twice);
+	RUN(test_changed_and_missing);
+	RUN(test_not_a_capture);
+	return test_end();
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tests/unit/test.h"
+#include "tools/common/text.h"
+
+#include <locale.h>
+
+static void check_escaped(const char *bytes, const char *want)
+{
+	g_autofree char *escaped = text_escape(bytes);
+
+	CHECK_STR(escaped, want);
+}
+
+static void test_hostile(void)
+{
+	g_autofree char *nul = text_escape_n("a\0b", 3);
+
+	check_escaped("main", "main");
+	check_escaped("", "");
+	check_escaped("caf\303\251 \344\270\255", "caf\303\251 \344\270\255");
+	check_escaped("a\nb\tc\rd", "a\\nb\\tc\\x0dd");
+	check_escaped("\033[2J\033]0;x\007", "\\x1b[2J\\x1b]0;x\\x07");
+	check_escaped("\177", "\\x7f");
+	check_escaped("\302\233", "\\u{9b}");             /* C1 CSI */
+	check_escaped("\342\200\256gpj", "\\u{202e}gpj"); /* right-to-left override */
+	check_escaped("\342\201\246", "\\u{2066}");
+	check_escaped("\342\200\250", "\\u{2028}"); /* line separator */
+	check_escaped("\357\273\277", "\\u{feff}");
+	check_escaped("\363\240\201\201", "\\u{e0041}"); /* tag character */
+	check_escaped("\377", "\357\277\275");
+	check_escaped("a\300\257b", "a\357\277\275b"); /* overlong slash */
+	check_escaped("\355\240\200", "\357\277\275"); /* surrogate */
+	check_escaped("x\342\202", "x\357\277\275");   /* cut short */
+	CHECK_STR(nul, "a\\x00b");
+}
+
+/* Whatever goes in: valid UTF-8 comes out, and no control character in it. */
+static void test_all_bytes(void)
+{
+	char bytes[3];
+
+	for (unsigned i = 0; i < 1u << 16; i++) {
+		g_autofree char *escaped = NULL;
+		bool clean = true;
+
+		bytes[0] = (char)i;
+		bytes[1] = (char)(i >> 8);
+		bytes[2] = (char)(0x80 | (i * 7 & 0x3f));
+		escaped = text_escape_n(bytes, sizeof(bytes));
+		for (const char *p = escaped; *p; p++)
+			clean = clean && (unsigned char)*p >= 0x20 && *p != 0x7f;
+		if (!clean || !g_utf8_validate(escaped, -1, NULL)) {
+			CHECK(!"control or invalid character");
+			break;
+		}
+	}
+}
+
+static void check_fit(const char *text, unsigned width, enum text_align align, const char *want)
+{
+	g_autofree char *fitted = text_fit(text, width, align);
+
+	CHECK_STR(fitted, want);
+	CHECK_INT(text_width(fitted), width);
+}
+
+static void test_fit(void)
+{
+	check_fit("abc", 5, TEXT_LEFT, "abc  ");
+	check_fit("abc", 5, TEXT_RIGHT, "  abc");
+	check_fit("abc", 3, TEXT_LEFT, "abc");
+	check_fit("abcdef", 4, TEXT_LEFT, "abc\342\200\246");
+	check_fit("/usr/lib/x", 5, TEXT_TAIL, "\342\200\246ib/x");
+	check_fit("abc", 1, TEXT_LEFT, "\342\200\246");
+	check_fit("abc", 0, TEXT_LEFT, "");
+	check_fit("", 2, TEXT_TAIL, "  ");
+	/* A wide character takes two columns, and is not cut in half. */
+	CHECK_INT(text_width("\344\270\255\346\226\207"), 4);
+	check_fit("\344\270\255\346\226\207", 4, TEXT_LEFT, "\344\270\255\346\226\207");
+	check_fit("\344\270\255\346\226\207", 3, TEXT_LEFT, "\344\270\255\342\200\246");
+	check_fit("a\344\270\255\346\226\207", 3, TEXT_LEFT, "a\342\200\246 ");
+	check_fit("\344\270\255\346\226\207", 2, TEXT_TAIL, "\342\200\246 ");
+	/* A combining accent takes none. */
+	CHECK_INT(text_width("e\314\201"), 1);
+	check_fit("e\314\201", 2, TEXT_RIGHT, " e\314\201");
+}
+
+static void check_wrapped(const char *text, unsigned column, unsigned columns, const char *want)
+{
+	struct out out;
+
+	out_init(&out, -1);
+	text_wrap(&out, text, column, 2, columns);
+	CHECK_STR(out.text->str, want);
+	out_done(&out);
+}
+
+static void test_wrap(void)
+{
+	check_wrapped("aa bb cc", 0, 5, "aa bb\n  cc\n");
+	check_wrapped("aa bb cc", 3, 5, "aa\n  bb\n  cc\n");
+	check_wrapped("aa bb cc", 0, 0, "aa bb cc\n");
+	check_wrapped("longer than that", 0, 4, "longer\n  than\n  that\n");
+	check_wrapped("", 0, 4, "\n");
+}
+
+static void test_people(void)
+{
+	g_autofree char *small = text_bytes(1023);
+	g_autofree char *rounded = text_bytes(1024 * 1024 - 1);
+	g_autofree char *huge = text_bytes(UINT64_MAX);
+	g_autofree char *ns = text_duration(999);
+	g_autofree char *ms = text_duration(12340000);
+	g_autofree char *minutes = text_duration(UINT64_C(125000000000));
+	g_autofree char *count = text_count(1234567);
+	g_autofree char *zero = text_count(0);
+
+	CHECK_STR(small, "1023 B");
+	CHECK_STR(rounded, "1.0 MiB");
+	CHECK_STR(huge, "16.0 EiB");
+	CHECK_STR(ns, "999 ns");
+	CHECK_STR(ms, "12.3 ms");
+	CHECK_STR(minutes, "2 min 05 s");
+	CHECK_STR(count, "1 234 567");
+	CHECK_STR(zero, "0");
+}
+
+int main(void)
+{
+	setlocale(LC_ALL, "C");
+	RUN(test_hostile);
+	RUN(test_all_bytes);
+	RUN(test_fit);
+	RUN(test_wrap);
+	RUN(test_people);
+	return test_end();
+}

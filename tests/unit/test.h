@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Test - the least that a C test needs; speaks TAP
+ *
+ *     static void test_order(void)
+ *     {
+ *             CHECK(ring_next(&ring) == 3);
+ *             CHECK_INT(ring.tail, 3);
+ *     }
+ *     int main(void)
+ *     {
+ *             RUN(test_order);
+ *             return test_end();
+ *     }
+ *
+ * A failed CHECK says where and with which values, and the case goes on; a failed REQUIRE ends the case.
+ * SKIP("why") ends the case too. CHECK may be used from threads, REQUIRE and SKIP only in the function that RUN calls.
+ */
+#pragma once
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int test_count;
+static int test_failed_cases;
+static atomic_int test_failures;
+static const char *test_skip_reason;
+
+static inline bool test_check(bool ok, const char *file, int line, const char *what)
+{
+	if (!ok) {
+		printf("# %s:%d: failed: %s\n", file, line, what);
+		atomic_fetch_add(&test_failures, 1);
+	}
+	return ok;
+}
+
+static inline bool test_check_int(intmax_t got, intmax_t want, const char *file, int line,
+				  const char *what)
+{
+	if (got != want) {
+		printf("# %s:%d: failed: %s: got %" PRIdMAX ", want %" PRIdMAX "\n", file, line,
+		       what, got, want);
+		atomic_fetch_add(&test_failures, 1);
+	}
+	return got == want;
+}
+
+static inline bool test_check_str(const char *got, const char *want, const char *file, int line,
+				  const char *what)
+{
+	bool same = got == want || (got && want && strcmp(got, want) == 0);
+
+	if (!same) {
+		printf("# %s:%d: failed: %s: got \"%s\", want \"%s\"\n", file, line, what,
+		       got ? got : "(null)", want ? want : "(null)");
+		atomic_fetch_add(&test_failures, 1);
+	}
+	return same;
+}
+
+#define CHECK(condition) test_check((condition), __FILE__, __LINE__, #condition)
+#define CHECK_INT(got, want) \
+	test_check_int((intmax_t)(got), (intmax_t)(want), __FILE__, __LINE__, #got " == " #want)
+#define CHECK_STR(got, want) test_check_str((got), (want), __FILE__, __LINE__, #got " == " #want)
+#define REQUIRE(condition)             \
+	do {                           \
+		if (!CHECK(condition)) \
+			return;        \
+	} while (0)
+#define SKIP(why)                         \
+	do {                              \
+		test_skip_reason = (why); \
+		return;                   \
+	} while (0)
+
+static inline void test_run(const char *name, void (*function)(void))
+{
+	int before = atomic_load(&test_failures);
+
+	test_skip_reason = NULL;
+	function();
+	test_count++;
+	if (atomic_load(&test_failures) != before) {
+		test_failed_cases++;
+		printf("not ok %d %s\n", test_count, name);
+	} else if (test_skip_reason) {
+		printf("ok %d %s # SKIP %s\n", test_count, name, test_skip_reason);
+	} else {
+		printf("ok %d %s\n", test_count, name);
+	}
+	fflush(stdout);
+}
+#define RUN(function) test_run(#function, function)
+
+static inline int test_end(void)
+{
+	printf("1..%d\n", test_count);
+	return test_failed_cases ? 1 : 0;
+}

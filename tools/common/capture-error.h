@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Capture-error - where results of libprofcapture become GErrors
+ *
+ * A positive result (what is wrong with the file) has the exit status "unreadable", -EACCES and -EPERM "not permitted",
+ * any other -errno "failure".
+ */
+#pragma once
+
+#include "arch/base.h"
+
+#include <glib.h>
+
+/* Sets "WHAT: why" and returns false. `result` is not 0; `what` names the act and the object in quotes. */
+bool capture_error(GError **error, int result, const char *what, ...) PRINTF_LIKE(3, 4);

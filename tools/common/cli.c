@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Cli - the command line that profctl and profcapture share
+ *
+ * Parsing is one pass: options are stored as they come, operands are moved to the front of argv. What --help and
+ * --complete print comes from the same tables (cli-help.c).
+ * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here    [test-cli: refusals]
+ *             (2) nothing behind "--", or behind a command's name, is taken for an option      [test-cli: commands]
+ */
+#include "config.h"
+
+#include "tools/common/cli.h"
+
+#include "tools/common/cli-private.h"
+#include "tools/common/messages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+
+const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
+
+/* What they tell comes as an error of the write as well. */
+static const int ignored_signals[] = { SIGPIPE, SIGXFSZ };
+
+static struct {
+	const char *program;
+	const char *verb;           /* NULL until one is chosen */
+	struct sigaction before[2]; /* of ignored_signals */
+} cli = { .program = "profctl" };
+
+G_DEFINE_QUARK(cli - error - quark, cli_error)
+
+const char *cli_program(void)
+{
+	return cli.program;
+}
+
+const char *cli_verb_name(void)
+{
+	return cli.verb;
+}
+
+static void cli_message(const char *prefix, const char *format, va_list arguments)
+{
+	g_autofree char *message = g_strdup_vprintf(format, arguments);
+	g_autofree char *escaped = text_escape(message);
+
+	fprintf(stderr, "%s: %s%s\n", cli.program, prefix, escaped);
+}
+
+void cli_error(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	cli_message("", format, arguments);
+	va_end(arguments);
+}
+
+void cli_warning(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	cli_message(_("warning: "), format, arguments);
+	va_end(arguments);
+}
+
+static int cli_point_to_help(void)
+{
+	if (cli.verb)
+		fprintf(stderr, _("Try '%s %s --help'.\n"), cli.program, cli.verb);
+	else
+		fprintf(stderr, _("Try '%s --help'.\n"), cli.program);
+	return CLI_USAGE;
+}
+
+int cli_usage_error(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	cli_message("", format, arguments);
+	va_end(arguments);
+	return cli_point_to_help();
+}
+
+int cli_fail(GError *error)
+{
+	int status = error->domain == CLI_ERROR ? error->code : CLI_FAILURE;
+
+	cli_error("%s", error->message);
+	g_error_free(error);
+	return status;
+}
+
+int cli_unknown(const char *kind, const char *word, const char *const *valid)
+{
+	const char *meant = cli_suggest(word, valid);
+	g_autofree char *list = g_strjoinv(" ", (char **)valid);
+
+	if (meant)
+		cli_error(_("unknown %s '%s'; did you mean '%s'?"), kind, word, meant);
+	else
+		cli_error(_("unknown %s '%s'"), kind, word);
+	fprintf(stderr, _("Valid: %s\n"), list);
+	return CLI_USAGE;
+}
+
+/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours, each 1. */
+static unsigned cli_distance(const char *a, const char *b)
+{
+	enum { LONGEST = 40 };
+	unsigned cost[LONGEST + 1][LONGEST + 1];
+	size_t n = strlen(a), m = strlen(b);
+
+	if (n > LONGEST || m > LONGEST)
+		return UINT_MAX;
+	for (size_t i = 0; i <= n; i++) {
+		for (size_t j = 0; j <= m; j++) {
+			unsigned best;
+
+			if (i == 0 || j == 0) {
+				cost[i][j] = (unsigned)(i + j);
+				continue;
+			}
+			best = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			best = MIN_OF(best, cost[i - 1][j] + 1);
+			best = MIN_OF(best, cost[i][j - 1] + 1);
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				best = MIN_OF(best, cost[i - 2][j - 2] + 1);
+			cost[i][j] = best;
+		}
+	}
+	return cost[n][m];
+}
+
+const char *cli_suggest(const char *word, const char *const *candidates)
+{
+	const char *best = NULL;
+	g_autofree char *lower = g_ascii_strdown(word, -1);
+	size_t length = strlen(lower);
+	unsigned limit = (unsigned)MAX_OF(1u, MIN_OF(length, 12u) / 3);
+
+	for (unsigned i = 0; candidates[i]; i++) {
+		unsigned distance = cli_distance(lower, candidates[i]);
+
+		/* At least one letter has to be right. */
+		if (distance <= limit && distance < strlen(candidates[i])) {
+			best = candidates[i];
+			limit = distance - (distance > 0);
+			if (distance == 0)
+				break;
+		}
+	}
+	for (unsigned i = 0; !best && length >= 2 && candidates[i]; i++)
+		if (g_str_has_prefix(candidates[i], lower) ||
+		    g_str_has_prefix(lower, candidates[i]))
+			best = candidates[i];
+	return best;
+}
+
+static const struct cli_option *cli_find(const struct cli_group *groups, const char *name,
+					 char short_name, const struct cli_group **ret_group)
+{
+	for (; groups->options; groups++) {
+		for (const struct cli_option *o = groups->options; o->name; o++) {
+			if (name ? strcmp(o->name, name) == 0 : o->short_name == short_name) {
+				*ret_group = groups;
+				return o;
+			}
+		}
+	}
+	return NULL;
+}
+
+static int cli_unknown_option(const struct cli_group *groups, const char *name)
+{
+	g_autoptr(GPtrArray) valid = g_ptr_array_new_with_free_func(g_free);
+	g_autofree char *word = g_strconcat("--", name, NULL);
+
+	for (; groups->options; groups++)
+		for (const struct cli_option *o = groups->options; o->name; o++)
+			g_ptr_array_add(valid, g_strconcat("--", o->name, NULL));
+	g_ptr_array_add(valid, g_strdup("--help"));
+	g_ptr_array_add(valid, NULL);
+	return cli_unknown(_("option"), word, (const char *const *)valid->pdata);
+}
+
+static bool cli_store_numbers(GArray **numbers, const char *text, GError **error)
+{
+	g_auto(GStrv) parts = g_strsplit(text, ",", -1);
+	g_autoptr(GArray) parsed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+	for (unsigned i = 0; parts[i]; i++) {
+		uint64_t value;
+		uint32_t number;
+
+		if (!units_parse_uint(parts[i], 0, UINT32_MAX, &value, error))
+			return false;
+		number = (uint32_t)value;
+		g_array_append_val(parsed, number);
+	}
+	if (parsed->len == 0)
+		return units_parse_uint(text, 0, UINT32_MAX, &(uint64_t){ 0 }, error);
+	if (!*numbers)
+		*numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_array_append_vals(*numbers, parsed->data, parsed->len);
+	return true;
+}
+
+static void cli_store_list(GPtrArray **list, const char *text)
+{
+	if (!*list)
+		*list = g_ptr_array_new();
+	g_ptr_array_add(*list, (char *)text);
+}
+
+static bool cli_store_choice(int *choice, const struct cli_option *option, const char *text,
+			     GError **error)
+{
+	const char *meant;
+	g_autofree char *list = NULL;
+
+	for (int i = 0; option->choices[i]; i++) {
+		if (strcmp(option->choices[i], text) == 0) {
+			*choice = i;
+			return true;
+		}
+	}
+	meant = cli_suggest(text, option->choices);
+	list = g_strjoinv(" ", (char **)option->choices);
+	if (meant)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("unknown value '%s'; did you mean '%s'? Valid: %s"), text, meant,
+			    list);
+	else
+		g_set_error(error, CLI_ERROR, CLI_USAGE, _("unknown value '%s'. Valid: %s"), text,
+			    list);
+	return false;
+}
+
+static bool cli_store(const struct cli_option *option, void *values, const char *text,
+		      GError **error)
+{
+	void *field = (char *)values + option->offset;
+
+	switch (option->type) {
+	case CLI_FLAG:
+		*(bool *)field = true;
+		return true;
+	case CLI_STRING:
+		*(const char **)field = text;
+		return true;
+	case CLI_LIST:
+		cli_store_list(field, text);
+		return true;
+	case CLI_NUMBERS:
+		return cli_store_numbers(field, text, error);
+	case CLI_UINT:
+		return units_parse_uint(text, option->min, option->max ? option->max : UINT64_MAX,
+					field, error);
+	case CLI_DURATION:
+		return units_parse_duration(text, field, error);
+	case CLI_SIZE:
+		return units_parse_size(text, field, error);
+	case CLI_TIME:
+		return units_parse_time(text, field, error);
+	case CLI_RANGE:
+		return units_parse_range(text, field, error);
+	case CLI_CHOICE:
+		return cli_store_choice(field, option, text, error);
+	}
+	g_assert_not_reached();
+}
+
+/* `written` is how the user wrote the option, for messages. */
+static int cli_apply(const struct cli_option *option, const struct cli_group *group,
+		     const char *written, const char *value)
+{
+	g_autoptr(GError) error = NULL;
+
+	if (cli_store(option, group->values, value, &error))
+		return CLI_CONTINUE;
+	return cli_usage_error("%s: %s", written, error->message);
+}
+
+/* --name, --name=VALUE or --name VALUE; *i moves past a value of its own. */
+static int cli_long(const struct cli_group *groups, int argc, char **argv, int *i)
+{
+	const char *equals = strchr(argv[*i] + 2, '=');
+	g_autofree char *name = equals ? g_strndup(argv[*i] + 2, (gsize)(equals - argv[*i] - 2))
+				       : g_strdup(argv[*i] + 2);
+	g_autofree char *written = g_strconcat("--", name, NULL);
+	const struct cli_group *group = NULL;
+	const struct cli_option *option = cli_find(groups, name, 0, &group);
+
+	if (!option)
+		return cli_unknown_option(groups, name);
+	if (option->type == CLI_FLAG) {
+		if (equals)
+			return cli_usage_error(_("%s takes no value"), written);
+		return cli_apply(option, group, written, NULL);
+	}
+	if (equals)
+		return cli_apply(option, group, written, equals + 1);
+	if (*i + 1 >= argc)
+		return cli_usage_error(_("%s needs a value: %s %s"), written, written,
+				       option->value);
+	return cli_apply(option, group, written, argv[++*i]);
+}
+
+static bool cli_is_choice(const struct cli_option *option, const char *text)
+{
+	return text && g_strv_contains(option->choices, text);
+}
+
+/* -abc, -oVALUE or -o VALUE. */
+static int cli_short(const struct cli_group *groups, int argc, char **argv, int *i)
+{
+	for (const char *p = argv[*i] + 1; *p; p++) {
+		char written[] = { '-', *p, '\0' };
+		const struct cli_group *group = NULL;
+		const struct cli_option *option = cli_find(groups, NULL, *p, &group);
+		const char *value = NULL;
+		int status;
+
+		if (!option)
+			return cli_usage_error(_("unknown option '%s' in '%s'"), written, argv[*i]);
+		if (option->bare && !cli_is_choice(option, p[1] ? p + 1 : argv[*i + 1])) {
+			status = cli_apply(option, group, written, option->choices[0]);
+			if (status != CLI_CONTINUE)
+				return status;
+			continue;
+		}
+		if (option->type != CLI_FLAG) {
+			if (p[1] == '\0' && *i + 1 >= argc)
+				return cli_usage_error(_("%s needs a value: %s %s"), written,
+						       written, option->value);
+			value = p[1] ? p + 1 : argv[++*i];
+		}
+		status = cli_apply(option, group, written, value);
+		if (status != CLI_CONTINUE || value)
+			return status;
+	}
+	return CLI_CONTINUE;
+}
+
+static int cli_check_operands(const struct cli_spec *spec, int n, char **operands)
+{
+	if ((unsigned)n < spec->min_operands)
+		return cli_usage_error(_("missing operand: %s %s %s"), cli.program,
+				       cli.verb ? cli.verb : "", _(spec->synopsis));
+	if ((unsigned)n > spec->max_operands)
+		return cli_usage_error(_("unexpected operand '%s'"), operands[spec->max_operands]);
+	return CLI_CONTINUE;
+}
+
+int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
+{
+	char **arguments = *argv;
+	int n = 1; /* operands go to arguments[1..n) */
+	bool only_operands = false;
+
+	for (int i = 1; i < *argc; i++) {
+		int status = CLI_CONTINUE;
+
+		if (only_operands || arguments[i][0] != '-' || arguments[i][1] == '\0') {
+			arguments[n++] = arguments[i];
+			only_operands = only_operands || spec->command;
+		} else if (strcmp(arguments[i], "--") == 0) {
+			only_operands = true;
+		} else if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
+			cli_print_help(spec, groups);
+			return CLI_OK;
+		} else if (strcmp(arguments[i], "--complete") == 0) {
+			cli_print_completions(groups);
+			return CLI_OK;
+		} else if (arguments[i][1] == '-') {
+			status = cli_long(groups, *argc, arguments, &i);
+		} else {
+			status = cli_short(groups, *argc, arguments, &i);
+		}
+		if (status != CLI_CONTINUE)
+			return status;
+	}
+	arguments[n] = NULL;
+	*argc = n - 1;
+	*argv = arguments + 1;
+	return cli_check_operands(spec, *argc, *argv);
+}
+
+static int cli_unknown_verb(const struct cli_verb *verbs, const char *word)
+{
+	g_autoptr(GPtrArray) valid = g_ptr_array_new();
+	bool is_option = word[0] == '-';
+
+	for (; !is_option && verbs->name; verbs++)
+		g_ptr_array_add(valid, (char *)verbs->name);
+	g_ptr_array_add(valid, (char *)(is_option ? "--help" : "help"));
+	if (is_option)
+		g_ptr_array_add(valid, (char *)"--version");
+	g_ptr_array_add(valid, NULL);
+	return cli_unknown(is_option ? _("option") : _("verb"), word,
+			   (const char *const *)valid->pdata);
+}
+
+static int cli_run(const struct cli_verb *verbs, int argc, char **argv)
+{
+	char help[] = "--help";
+	char *help_argv[] = { argc > 1 ? argv[1] : NULL, help, NULL };
+
+	if (argc < 1)
+		return cli_usage_error(_("no verb given"));
+	if (strcmp(argv[0], "--version") == 0) {
+		out_printf(out_stdout(), "%s %s\n", cli.program, PROF_VERSION);
+		return CLI_OK;
+	}
+	if (strcmp(argv[0], "help") == 0 && argc > 1)
+		return cli_run(verbs, 2, help_argv);
+	if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 ||
+	    strcmp(argv[0], "help") == 0) {
+		cli_print_verbs(verbs);
+		return CLI_OK;
+	}
+	if (strcmp(argv[0], "--complete") == 0) {
+		cli_print_verb_names(verbs);
+		return CLI_OK;
+	}
+	for (const struct cli_verb *verb = verbs; verb->name; verb++) {
+		if (strcmp(verb->name, argv[0]) == 0) {
+			cli.verb = verb->name;
+			return verb->run(argc, argv);
+		}
+	}
+	return cli_unknown_verb(verbs, argv[0]);
+}
+
+/* Where the caller closed one of these, the next file that is opened would get its number, and our messages. The
+ * other direction, so that reading and writing still fail; a command that is started gets the same. */
+static void fill_standard_streams(void)
+{
+	static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };
+
+	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) < 0)
+			return;
+}
+
+static void ignore_signals(void)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
+		sigaction(ignored_signals[i], &ignore, &cli.before[i]);
+}
+
+int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv)
+{
+	int status, error;
+
+	cli.program = program;
+	cli.verb = NULL;
+	fill_standard_streams();
+	ignore_signals();
+	messages_init();
+	status = cli_run(verbs, argc - 1, argv + 1);
+	error = out_flush(out_stdout());
+	/* That a reader like head has seen enough is no news. */
+	if (error < 0 && error != -EPIPE)
+		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
+	if (error < 0 && status == CLI_OK)
+		status = CLI_FAILURE;
+	out_done(out_stdout());
+	return status;
+}
+
+void cli_restore_signals(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
+		sigaction(ignored_signals[i], &cli.before[i], NULL);
+}
+
+bool cli_color_wanted(enum cli_color choice, int fd)
+{
+	const char *force = g_getenv("CLICOLOR_FORCE");
+	const char *no = g_getenv("NO_COLOR");
+	const char *terminal = g_getenv("TERM");
+
+	if (choice != CLI_COLOR_AUTO)
+		return choice == CLI_COLOR_ALWAYS;
+	if (no && *no)
+		return false;
+	if (force && *force && strcmp(force, "0") != 0)
+		return true;
+	return isatty(fd) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+unsigned cli_columns(int fd)
+{
+	struct winsize size;
+
+	if (!isatty(fd))
+		return 0;
+	if (ioctl(fd, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		return 80;
+	return size.ws_col;
+}

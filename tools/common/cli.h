@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Cli - the command line that profctl and profcapture share
+ *
+ * A program is a table of verbs; a verb is a function that describes its options in tables and hands them to
+ * cli_parse(), which also answers --help and --complete from those tables. So help, completion and what is accepted
+ * cannot differ.
+ *
+ *     static const char *const formats[] = { "text", "json", NULL };
+ *     struct info { bool json; uint64_t limit; int format; char *file; };
+ *
+ *     static const struct cli_option info_options[] = {
+ *             { "json", 0, CLI_FLAG, offsetof(struct info, json), NULL, N_("print JSON") },
+ *             { "limit", 'n', CLI_UINT, offsetof(struct info, limit), "N", N_("rows, 0 = all") },
+ *             { "format", 0, CLI_CHOICE, offsetof(struct info, format), "FORMAT", N_("…"), formats },
+ *             { NULL },
+ *     };
+ *     static const struct cli_spec info_spec = { "FILE", N_("Shows what is in a capture."), 1, 1 };
+ *
+ *     int profcapture_info(int argc, char **argv)
+ *     {
+ *             struct info info = { .limit = 20 };        what the options leave alone is the default
+ *             const struct cli_group groups[] = { { NULL, info_options, &info }, { NULL } };
+ *             int status = cli_parse(&info_spec, groups, &argc, &argv);
+ *
+ *             if (status != CLI_CONTINUE)
+ *                     return status;
+ *             …  argv[0] is FILE now, argc 1
+ *     }
+ *
+ * Options that several verbs share are one table with a struct of their own, passed as another group.
+ */
+#pragma once
+
+#include "tools/common/out.h"
+#include "tools/common/text.h"
+#include "tools/common/units.h"
+
+/* Exit status of both programs. */
+enum cli_status {
+	CLI_CONTINUE = -1, /* of cli_parse(): not an exit status */
+	CLI_OK = 0,
+	CLI_FAILURE = 1,
+	CLI_USAGE = 2,
+	CLI_UNREADABLE = 3,
+	CLI_NOT_PERMITTED = 4,
+	CLI_NO_DAEMON = 5,
+	CLI_NOTHING_CAPTURED = 6,
+	CLI_THRESHOLD = 7,
+	CLI_INTERRUPTED = 130,
+};
+
+/* A GError whose code is an exit status. */
+#define CLI_ERROR cli_error_quark()
+GQuark cli_error_quark(void);
+
+struct cli_verb {
+	const char *name;
+	const char *summary;               /* N_(): one line, lower case, no full stop */
+	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
+};
+
+enum cli_type {
+	CLI_FLAG,   /* bool, set to true; takes no value */
+	CLI_STRING, /* const char *, of argv */
+	CLI_LIST, /* GPtrArray *, NULL until first given: every value, of argv; the caller unrefs */
+	CLI_NUMBERS, /* GArray * of uint32_t, NULL until first given: repeated or comma-separated; the caller unrefs */
+	CLI_UINT,     /* uint64_t */
+	CLI_DURATION, /* uint64_t, ns */
+	CLI_SIZE,     /* uint64_t, bytes */
+	CLI_TIME,     /* struct units_time */
+	CLI_RANGE,    /* struct units_range: "A..B", or "A" for the start alone */
+	CLI_CHOICE,   /* int, index into choices */
+};
+
+struct cli_option {
+	const char *name; /* without "--"; NULL ends the table */
+	char short_name;  /* 0: none */
+	enum cli_type type;
+	size_t offset;              /* of the field in the group's values */
+	const char *value;          /* how help calls the value; unused for CLI_FLAG */
+	const char *help;           /* N_() */
+	const char *const *choices; /* of CLI_CHOICE, NULL at the end */
+	uint64_t min, max;          /* of CLI_UINT; max 0: no limit */
+	bool bare; /* of CLI_CHOICE: the short name stands alone too, for the first choice */
+};
+
+struct cli_group {
+	const char *
+		title; /* N_() heading in help; NULL: goes on under the last one, at first "Options" */
+	const struct cli_option *options; /* NULL ends the array of groups */
+	void *values;
+};
+
+struct cli_spec {
+	const char *synopsis;    /* N_(): what follows "profctl VERB [OPTION…]", "" for nothing */
+	const char *description; /* N_(): sentences for --help */
+	unsigned min_operands, max_operands; /* UINT_MAX: any number */
+	bool command; /* the first operand starts a command: options behind it are its own */
+};
+
+/*
+ * The whole of main(): locale, --help, --version, `help [VERB]`, the verb, then standard output flushed and checked.
+ * `verbs` ends with a name of NULL. Ignores SIGPIPE and SIGXFSZ (see cli_restore_signals).
+ */
+int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv);
+
+/*
+ * Parses *argv behind the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands (NULL-terminated, "--"
+ * removed), or the status with which the verb returns at once: CLI_USAGE after a message, CLI_OK after --help.
+ * A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o VALUE"; the last of a repeated one counts; names are not
+ * abbreviated. A bare short name takes what follows it for its value only where that is one of its choices.
+ */
+int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
+	MUST_CHECK;
+
+/* "profctl: …" on stderr, without escapes of a hostile name getting through. */
+void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
+void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
+/* The same, followed by how to get help; returns CLI_USAGE. */
+int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Prints and frees the error; returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
+int cli_fail(GError *error);
+/* "profctl: unknown KIND 'WORD'; did you mean 'X'?" and the valid ones; returns CLI_USAGE. */
+int cli_unknown(const char *kind, const char *word, const char *const *valid);
+
+/* The candidate (NULL-terminated array) that `word` most likely meant, or NULL: Damerau-Levenshtein and prefixes. */
+const char *cli_suggest(const char *word, const char *const *candidates);
+
+/* For --color: { "color", 0, CLI_CHOICE, offsetof(…), "WHEN", N_("…"), cli_color_choices } */
+enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER };
+extern const char *const cli_color_choices[];
+/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a terminal that can. */
+bool cli_color_wanted(enum cli_color choice, int fd);
+
+/* Columns of the terminal at fd; 0 where it is none, which means: no limit. */
+unsigned cli_columns(int fd);
+
+/* Gives the signals back what they meant, in a child before exec; async-signal-safe. */
+void cli_restore_signals(void);
+
+/* "profctl" or "profcapture", as given to cli_main(). */
+const char *cli_program(void);

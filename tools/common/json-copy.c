@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/common/json-copy.h"
+
+#include <string.h>
+
+#define MAX_NESTING 32
+
+/* A parser that writes what it reads; with json NULL it only checks. */
+struct copy {
+	const char *at;
+	struct json *json;
+	unsigned depth;
+};
+
+static bool copy_value(struct copy *copy, const char *key);
+
+static void skip_space(struct copy *copy)
+{
+	copy->at += strspn(copy->at, " \t\r\n");
+}
+
+static bool take(struct copy *copy, const char *word)
+{
+	size_t length = strlen(word);
+
+	if (strncmp(copy->at, word, length) != 0)
+		return false;
+	copy->at += length;
+	return true;
+}
+
+static bool take_hex4(struct copy *copy, gunichar *ret_unit)
+{
+	gunichar unit = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		int digit = g_ascii_xdigit_value(*copy->at);
+
+		if (digit < 0)
+			return false;
+		unit = unit << 4 | (gunichar)digit;
+		copy->at++;
+	}
+	*ret_unit = unit;
+	return true;
+}
+
+static bool take_unicode(struct copy *copy, GString *text)
+{
+	gunichar unit, low;
+
+	if (!take_hex4(copy, &unit))
+		return false;
+	if (unit >= 0xd800 && unit < 0xdc00 && take(copy, "\\u")) {
+		if (!take_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
+			return false;
+		unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+	}
+	g_string_append_unichar(text, unit && g_unichar_validate(unit) ? unit : 0xfffd);
+	return true;
+}
+
+static bool take_escape(struct copy *copy, GString *text)
+{
+	static const char letters[] = "\"\\/bfnrt";
+	static const char meant[] = "\"\\/\b\f\n\r\t";
+	const char *letter;
+
+	if (take(copy, "u"))
+		return take_unicode(copy, text);
+	letter = *copy->at ? strchr(letters, *copy->at) : NULL;
+	if (!letter)
+		return false;
+	g_string_append_c(text, meant[letter - letters]);
+	copy->at++;
+	return true;
+}
+
+static bool take_string(struct copy *copy, GString *text)
+{
+	if (!take(copy, "\""))
+		return false;
+	while (*copy->at != '"') {
+		if ((unsigned char)*copy->at < 0x20)
+			return false;
+		if (take(copy, "\\")) {
+			if (!take_escape(copy, text))
+				return false;
+			continue;
+		}
+		g_string_append_c(text, *copy->at++);
+	}
+	copy->at++;
+	return true;
+}
+
+static bool copy_string(struct copy *copy, const char *key)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+
+	if (!take_string(copy, text))
+		return false;
+	if (copy->json)
+		json_string_n(copy->json, key, text->str, text->len);
+	return true;
+}
+
+static bool copy_number(struct copy *copy, const char *key)
+{
+	size_t length = strspn(copy->at, "-+.0123456789eE");
+	g_autofree char *text = g_strndup(copy->at, length);
+	char *end;
+	gint64 integer;
+	guint64 natural;
+	double number = g_ascii_strtod(text, &end);
+
+	if (length == 0 || *end || !(g_ascii_isdigit(*text) || *text == '-'))
+		return false;
+	copy->at += length;
+	if (!copy->json)
+		return true;
+	if (g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &natural, NULL))
+		json_uint(copy->json, key, natural);
+	else if (g_ascii_string_to_signed(text, 10, G_MININT64, G_MAXINT64, &integer, NULL))
+		json_int(copy->json, key, integer);
+	else
+		json_double(copy->json, key, number);
+	return true;
+}
+
+static bool copy_members(struct copy *copy, bool object)
+{
+	const char *end = object ? "}" : "]";
+
+	skip_space(copy);
+	if (take(copy, end))
+		return true;
+	do {
+		g_autoptr(GString) key = g_string_new(NULL);
+
+		skip_space(copy);
+		if (object) {
+			if (!take_string(copy, key))
+				return false;
+			skip_space(copy);
+			if (!take(copy, ":"))
+				return false;
+		}
+		if (!copy_value(copy, object ? key->str : NULL))
+			return false;
+		skip_space(copy);
+	} while (take(copy, ","));
+	return take(copy, end);
+}
+
+static bool copy_nested(struct copy *copy, const char *key, bool object)
+{
+	bool ok;
+
+	if (copy->depth == MAX_NESTING)
+		return false;
+	copy->depth++;
+	if (copy->json && object)
+		json_begin_object(copy->json, key);
+	else if (copy->json)
+		json_begin_array(copy->json, key);
+	ok = copy_members(copy, object);
+	if (copy->json)
+		json_end(copy->json);
+	copy->depth--;
+	return ok;
+}
+
+static bool copy_value(struct copy *copy, const char *key)
+{
+	skip_space(copy);
+	if (take(copy, "{"))
+		return copy_nested(copy, key, true);
+	if (take(copy, "["))
+		return copy_nested(copy, key, false);
+	if (*copy->at == '"')
+		return copy_string(copy, key);
+	if (take(copy, "null")) {
+		if (copy->json)
+			json_null(copy->json, key);
+		return true;
+	}
+	if (g_str_has_prefix(copy->at, "true") || g_str_has_prefix(copy->at, "false")) {
+		if (copy->json)
+			json_bool(copy->json, key, *copy->at == 't');
+		copy->at += *copy->at == 't' ? 4 : 5;
+		return true;
+	}
+	return copy_number(copy, key);
+}
+
+void json_copy(struct json *json, const char *key, const char *text)
+{
+	struct copy check = { .at = text ? text : "" };
+	struct copy copy = { .at = text, .json = json };
+
+	if (!copy_value(&check, NULL)) {
+		json_null(json, key);
+		return;
+	}
+	skip_space(&check);
+	if (*check.at)
+		json_null(json, key);
+	else
+		(void)copy_value(&copy, key);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Json-copy - a JSON text from a file, written again as a value
+ *
+ * The text is not trusted: it is parsed first, and what is not one JSON value (or nests deeper than 32) is written as
+ * null. Numbers that are no 64-bit integers are written as doubles.
+ */
+#pragma once
+
+#include "tools/common/json.h"
+
+void json_copy(struct json *json, const char *key, const char *text);

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Json - streaming writer of JSON, ndjson and CSV
+ *
+ * Invariants: (1) what is written is valid JSON whatever bytes the strings hold     [test-json: strings]
+ *             (2) a CSV record has as many fields as the header                      [test-json: csv]
+ * Misuse (a key in an array, a column that was not announced) is a bug of ours and asserted.
+ */
+#include "tools/common/json.h"
+
+#include "tools/common/text.h"
+
+#include <math.h>
+
+#define HAS_ELEMENT 0x80
+
+static bool json_is_object(char level)
+{
+	return ((unsigned char)level & ~HAS_ELEMENT) == '{';
+}
+
+void json_init(struct json *json, struct out *out)
+{
+	*json = (struct json){ .out = out, .nesting = g_string_new(NULL) };
+}
+
+void json_done(struct json *json)
+{
+	if (json->nesting)
+		g_string_free(json->nesting, TRUE);
+	if (json->cells)
+		g_ptr_array_unref(json->cells);
+	*json = (struct json){ 0 };
+}
+
+static void json_put(struct json *json, const char *text, size_t length)
+{
+	if (json->cell)
+		g_string_append_len(json->cell, text, (gssize)length);
+	else
+		out_write(json->out, text, length);
+}
+
+static void json_puts(struct json *json, const char *text)
+{
+	json_put(json, text, strlen(text));
+}
+
+static void json_put_quoted(struct json *json, const char *bytes, size_t length)
+{
+	g_autoptr(GString) valid = NULL;
+	size_t start = 0;
+
+	if (!g_utf8_validate(bytes, (gssize)length, NULL)) {
+		valid = g_string_sized_new(length + 16);
+		text_append_valid(valid, bytes, length);
+		bytes = valid->str;
+		length = valid->len;
+	}
+	json_puts(json, "\"");
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)bytes[i];
+		char escaped[8];
+
+		if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+			continue;
+		json_put(json, bytes + start, i - start);
+		start = i + 1;
+		if (c == '"' || c == '\\')
+			g_snprintf(escaped, sizeof(escaped), "\\%c", c);
+		else if (c == '\n')
+			g_strlcpy(escaped, "\\n", sizeof(escaped));
+		else
+			g_snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+		json_puts(json, escaped);
+	}
+	json_put(json, bytes + start, length - start);
+	json_puts(json, "\"");
+}
+
+/* In a CSV row, outside of any array or object of it? */
+static bool json_at_cell(const struct json *json)
+{
+	return json->columns && json->nesting->len == 1;
+}
+
+/* The columns come in order nearly always, so the search starts behind the last. */
+static GString *json_find_cell(struct json *json, const char *key)
+{
+	unsigned n = json->cells->len;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned column = (json->next_column + i) % n;
+
+		if (strcmp(json->columns[column], key) == 0) {
+			json->next_column = column + 1;
+			return g_ptr_array_index(json->cells, column);
+		}
+	}
+	g_error("CSV column '%s' was not announced", key);
+}
+
+static void json_begin_value(struct json *json, const char *key)
+{
+	char *level;
+
+	if (json_at_cell(json)) {
+		g_assert(key);
+		json->cell = json_find_cell(json, key);
+		return;
+	}
+	if (json->nesting->len == 0) {
+		g_assert(!key);
+		return;
+	}
+	level = &json->nesting->str[json->nesting->len - 1];
+	g_assert((key != NULL) == json_is_object(*level));
+	if (*level & HAS_ELEMENT)
+		json_puts(json, ",");
+	*level = (char)(*level | HAS_ELEMENT);
+	if (key) {
+		json_put_quoted(json, key, strlen(key));
+		json_puts(json, ":");
+	}
+}
+
+static void json_end_value(struct json *json)
+{
+	if (json_at_cell(json))
+		json->cell = NULL;
+	else if (json->nesting->len == 0)
+		json_puts(json, "\n");
+}
+
+static void json_begin(struct json *json, const char *key, char bracket)
+{
+	json_begin_value(json, key);
+	json_put(json, &bracket, 1);
+	g_string_append_c(json->nesting, bracket);
+}
+
+void json_begin_object(struct json *json, const char *key)
+{
+	json_begin(json, key, '{');
+}
+
+void json_begin_array(struct json *json, const char *key)
+{
+	json_begin(json, key, '[');
+}
+
+void json_end(struct json *json)
+{
+	char level;
+
+	g_assert(json->nesting->len > 0);
+	level = json->nesting->str[json->nesting->len - 1];
+	g_string_truncate(json->nesting, json->nesting->len - 1);
+	json_puts(json, json_is_object(level) ? "}" : "]");
+	json_end_value(json);
+}
+
+static void json_scalar(struct json *json, const char *key, const char *text)
+{
+	json_begin_value(json, key);
+	json_puts(json, text);
+	json_end_value(json);
+}
+
+void json_string_n(struct json *json, const char *key, const char *value, size_t length)
+{
+	json_begin_value(json, key);
+	if (json_at_cell(json))
+		text_append_valid(json->cell, value, length);
+	else
+		json_put_quoted(json, value, length);
+	json_end_value(json);
+}
+
+void json_string(struct json *json, const char *key, const char *value)
+{
+	if (value)
+		json_string_n(json, key, value, strlen(value));
+	else
+		json_null(json, key);
+}
+
+void json_uint(struct json *json, const char *key, uint64_t value)
+{
+	char text[24];
+
+	g_snprintf(text, sizeof(text), "%" G_GUINT64_FORMAT, value);
+	json_scalar(json, key, text);
+}
+
+void json_int(struct json *json, const char *key, int64_t value)
+{
+	char text[24];
+
+	g_snprintf(text, sizeof(text), "%" G_GINT64_FORMAT, value);
+	json_scalar(json, key, text);
+}
+
+void json_double(struct json *json, const char *key, double value)
+{
+	static const char *const formats[] = { "%.15g", "%.16g", "%.17g" };
+	char text[G_ASCII_DTOSTR_BUF_SIZE];
+
+	if (!isfinite(value)) {
+		json_null(json, key);
+		return;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(formats); i++) {
+		g_ascii_formatd(text, sizeof(text), formats[i], value);
+		if (g_ascii_strtod(text, NULL) == value)
+			break;
+	}
+	json_scalar(json, key, text);
+}
+
+void json_bool(struct json *json, const char *key, bool value)
+{
+	json_scalar(json, key, value ? "true" : "false");
+}
+
+void json_null(struct json *json, const char *key)
+{
+	json_begin_value(json, key);
+	if (!json_at_cell(json))
+		json_puts(json, "null");
+	json_end_value(json);
+}
+
+void json_hex(struct json *json, const char *key, uint64_t value)
+{
+	char text[24];
+
+	g_snprintf(text, sizeof(text), "0x%" G_GINT64_MODIFIER "x", value);
+	json_string(json, key, text);
+}
+
+void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *byte = bytes;
+	g_autofree char *text = g_malloc(2 * length + 1);
+
+	for (size_t i = 0; i < length; i++) {
+		text[2 * i] = digits[byte[i] >> 4];
+		text[2 * i + 1] = digits[byte[i] & 15];
+	}
+	text[2 * length] = '\0';
+	json_string(json, key, length > 0 ? text : NULL);
+}
+
+void json_strings(struct json *json, const char *key, const char *const *values)
+{
+	if (!values) {
+		json_null(json, key);
+		return;
+	}
+	json_begin_array(json, key);
+	for (; *values; values++)
+		json_string(json, NULL, *values);
+	json_end(json);
+}
+
+static void rows_free_cell(void *cell)
+{
+	g_string_free(cell, TRUE);
+}
+
+/* RFC 4180: quoted where it holds a quote, comma or line break, quotes doubled, CRLF at the end. */
+static void rows_put_cell(struct out *out, const char *text, size_t length)
+{
+	if (!memchr(text, '"', length) && !memchr(text, ',', length) &&
+	    !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
+		out_write(out, text, length);
+		return;
+	}
+	out_char(out, '"');
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '"')
+			out_char(out, '"');
+		out_char(out, text[i]);
+	}
+	out_char(out, '"');
+}
+
+void rows_open(struct json *json, enum json_format format, const char *const *columns)
+{
+	json->rows = format;
+	if (format == JSON_FORMAT_JSON)
+		json_begin_array(json, "rows");
+	if (format != JSON_FORMAT_CSV)
+		return;
+	g_assert(json->nesting->len == 0 && !json->columns);
+	json->columns = columns;
+	json->cells = g_ptr_array_new_with_free_func(rows_free_cell);
+	for (unsigned i = 0; columns[i]; i++) {
+		g_ptr_array_add(json->cells, g_string_new(NULL));
+		if (i > 0)
+			out_char(json->out, ',');
+		rows_put_cell(json->out, columns[i], strlen(columns[i]));
+	}
+	out_text(json->out, "\r\n");
+}
+
+void rows_begin(struct json *json)
+{
+	if (json->rows != JSON_FORMAT_CSV) {
+		json_begin_object(json, NULL);
+		return;
+	}
+	g_string_append_c(json->nesting, '{');
+	json->next_column = 0;
+}
+
+void rows_end(struct json *json)
+{
+	if (json->rows != JSON_FORMAT_CSV) {
+		json_end(json);
+		return;
+	}
+	g_assert(json->nesting->len == 1);
+	g_string_truncate(json->nesting, 0);
+	for (unsigned i = 0; i < json->cells->len; i++) {
+		GString *cell = g_ptr_array_index(json->cells, i);
+
+		if (i > 0)
+			out_char(json->out, ',');
+		rows_put_cell(json->out, cell->str, cell->len);
+		g_string_truncate(cell, 0);
+	}
+	out_text(json->out, "\r\n");
+}
+
+void rows_close(struct json *json)
+{
+	if (json->rows == JSON_FORMAT_JSON)
+		json_end(json);
+	json->columns = NULL;
+	if (json->cells)
+		g_ptr_array_unref(json->cells);
+	json->cells = NULL;
+}

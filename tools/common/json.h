@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Json - streaming writer of JSON, ndjson and CSV
+ *
+ * Nothing is held but the nesting, so a capture of any size streams through. Each value that is finished at the top
+ * level ends its line, so ndjson is a sequence of top-level objects. Inside an object every value has a key, inside an
+ * array and at the top none (NULL). Bytes that are no UTF-8 become U+FFFD. Errors of writing stay in struct out.
+ *
+ * Rows: the same calls write a row in each of the three formats.
+ *
+ *     rows_open(json, format, columns);    JSON: begins the array "rows" of the object that is open
+ *     for (…) {
+ *             rows_begin(json);
+ *             json_string(json, "name", name);
+ *             json_uint(json, "count", count);
+ *             rows_end(json);
+ *     }
+ *     rows_close(json);
+ *
+ * In CSV the header is `columns`, a value goes to the column of its key, a column that a row does not set and null are
+ * empty, and arrays and objects inside a row stand in their cell as JSON. In ndjson and CSV the caller is at the top
+ * level; whatever belongs before the rows (ndjson: the envelope without data) it writes itself.
+ */
+#pragma once
+
+#include "tools/common/out.h"
+
+enum json_format { JSON_FORMAT_JSON, JSON_FORMAT_NDJSON, JSON_FORMAT_CSV };
+
+struct json {
+	struct out *out;
+	GString *nesting; /* a byte a level: '{' or '[', 0x80 set once it has an element */
+	enum json_format rows;
+	const char *const *columns; /* CSV: of the rows that are open, else NULL */
+	GPtrArray *cells;           /* of GString, a column each */
+	GString *cell;              /* the one being written, NULL outside of CSV rows */
+	unsigned next_column;
+};
+
+void json_init(struct json *json, struct out *out);
+void json_done(struct json *json);
+
+void json_begin_object(struct json *json, const char *key);
+void json_begin_array(struct json *json, const char *key);
+/* Ends the innermost object or array. */
+void json_end(struct json *json);
+
+void json_string(struct json *json, const char *key, const char *value); /* NULL: null */
+void json_string_n(struct json *json, const char *key, const char *value, size_t length);
+void json_uint(struct json *json, const char *key, uint64_t value);
+void json_int(struct json *json, const char *key, int64_t value);
+/* The shortest text that reads back as the same number; what is not finite is null. */
+void json_double(struct json *json, const char *key, double value);
+void json_bool(struct json *json, const char *key, bool value);
+void json_null(struct json *json, const char *key);
+/* "0x1f": addresses and offsets. */
+void json_hex(struct json *json, const char *key, uint64_t value);
+/* "1f8b…": build-ids; null when length is 0. */
+void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length);
+/* An array of strings; NULL array: null. */
+void json_strings(struct json *json, const char *key, const char *const *values);
+
+/* columns ends with NULL and stays the caller's until rows_close(); only CSV looks at it. */
+void rows_open(struct json *json, enum json_format format, const char *const *columns);
+void rows_begin(struct json *json);
+void rows_end(struct json *json);
+void rows_close(struct json *json);

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Names - what the ids of a capture mean
+ *
+ * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row   [test-names: hostile]
+ *             (2) memory is two epochs' dictionaries plus one entry an identity                       [test-names: epochs]
+ *             (3) references go at most image → process → string: no cycle is possible                [test-names: hostile]
+ * Does not know symbols (symbol-rows.c) nor functions.
+ */
+#include "config.h"
+
+#include "tools/common/names.h"
+
+#include "tools/common/capture-error.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Columns are loaded as far as they are used: by position, which is the column id in version 1. */
+struct names_source {
+	enum prof_table table;
+	uint16_t n_columns;
+	uint16_t columns[10];
+};
+
+static const struct names_source sources[NAMES_TABLES] = {
+	[NAMES_STRING] = { PROF_TABLE_STRING, 2, { PROF_STRING_ID, PROF_STRING_TEXT } },
+	[NAMES_IMAGE] = { PROF_TABLE_IMAGE,
+			  9,
+			  { PROF_IMAGE_ID, PROF_IMAGE_PATH, PROF_IMAGE_BUILD_ID, PROF_IMAGE_SIZE,
+			    PROF_IMAGE_DEV, PROF_IMAGE_INODE, PROF_IMAGE_KIND, PROF_IMAGE_CTIME,
+			    PROF_IMAGE_PROCESS } },
+	[NAMES_FRAME] = { PROF_TABLE_FRAME,
+			  4,
+			  { PROF_FRAME_ID, PROF_FRAME_IMAGE, PROF_FRAME_OFFSET, PROF_FRAME_KIND } },
+	[NAMES_STACK] = { PROF_TABLE_STACK,
+			  3,
+			  { PROF_STACK_ID, PROF_STACK_PARENT, PROF_STACK_FRAME } },
+	[NAMES_PROCESS] = { PROF_TABLE_PROCESS,
+			    9,
+			    { PROF_PROCESS_ID, PROF_PROCESS_PID, PROF_PROCESS_PPID,
+			      PROF_PROCESS_START_TIME, PROF_PROCESS_EXEC_GENERATION,
+			      PROF_PROCESS_CMDLINE, PROF_PROCESS_EXE, PROF_PROCESS_CGROUP,
+			      PROF_PROCESS_UID } },
+	[NAMES_THREAD] = { PROF_TABLE_THREAD,
+			   5,
+			   { PROF_THREAD_ID, PROF_THREAD_PROCESS, PROF_THREAD_TID,
+			     PROF_THREAD_START_TIME, PROF_THREAD_COMM } },
+};
+
+static void epoch_free(struct names_epoch *epoch)
+{
+	if (!epoch)
+		return;
+	for (size_t i = 0; i < NAMES_TABLES; i++)
+		prof_dictionary_free(epoch->tables[i]);
+	g_free(epoch->texts);
+	g_free(epoch->images);
+	g_free(epoch->processes);
+	g_free(epoch->threads);
+	g_free(epoch->frame_functions);
+	g_free(epoch);
+}
+
+struct names *names_new(const struct prof_reader *reader)
+{
+	struct names *names = g_new0(struct names, 1);
+	const struct names_image images[2] = { [NAMES_LOST] = { .path = NAMES_LOST_TEXT } };
+	const struct names_process processes[2] = { 0 };
+	const struct names_thread threads[2] = { [NAMES_LOST] = { .comm = NAMES_LOST_TEXT,
+								  .process = NAMES_LOST } };
+
+	names->reader = reader;
+	names->texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	names->keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	names->images = g_array_new(FALSE, FALSE, sizeof(struct names_image));
+	names->processes = g_array_new(FALSE, FALSE, sizeof(struct names_process));
+	names->threads = g_array_new(FALSE, FALSE, sizeof(struct names_thread));
+	g_array_append_vals(names->images, images, 2);
+	g_array_append_vals(names->processes, processes, 2);
+	g_array_append_vals(names->threads, threads, 2);
+	return names;
+}
+
+void names_free(struct names *names)
+{
+	if (!names)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++)
+		epoch_free(names->epochs[i]);
+	g_array_unref(names->images);
+	g_array_unref(names->processes);
+	g_array_unref(names->threads);
+	g_hash_table_unref(names->keys);
+	g_hash_table_unref(names->texts);
+	g_free(names);
+}
+
+struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **error)
+{
+	struct names_epoch **slot = &names->epochs[0];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
+		struct names_epoch *epoch = names->epochs[i];
+
+		if (epoch && epoch->epoch == number) {
+			epoch->used = ++names->clock;
+			return epoch;
+		}
+		if (*slot && (!epoch || epoch->used < (*slot)->used))
+			slot = &names->epochs[i];
+	}
+	epoch_free(*slot);
+	*slot = g_new0(struct names_epoch, 1);
+	(*slot)->epoch = number;
+	(*slot)->names = names;
+	(*slot)->used = ++names->clock;
+	return *slot;
+}
+
+bool names_load(struct names_epoch *epoch, enum names_table table, GError **error)
+{
+	const struct names_source *source = &sources[table];
+	int r;
+
+	if (epoch->loaded[table])
+		return true;
+	r = prof_dictionary_load(epoch->names->reader, source->table, epoch->epoch, source->columns,
+				 source->n_columns, &epoch->tables[table]);
+	if (r != 0 && r != PROF_NO_TABLE)
+		return capture_error(error, r, "cannot read the names of the capture");
+	epoch->loaded[table] = true;
+	return true;
+}
+
+ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id)
+{
+	ssize_t row;
+
+	if (id == 0)
+		return -1;
+	row = epoch->tables[table] ? prof_dictionary_find(epoch->tables[table], id) : -1;
+	if (row < 0)
+		epoch->names->lost++;
+	return row;
+}
+
+bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
+		  size_t row, uint64_t *ret_value)
+{
+	return array_number(prof_dictionary_column(epoch->tables[table], column), row, ret_value);
+}
+
+static uint64_t number_or_0(const struct names_epoch *epoch, enum names_table table,
+			    unsigned column, size_t row)
+{
+	return array_number_or(prof_dictionary_column(epoch->tables[table], column), row, 0);
+}
+
+const char *names_intern(struct names *names, const void *bytes, size_t length)
+{
+	char *text = g_malloc(length + 1);
+	char *known;
+
+	for (size_t i = 0; i < length; i++)
+		text[i] = ((const char *)bytes)[i] ? ((const char *)bytes)[i] : ' ';
+	text[length] = '\0';
+	if (g_hash_table_lookup_extended(names->texts, text, (gpointer *)&known, NULL)) {
+		g_free(text);
+		return known;
+	}
+	g_hash_table_add(names->texts, text);
+	return text;
+}
+
+/* One slot a row of a table, made at its first use. */
+static void *rows_of(struct names_epoch *epoch, enum names_table table, size_t bytes)
+{
+	size_t rows = epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
+
+	return g_malloc0_n(rows ? rows : 1, bytes);
+}
+
+const char *names_text(struct names_epoch *epoch, uint64_t id)
+{
+	const struct prof_array *column;
+	ssize_t row = names_row(epoch, NAMES_STRING, id);
+
+	if (row < 0)
+		return id ? NAMES_LOST_TEXT : NULL;
+	if (!epoch->texts)
+		epoch->texts = rows_of(epoch, NAMES_STRING, sizeof(*epoch->texts));
+	if (epoch->texts[row])
+		return epoch->texts[row];
+	column = prof_dictionary_column(epoch->tables[NAMES_STRING], PROF_STRING_TEXT);
+	if (!column->bytes || !column->offsets)
+		return NAMES_LOST_TEXT;
+	epoch->texts[row] = names_intern(epoch->names, column->bytes + column->offsets[row],
+					 column->offsets[row + 1] - column->offsets[row]);
+	return epoch->texts[row];
+}
+
+bool names_load_identities(struct names_epoch *epoch, GError **error)
+{
+	return names_load(epoch, NAMES_STRING, error) && names_load(epoch, NAMES_IMAGE, error) &&
+	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
+}
+
+/* Index of an identity; entry is appended where it is new. */
+static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry,
+			 bool *ret_new)
+{
+	gpointer index;
+
+	*ret_new = !g_hash_table_lookup_extended(names->keys, key, NULL, &index);
+	if (!*ret_new) {
+		g_free(key);
+		return GPOINTER_TO_UINT(index);
+	}
+	g_array_append_vals(entries, entry, 1);
+	g_hash_table_insert(names->keys, key, GUINT_TO_POINTER(entries->len - 1));
+	return entries->len - 1;
+}
+
+static const char *build_id_text(struct names_epoch *epoch, size_t row)
+{
+	const struct prof_array *column =
+		prof_dictionary_column(epoch->tables[NAMES_IMAGE], PROF_IMAGE_BUILD_ID);
+	g_autoptr(GString) hex = g_string_new(NULL);
+
+	if (!column->bytes || !column->offsets || (column->nulls && column->nulls[row]) ||
+	    column->offsets[row] == column->offsets[row + 1])
+		return NULL;
+	for (uint64_t i = column->offsets[row]; i < column->offsets[row + 1]; i++)
+		g_string_append_printf(hex, "%02x", column->bytes[i]);
+	return names_intern(epoch->names, hex->str, hex->len);
+}
+
+uint32_t names_process(struct names_epoch *epoch, uint64_t id)
+{
+	ssize_t row = names_row(epoch, NAMES_PROCESS, id);
+	struct names_process process;
+	uint32_t index;
+	bool new;
+
+	if (row < 0)
+		return id ? NAMES_LOST : NAMES_NONE;
+	if (!epoch->processes)
+		epoch->processes = rows_of(epoch, NAMES_PROCESS, sizeof(*epoch->processes));
+	if (epoch->processes[row])
+		return epoch->processes[row];
+	process = (struct names_process){
+		.pid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row),
+		.ppid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row),
+		.start_time = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row),
+		.exec_generation =
+			number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_EXEC_GENERATION, row),
+		.uid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_UID, row),
+		.exe = names_text(epoch, number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_EXE, row)),
+		.cgroup = names_text(epoch,
+				     number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_CGROUP, row)),
+	};
+	index = identify(epoch->names, epoch->names->processes,
+			 g_strdup_printf("p%" PRIu64 ":%" PRIu64 ":%" PRIu64, process.pid,
+					 process.start_time, process.exec_generation),
+			 &process, &new);
+	if (!new)
+		g_array_index(epoch->names->processes, struct names_process, index) = process;
+	epoch->processes[row] = index;
+	return index;
+}
+
+uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
+{
+	ssize_t row = names_row(epoch, NAMES_THREAD, id);
+	struct names_thread thread;
+	uint32_t index;
+	bool new;
+
+	if (row < 0)
+		return id ? NAMES_LOST : NAMES_NONE;
+	if (!epoch->threads)
+		epoch->threads = rows_of(epoch, NAMES_THREAD, sizeof(*epoch->threads));
+	if (epoch->threads[row])
+		return epoch->threads[row];
+	thread = (struct names_thread){
+		.tid = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_TID, row),
+		.start_time = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_START_TIME, row),
+		.process = names_process(epoch, number_or_0(epoch, NAMES_THREAD,
+							    PROF_THREAD_PROCESS, row)),
+		.comm = names_text(epoch, number_or_0(epoch, NAMES_THREAD, PROF_THREAD_COMM, row)),
+	};
+	index = identify(epoch->names, epoch->names->threads,
+			 g_strdup_printf("t%u:%" PRIu64 ":%" PRIu64, thread.process, thread.tid,
+					 thread.start_time),
+			 &thread, &new);
+	if (!new)
+		g_array_index(epoch->names->threads, struct names_thread, index) = thread;
+	epoch->threads[row] = index;
+	return index;
+}
+
+uint32_t names_image(struct names_epoch *epoch, uint64_t id)
+{
+	ssize_t row = names_row(epoch, NAMES_IMAGE, id);
+	struct names_image image;
+	struct names_image *known;
+	uint32_t index;
+	bool new;
+
+	if (row < 0)
+		return id ? NAMES_LOST : NAMES_NONE;
+	if (!epoch->images)
+		epoch->images = rows_of(epoch, NAMES_IMAGE, sizeof(*epoch->images));
+	if (epoch->images[row])
+		return epoch->images[row];
+	image = (struct names_image){
+		.path = names_text(epoch, number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row)),
+		.build_id = build_id_text(epoch, row),
+		.size = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_SIZE, row),
+		.dev = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_DEV, row),
+		.inode = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_INODE, row),
+		.ctime_ns = (int64_t)number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_CTIME, row),
+		.kind = (uint32_t)number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_KIND, row),
+		.process = names_process(epoch,
+					 number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_PROCESS, row)),
+	};
+	index = identify(epoch->names, epoch->names->images,
+			 g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s",
+					 image.kind, image.process, image.dev, image.inode,
+					 image.size, image.build_id ? image.build_id : "",
+					 image.path ? image.path : ""),
+			 &image, &new);
+	known = &g_array_index(epoch->names->images, struct names_image, index);
+	known->id = id;
+	known->epoch = epoch->epoch;
+	epoch->images[row] = index;
+	return index;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Names - what the ids of a capture mean
+ *
+ * Ids are scoped to an epoch, so a tool that looks at a whole capture needs two things: the dictionaries of the epoch
+ * whose rows it is reading (names_epoch(), loaded on demand, at most two kept), and numbers that mean the same image,
+ * process and thread in all epochs ("indexes" below, into names->images, ->processes and ->threads).
+ * Index 0 is "none", index 1 is "<lost>": an id that the capture does not explain. Each lookup that ends there is
+ * counted in names->lost, never an error.
+ *
+ * Identity: image = (build-id, dev, inode, size, path, kind, process instance of an anonymous one);
+ *           process = (pid, start time, exec generation); thread = (process, tid, start time); text = its bytes.
+ * For one thread.
+ */
+#pragma once
+
+#include "arch/base.h"
+#include "libcapture/prof-capture.h"
+
+#include <glib.h>
+
+#define NAMES_NONE 0u
+#define NAMES_LOST 1u
+#define NAMES_LOST_TEXT "<lost>"
+
+struct names_image {
+	const char *path;     /* NULL = none */
+	const char *build_id; /* lower-case hex, NULL = none */
+	uint64_t size, dev, inode;
+	int64_t ctime_ns; /* no part of the identity */
+	uint32_t kind;    /* enum prof_image_kind */
+	uint32_t process; /* index, of anonymous and JIT memory */
+	uint64_t id;      /* in the last epoch that had it */
+	uint32_t epoch;
+};
+
+struct names_process {
+	uint64_t pid, ppid, start_time, exec_generation, uid;
+	const char *exe, *cgroup; /* NULL = none */
+};
+
+struct names_thread {
+	uint64_t tid, start_time;
+	uint32_t process; /* index */
+	const char *comm; /* the last one, NULL = none */
+};
+
+enum names_table {
+	NAMES_STRING,
+	NAMES_IMAGE,
+	NAMES_FRAME,
+	NAMES_STACK,
+	NAMES_PROCESS,
+	NAMES_THREAD,
+	NAMES_TABLES
+};
+
+struct names_epoch {
+	uint32_t epoch;
+	uint64_t used; /* the two used last are kept */
+	struct names *names;
+	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
+	bool loaded[NAMES_TABLES];
+	const char **texts; /* by row of string; NULL = not looked up yet */
+	uint32_t *images; /* indexes by row; NAMES_NONE = not looked up yet; so are the next two */
+	uint32_t *processes;
+	uint32_t *threads;
+	void *frame_functions; /* of functions.c: by row of frame; freed with g_free */
+};
+
+struct names {
+	const struct prof_reader *reader;
+	struct names_epoch *epochs[2];
+	uint64_t clock;
+	uint64_t lost;     /* lookups that ended in "<lost>" */
+	GHashTable *texts; /* set of interned strings */
+	GArray *images;    /* of struct names_image */
+	GArray *processes; /* of struct names_process */
+	GArray *threads;   /* of struct names_thread */
+	GHashTable *keys;  /* identity → index, of all three */
+};
+
+struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
+void names_free(struct names *names);
+
+/* The dictionaries of an epoch, valid until the second next call for another epoch. NULL: out of memory or I/O. */
+struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
+
+/* Loads a table of the epoch where it is not yet; ->tables[table] stays NULL where the capture has no such table. */
+bool names_load(struct names_epoch *epoch, enum names_table table, GError **error);
+
+/* Row of an id in a loaded table, or -1, which is counted unless the id is 0. */
+ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id);
+
+/* Value of a column (position in the schema of version 1) of a loaded table; false: null or not there. */
+bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
+		  size_t row, uint64_t *ret_value);
+
+/* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for what is lost. NUL bytes read as spaces. */
+const char *names_text(struct names_epoch *epoch, uint64_t id);
+const char *names_intern(struct names *names, const void *bytes, size_t length);
+
+/* Indexes of ids. Their tables (and string, process) must be loaded: names_load_identities(). */
+bool names_load_identities(struct names_epoch *epoch, GError **error);
+uint32_t names_image(struct names_epoch *epoch, uint64_t id);
+uint32_t names_process(struct names_epoch *epoch, uint64_t id);
+uint32_t names_thread(struct names_epoch *epoch, uint64_t id);
+
+static inline const struct names_image *names_image_at(const struct names *names, uint32_t index)
+{
+	return &((const struct names_image *)(void *)names->images->data)[index];
+}
+
+static inline const struct names_process *names_process_at(const struct names *names,
+							   uint32_t index)
+{
+	return &((const struct names_process *)(void *)names->processes->data)[index];
+}
+
+static inline const struct names_thread *names_thread_at(const struct names *names, uint32_t index)
+{
+	return &((const struct names_thread *)(void *)names->threads->data)[index];
+}
+
+/* A number of a batch or dictionary column; false: null, or a column that this chunk does not have. */
+static inline bool array_number(const struct prof_array *array, size_t row, uint64_t *ret_value)
+{
+	if (!array->numbers || (array->nulls && array->nulls[row]))
+		return false;
+	*ret_value = array->numbers[row];
+	return true;
+}
+
+static inline uint64_t array_number_or(const struct prof_array *array, size_t row,
+				       uint64_t otherwise)
+{
+	(void)array_number(array, row, &otherwise);
+	return otherwise;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Number-map - 64-bit keys to 32-bit values, for millions of entries
+ *
+ * Open addressing in one array, at most two thirds full. Values are not 0, which means "not there". Keys are hashed
+ * with a seed of the process, so that a file cannot choose keys that collide.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct number_map {
+	struct number_map_slot *slots;
+	size_t n_slots; /* a power of two, or 0 */
+	size_t used;
+	uint64_t seed;
+};
+
+void number_map_init(struct number_map *map);
+void number_map_done(struct number_map *map);
+void number_map_clear(struct number_map *map);
+/* Where the value of the key stands, 0 when it is new; valid until the next call. A new one must be set. */
+uint32_t *number_map_at(struct number_map *map, uint64_t key);
+/* The value, or 0. */
+uint32_t number_map_get(const struct number_map *map, uint64_t key);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbol-rows - the symbols that a capture carries, by image
+ *
+ * Invariants: (1) the symbols of an image are sorted by start, then by falling length    [test-names: symbols]
+ *             (2) a lookup looks at no more than SYMBOL_NESTING symbols                  [test-names: symbols]
+ */
+#include "config.h"
+
+#include "tools/common/symbol-rows.h"
+
+#include "tools/common/capture-error.h"
+
+/* How many symbols before the nearest are looked at for one that encloses the offset. */
+#define SYMBOL_NESTING 16
+
+struct symbol_rows {
+	GPtrArray *images; /* by image index: GArray of struct symbol_row, or NULL */
+};
+
+void symbol_rows_free(struct symbol_rows *rows)
+{
+	if (!rows)
+		return;
+	g_ptr_array_unref(rows->images);
+	g_free(rows);
+}
+
+static void array_free(gpointer array)
+{
+	if (array)
+		g_array_unref(array);
+}
+
+static const uint16_t symbol_columns[] = { PROF_SYMBOL_IMAGE,    PROF_SYMBOL_START,
+					   PROF_SYMBOL_LENGTH,   PROF_SYMBOL_NAME,
+					   PROF_SYMBOL_RAW_NAME, PROF_SYMBOL_FILE,
+					   PROF_SYMBOL_LINE,     PROF_SYMBOL_INLINE_PARENT };
+enum { IMAGE, START, LENGTH, NAME, RAW_NAME, SOURCE_FILE, LINE, INLINE_PARENT };
+
+static void add_batch(struct symbol_rows *rows, struct names_epoch *epoch,
+		      const struct prof_batch *batch)
+{
+	const struct prof_array *c = batch->columns;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t image = names_image(epoch, array_number_or(&c[IMAGE], i, 0));
+		struct symbol_row symbol = {
+			.start = array_number_or(&c[START], i, 0),
+			.length = array_number_or(&c[LENGTH], i, 0),
+			.name = names_text(epoch, array_number_or(&c[NAME], i, 0)),
+			.raw_name = names_text(epoch, array_number_or(&c[RAW_NAME], i, 0)),
+			.file = names_text(epoch, array_number_or(&c[SOURCE_FILE], i, 0)),
+			.line = (uint32_t)array_number_or(&c[LINE], i, 0),
+		};
+
+		if (image <= NAMES_LOST || !symbol.name ||
+		    array_number_or(&c[INLINE_PARENT], i, 0) != 0)
+			continue;
+		if (rows->images->len <= image)
+			g_ptr_array_set_size(rows->images, (int)image + 1);
+		if (!rows->images->pdata[image])
+			rows->images->pdata[image] =
+				g_array_new(FALSE, FALSE, sizeof(struct symbol_row));
+		g_array_append_val((GArray *)rows->images->pdata[image], symbol);
+	}
+}
+
+static gint compare_symbols(gconstpointer left, gconstpointer right)
+{
+	const struct symbol_row *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (a->length != b->length)
+		return a->length > b->length ? -1 : 1;
+	return 0;
+}
+
+/* Sorts, and drops what two epochs both said. */
+static void settle(GArray *symbols)
+{
+	struct symbol_row *at = (struct symbol_row *)(void *)symbols->data;
+	guint kept = 0;
+
+	g_array_sort(symbols, compare_symbols);
+	for (guint i = 0; i < symbols->len; i++)
+		if (kept == 0 || compare_symbols(&at[kept - 1], &at[i]) != 0)
+			at[kept++] = at[i];
+	g_array_set_size(symbols, kept);
+}
+
+static bool load(struct symbol_rows *rows, struct names *names, struct prof_cursor *cursor,
+		 GError **error)
+{
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
+
+		if (!epoch || !names_load_identities(epoch, error))
+			return false;
+		add_batch(rows, epoch, &batch);
+	}
+	if (r != PROF_END)
+		return capture_error(error, r, "cannot read the symbols of the capture");
+	for (guint i = 0; i < rows->images->len; i++)
+		if (rows->images->pdata[i])
+			settle(rows->images->pdata[i]);
+	return true;
+}
+
+struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SYMBOL,
+						     .columns = symbol_columns,
+						     .n_columns = ARRAY_SIZE(symbol_columns) };
+	struct symbol_rows *rows = g_new0(struct symbol_rows, 1);
+	struct prof_cursor *cursor;
+	bool ok;
+	int r;
+
+	rows->images = g_ptr_array_new_with_free_func(array_free);
+	r = prof_cursor_new(names->reader, &options, &cursor);
+	if (r == PROF_NO_TABLE)
+		return rows;
+	if (r != 0) {
+		capture_error(error, r, "cannot read the symbols of the capture");
+		symbol_rows_free(rows);
+		return NULL;
+	}
+	ok = load(rows, names, cursor, error);
+	prof_cursor_free(cursor);
+	if (!ok) {
+		symbol_rows_free(rows);
+		return NULL;
+	}
+	return rows;
+}
+
+struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image, uint64_t offset)
+{
+	GArray *symbols = image < rows->images->len ? rows->images->pdata[image] : NULL;
+	struct symbol_row *at;
+	guint low = 0, high;
+
+	if (!symbols)
+		return NULL;
+	at = (struct symbol_row *)(void *)symbols->data;
+	high = symbols->len;
+	while (low < high) {
+		guint middle = low + (high - low) / 2;
+
+		if (at[middle].start <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (guint i = low; i > 0 && low - i < SYMBOL_NESTING; i--) {
+		const struct symbol_row *s = &at[i - 1];
+
+		/* Without a length it reaches to the next symbol, which `low` is past. */
+		if (s->length ? offset - s->start < s->length : i == low)
+			return &at[i - 1];
+	}
+	return NULL;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbol-rows - the symbols that a capture carries, by image
+ *
+ * Symbols may stand in other epochs than the frames they explain (they are appended after a recording); the image's
+ * identity (names.h) brings the two together. Immutable once loaded.
+ */
+#pragma once
+
+#include "tools/common/names.h"
+
+struct symbol_row {
+	uint64_t start, length; /* in the offsets of frames; length 0 = up to the next symbol */
+	const char *name;       /* interned; never NULL */
+	const char *raw_name;   /* NULL = as name */
+	const char *file;       /* NULL = unknown */
+	uint32_t line;          /* 0 = unknown */
+	uint32_t user;          /* free for the caller, 0 at first */
+};
+
+struct symbol_rows;
+
+/* Reads every symbol of the capture; inlined ones are left out. */
+struct symbol_rows *symbol_rows_load(struct names *names, GError **error);
+void symbol_rows_free(struct symbol_rows *rows);
+/* The innermost symbol of the image that holds the offset, or NULL. */
+struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image,
+				    uint64_t offset);

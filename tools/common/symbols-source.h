@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbol source - what symbols.c and the sources of names share
+ *
+ * A query is one call of symbols_read(). The sources of its image's kind are asked in the order of the table in
+ * symbols.c; each sees only the places that those before it left without a name.
+ */
+#pragma once
+
+#include "tools/common/elf-frames.h"
+#include "tools/common/elf-image.h"
+#include "tools/common/symbols.h"
+
+/* A place without a name: its address as the ELF file counts, and its position in the caller's offsets. */
+struct symbols_place {
+	uint64_t address;
+	uint32_t index;
+};
+
+struct symbols_query {
+	const struct symbols_image *image;
+	const uint64_t *offsets;
+	struct elf_image *elf;
+	struct elf_frames *frames;    /* by symbols_query_frames() */
+	struct symbols_place *places; /* by address */
+	size_t n_places;
+	struct symbols *result;
+	GPtrArray *rows;        /* struct symbol, in the order found */
+	GHashTable *row_by_key; /* row -> its number + 1 */
+};
+
+struct symbols_source {
+	const char *name;
+	bool (*read)(struct symbols_query *query, GError **error);
+};
+
+extern const struct symbols_source symbols_elf_source;
+extern const struct symbols_source symbols_plt_source;
+extern const struct symbols_source symbols_fde_source;
+
+/*
+ * Names a place: [start, end) in ELF addresses, at least the place itself. `raw_name` is copied. A name that is empty,
+ * is no UTF-8 or has control characters is refused, and the place stays open for the next source.
+ */
+void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
+		       uint64_t start, uint64_t end, const char *raw_name,
+		       enum symbols_origin origin);
+
+/* The call frame information of the image; read when first asked for, never NULL. */
+struct elf_frames *symbols_query_frames(struct symbols_query *query);
+
+/* A memfd with a copy of this process' own vdso; -1 where there is none. */
+int symbols_vdso_open(void);

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbols - the names of the places in an image that a recording hit
+ *
+ * symbols_read() compares the file with the image, turns offsets into places (ELF addresses, sorted) and asks one
+ * source after the other for the places that have no name yet. A source calls symbols_query_add() for each place that
+ * it can name; that is where names are checked, demangled and counted once. A new source is a line in `sources`.
+ * Invariants: (1) no name comes from a file that is not the recorded one            [test-symbols: changed]
+ *             (2) a row covers every place that maps to it                          [test-symbols: overlapping]
+ *             (3) names are not empty, valid UTF-8, without control characters      [test-symbols: garbage]
+ * No global state: images can be read on several threads. Names of kernel code come with the capture (the engine
+ * reads kallsyms); names of anonymous memory have no source yet.
+ */
+#include "tools/common/symbols.h"
+
+#include "arch/base.h"
+#include "tools/common/demangle.h"
+#include "tools/common/symbols-source.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <glib/gi18n.h>
+#include <sys/stat.h>
+
+#define MAX_NAME_BYTES 16384
+
+/* In the order in which they are asked. */
+static const struct symbols_source *const sources[] = {
+	&symbols_elf_source,
+	&symbols_plt_source,
+	&symbols_fde_source,
+};
+
+void symbols_free(struct symbols *symbols)
+{
+	if (!symbols)
+		return;
+	g_free(symbols->rows);
+	g_free(symbols->row_of);
+	if (symbols->strings)
+		g_string_chunk_free(symbols->strings);
+	g_free(symbols);
+}
+
+static void free_symbols(struct symbols **symbols)
+{
+	symbols_free(*symbols);
+}
+
+char *symbols_offset_name(const struct symbols_image *image, uint64_t offset)
+{
+	g_autofree char *valid = NULL;
+	const char *path = image->path && image->path[0] ? image->path : "?";
+	const char *slash = strrchr(path, '/');
+
+	valid = g_utf8_make_valid(slash && slash[1] ? slash + 1 : path, -1);
+	return g_strdup_printf("%s+0x%" G_GINT64_MODIFIER "x", valid, offset);
+}
+
+/* ---- Rows ---- */
+
+static guint hash_row(const void *key)
+{
+	const struct symbol *row = key;
+
+	return g_str_hash(row->raw_name) ^ (guint)(row->start * 0x9e3779b1u) ^ (guint)row->length;
+}
+
+static gboolean same_row(const void *a, const void *b)
+{
+	const struct symbol *left = a, *right = b;
+
+	return left->start == right->start && left->length == right->length &&
+	       strcmp(left->raw_name, right->raw_name) == 0;
+}
+
+static bool is_name(const char *name)
+{
+	size_t length = strnlen(name, MAX_NAME_BYTES + 1);
+
+	if (length == 0 || length > MAX_NAME_BYTES || !g_utf8_validate(name, (gssize)length, NULL))
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+			return false;
+	return true;
+}
+
+/* "foo@@GLIBC_2.2" is shown as "foo"; that a place is in the PLT stays to be seen. */
+static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
+				  enum symbols_origin origin)
+{
+	g_autofree char *base = NULL, *readable = NULL, *shown = NULL;
+	const char *at = origin == SYMBOLS_FROM_FDE ? NULL : strchr(raw_name, '@');
+
+	base = at && at > raw_name ? g_strndup(raw_name, (gsize)(at - raw_name))
+				   : g_strdup(raw_name);
+	readable = origin == SYMBOLS_FROM_FDE ? NULL : demangle_get(base);
+	shown = g_strconcat(readable && is_name(readable) ? readable : base,
+			    origin == SYMBOLS_FROM_PLT ? "@plt" : "", NULL);
+	return strcmp(shown, raw_name) == 0 ? NULL
+					    : g_string_chunk_insert(query->result->strings, shown);
+}
+
+/* The row of a symbol, which is added if it is new. */
+static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol)
+{
+	struct symbol *row;
+	void *known;
+
+	known = g_hash_table_lookup(query->row_by_key, symbol);
+	if (known)
+		return GPOINTER_TO_UINT(known) - 1;
+	row = g_memdup2(symbol, sizeof(*symbol));
+	row->raw_name = g_string_chunk_insert(query->result->strings, symbol->raw_name);
+	row->name = add_shown_name(query, row->raw_name, symbol->origin);
+	if (!row->name)
+		row->name = row->raw_name;
+	g_ptr_array_add(query->rows, row);
+	g_hash_table_insert(query->row_by_key, row, GUINT_TO_POINTER(query->rows->len));
+	return query->rows->len - 1;
+}
+
+void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
+		       uint64_t start, uint64_t end, const char *raw_name,
+		       enum symbols_origin origin)
+{
+	struct symbol symbol = {
+		.length = end - start,
+		.raw_name = raw_name,
+		.inline_parent = SYMBOLS_NONE,
+		.origin = origin,
+	};
+	uint64_t offset = query->offsets[place->index];
+
+	if (place->address < start || place->address >= end || !is_name(raw_name))
+		return;
+	/* The same distance in the file as in memory: what is not so lies in another segment. */
+	if (!elf_image_get_offset(query->elf, start, &symbol.start) || symbol.start > offset ||
+	    offset - symbol.start != place->address - start)
+		return;
+	query->result->row_of[place->index] = get_row(query, &symbol);
+}
+
+struct elf_frames *symbols_query_frames(struct symbols_query *query)
+{
+	if (!query->frames) {
+		query->frames = elf_frames_new(query->elf);
+		if (!query->frames)
+			g_error("out of memory");
+	}
+	return query->frames;
+}
+
+static int compare_row_pointers(const void *a, const void *b)
+{
+	const struct symbol *left = *(struct symbol *const *)a, *right = *(struct symbol *const *)b;
+
+	if (left->start != right->start)
+		return left->start < right->start ? -1 : 1;
+	return (left->length < right->length) - (left->length > right->length);
+}
+
+/* Moves the rows into the result, sorted; whatever named them by number follows. */
+static void finish_rows(struct symbols_query *query)
+{
+	g_autofree uint32_t *new_number = g_new(uint32_t, query->rows->len + 1);
+	struct symbols *result = query->result;
+
+	g_ptr_array_sort(query->rows, compare_row_pointers);
+	result->n_rows = query->rows->len;
+	result->rows = g_new(struct symbol, result->n_rows + 1);
+	for (guint i = 0; i < query->rows->len; i++) {
+		const struct symbol *row = g_ptr_array_index(query->rows, i);
+		guint old = GPOINTER_TO_UINT(g_hash_table_lookup(query->row_by_key, row)) - 1;
+
+		new_number[old] = i;
+		result->rows[i] = *row;
+	}
+	for (size_t i = 0; i < result->n_offsets; i++)
+		if (result->row_of[i] != SYMBOLS_NONE)
+			result->row_of[i] = new_number[result->row_of[i]];
+	for (size_t i = 0; i < result->n_rows; i++)
+		if (result->rows[i].inline_parent != SYMBOLS_NONE)
+			result->rows[i].inline_parent = new_number[result->rows[i].inline_parent];
+}
+
+/* ---- Places ---- */
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct symbols_place *left = a, *right = b;
+
+	return (left->address > right->address) - (left->address < right->address);
+}
+
+/* The places that have no name yet. */
+static void list_places(struct symbols_query *query)
+{
+	query->n_places = 0;
+	for (size_t i = 0; i < query->result->n_offsets; i++) {
+		struct symbols_place *place = &query->places[query->n_places];
+
+		if (query->result->row_of[i] != SYMBOLS_NONE ||
+		    !elf_image_get_address(query->elf, query->offsets[i], &place->address))
+			continue;
+		place->index = (uint32_t)i;
+		query->n_places++;
+	}
+	qsort(query->places, query->n_places, sizeof(*query->places), compare_places);
+}
+
+static bool ask_sources(struct symbols_query *query, GError **error)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		list_places(query);
+		if (query->n_places == 0)
+			break;
+		if (!sources[i]->read(query, error))
+			return false;
+	}
+	return true;
+}
+
+static bool read_names(struct symbols_query *query, GError **error)
+{
+	bool ok;
+
+	query->places = g_new(struct symbols_place, query->result->n_offsets + 1);
+	query->rows = g_ptr_array_new_with_free_func(g_free);
+	query->row_by_key = g_hash_table_new(hash_row, same_row);
+	ok = ask_sources(query, error);
+	if (ok)
+		finish_rows(query);
+	g_hash_table_unref(query->row_by_key);
+	g_ptr_array_unref(query->rows);
+	g_free(query->places);
+	elf_frames_free(query->frames);
+	return ok;
+}
+
+/* ---- Identity ---- */
+
+/*
+ * Build-ids decide where the capture has one. Without, the inode and the size must be the same; the device is not
+ * compared, since overlay file systems show another one in /proc/PID/maps than in stat().
+ */
+static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,
+			     const struct stat *st)
+{
+	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+
+	if (image->build_id_size > 0)
+		return elf_image_get_build_id(elf, id) == image->build_id_size &&
+		       memcmp(id, image->build_id, image->build_id_size) == 0;
+	if (image->kind == PROF_IMAGE_VDSO)
+		return false;
+	return (image->size == 0 || image->size == (uint64_t)st->st_size) &&
+	       (image->inode == 0 || image->inode == st->st_ino);
+}
+
+static void free_image(struct elf_image **image)
+{
+	elf_image_free(*image);
+}
+
+static bool read_file(struct symbols_query *query, int fd, GError **error)
+{
+	CLEANUP(free_image) struct elf_image *elf = NULL;
+	struct stat st;
+	char first;
+
+	if (fstat(fd, &st) < 0 || pread(fd, &first, 1, 0) < 0) {
+		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+			    _("cannot read the names in '%s': %s; its functions stay unnamed"),
+			    query->image->path ? query->image->path : "?", g_strerror(errno));
+		return false;
+	}
+	elf = elf_image_open(fd);
+	if (!elf) {
+		query->result->state = SYMBOLS_UNKNOWN_FORMAT;
+		return true;
+	}
+	if (!is_recorded_file(query->image, elf, &st)) {
+		query->result->state = SYMBOLS_CHANGED;
+		return true;
+	}
+	query->result->state = SYMBOLS_READ;
+	query->elf = elf;
+	return read_names(query, error);
+}
+
+static struct symbols *new_symbols(size_t n_offsets)
+{
+	struct symbols *symbols = g_new0(struct symbols, 1);
+
+	symbols->state = SYMBOLS_NO_FILE;
+	symbols->n_offsets = n_offsets;
+	symbols->row_of = g_new(uint32_t, n_offsets + 1);
+	for (size_t i = 0; i < n_offsets; i++)
+		symbols->row_of[i] = SYMBOLS_NONE;
+	symbols->strings = g_string_chunk_new(4096);
+	return symbols;
+}
+
+bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
+		  size_t n_offsets, struct symbols **ret_symbols, GError **error)
+{
+	CLEANUP(free_symbols) struct symbols *symbols = new_symbols(n_offsets);
+	struct symbols_query query = { .image = image, .offsets = offsets, .result = symbols };
+	CLEANUP_CLOSE int own_fd = -1;
+
+	if (fd < 0 && image->kind == PROF_IMAGE_VDSO)
+		fd = own_fd = symbols_vdso_open();
+	if (fd >= 0 && (image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO) &&
+	    !read_file(&query, fd, error))
+		return false;
+	*ret_symbols = steal_ptr(&symbols);
+	return true;
+}

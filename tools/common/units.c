@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Units - numbers as people write them on a command line
+ */
+#include "config.h"
+
+#include "tools/common/units.h"
+
+#include "tools/common/cli.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+
+#define NS_PER_S G_GUINT64_CONSTANT(1000000000)
+
+struct unit {
+	const char *name;
+	uint64_t scale;
+};
+
+static const struct unit units_duration[] = {
+	{ "", NS_PER_S },         { "ns", 1 },
+	{ "us", 1000 },           { "\302\265s", 1000 },
+	{ "ms", 1000000 },        { "s", NS_PER_S },
+	{ "m", 60 * NS_PER_S },   { "min", 60 * NS_PER_S },
+	{ "h", 3600 * NS_PER_S }, { "d", 86400 * NS_PER_S },
+};
+
+static const struct unit units_size[] = {
+	{ "", 1 },
+	{ "B", 1 },
+	{ "K", 1 << 10 },
+	{ "KiB", 1 << 10 },
+	{ "M", 1 << 20 },
+	{ "MiB", 1 << 20 },
+	{ "G", 1 << 30 },
+	{ "GiB", 1 << 30 },
+	{ "T", G_GUINT64_CONSTANT(1) << 40 },
+	{ "TiB", G_GUINT64_CONSTANT(1) << 40 },
+};
+
+static const struct unit *units_find(const struct unit *units, size_t n_units, const char *name)
+{
+	for (size_t i = 0; i < n_units; i++)
+		if (strcmp(units[i].name, name) == 0)
+			return &units[i];
+	return NULL;
+}
+
+/* 0.DIGITS of `scale`; more than 18 digits say nothing about the largest scale, a day in ns. */
+static uint64_t units_fraction(const char *digits, uint64_t scale)
+{
+	uint64_t numerator = 0, denominator = 1;
+
+	for (unsigned i = 0; i < 18 && g_ascii_isdigit(digits[i]); i++) {
+		numerator = numerator * 10 + (uint64_t)g_ascii_digit_value(digits[i]);
+		denominator *= 10;
+	}
+	return (uint64_t)((unsigned __int128)numerator * scale / denominator);
+}
+
+/* DIGITS[.DIGITS]UNIT; what is finer than one ns or byte is cut off. */
+static bool units_scale(const char *text, const struct unit *units, size_t n_units, uint64_t *ret)
+{
+	const char *fraction = NULL;
+	const char *p = text;
+	const struct unit *unit;
+	uint64_t value = 0;
+
+	if (!g_ascii_isdigit(*p))
+		return false;
+	for (; g_ascii_isdigit(*p); p++)
+		if (!mul_u64(value, 10, &value) ||
+		    !add_u64(value, (uint64_t)g_ascii_digit_value(*p), &value))
+			return false;
+	if (*p == '.') {
+		fraction = ++p;
+		if (!g_ascii_isdigit(*p))
+			return false;
+		while (g_ascii_isdigit(*p))
+			p++;
+	}
+	unit = units_find(units, n_units, p);
+	if (!unit || !mul_u64(value, unit->scale, &value))
+		return false;
+	if (fraction && !add_u64(value, units_fraction(fraction, unit->scale), &value))
+		return false;
+	*ret = value;
+	return true;
+}
+
+bool units_parse_duration(const char *text, uint64_t *ret_ns, GError **error)
+{
+	if (units_scale(text, units_duration, ARRAY_SIZE(units_duration), ret_ns))
+		return true;
+	g_set_error(
+		error, CLI_ERROR, CLI_USAGE,
+		_("'%s' is not a duration; write 10, 1.5, 500ms, 2m or 1h (units: ns us ms s m h d)"),
+		text);
+	return false;
+}
+
+bool units_parse_size(const char *text, uint64_t *ret_bytes, GError **error)
+{
+	if (units_scale(text, units_size, ARRAY_SIZE(units_size), ret_bytes))
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("'%s' is not a size; write 4096, 64K or 1.5MiB (units of 1024: K M G T)"),
+		    text);
+	return false;
+}
+
+bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value,
+		      GError **error)
+{
+	guint64 value;
+
+	if (g_ascii_string_to_unsigned(text, 10, min, max, &value, NULL)) {
+		*ret_value = value;
+		return true;
+	}
+	if (max == UINT64_MAX && min == 0)
+		g_set_error(error, CLI_ERROR, CLI_USAGE, _("'%s' is not a number from 0 up"), text);
+	else
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("'%s' is not a number from %" PRIu64 " to %" PRIu64), text, min, max);
+	return false;
+}
+
+bool units_parse_time(const char *text, struct units_time *ret_time, GError **error)
+{
+	struct units_time time = { .kind = UNITS_TIME_START };
+	const char *number = text;
+
+	if (g_str_has_prefix(text, "@mark:") && text[6] != '\0') {
+		time.kind = UNITS_TIME_MARK;
+		time.mark = g_intern_string(text + 6);
+		*ret_time = time;
+		return true;
+	}
+	if (*number == '-') {
+		time.kind = UNITS_TIME_END;
+		number++;
+	}
+	if (!units_scale(number, units_duration, ARRAY_SIZE(units_duration), &time.ns)) {
+		g_set_error(
+			error, CLI_ERROR, CLI_USAGE,
+			_("'%s' is not a time; write 1.5s (after the start), -5s (before the end) or @mark:NAME"),
+			text);
+		return false;
+	}
+	*ret_time = time;
+	return true;
+}
+
+bool units_parse_range(const char *text, struct units_range *ret_range, GError **error)
+{
+	/* The last "..", since the name of a mark may hold one. */
+	const char *dots = g_strrstr(text, "..");
+	g_autofree char *first = dots ? g_strndup(text, (gsize)(dots - text)) : NULL;
+	struct units_range range = *ret_range;
+
+	if (!dots) {
+		if (!units_parse_time(text, &range.from, error))
+			return false;
+	} else {
+		const char *second = dots + 2;
+
+		if (*first == '\0' && *second == '\0') {
+			g_set_error(error, CLI_ERROR, CLI_USAGE,
+				    _("'%s' is not a range; write 1.2s..1.5s"), text);
+			return false;
+		}
+		if (*first && !units_parse_time(first, &range.from, error))
+			return false;
+		if (*second && !units_parse_time(second, &range.to, error))
+			return false;
+	}
+	*ret_range = range;
+	return true;
+}

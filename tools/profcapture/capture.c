@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Capture - an open capture, as the verbs of profcapture see it
+ *
+ * Invariants: (1) what is lost is said before anything else          [test_readers: loss first]
+ *             (2) a capture of which nothing can be read is an error  [test_readers: nothing readable]
+ * Does not read samples (samples.c) nor names beyond those of the losses (names.c).
+ */
+#include "config.h"
+
+#include "tools/profcapture/capture.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_event_table(const struct prof_table_def *table)
+{
+	return (table->flags & PROF_TABLE_TIMED) && table->id != PROF_TABLE_LOSS &&
+	       table->id != PROF_TABLE_METADATA;
+}
+
+static const struct prof_segment *segment_of(const struct capture *capture, uint32_t number)
+{
+	for (size_t i = 0; i < capture->n_segments; i++)
+		if (capture->segments[i].number == number)
+			return &capture->segments[i];
+	return NULL;
+}
+
+static bool same_boot(const struct prof_segment *a, const struct prof_segment *b)
+{
+	return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
+}
+
+/* What is added to a clock value of the segment to make it relative; wraps. */
+static uint64_t shift_of(const struct capture *capture, uint32_t number)
+{
+	const struct prof_segment *segment = segment_of(capture, number);
+	const struct prof_segment *first = capture->segments;
+
+	if (capture->n_segments == 0)
+		return 0;
+	if (!segment || same_boot(segment, first))
+		return -first->start_monotonic_ns;
+	return (uint64_t)segment->wall_ns - (uint64_t)first->wall_ns - segment->start_monotonic_ns;
+}
+
+int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t time)
+{
+	return (int64_t)(time + shift_of(capture, segment));
+}
+
+uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative)
+{
+	int64_t clock = (int64_t)((uint64_t)relative - shift_of(capture, segment));
+
+	/* A relative time before the clock's zero wraps round. */
+	if (clock < 0)
+		return relative > 0 ? UINT64_MAX : 0;
+	return (uint64_t)clock;
+}
+
+const char *capture_state_name(enum prof_state state)
+{
+	switch (state) {
+	case PROF_STATE_FINISHED:
+		return "finished";
+	case PROF_STATE_UNFINISHED:
+		return "unfinished";
+	default:
+		return "damaged";
+	}
+}
+
+/* ---- totals ------------------------------------------------------------------------------------ */
+
+static void count_chunks(struct capture *capture)
+{
+	size_t n;
+	const struct prof_chunk *chunks = prof_reader_chunks(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct prof_table_def *table =
+			prof_reader_table(capture->reader, chunks[i].table);
+		int64_t end;
+
+		if (!table || !(table->flags & PROF_TABLE_TIMED))
+			continue;
+		end = capture_time(capture, chunks[i].segment, chunks[i].t_max);
+		capture->duration_ns = MAX_OF(capture->duration_ns, end);
+		if (is_event_table(table))
+			capture->events += chunks[i].rows;
+		if (table->id == PROF_TABLE_SAMPLE)
+			capture->samples += chunks[i].rows;
+	}
+}
+
+static void add_loss(struct capture *capture, const struct capture_loss *loss)
+{
+	char *key = g_strdup_printf("%s\n%s", loss->cause, loss->stream ? loss->stream : "");
+	gpointer index;
+	struct capture_loss *sum;
+
+	if (!g_hash_table_lookup_extended(capture->loss_indexes, key, NULL, &index)) {
+		g_hash_table_insert(capture->loss_indexes, key,
+				    GUINT_TO_POINTER(capture->losses->len));
+		g_array_append_val(capture->losses, *loss);
+		return;
+	}
+	g_free(key);
+	sum = &g_array_index(capture->losses, struct capture_loss, GPOINTER_TO_UINT(index));
+	sum->count += loss->count;
+	sum->bytes += loss->bytes;
+	sum->from_ns = MIN_OF(sum->from_ns, loss->from_ns);
+	sum->to_ns = MAX_OF(sum->to_ns, loss->to_ns);
+}
+
+static const char *cause_name(const struct capture *capture, uint64_t cause)
+{
+	const struct prof_table_def *table = prof_reader_table(capture->reader, PROF_TABLE_LOSS);
+	const char *const *values = NULL;
+
+	for (unsigned i = 0; table && i < table->n_columns; i++)
+		if (table->columns[i].id == PROF_LOSS_CAUSE)
+			values = table->columns[i].values;
+	for (uint64_t i = 0; values && values[i]; i++)
+		if (i == cause)
+			return values[i];
+	return "unknown";
+}
+
+/* A text cell of a batch, interned; NULL where the chunk lacks the column. */
+static const char *text_of(const struct capture *capture, const struct prof_array *column,
+			   size_t row)
+{
+	if (!column->bytes || !column->offsets)
+		return NULL;
+	return names_intern(capture->names, column->bytes + column->offsets[row],
+			    column->offsets[row + 1] - column->offsets[row]);
+}
+
+static void read_loss_batch(struct capture *capture, const struct prof_batch *batch)
+{
+	const struct prof_array *c = batch->columns;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t cause = array_number_or(&c[PROF_LOSS_CAUSE], i, PROF_LOSS_CAUSES);
+		uint64_t time = array_number_or(&c[PROF_LOSS_TIME], i, 0);
+		struct capture_loss loss = {
+			.stream = text_of(capture, &c[PROF_LOSS_STREAM], i),
+			.cause = cause_name(capture, cause),
+			.count = array_number_or(&c[PROF_LOSS_COUNT], i, 0),
+			.bytes = array_number_or(&c[PROF_LOSS_BYTES], i, 0),
+			.from_ns = capture_time(capture, batch->segment, time),
+			.to_ns = capture_time(capture, batch->segment,
+					      array_number_or(&c[PROF_LOSS_TIME_END], i, time)),
+		};
+
+		add_loss(capture, &loss);
+		if (cause == PROF_LOSS_TICKS_MISSED)
+			capture->missed_ticks += loss.count;
+		else
+			capture->lost += loss.count;
+	}
+}
+
+static void read_metadata_batch(struct capture *capture, const struct prof_batch *batch)
+{
+	const struct prof_array *value = &batch->columns[PROF_METADATA_VALUE];
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		const char *key = text_of(capture, &batch->columns[PROF_METADATA_KEY], i);
+
+		if (!key || !value->bytes || !value->offsets)
+			continue;
+		g_hash_table_replace(capture->metadata, (char *)key,
+				     g_bytes_new(value->bytes + value->offsets[i],
+						 value->offsets[i + 1] - value->offsets[i]));
+	}
+}
+
+static bool read_small_table(struct capture *capture, unsigned table,
+			     void (*add)(struct capture *capture, const struct prof_batch *batch),
+			     GError **error)
+{
+	const struct prof_cursor_options options = { .table = table };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+	while ((r = prof_cursor_next(cursor, &batch)) == 0)
+		add(capture, &batch);
+	capture_add_cursor(capture, table, cursor);
+	prof_cursor_free(cursor);
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+}
+
+/* ---- open -------------------------------------------------------------------------------------- */
+
+static bool nothing_readable(const struct capture *capture)
+{
+	size_t n;
+
+	(void)prof_reader_chunks(capture->reader, &n);
+	return capture->state != PROF_STATE_FINISHED && (n == 0 || capture->unreadable_chunks >= n);
+}
+
+static bool refuse_nothing(const struct capture *capture, GError **error)
+{
+	if (!nothing_readable(capture))
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
+		    _("nothing in capture '%s' can be read: it is %s and has no whole chunk; "
+		      "record again"),
+		    capture->file, capture_state_name(capture->state));
+	return false;
+}
+
+static bool open_reader(struct capture *capture, GError **error)
+{
+	CLEANUP_CLOSE int opened = -1;
+	bool standard_input = strcmp(capture->file, "-") == 0;
+	int r;
+
+	if (!standard_input) {
+		opened = open(capture->file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		if (opened < 0)
+			return capture_error(error, -errno, _("cannot open capture '%s'"),
+					     capture->file);
+	}
+	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
+	if (r != 0)
+		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+	return true;
+}
+
+/* The tools name columns of version 1 by position, which a later version keeps and a forged schema may not. */
+static bool check_schema(const struct capture *capture, GError **error)
+{
+	size_t n;
+	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct prof_table_def *ours = prof_table_v1(tables[i]->id);
+		bool fits = !ours || tables[i]->n_columns >= ours->n_columns;
+
+		for (unsigned c = 0; fits && ours && c < ours->n_columns; c++)
+			fits = tables[i]->columns[c].id == ours->columns[c].id;
+		if (!fits)
+			return capture_error(error, PROF_UNSUPPORTED,
+					     _("cannot read table '%s' of capture '%s'"),
+					     ours->name, capture->file);
+	}
+	return true;
+}
+
+static bool capture_init(struct capture *capture, GError **error)
+{
+	if (!open_reader(capture, error) || !check_schema(capture, error))
+		return false;
+	capture->state = prof_reader_info(capture->reader)->state;
+	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
+	capture->names = names_new(capture->reader);
+	count_chunks(capture);
+	return read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
+	       read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
+	       refuse_nothing(capture, error);
+}
+
+struct capture *capture_open(const char *file, GError **error)
+{
+	struct capture *capture = g_new0(struct capture, 1);
+
+	capture->file = g_strdup(file);
+	capture->losses = g_array_new(FALSE, FALSE, sizeof(struct capture_loss));
+	capture->loss_indexes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	capture->metadata =
+		g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_bytes_unref);
+	if (!capture_init(capture, error)) {
+		capture_free(capture);
+		return NULL;
+	}
+	return capture;
+}
+
+void capture_free(struct capture *capture)
+{
+	if (!capture)
+		return;
+	g_hash_table_unref(capture->metadata);
+	g_array_unref(capture->losses);
+	g_hash_table_unref(capture->loss_indexes);
+	names_free(capture->names);
+	prof_reader_free(capture->reader);
+	g_free(capture->file);
+	g_free(capture);
+}
+
+static void note_unreadable(struct capture *capture, unsigned table, uint64_t chunks, uint64_t rows)
+{
+	const struct prof_table_def *def = prof_reader_table(capture->reader, table);
+
+	if (chunks == 0)
+		return;
+	capture->state = PROF_STATE_DAMAGED;
+	capture->unreadable_chunks += chunks;
+	capture->unreadable_rows += rows;
+	if (def && is_event_table(def))
+		capture->events -= MIN_OF(rows, capture->events);
+	if (table == PROF_TABLE_SAMPLE)
+		capture->samples -= MIN_OF(rows, capture->samples);
+}
+
+void capture_add_cursor(struct capture *capture, unsigned table, const struct prof_cursor *cursor)
+{
+	uint64_t chunks, rows;
+
+	prof_cursor_lost(cursor, &chunks, &rows);
+	note_unreadable(capture, table, chunks, rows);
+}
+
+bool capture_check(struct capture *capture, unsigned table, GError **error)
+{
+	size_t n;
+	const struct prof_chunk *chunks = prof_reader_chunks(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		struct prof_damage damage;
+		int r;
+
+		/* What is wrong with these two was noted when the capture was opened. */
+		if (chunks[i].table == PROF_TABLE_LOSS || chunks[i].table == PROF_TABLE_METADATA ||
+		    (table != 0 && chunks[i].table != table))
+			continue;
+		r = prof_reader_check(capture->reader, i, &damage);
+		if (r == PROF_DAMAGED)
+			note_unreadable(capture, chunks[i].table, 1, chunks[i].rows);
+		else if (r != 0)
+			return capture_error(error, r, _("cannot read capture '%s'"),
+					     capture->file);
+	}
+	return refuse_nothing(capture, error);
+}
+
+/* ---- what is said about it --------------------------------------------------------------------- */
+
+const char *capture_metadata(const struct capture *capture, const char *key)
+{
+	GBytes *value = g_hash_table_lookup(capture->metadata, key);
+	gsize length;
+	const char *bytes;
+
+	if (!value)
+		return NULL;
+	bytes = g_bytes_get_data(value, &length);
+	return names_intern(capture->names, bytes, length);
+}
+
+void capture_warn(const struct capture *capture)
+{
+	const struct prof_reader_info *info = prof_reader_info(capture->reader);
+
+	if (capture->state == PROF_STATE_UNFINISHED)
+		cli_warning(_("capture '%s' is unfinished: it ends at byte %" PRIu64 " of %" PRIu64
+			      "; 'profcapture recover' makes a finished one"),
+			    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
+	else if (capture->state == PROF_STATE_DAMAGED)
+		cli_warning(_("capture '%s' is damaged: %" PRIu64 " unreadable chunks with %" PRIu64
+			      " rows were left out; 'profcapture verify' lists them"),
+			    capture->file, capture->unreadable_chunks, capture->unreadable_rows);
+}
+
+void capture_print_command(const struct capture *capture, struct out *out)
+{
+	GBytes *value = g_hash_table_lookup(capture->metadata, "command");
+	gsize length = 0;
+	const char *bytes = value ? g_bytes_get_data(value, &length) : NULL;
+
+	for (gsize start = 0; start < length;) {
+		g_autofree char *word = g_strndup(bytes + start, length - start);
+		g_autofree char *quoted = strpbrk(word, " \t\n\"'\\$`*?;&|<>()") || !*word
+						  ? g_shell_quote(word)
+						  : NULL;
+
+		if (start > 0)
+			out_char(out, ' ');
+		text_cell(out, quoted ? quoted : word, 0, TEXT_LEFT);
+		start += strlen(word) + 1;
+	}
+}
+
+static void write_command(const struct capture *capture, struct json *json)
+{
+	GBytes *value = g_hash_table_lookup(capture->metadata, "command");
+	const char *bytes;
+	gsize length = 0;
+
+	bytes = value ? g_bytes_get_data(value, &length) : NULL;
+	if (length == 0) {
+		json_null(json, "command");
+		return;
+	}
+	if (bytes[length - 1] == '\0')
+		length--;
+	json_begin_array(json, "command");
+	for (gsize start = 0; start <= length;) {
+		const char *end = memchr(bytes + start, '\0', length - start);
+		gsize n = end ? (gsize)(end - bytes) - start : length - start;
+
+		json_string_n(json, NULL, bytes + start, n);
+		start += n + 1;
+	}
+	json_end(json);
+}
+
+static void write_uuid(struct json *json, const char *key, const uint8_t uuid[16])
+{
+	static const uint8_t none[16];
+	GString *text;
+
+	if (memcmp(uuid, none, sizeof(none)) == 0) {
+		json_null(json, key);
+		return;
+	}
+	text = g_string_new(NULL);
+	for (unsigned i = 0; i < 16; i++)
+		g_string_append_printf(text, "%s%02x",
+				       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+	json_string(json, key, text->str);
+	g_string_free(text, TRUE);
+}
+
+static void write_wall_start(const struct capture *capture, struct json *json)
+{
+	int64_t wall = capture->n_segments ? capture->segments[0].wall_ns : 0;
+	g_autoptr(GDateTime) second = wall ? g_date_time_new_from_unix_utc(wall / 1000000000)
+					   : NULL;
+	g_autofree char *text = second ? g_date_time_format(second, "%Y-%m-%dT%H:%M:%S") : NULL;
+	g_autofree char *whole = NULL;
+
+	if (text)
+		whole = g_strdup_printf("%s.%09" PRId64 "Z", text, (int64_t)(wall % 1000000000));
+	json_string(json, "wall_start", whole);
+}
+
+static void write_number(const struct capture *capture, struct json *json, const char *key)
+{
+	const char *text = capture_metadata(capture, key);
+	uint64_t value;
+
+	if (text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &value, NULL))
+		json_uint(json, key, value);
+	else
+		json_null(json, key);
+}
+
+void capture_write_json(const struct capture *capture, struct json *json, const char *key)
+{
+	static const uint8_t unknown[16];
+
+	json_begin_object(json, key);
+	json_string(json, "file", capture->file);
+	write_uuid(json, "uuid", prof_reader_info(capture->reader)->uuid);
+	json_string(json, "state", capture_state_name(capture->state));
+	json_string(json, "host", capture_metadata(capture, "host"));
+	json_string(json, "kernel", capture_metadata(capture, "kernel"));
+	json_string(json, "arch", capture_metadata(capture, "arch"));
+	write_uuid(json, "boot_id", capture->n_segments ? capture->segments[0].boot_id : unknown);
+	write_wall_start(capture, json);
+	json_uint(json, "start_monotonic_ns",
+		  capture->n_segments ? capture->segments[0].start_monotonic_ns : 0);
+	json_int(json, "duration_ns", capture->duration_ns);
+	json_string(json, "event", capture_metadata(capture, "event"));
+	write_number(capture, json, "frequency_hz");
+	json_string(json, "call_graph", capture_metadata(capture, "call_graph"));
+	write_command(capture, json);
+	json_uint(json, "samples", capture->samples);
+	json_uint(json, "events", capture->events);
+	json_uint(json, "lost", capture->lost);
+	json_uint(json, "missed_ticks", capture->missed_ticks);
+	json_end(json);
+}
+
+void capture_write_losses(const struct capture *capture, struct json *json, const char *key)
+{
+	json_begin_array(json, key);
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		json_begin_object(json, NULL);
+		json_string(json, "stream", loss->stream);
+		json_string(json, "cause", loss->cause);
+		json_uint(json, "count", loss->count);
+		json_uint(json, "bytes", loss->bytes);
+		json_int(json, "from_ns", loss->from_ns);
+		json_int(json, "to_ns", loss->to_ns);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+static bool is_missed_tick(const struct capture_loss *loss)
+{
+	return strcmp(loss->cause, "ticks-missed") == 0;
+}
+
+void capture_print_losses(const struct capture *capture, struct out *out)
+{
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		if (is_missed_tick(loss))
+			continue;
+		g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
+		g_autofree char *cause = text_escape(loss->cause);
+		g_autofree char *count = text_count(loss->count);
+		g_autofree char *bytes = text_bytes(loss->bytes);
+
+		out_printf(out, _("Lost: %s (%s, %s"), count, stream, cause);
+		if (loss->bytes)
+			out_printf(out, ", %s", bytes);
+		out_printf(out, _(") from %.3f s to %.3f s\n"), (double)loss->from_ns / 1e9,
+			   (double)loss->to_ns / 1e9);
+	}
+}
+
+void capture_print_missed_ticks(const struct capture *capture, struct out *out)
+{
+	g_autofree char *count = text_count(capture->missed_ticks);
+	int64_t from = INT64_MAX, to = INT64_MIN;
+
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		if (!is_missed_tick(loss))
+			continue;
+		from = MIN_OF(from, loss->from_ns);
+		to = MAX_OF(to, loss->to_ns);
+	}
+	if (capture->missed_ticks)
+		out_printf(out,
+			   _("Missed: %s timer ticks that the kernel never reported, "
+			     "from %.3f s to %.3f s\n"),
+			   count, (double)from / 1e9, (double)to / 1e9);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Capture - an open capture, as the verbs of profcapture see it
+ *
+ * Opens the file, gathers what every verb says about it (the "capture" object of the JSON envelope, the losses) and
+ * turns times of any segment into nanoseconds since the first segment's start: within a boot by the monotonic clock,
+ * across boots by the wall clock of the segments.
+ */
+#pragma once
+
+#include "tools/common/json.h"
+#include "tools/common/names.h"
+
+struct capture_loss {
+	const char *stream, *cause;
+	uint64_t count, bytes;
+	int64_t from_ns, to_ns; /* relative */
+};
+
+struct capture {
+	char *file; /* as given; "-" is standard input */
+	struct prof_reader *reader;
+	struct names *names;
+	enum prof_state state;
+	const struct prof_segment *segments;
+	size_t n_segments;
+	int64_t duration_ns;
+	uint64_t samples; /* rows that can be read, as far as is known */
+	uint64_t events;  /* rows of timed tables but loss and metadata */
+	uint64_t lost, missed_ticks;
+	uint64_t unreadable_chunks, unreadable_rows;
+	GArray *losses;           /* of struct capture_loss, by stream and cause */
+	GHashTable *loss_indexes; /* cause and stream → index in losses */
+	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
+};
+
+struct capture *capture_open(const char *file, GError **error);
+void capture_free(struct capture *capture);
+static inline void capture_cleanup(struct capture **capture)
+{
+	capture_free(*capture);
+}
+#define CLEANUP_CAPTURE CLEANUP(capture_cleanup)
+
+/* Relative time of a clock value of a segment (number as in batches). */
+int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t time);
+/* The clock value of a relative time in a segment, bounded to what a clock can show. */
+uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
+
+/* Text of a metadata key, or NULL. */
+const char *capture_metadata(const struct capture *capture, const char *key);
+
+/* Runs prof_reader_check() on the chunks of a table (0 = all), so that state and counts are exact from then on. */
+bool capture_check(struct capture *capture, unsigned table, GError **error);
+/* To be told what a cursor of `table` skipped. */
+void capture_add_cursor(struct capture *capture, unsigned table, const struct prof_cursor *cursor);
+
+const char *capture_state_name(enum prof_state state);
+
+/* On stderr: that the capture is unfinished or damaged, when it is. */
+void capture_warn(const struct capture *capture);
+/* The "capture" object, and the array of LOSS. */
+void capture_write_json(const struct capture *capture, struct json *json, const char *key);
+void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
+/* Lines about loss for people; nothing when nothing was lost. Ticks that the kernel missed are no loss of ours. */
+void capture_print_losses(const struct capture *capture, struct out *out);
+void capture_print_missed_ticks(const struct capture *capture, struct out *out);
+/* The recorded command as a shell would read it; nothing where there was none. */
+void capture_print_command(const struct capture *capture, struct out *out);

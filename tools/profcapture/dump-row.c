@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Dump-row - one row of any table, as its schema describes it
+ *
+ * Everything that comes from the capture, names of tables and columns included, is escaped in text.
+ */
+#include "config.h"
+
+#include "tools/profcapture/dump.h"
+
+#include "tools/profcapture/stacks.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- one value ---------------------------------------------------------------------------------- */
+
+enum cell_kind {
+	CELL_NULL,
+	CELL_UINT,
+	CELL_INT,
+	CELL_TIME, /* ns; seconds in text */
+	CELL_BOOL,
+	CELL_TEXT,
+	CELL_HEX,
+	CELL_FLOAT,
+	CELL_BYTES
+};
+
+struct cell {
+	enum cell_kind kind;
+	uint64_t number;
+	const void *bytes; /* TEXT, BYTES: `number` of them */
+};
+
+static struct cell text_cell_of(const char *text)
+{
+	if (!text)
+		return (struct cell){ .kind = CELL_NULL };
+	return (struct cell){ .kind = CELL_TEXT, .bytes = text, .number = strlen(text) };
+}
+
+static struct cell enum_cell(const struct prof_column_def *column, uint64_t value)
+{
+	for (uint64_t i = 0; column->values && column->values[i]; i++)
+		if (i == value)
+			return text_cell_of(column->values[i]);
+	/* A value that a later version defines: its number, still a string. */
+	return (struct cell){ .kind = CELL_UINT, .number = value, .bytes = "" };
+}
+
+static struct cell float_cell(uint64_t bits)
+{
+	return (struct cell){ .kind = CELL_FLOAT, .number = bits };
+}
+
+static struct cell number_cell(const struct dump *dump, const struct dump_stream *stream,
+			       const struct prof_column_def *column, uint64_t value)
+{
+	switch (column->type) {
+	case PROF_TYPE_ENUM:
+		return enum_cell(column, value);
+	case PROF_TYPE_BOOL:
+		return (struct cell){ .kind = CELL_BOOL, .number = value != 0 };
+	case PROF_TYPE_INT:
+		return (struct cell){ .kind = CELL_INT, .number = value };
+	case PROF_TYPE_FLOAT:
+		return float_cell(value);
+	case PROF_TYPE_TIME:
+		value = (uint64_t)capture_time(dump->reader.capture, stream->batch.segment, value);
+		return (struct cell){ .kind = CELL_TIME, .number = value };
+	case PROF_TYPE_REF:
+		if (column->ref == PROF_TABLE_STRING)
+			return text_cell_of(names_text(dump->epoch, value));
+		return value ? (struct cell){ .kind = CELL_UINT, .number = value }
+			     : (struct cell){ .kind = CELL_NULL };
+	default:
+		return (struct cell){ .kind = column->unit == PROF_UNIT_ADDRESS ? CELL_HEX
+										: CELL_UINT,
+				      .number = value };
+	}
+}
+
+static struct cell bytes_cell(const struct prof_column_def *column, const struct prof_array *array,
+			      size_t row)
+{
+	uint64_t length = array->offsets[row + 1] - array->offsets[row];
+	bool binary = column->type == PROF_TYPE_BINARY;
+
+	if (binary && length == 0)
+		return (struct cell){ .kind = CELL_NULL };
+	return (struct cell){ .kind = binary ? CELL_BYTES : CELL_TEXT,
+			      .bytes = array->bytes + array->offsets[row],
+			      .number = length };
+}
+
+static bool is_list(const struct prof_column_def *column, const struct prof_array *array)
+{
+	return (column->flags & PROF_COLUMN_LIST) && array->numbers && array->offsets;
+}
+
+static struct cell cell_of(const struct dump *dump, const struct dump_stream *stream,
+			   unsigned column)
+{
+	const struct prof_column_def *def = &stream->table->columns[column];
+	const struct prof_array *array = &stream->batch.columns[column];
+
+	if (array->nulls && array->nulls[stream->row])
+		return (struct cell){ .kind = CELL_NULL };
+	if (array->bytes && array->offsets)
+		return bytes_cell(def, array, stream->row);
+	if (!array->numbers || (def->flags & PROF_COLUMN_LIST))
+		return (struct cell){ .kind = CELL_NULL };
+	return number_cell(dump, stream, def, array->numbers[stream->row]);
+}
+
+static double as_double(uint64_t bits)
+{
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static void write_cell(struct json *json, const char *key, const struct cell *cell)
+{
+	char number[32];
+
+	switch (cell->kind) {
+	case CELL_UINT:
+		if (!cell->bytes) {
+			json_uint(json, key, cell->number);
+			break;
+		}
+		g_snprintf(number, sizeof(number), "%" PRIu64, cell->number);
+		json_string(json, key, number);
+		break;
+	case CELL_INT:
+	case CELL_TIME:
+		json_int(json, key, (int64_t)cell->number);
+		break;
+	case CELL_BOOL:
+		json_bool(json, key, cell->number);
+		break;
+	case CELL_TEXT:
+		json_string_n(json, key, cell->bytes, cell->number);
+		break;
+	case CELL_HEX:
+		json_hex(json, key, cell->number);
+		break;
+	case CELL_FLOAT:
+		json_double(json, key, as_double(cell->number));
+		break;
+	case CELL_BYTES:
+		json_hex_bytes(json, key, cell->bytes, cell->number);
+		break;
+	default:
+		json_null(json, key);
+	}
+}
+
+/* ---- text: written by hand, it is where the time of a dump goes ---------------------------------- */
+
+static void print_uint(struct out *out, uint64_t value)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do {
+		digits[--at] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	out_write(out, digits + at, sizeof(digits) - at);
+}
+
+static void print_int(struct out *out, int64_t value)
+{
+	if (value < 0)
+		out_char(out, '-');
+	print_uint(out, value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
+static void print_hex_bytes(struct out *out, const uint8_t *bytes, uint64_t length)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (uint64_t i = 0; i < length; i++) {
+		out_char(out, digits[bytes[i] >> 4]);
+		out_char(out, digits[bytes[i] & 15]);
+	}
+}
+
+static void print_text(struct out *out, const char *bytes, size_t length)
+{
+	g_autofree char *escaped = NULL;
+	size_t plain = 0;
+
+	while (plain < length && bytes[plain] >= ' ' && bytes[plain] < 127 && bytes[plain] != '\\')
+		plain++;
+	if (plain == length) {
+		out_write(out, bytes, length);
+		return;
+	}
+	escaped = text_escape_n(bytes, length);
+	out_text(out, escaped);
+}
+
+/* Seconds with nine decimals. */
+static void print_time(struct out *out, int64_t ns)
+{
+	uint64_t absolute = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+	char fraction[10] = ".000000000";
+	uint64_t rest = absolute % 1000000000;
+
+	if (ns < 0)
+		out_char(out, '-');
+	print_uint(out, absolute / 1000000000);
+	for (size_t i = 9; i > 0; i--, rest /= 10)
+		fraction[i] = (char)('0' + rest % 10);
+	out_write(out, fraction, sizeof(fraction));
+}
+
+static void print_cell(struct out *out, const struct cell *cell)
+{
+	switch (cell->kind) {
+	case CELL_UINT:
+		print_uint(out, cell->number);
+		break;
+	case CELL_INT:
+		print_int(out, (int64_t)cell->number);
+		break;
+	case CELL_TIME:
+		print_time(out, (int64_t)cell->number);
+		break;
+	case CELL_BOOL:
+		out_text(out, cell->number ? "true" : "false");
+		break;
+	case CELL_TEXT:
+		print_text(out, cell->bytes, cell->number);
+		break;
+	case CELL_HEX:
+		out_printf(out, "0x%" PRIx64, cell->number);
+		break;
+	case CELL_FLOAT:
+		out_printf(out, "%g", as_double(cell->number));
+		break;
+	case CELL_BYTES:
+		print_hex_bytes(out, cell->bytes, cell->number);
+		break;
+	default:
+		out_char(out, '-');
+	}
+}
+
+/* ---- one row ------------------------------------------------------------------------------------ */
+
+uint64_t dump_number(const struct dump_stream *stream, unsigned column)
+{
+	if (column == NO_COLUMN || (stream->table->columns[column].flags & PROF_COLUMN_LIST))
+		return 0;
+	return array_number_or(&stream->batch.columns[column], stream->row, 0);
+}
+
+struct dump_owner dump_owner_of(const struct dump *dump, const struct dump_stream *stream)
+{
+	struct dump_owner owner = { NAMES_NONE, NAMES_NONE };
+
+	if (stream->thread != NO_COLUMN) {
+		owner.thread = names_thread(dump->epoch, dump_number(stream, stream->thread));
+		owner.process = names_thread_at(dump->reader.capture->names, owner.thread)->process;
+	} else if (stream->process != NO_COLUMN) {
+		owner.process = names_process(dump->epoch, dump_number(stream, stream->process));
+	}
+	return owner;
+}
+
+static void write_list(const struct dump *dump, const struct dump_stream *stream, unsigned column)
+{
+	const struct prof_column_def *def = &stream->table->columns[column];
+	const struct prof_array *array = &stream->batch.columns[column];
+	struct json *json = (struct json *)&dump->json;
+
+	json_begin_array(json, def->name);
+	for (uint64_t i = array->offsets[stream->row]; i < array->offsets[stream->row + 1]; i++) {
+		struct cell cell = number_cell(dump, stream, def, array->numbers[i]);
+
+		write_cell(json, NULL, &cell);
+	}
+	json_end(json);
+}
+
+static void print_list(const struct dump *dump, const struct dump_stream *stream, unsigned column)
+{
+	const struct prof_column_def *def = &stream->table->columns[column];
+	const struct prof_array *array = &stream->batch.columns[column];
+
+	for (uint64_t i = array->offsets[stream->row]; i < array->offsets[stream->row + 1]; i++) {
+		struct cell cell = number_cell(dump, stream, def, array->numbers[i]);
+
+		if (i > array->offsets[stream->row])
+			out_char(dump->out, ',');
+		print_cell(dump->out, &cell);
+	}
+}
+
+/* Calls frame() for each frame of a stack, leaf first; at most STACKS_MAX_DEPTH. */
+static void each_frame(struct dump *dump, uint64_t stack,
+		       void (*frame)(struct dump *dump, uint32_t function))
+{
+	uint64_t id = stack;
+
+	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
+		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
+		uint64_t parent = 0, frame_id = 0;
+
+		if (row < 0) {
+			frame(dump, FUNCTION_LOST);
+			return;
+		}
+		(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_FRAME, (size_t)row,
+				   &frame_id);
+		(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_PARENT, (size_t)row,
+				   &parent);
+		frame(dump, functions_of_frame(dump->functions, dump->epoch, frame_id));
+		if (parent >= id)
+			return;
+		id = parent;
+	}
+}
+
+static void write_frame(struct dump *dump, uint32_t function)
+{
+	json_begin_object(&dump->json, NULL);
+	functions_write(dump->functions, function, &dump->json);
+	json_bool(&dump->json, "inline", false);
+	json_end(&dump->json);
+}
+
+static void print_frame(struct dump *dump, uint32_t function)
+{
+	const char *name = functions_at(dump->functions, function)->name;
+
+	out_text(dump->out, "\t");
+	print_text(dump->out, name, strlen(name));
+	functions_print_image(dump->functions, function, dump->out);
+	out_char(dump->out, '\n');
+}
+
+static void write_owner(struct dump *dump, const struct dump_stream *stream,
+			const struct dump_owner *owner)
+{
+	const struct names *names = dump->reader.capture->names;
+	struct json *json = &dump->json;
+
+	if (!stream->own_pid) {
+		if (owner->process > NAMES_LOST)
+			json_uint(json, "pid", names_process_at(names, owner->process)->pid);
+		else
+			json_null(json, "pid");
+	}
+	if (!stream->own_tid) {
+		if (owner->thread > NAMES_LOST)
+			json_uint(json, "tid", names_thread_at(names, owner->thread)->tid);
+		else
+			json_null(json, "tid");
+	}
+	if (!stream->own_comm)
+		json_string(json, "comm", names_thread_at(names, owner->thread)->comm);
+}
+
+void dump_write_row(struct dump *dump, const struct dump_stream *stream,
+		    const struct dump_owner *owner)
+{
+	struct json *json = &dump->json;
+
+	rows_begin(json);
+	json_string(json, "table", stream->table->name);
+	if (stream->timed)
+		json_int(json, "time_ns",
+			 capture_time(dump->reader.capture, stream->batch.segment,
+				      dump_number(stream, 0)));
+	else
+		json_null(json, "time_ns");
+	write_owner(dump, stream, owner);
+	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
+		struct cell cell;
+
+		if (is_list(&stream->table->columns[i], &stream->batch.columns[i])) {
+			write_list(dump, stream, i);
+			continue;
+		}
+		cell = cell_of(dump, stream, i);
+		write_cell(json, stream->table->columns[i].name, &cell);
+		if (i == stream->stack && dump->resolve) {
+			json_begin_array(json, "frames");
+			each_frame(dump, dump_number(stream, i), write_frame);
+			json_end(json);
+		}
+	}
+	rows_end(json);
+}
+
+static void print_owner(struct dump *dump, const struct dump_owner *owner)
+{
+	const struct names *names = dump->reader.capture->names;
+	const char *comm = names_thread_at(names, owner->thread)->comm;
+
+	if (owner->process > NAMES_LOST)
+		print_uint(dump->out, names_process_at(names, owner->process)->pid);
+	else
+		out_char(dump->out, '-');
+	if (owner->thread > NAMES_LOST) {
+		out_char(dump->out, '/');
+		print_uint(dump->out, names_thread_at(names, owner->thread)->tid);
+	}
+	if (comm) {
+		out_char(dump->out, ' ');
+		print_text(dump->out, comm, strlen(comm));
+	}
+}
+
+void dump_print_row(struct dump *dump, const struct dump_stream *stream,
+		    const struct dump_owner *owner)
+{
+	struct out *out = dump->out;
+
+	if (stream->timed) {
+		print_time(out, capture_time(dump->reader.capture, stream->batch.segment,
+					     dump_number(stream, 0)));
+		out_char(out, ' ');
+	}
+	print_text(out, stream->table->name, strlen(stream->table->name));
+	out_char(out, ' ');
+	print_owner(dump, owner);
+	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
+		struct cell cell;
+
+		out_char(out, ' ');
+		print_text(out, stream->table->columns[i].name,
+			   strlen(stream->table->columns[i].name));
+		out_char(out, '=');
+		if (is_list(&stream->table->columns[i], &stream->batch.columns[i])) {
+			print_list(dump, stream, i);
+			continue;
+		}
+		cell = cell_of(dump, stream, i);
+		print_cell(out, &cell);
+	}
+	out_char(out, '\n');
+	if (stream->stack != NO_COLUMN && dump->resolve)
+		each_frame(dump, dump_number(stream, stream->stack), print_frame);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Functions - what a frame is called, the same in every epoch
+ *
+ * Invariants: (1) a frame is looked up once an epoch              [test-report: one lookup]
+ *             (2) a return address is looked up at offset - 1     [test-report: return]
+ */
+#include "config.h"
+
+#include "tools/profcapture/functions.h"
+
+#include "tools/common/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *basename_of(const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	if (!path || !*path)
+		return "-";
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static guint place_hash(gconstpointer key)
+{
+	const struct function *f = key;
+	uint64_t mixed = (f->offset ^ (uint64_t)f->image << 40) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (guint)(mixed >> 32);
+}
+
+static gboolean place_equal(gconstpointer left, gconstpointer right)
+{
+	const struct function *a = left, *b = right;
+
+	return a->image == b->image && a->offset == b->offset;
+}
+
+static uint32_t add(struct functions *functions, const struct function *function)
+{
+	g_array_append_vals(functions->all, function, 1);
+	return functions->all->len - 1;
+}
+
+struct functions *functions_new(struct names *names, GError **error)
+{
+	struct symbol_rows *symbols = symbol_rows_load(names, error);
+	struct function none = { .name = "<no stack>",
+				 .raw_name = "<no stack>",
+				 .kind = "unresolved" };
+	struct function lost = { .name = NAMES_LOST_TEXT,
+				 .raw_name = NAMES_LOST_TEXT,
+				 .kind = "unresolved",
+				 .image = NAMES_LOST };
+	struct functions *functions;
+
+	if (!symbols)
+		return NULL;
+	functions = g_new0(struct functions, 1);
+	functions->names = names;
+	functions->symbols = symbols;
+	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
+	functions->unresolved = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
+	(void)add(functions, &none);
+	(void)add(functions, &lost);
+	return functions;
+}
+
+void functions_free(struct functions *functions)
+{
+	if (!functions)
+		return;
+	symbol_rows_free(functions->symbols);
+	g_array_unref(functions->all);
+	g_hash_table_unref(functions->unresolved);
+	g_free(functions);
+}
+
+static const char *kind_of(uint32_t image_kind)
+{
+	switch (image_kind) {
+	case PROF_IMAGE_KERNEL:
+	case PROF_IMAGE_MODULE:
+	case PROF_IMAGE_BPF:
+		return "kernel";
+	case PROF_IMAGE_JIT:
+		return "jit";
+	default:
+		return "user";
+	}
+}
+
+static uint32_t of_symbol(struct functions *functions, uint32_t image, struct symbol_row *symbol)
+{
+	struct function function = {
+		.name = symbol->name,
+		.raw_name = symbol->raw_name ? symbol->raw_name : symbol->name,
+		.kind = kind_of(names_image_at(functions->names, image)->kind),
+		.file = symbol->file,
+		.line = symbol->line,
+		.offset = symbol->start,
+		.image = image,
+	};
+
+	if (symbol->user == 0)
+		symbol->user = add(functions, &function);
+	return symbol->user;
+}
+
+static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t offset)
+{
+	struct function function = { .kind = "unresolved", .image = image, .offset = offset };
+	gpointer known;
+	char *name;
+	uint32_t index;
+
+	if (g_hash_table_lookup_extended(functions->unresolved, &function, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	name = g_strdup_printf("%s+0x%" PRIx64,
+			       basename_of(names_image_at(functions->names, image)->path), offset);
+	function.name = function.raw_name = names_intern(functions->names, name, strlen(name));
+	g_free(name);
+	index = add(functions, &function);
+	g_hash_table_insert(functions->unresolved, g_memdup2(&function, sizeof(function)),
+			    GUINT_TO_POINTER(index));
+	return index;
+}
+
+static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
+	struct symbol_row *symbol;
+	uint32_t image;
+
+	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
+	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset))
+		return FUNCTION_LOST;
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+	image = names_image(epoch, id);
+	if (image == NAMES_LOST)
+		return FUNCTION_LOST;
+	symbol = symbol_rows_find(functions->symbols, image,
+				  offset - (kind == PROF_FRAME_RETURN && offset > 0));
+	return symbol ? of_symbol(functions, image, symbol) : of_place(functions, image, offset);
+}
+
+uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	uint32_t *memo = epoch->frame_functions;
+
+	if (!memo)
+		epoch->frame_functions = memo =
+			g_new0(uint32_t, prof_dictionary_rows(epoch->tables[NAMES_FRAME]) + 1);
+	/* No frame is FUNCTION_NO_STACK, so 0 means not looked up. */
+	if (memo[row] == 0)
+		memo[row] = look_up(functions, epoch, row);
+	return memo[row];
+}
+
+uint32_t functions_of_frame(struct functions *functions, struct names_epoch *epoch, uint64_t frame)
+{
+	ssize_t row = names_row(epoch, NAMES_FRAME, frame);
+
+	return row < 0 ? FUNCTION_LOST : functions_of_row(functions, epoch, (size_t)row);
+}
+
+const char *functions_image(const struct functions *functions, uint32_t index)
+{
+	uint32_t image = functions_at(functions, index)->image;
+
+	return image <= NAMES_LOST ? NULL : names_image_at(functions->names, image)->path;
+}
+
+void functions_print_image(const struct functions *functions, uint32_t index, struct out *out)
+{
+	const char *path = functions_image(functions, index);
+	g_autofree char *name = path ? text_escape(basename_of(path)) : NULL;
+
+	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". */
+	if (name)
+		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
+}
+
+void functions_write(const struct functions *functions, uint32_t index, struct json *json)
+{
+	const struct function *function = functions_at(functions, index);
+	bool known = function->image > NAMES_LOST;
+
+	json_string(json, "name", function->name);
+	json_string(json, "raw_name", function->raw_name);
+	json_string(json, "image", functions_image(functions, index));
+	json_string(json, "build_id",
+		    known ? names_image_at(functions->names, function->image)->build_id : NULL);
+	if (known)
+		json_hex(json, "offset", function->offset);
+	else
+		json_null(json, "offset");
+	json_string(json, "kind", function->kind);
+	json_string(json, "file", function->file);
+	if (function->line)
+		json_uint(json, "line", function->line);
+	else
+		json_null(json, "line");
+}

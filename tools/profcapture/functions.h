@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Functions - what a frame is called, the same in every epoch
+ *
+ * A function is a symbol of an image, or, where no symbol holds it, one frame's place in its image
+ * ("libc.so.6+0x26000", kind unresolved). Functions have indexes; two are always there: FUNCTION_NO_STACK for samples
+ * without any frame and FUNCTION_LOST for frames that the capture does not explain.
+ */
+#pragma once
+
+#include "tools/common/json.h"
+#include "tools/common/symbol-rows.h"
+
+#define FUNCTION_NO_STACK 0u
+#define FUNCTION_LOST 1u
+
+struct function {
+	const char *name, *raw_name; /* interned */
+	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
+	const char *file;            /* NULL = unknown */
+	uint64_t offset;
+	uint32_t image; /* index of names */
+	uint32_t line;  /* 0 = unknown */
+};
+
+struct functions {
+	struct names *names;
+	struct symbol_rows *symbols;
+	GArray *all;            /* of struct function */
+	GHashTable *unresolved; /* image and offset → index */
+};
+
+struct functions *functions_new(struct names *names, GError **error); /* borrows names */
+void functions_free(struct functions *functions);
+
+/* Index of the function of a frame, by id or row of the epoch's table of frames (loaded, as identities are). */
+uint32_t functions_of_frame(struct functions *functions, struct names_epoch *epoch, uint64_t frame);
+uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
+
+static inline const struct function *functions_at(const struct functions *functions, uint32_t index)
+{
+	return &((const struct function *)(void *)functions->all->data)[index];
+}
+
+/* The members of FN. */
+void functions_write(const struct functions *functions, uint32_t index, struct json *json);
+/* Path of its image, or NULL. */
+const char *functions_image(const struct functions *functions, uint32_t index);
+/* "  [libc.so.6]", as it stands behind the function's name; nothing where the image is unknown. */
+void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * New-capture - a capture that is being written from another one
+ *
+ * Invariants: (1) before a block is written, all dictionary blocks are, in the order of rank   [test-rewrite: order]
+ *             (2) ids start at 1 in each epoch and never reach NEW_CAPTURE_LOST
+ */
+#include "config.h"
+
+#include "tools/profcapture/new-capture.h"
+
+#include "tools/common/capture-error.h"
+
+#include <errno.h>
+#include <glib/gi18n.h>
+#include <string.h>
+
+/* A chunk's worth of rows. */
+#define CHUNK_ROWS (64u << 10)
+
+static bool is_dictionary(const struct new_table *table)
+{
+	return table->def->flags & PROF_TABLE_DICTIONARY;
+}
+
+/* ---- which dictionary names which ---------------------------------------------------------------- */
+
+static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
+		       unsigned depth)
+{
+	/* A cycle between tables ends here: any order is as good as another then. */
+	if (table->rank || depth > to->n_tables)
+		return;
+	for (size_t i = 0; i < to->n_tables; i++) {
+		struct new_table *named = &to->tables[i];
+		bool names = false;
+
+		for (unsigned c = 0; c < table->def->n_columns; c++)
+			names = names || (table->def->columns[c].type == PROF_TYPE_REF &&
+					  table->def->columns[c].ref == named->def->id);
+		if (names && named != table)
+			rank_table(to, named, next, depth + 1);
+	}
+	if (!table->rank)
+		table->rank = ++*next;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+static bool write_block(struct new_capture *to, struct new_table *table, GError **error)
+{
+	int r;
+
+	if (prof_block_rows(table->block) == 0)
+		return true;
+	prof_block_set_epoch(table->block, to->epoch);
+	r = prof_writer_write(to->writer, table->block);
+	prof_block_reset(table->block);
+	return r == 0 || capture_error(error, r, _("cannot write capture '%s'"), to->file);
+}
+
+static bool write_dictionaries(struct new_capture *to, GError **error)
+{
+	for (unsigned rank = 1; rank <= to->n_tables; rank++)
+		for (size_t i = 0; i < to->n_tables; i++)
+			if (to->tables[i].rank == rank && is_dictionary(&to->tables[i]) &&
+			    !write_block(to, &to->tables[i], error))
+				return false;
+	return true;
+}
+
+static bool write_all(struct new_capture *to, GError **error)
+{
+	if (!write_dictionaries(to, error))
+		return false;
+	for (size_t i = 0; i < to->n_tables; i++)
+		if (!write_block(to, &to->tables[i], error))
+			return false;
+	return true;
+}
+
+static bool put(struct new_capture *to, struct new_table *table, const struct prof_value *values,
+		GError **error)
+{
+	int r = prof_block_rows(table->block) < CHUNK_ROWS ? prof_block_add(table->block, values)
+							   : PROF_LIMIT;
+
+	if (r != PROF_LIMIT)
+		return r == 0 || capture_error(error, r, _("cannot write a row of table '%s'"),
+					       table->def->name);
+	if (!write_dictionaries(to, error) || !write_block(to, table, error))
+		return false;
+	r = prof_block_add(table->block, values);
+	return r == 0 ||
+	       capture_error(error, r, _("cannot write a row of table '%s'"), table->def->name);
+}
+
+bool new_capture_add(struct new_capture *to, size_t table, const struct prof_value *values,
+		     GError **error)
+{
+	return put(to, &to->tables[table], values, error);
+}
+
+/* ---- interning ---------------------------------------------------------------------------------- */
+
+static void encode_number(GByteArray *to, uint64_t number)
+{
+	uint8_t bytes[10];
+	guint n = 0;
+
+	do {
+		bytes[n] = (uint8_t)(number & 0x7f) | (number > 0x7f ? 0x80 : 0);
+		number >>= 7;
+	} while (bytes[n++] & 0x80);
+	g_byte_array_append(to, bytes, n);
+}
+
+static void encode_value(GByteArray *to, const struct prof_column_def *column,
+			 const struct prof_value *value)
+{
+	uint8_t null = value->data == &prof_null_marker;
+	bool bytes = column->type == PROF_TYPE_TEXT || column->type == PROF_TYPE_BINARY;
+
+	if (column->flags & PROF_COLUMN_NULLABLE)
+		g_byte_array_append(to, &null, 1);
+	if (null)
+		return;
+	encode_number(to, value->number);
+	if (bytes && value->number)
+		g_byte_array_append(to, value->data, (guint)value->number);
+	else if ((column->flags & PROF_COLUMN_LIST) && value->number)
+		g_byte_array_append(to, value->data, (guint)(value->number * sizeof(uint64_t)));
+}
+
+/* FNV-1a. */
+static uint64_t hash_bytes(const uint8_t *bytes, size_t length)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static bool same_content(const struct new_table *table, uint32_t id, const GByteArray *content)
+{
+	size_t start = g_array_index(table->content_of, size_t, id);
+	size_t end = id + 1 < table->content_of->len
+			     ? g_array_index(table->content_of, size_t, id + 1)
+			     : table->contents->len;
+
+	return end - start == content->len &&
+	       memcmp(table->contents->data + start, content->data, content->len) == 0;
+}
+
+/* Where the id of this content stands, or is to stand. */
+static uint32_t *find_content(struct new_table *table, const GByteArray *content)
+{
+	uint64_t hash = hash_bytes(content->data, content->len);
+	uint32_t *id = number_map_at(&table->known, hash);
+
+	while (*id != 0 && !same_content(table, *id, content))
+		id = number_map_at(&table->known, ++hash);
+	return id;
+}
+
+bool new_capture_intern(struct new_capture *to, size_t index, const struct prof_value *values,
+			uint32_t *ret_id, GError **error)
+{
+	struct new_table *table = &to->tables[index];
+	struct prof_value row[PROF_MAX_COLUMNS];
+	uint32_t *id;
+
+	g_byte_array_set_size(to->scratch, 0);
+	for (unsigned i = 1; i < table->def->n_columns; i++)
+		encode_value(to->scratch, &table->def->columns[i], &values[i]);
+	id = find_content(table, to->scratch);
+	if (*id == 0) {
+		size_t start = table->contents->len;
+
+		*id = table->next_id++;
+		g_array_append_val(table->content_of, start);
+		g_byte_array_append(table->contents, to->scratch->data, to->scratch->len);
+		memcpy(row, values, table->def->n_columns * sizeof(*row));
+		row[0] = PROF_NUMBER(*id);
+		*ret_id = *id;
+		return put(to, table, row, error);
+	}
+	*ret_id = *id;
+	return true;
+}
+
+static void forget(struct new_table *table)
+{
+	size_t none = 0;
+
+	table->next_id = 1;
+	number_map_clear(&table->known);
+	g_byte_array_set_size(table->contents, 0);
+	g_array_set_size(table->content_of, 0);
+	g_array_append_val(table->content_of, none);
+}
+
+/* ---- epochs and segments ------------------------------------------------------------------------- */
+
+bool new_capture_next_epoch(struct new_capture *to, GError **error)
+{
+	if (!write_all(to, error))
+		return false;
+	to->epoch++;
+	for (size_t i = 0; i < to->n_tables; i++)
+		forget(&to->tables[i]);
+	return true;
+}
+
+static bool begin(struct new_capture *to, enum prof_writer_mode mode,
+		  const struct prof_segment *segment, GError **error)
+{
+	struct prof_writer_options options = { .mode = mode, .segment = *segment };
+	int r = prof_writer_new(to->fd, &options, &to->writer);
+
+	if (r != 0)
+		return capture_error(error, r, _("cannot write capture '%s'"), to->file);
+	for (size_t i = 0; i < to->n_tables; i++) {
+		if (to->tables[i].def->id < PROF_TABLE_FIRST_FOREIGN &&
+		    prof_table_v1(to->tables[i].def->id))
+			continue;
+		r = prof_writer_add_table(to->writer, to->tables[i].def);
+		if (r != 0)
+			return capture_error(error, r, _("cannot write table '%s'"),
+					     to->tables[i].def->name);
+	}
+	to->epoch = prof_writer_first_epoch(to->writer);
+	for (size_t i = 0; i < to->n_tables; i++)
+		forget(&to->tables[i]);
+	return true;
+}
+
+bool new_capture_next_segment(struct new_capture *to, const struct prof_segment *segment,
+			      GError **error)
+{
+	return new_capture_finish(to, error) && begin(to, PROF_WRITE_APPEND, segment, error);
+}
+
+bool new_capture_finish(struct new_capture *to, GError **error)
+{
+	int r;
+
+	if (!write_all(to, error))
+		return false;
+	r = prof_writer_finish(to->writer);
+	prof_writer_free(to->writer);
+	to->writer = NULL;
+	return r == 0 || capture_error(error, r, _("cannot write capture '%s'"), to->file);
+}
+
+bool new_capture_init(struct new_capture *to, int fd, const char *file,
+		      const struct prof_table_def *const *tables, size_t n_tables,
+		      const struct prof_segment *segment, GError **error)
+{
+	unsigned rank = 0;
+
+	*to = (struct new_capture){ .fd = fd, .file = file, .n_tables = n_tables };
+	to->scratch = g_byte_array_new();
+	to->tables = g_new0(struct new_table, n_tables + 1);
+	for (size_t i = 0; i < n_tables; i++) {
+		struct new_table *table = &to->tables[i];
+
+		table->def = tables[i];
+		table->contents = g_byte_array_new();
+		table->content_of = g_array_new(FALSE, FALSE, sizeof(size_t));
+		number_map_init(&table->known);
+	}
+	for (size_t i = 0; i < n_tables; i++) {
+		int r = prof_block_new(tables[i], &to->tables[i].block);
+
+		if (r != 0)
+			return capture_error(error, r, _("cannot write table '%s'"),
+					     tables[i]->name);
+	}
+	for (size_t i = 0; i < n_tables; i++)
+		rank_table(to, &to->tables[i], &rank, 0);
+	return begin(to, PROF_WRITE_NEW, segment, error);
+}
+
+void new_capture_done(struct new_capture *to)
+{
+	for (size_t i = 0; i < to->n_tables; i++) {
+		prof_block_free(to->tables[i].block);
+		number_map_done(&to->tables[i].known);
+		g_byte_array_unref(to->tables[i].contents);
+		g_array_unref(to->tables[i].content_of);
+	}
+	g_free(to->tables);
+	prof_writer_free(to->writer);
+	if (to->scratch)
+		g_byte_array_unref(to->scratch);
+	*to = (struct new_capture){ 0 };
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/reader.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
+
+const struct cli_option reader_time_options[] = {
+	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
+	  N_("leave out what is before: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
+	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
+	  N_("leave out what is after") },
+	{ NULL },
+};
+
+const struct cli_option reader_thread_options[] = {
+	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID", N_("only these processes") },
+	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID", N_("only these threads") },
+	{ "comm", 0, CLI_LIST, offsetof(struct reader, comms), N_("NAME"),
+	  N_("only threads of this name") },
+	{ "cpu", 0, CLI_NUMBERS, offsetof(struct reader, cpus), "CPU", N_("only these CPUs") },
+	{ NULL },
+};
+
+const struct cli_option reader_output_options[] = {
+	{ "limit", 0, CLI_UINT, offsetof(struct reader, limit), "N",
+	  N_("rows at most, 0 = all; by default only text is limited") },
+	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"),
+	  N_("how to print"), reader_formats },
+	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
+	  N_("the same as --format json") },
+	{ "color", 0, CLI_CHOICE, offsetof(struct reader, color), N_("WHEN"),
+	  N_("whether to use colours"), cli_color_choices },
+	{ NULL },
+};
+
+/* ---- time range --------------------------------------------------------------------------------- */
+
+struct mark_search {
+	const char *name;
+	bool found;
+	int64_t start_ns, end_ns;
+};
+
+static void search_mark_batch(const struct capture *capture, struct names_epoch *epoch,
+			      const struct prof_batch *batch, struct mark_search *search)
+{
+	for (size_t i = 0; i < batch->rows && !search->found; i++) {
+		const char *name = names_text(epoch, array_number_or(&batch->columns[1], i, 0));
+		uint64_t time = array_number_or(&batch->columns[0], i, 0);
+		uint64_t duration = array_number_or(&batch->columns[2], i, 0);
+
+		if (!name || strcmp(name, search->name) != 0)
+			continue;
+		search->found = true;
+		search->start_ns = capture_time(capture, batch->segment, time);
+		search->end_ns = capture_time(capture, batch->segment, time + duration);
+	}
+}
+
+/* The first mark of that name. */
+static bool find_mark(const struct capture *capture, struct mark_search *search, GError **error)
+{
+	static const uint16_t columns[] = { PROF_MARK_TIME, PROF_MARK_NAME, PROF_MARK_DURATION };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_MARK,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r != 0)
+		return r == PROF_NO_TABLE ||
+		       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+	while (!search->found && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
+
+		if (!names_load(epoch, NAMES_STRING, error)) {
+			prof_cursor_free(cursor);
+			return false;
+		}
+		search_mark_batch(capture, epoch, &batch, search);
+	}
+	prof_cursor_free(cursor);
+	return r == 0 || r == PROF_END ||
+	       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+}
+
+static bool resolve_time(const struct reader *reader, const struct units_time *time, bool end,
+			 int64_t otherwise, int64_t *ret_ns, GError **error)
+{
+	struct mark_search search = { .name = time->mark };
+	int64_t ns = (int64_t)MIN_OF(time->ns, (uint64_t)INT64_MAX / 2);
+
+	switch (time->kind) {
+	case UNITS_TIME_START:
+		*ret_ns = ns;
+		return true;
+	case UNITS_TIME_END:
+		*ret_ns = reader->capture->duration_ns - ns;
+		return true;
+	case UNITS_TIME_MARK:
+		if (!find_mark(reader->capture, &search, error))
+			return false;
+		if (!search.found) {
+			g_set_error(
+				error, CLI_ERROR, CLI_USAGE,
+				_("capture '%s' has no mark '%s'; 'profcapture dump --table mark' lists them"),
+				reader->capture->file, time->mark);
+			return false;
+		}
+		*ret_ns = end ? search.end_ns : search.start_ns;
+		return true;
+	default:
+		*ret_ns = otherwise;
+		return true;
+	}
+}
+
+static bool resolve_range(struct reader *reader, GError **error)
+{
+	reader->timed = reader->range.from.kind != UNITS_TIME_UNSET ||
+			reader->range.to.kind != UNITS_TIME_UNSET;
+	if (!resolve_time(reader, &reader->range.from, false, INT64_MIN, &reader->from_ns, error) ||
+	    !resolve_time(reader, &reader->range.to, true, INT64_MAX, &reader->to_ns, error))
+		return false;
+	if (reader->from_ns <= reader->to_ns)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--from %.3f s is after --to %.3f s"),
+		    (double)reader->from_ns / 1e9, (double)reader->to_ns / 1e9);
+	return false;
+}
+
+void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
+			uint64_t *ret_to)
+{
+	*ret_from = reader->from_ns == INT64_MIN
+			    ? 0
+			    : capture_clock(reader->capture, segment, reader->from_ns);
+	*ret_to = reader->to_ns == INT64_MAX
+			  ? UINT64_MAX
+			  : capture_clock(reader->capture, segment, reader->to_ns);
+}
+
+/* ---- threads and CPUs --------------------------------------------------------------------------- */
+
+static bool has_number(const GArray *numbers, uint64_t number)
+{
+	for (guint i = 0; i < numbers->len; i++)
+		if (g_array_index(numbers, uint32_t, i) == number)
+			return true;
+	return false;
+}
+
+static bool has_text(const GPtrArray *texts, const char *text)
+{
+	for (guint i = 0; text && i < texts->len; i++)
+		if (strcmp(texts->pdata[i], text) == 0)
+			return true;
+	return false;
+}
+
+bool reader_filters_threads(const struct reader *reader)
+{
+	return reader->pids || reader->tids || reader->comms;
+}
+
+static bool judge_thread(const struct reader *reader, uint32_t index)
+{
+	const struct names *names = reader->capture->names;
+	const struct names_thread *thread = names_thread_at(names, index);
+
+	if (reader->pids &&
+	    (thread->process <= NAMES_LOST ||
+	     !has_number(reader->pids, names_process_at(names, thread->process)->pid)))
+		return false;
+	if (reader->tids && (index <= NAMES_LOST || !has_number(reader->tids, thread->tid)))
+		return false;
+	return !reader->comms || has_text(reader->comms, thread->comm);
+}
+
+bool reader_wants_thread(struct reader *reader, uint32_t thread)
+{
+	enum { UNKNOWN, YES, NO };
+
+	if (!reader_filters_threads(reader))
+		return true;
+	if (reader->verdicts->len <= thread) {
+		guint before = reader->verdicts->len;
+
+		g_byte_array_set_size(reader->verdicts, thread + 64);
+		memset(reader->verdicts->data + before, UNKNOWN, reader->verdicts->len - before);
+	}
+	if (reader->verdicts->data[thread] == UNKNOWN)
+		reader->verdicts->data[thread] = judge_thread(reader, thread) ? YES : NO;
+	return reader->verdicts->data[thread] == YES;
+}
+
+bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
+{
+	return !reader->cpus || has_number(reader->cpus, cpu);
+}
+
+/* ---- open and answer ---------------------------------------------------------------------------- */
+
+bool reader_open(struct reader *reader, const char *file, GError **error)
+{
+	if (reader->json)
+		reader->format = READER_JSON;
+	if (reader->limit == READER_LIMIT_UNSET)
+		reader->limit = reader->format == READER_TEXT ? reader->text_limit : 0;
+	reader->colored = reader->format == READER_TEXT &&
+			  cli_color_wanted((enum cli_color)reader->color, out_stdout()->fd);
+	reader->verdicts = g_byte_array_new();
+	reader->capture = capture_open(file, error);
+	return reader->capture && resolve_range(reader, error);
+}
+
+void reader_done(struct reader *reader)
+{
+	capture_free(reader->capture);
+	if (reader->verdicts)
+		g_byte_array_unref(reader->verdicts);
+	if (reader->pids)
+		g_array_unref(reader->pids);
+	if (reader->tids)
+		g_array_unref(reader->tids);
+	if (reader->cpus)
+		g_array_unref(reader->cpus);
+	if (reader->comms)
+		g_ptr_array_unref(reader->comms);
+	*reader = (struct reader){ 0 };
+}
+
+void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated)
+{
+	g_autofree char *schema = g_strdup_printf("profcapture.%s/1", verb);
+
+	if (reader->format == READER_CSV)
+		return;
+	json_begin_object(json, NULL);
+	json_string(json, "schema", schema);
+	capture_write_json(reader->capture, json, "capture");
+	json_bool(json, "truncated", truncated);
+	if (reader->format == READER_NDJSON)
+		json_end(json);
+	else
+		json_begin_object(json, "data");
+}
+
+void reader_end(const struct reader *reader, struct json *json)
+{
+	if (reader->format != READER_JSON)
+		return;
+	json_end(json);
+	json_end(json);
+}
+
+void reader_style(const struct reader *reader, struct out *out, enum reader_style style)
+{
+	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[1;33m" };
+
+	if (reader->colored)
+		out_text(out, codes[style]);
+}
+
+void reader_print_losses(const struct reader *reader, struct out *out)
+{
+	if (reader->capture->lost) {
+		reader_style(reader, out, READER_WARNING);
+		capture_print_losses(reader->capture, out);
+		reader_style(reader, out, READER_PLAIN);
+	}
+	capture_print_missed_ticks(reader->capture, out);
+}
+
+void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all)
+{
+	if (shown < all)
+		out_printf(out, _("showing %" PRIu64 " of %" PRIu64 " (--limit 0 shows all)\n"),
+			   shown, all);
+}

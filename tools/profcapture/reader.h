@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Reader - what the verbs that read have in common
+ *
+ * Their options (time range, filters, limit, format), the open capture, and the envelope around their answer:
+ *
+ *     struct reader reader = { .limit = READER_LIMIT_UNSET, .text_limit = 20 };
+ *     const struct cli_group groups[] = { { NULL, options, &mine }, { NULL, reader_time_options, &reader }, …, { NULL } };
+ *     …cli_parse()…
+ *     if (!reader_open(&reader, argv[0], &error)) …
+ *     reader_begin(&reader, &json, "report", truncated)   JSON and ndjson: what stands before the data
+ *     …the data's members…                                 in JSON inside the object "data"
+ *     reader_end(&reader, &json)
+ */
+#pragma once
+
+#include "tools/common/cli.h"
+#include "tools/profcapture/capture.h"
+
+#define READER_LIMIT_UNSET UINT64_MAX
+
+enum reader_format { READER_TEXT, READER_JSON, READER_NDJSON, READER_CSV };
+
+struct reader {
+	/* options */
+	struct units_range range;
+	GArray *pids, *tids, *cpus; /* of uint32_t; NULL = all */
+	GPtrArray *comms;           /* of text; NULL = all */
+	uint64_t limit;             /* 0 = all; READER_LIMIT_UNSET: text_limit for text, else all */
+	uint64_t text_limit;
+	int format; /* enum reader_format */
+	bool json;
+	int color; /* enum cli_color */
+	/* after reader_open() */
+	struct capture *capture;
+	int64_t from_ns, to_ns; /* relative, both included */
+	bool colored;           /* text is */
+	bool timed;             /* the range is less than everything */
+	GByteArray *verdicts;   /* of reader_wants_thread(), by thread index: 0 = not asked yet */
+};
+
+extern const struct cli_option reader_time_options[];   /* --from --to */
+extern const struct cli_option reader_thread_options[]; /* --pid --tid --comm --cpu */
+extern const struct cli_option reader_output_options[]; /* --limit --format --json --color */
+extern const char *const reader_formats[];
+
+/* Opens and resolves the range. A verb calls capture_warn() once it knows what could be read. */
+bool reader_open(struct reader *reader, const char *file, GError **error);
+void reader_done(struct reader *reader);
+#define CLEANUP_READER CLEANUP(reader_done)
+
+/* Clock values of [from_ns, to_ns] in a segment. */
+void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
+			uint64_t *ret_to);
+/* Do --pid, --tid and --comm let this thread (index of names) pass? */
+bool reader_wants_thread(struct reader *reader, uint32_t thread);
+bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
+/* Is anything but the time filtered by? */
+bool reader_filters_threads(const struct reader *reader);
+
+static inline enum json_format reader_json_format(const struct reader *reader)
+{
+	return reader->format == READER_CSV      ? JSON_FORMAT_CSV
+	       : reader->format == READER_NDJSON ? JSON_FORMAT_NDJSON
+						 : JSON_FORMAT_JSON;
+}
+
+void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated);
+void reader_end(const struct reader *reader, struct json *json);
+/* What follows in text stands out, where colours are wanted; until the next call. */
+enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
+void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
+/* The losses of the capture, as a warning, and the ticks that it misses. */
+void reader_print_losses(const struct reader *reader, struct out *out);
+/* "showing 20 of 3412", when that is so. */
+void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

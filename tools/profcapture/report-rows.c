@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Report-rows - one line an entity, and what is around one function
+ *
+ * Rows are sorted by self, then total, then name, so that the same capture gives the same bytes.
+ */
+#include "config.h"
+
+#include "tools/profcapture/report.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- rows --------------------------------------------------------------------------------------- */
+
+void report_describe(const struct report *report, struct report_line *line)
+{
+	const struct tally *tally = &report->tally;
+	const struct names *names = report->reader.capture->names;
+	const struct names_thread *thread;
+
+	switch (tally->by) {
+	case TALLY_FUNCTION:
+		line->name = functions_at(tally->functions, line->entity)->name;
+		line->image = functions_image(tally->functions, line->entity);
+		line->offset = functions_at(tally->functions, line->entity)->offset;
+		break;
+	case TALLY_IMAGE:
+		line->name = names_image_at(names, line->entity)->path;
+		line->image = names_image_at(names, line->entity)->build_id;
+		break;
+	case TALLY_THREAD:
+		thread = names_thread_at(names, line->entity);
+		line->name = thread->comm;
+		line->offset = thread->tid;
+		break;
+	case TALLY_PROCESS:
+		line->name = names_process_at(names, line->entity)->exe;
+		line->offset = names_process_at(names, line->entity)->pid;
+		break;
+	case TALLY_CGROUP:
+		line->name = tally->cgroups->pdata[line->entity];
+		break;
+	}
+}
+
+gint report_compare_lines(gconstpointer left, gconstpointer right)
+{
+	const struct report_line *a = left, *b = right;
+	int order;
+
+	if (a->count.self != b->count.self)
+		return a->count.self > b->count.self ? -1 : 1;
+	if (a->count.total != b->count.total)
+		return a->count.total > b->count.total ? -1 : 1;
+	order = g_strcmp0(a->name, b->name);
+	if (order == 0)
+		order = g_strcmp0(a->image, b->image);
+	if (order == 0)
+		order = a->offset < b->offset ? -1 : a->offset > b->offset;
+	return order ? order : (a->entity < b->entity ? -1 : 1);
+}
+
+static bool worth_a_line(const struct report *report, uint32_t entity, struct tally_count count)
+{
+	/* A thread that only waited has a row too. */
+	return count.total > 0 || (report->times && entity < report->times->len &&
+				   g_array_index(report->times, struct run_time, entity).known);
+}
+
+static GArray *lines_of(const struct report *report, const GArray *counts)
+{
+	GArray *lines = g_array_new(FALSE, TRUE, sizeof(struct report_line));
+	guint n = counts->len;
+
+	if (report->times)
+		n = MAX_OF(n, report->times->len);
+	for (guint entity = 0; entity < n; entity++) {
+		struct report_line line = { .entity = entity,
+					    .count = tally_count_at(counts, entity) };
+
+		if (!worth_a_line(report, entity, line.count))
+			continue;
+		report_describe(report, &line);
+		g_array_append_val(lines, line);
+	}
+	g_array_sort(lines, report_compare_lines);
+	return lines;
+}
+
+static guint shown(const struct report *report, const GArray *lines)
+{
+	uint64_t limit = report->reader.limit;
+
+	return limit && limit < lines->len ? (guint)limit : lines->len;
+}
+
+/* ---- JSON and CSV ------------------------------------------------------------------------------- */
+
+void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
+{
+	json_uint(json, "self", count.self);
+	json_uint(json, "total", count.total);
+	json_double(json, "self_pct", report_percent(report, count.self));
+	json_double(json, "total_pct", report_percent(report, count.total));
+}
+
+static void write_pid(struct json *json, const struct names *names, uint32_t process)
+{
+	if (process > NAMES_LOST)
+		json_uint(json, "pid", names_process_at(names, process)->pid);
+	else
+		json_null(json, "pid");
+}
+
+static const char *process_comm(const struct report *report, uint32_t process)
+{
+	if (process == NAMES_LOST)
+		return NAMES_LOST_TEXT;
+	return process < report->process_comms->len ? report->process_comms->pdata[process] : NULL;
+}
+
+static void write_thread(const struct report *report, struct json *json, uint32_t entity)
+{
+	const struct names *names = report->reader.capture->names;
+	const struct names_thread *thread = names_thread_at(names, entity);
+	struct run_time time = { 0 };
+
+	write_pid(json, names, thread->process);
+	if (entity > NAMES_LOST)
+		json_uint(json, "tid", thread->tid);
+	else
+		json_null(json, "tid");
+	json_string(json, "comm", thread->comm);
+	if (entity < report->times->len)
+		time = g_array_index(report->times, struct run_time, entity);
+	if (time.known) {
+		json_uint(json, "run_ns", time.run_ns);
+		json_uint(json, "wait_ns", time.wait_ns);
+		json_uint(json, "preempted_ns", time.preempted_ns);
+	} else {
+		json_null(json, "run_ns");
+		json_null(json, "wait_ns");
+		json_null(json, "preempted_ns");
+	}
+}
+
+void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
+{
+	const struct tally *tally = &report->tally;
+	const struct names *names = report->reader.capture->names;
+
+	switch (tally->by) {
+	case TALLY_FUNCTION:
+		functions_write(tally->functions, entity, json);
+		break;
+	case TALLY_IMAGE:
+		json_string(json, "image", names_image_at(names, entity)->path);
+		json_string(json, "build_id", names_image_at(names, entity)->build_id);
+		break;
+	case TALLY_THREAD:
+		write_thread(report, json, entity);
+		break;
+	case TALLY_PROCESS:
+		write_pid(json, names, entity);
+		json_string(json, "comm", process_comm(report, entity));
+		break;
+	case TALLY_CGROUP:
+		json_string(json, "cgroup", tally->cgroups->pdata[entity]);
+		break;
+	}
+}
+
+#define COUNT_COLUMNS "self", "total", "self_pct", "total_pct", NULL
+static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
+						"kind", "file",     "line",  COUNT_COLUMNS };
+static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
+static const char *const thread_columns[] = { "pid",     "tid",          "comm",       "run_ns",
+					      "wait_ns", "preempted_ns", COUNT_COLUMNS };
+static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
+static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
+static const char *const *const columns_by[] = { function_columns, image_columns, thread_columns,
+						 process_columns, cgroup_columns };
+
+static void write_lines(const struct report *report, struct json *json, const GArray *lines)
+{
+	for (guint i = 0; i < shown(report, lines); i++) {
+		const struct report_line *line = &g_array_index(lines, struct report_line, i);
+
+		rows_begin(json);
+		report_write_entity(report, json, line->entity);
+		report_write_counts(report, json, line->count);
+		rows_end(json);
+	}
+}
+
+static void write_rows(const struct report *report, struct json *json, const GArray *lines)
+{
+	enum json_format format = reader_json_format(&report->reader);
+
+	reader_begin(&report->reader, json, "report", shown(report, lines) < lines->len);
+	if (format == JSON_FORMAT_JSON)
+		report_write_head(report, json);
+	rows_open(json, format, columns_by[report->tally.by]);
+	write_lines(report, json, lines);
+	rows_close(json);
+	reader_end(&report->reader, json);
+}
+
+/* ---- text --------------------------------------------------------------------------------------- */
+
+static void print_columns(const struct report *report, struct out *out)
+{
+	static const char *const titles[] = { N_("function"), N_("image"), N_("thread"),
+					      N_("process"), N_("cgroup") };
+
+	reader_style(&report->reader, out, READER_BOLD);
+	if (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE)
+		out_printf(out, "%8s %8s %10s  ", _("self %"), _("total %"), _("samples"));
+	else
+		out_printf(out, "%8s %10s  ", _("self %"), _("samples"));
+	if (report->tally.by == TALLY_THREAD)
+		out_printf(out, "%12s %12s %12s  ", _("run"), _("wait"), _("preempted"));
+	out_printf(out, "%s\n", _(titles[report->tally.by]));
+	reader_style(&report->reader, out, READER_PLAIN);
+}
+
+static void print_count(const struct report *report, struct out *out, struct tally_count count)
+{
+	if (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE)
+		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", report_percent(report, count.self),
+			   report_percent(report, count.total), count.self);
+	else
+		out_printf(out, "%8.2f %10" PRIu64 "  ", report_percent(report, count.self),
+			   count.self);
+}
+
+static void print_times(const struct report *report, struct out *out, uint32_t entity)
+{
+	struct run_time time = { 0 };
+
+	if (entity < report->times->len)
+		time = g_array_index(report->times, struct run_time, entity);
+	if (time.known)
+		out_printf(out, "%10.6f s %10.6f s %10.6f s  ", (double)time.run_ns / 1e9,
+			   (double)time.wait_ns / 1e9, (double)time.preempted_ns / 1e9);
+	else
+		out_printf(out, "%12s %12s %12s  ", "-", "-", "-");
+}
+
+static void print_name(struct out *out, const char *name)
+{
+	g_autofree char *escaped = text_escape(name ? name : "-");
+
+	out_text(out, escaped);
+}
+
+void report_print_entity(const struct report *report, struct out *out, uint32_t entity)
+{
+	const struct names *names = report->reader.capture->names;
+	const struct names_thread *thread;
+	const struct function *function;
+
+	switch (report->tally.by) {
+	case TALLY_FUNCTION:
+		function = functions_at(report->tally.functions, entity);
+		print_name(out, function->name);
+		if (strcmp(function->kind, "unresolved") != 0)
+			functions_print_image(report->tally.functions, entity, out);
+		break;
+	case TALLY_IMAGE:
+		print_name(out, names_image_at(names, entity)->path);
+		break;
+	case TALLY_THREAD:
+		thread = names_thread_at(names, entity);
+		out_printf(out, "%" PRIu64 "/%" PRIu64 " ",
+			   names_process_at(names, thread->process)->pid, thread->tid);
+		print_name(out, thread->comm);
+		break;
+	case TALLY_PROCESS:
+		out_printf(out, "%" PRIu64 " ", names_process_at(names, entity)->pid);
+		print_name(out, process_comm(report, entity));
+		break;
+	case TALLY_CGROUP:
+		print_name(out, report->tally.cgroups->pdata[entity]);
+		break;
+	}
+	out_char(out, '\n');
+}
+
+static void print_lines(const struct report *report, struct out *out, const GArray *lines)
+{
+	print_columns(report, out);
+	for (guint i = 0; i < shown(report, lines); i++) {
+		const struct report_line *line = &g_array_index(lines, struct report_line, i);
+
+		print_count(report, out, line->count);
+		if (report->tally.by == TALLY_THREAD)
+			print_times(report, out, line->entity);
+		report_print_entity(report, out, line->entity);
+	}
+	reader_print_limit(&report->reader, out, shown(report, lines), lines->len);
+}
+
+/* ---- verbs' three shapes ------------------------------------------------------------------------ */
+
+void report_show_rows(struct report *report, struct out *out)
+{
+	g_autoptr(GArray) lines = lines_of(report, report->tally.counts);
+
+	if (report->reader.format == READER_TEXT) {
+		report_print_head(report, out);
+		print_lines(report, out, lines);
+	} else {
+		write_rows(report, &report->json, lines);
+	}
+}
+
+static void write_edges(struct report *report, const char *key, const GArray *lines)
+{
+	struct json *json = &report->json;
+
+	json_begin_array(json, key);
+	for (guint i = 0; i < shown(report, lines); i++) {
+		const struct report_line *line = &g_array_index(lines, struct report_line, i);
+
+		json_begin_object(json, NULL);
+		report_write_entity(report, json, line->entity);
+		report_write_counts(report, json, line->count);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+/* Index of the function that --callers or --callees names, or of none. */
+static uint32_t focus_index(const struct report *report)
+{
+	const GArray *all = report->tally.functions->all;
+
+	for (guint i = 0; report->tally.focus_found && i < all->len; i++) {
+		const struct function *f = functions_at(report->tally.functions, i);
+
+		if ((strcmp(f->name, report->tally.focus) == 0 ||
+		     strcmp(f->raw_name, report->tally.focus) == 0) &&
+		    tally_count_at(report->tally.counts, i).total > 0)
+			return i;
+	}
+	return FUNCTION_NO_STACK;
+}
+
+static void write_edges_json(struct report *report, const GArray *callers, const GArray *callees)
+{
+	struct json *json = &report->json;
+	bool truncated = shown(report, callers) < callers->len ||
+			 shown(report, callees) < callees->len;
+
+	reader_begin(&report->reader, json, "report", truncated);
+	report_write_head(report, json);
+	if (report->tally.focus_found) {
+		json_begin_object(json, "function");
+		report_write_entity(report, json, focus_index(report));
+		report_write_counts(report, json, report->tally.focus_count);
+		json_end(json);
+	} else {
+		json_null(json, "function");
+	}
+	write_edges(report, "callers", callers);
+	write_edges(report, "callees", callees);
+	reader_end(&report->reader, json);
+}
+
+static void print_edges(struct report *report, struct out *out, const GArray *callers,
+			const GArray *callees)
+{
+	report_print_head(report, out);
+	if (!report->tally.focus_found)
+		return;
+	print_columns(report, out);
+	print_count(report, out, report->tally.focus_count);
+	report_print_entity(report, out, focus_index(report));
+	if (report->callers) {
+		out_text(out, _("\nCallers\n"));
+		print_lines(report, out, callers);
+	}
+	if (report->callees) {
+		out_text(out, _("\nCallees\n"));
+		print_lines(report, out, callees);
+	}
+}
+
+static void warn_not_found(const struct report *report)
+{
+	const GArray *all = report->tally.functions->all;
+	g_autoptr(GPtrArray) names = g_ptr_array_new();
+	const char *meant;
+
+	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
+		g_ptr_array_add(names, (gpointer)functions_at(report->tally.functions, i)->name);
+	g_ptr_array_add(names, NULL);
+	meant = cli_suggest(report->tally.focus, (const char *const *)names->pdata);
+	if (meant)
+		cli_warning(_("no sample has function '%s'; did you mean '%s'?"),
+			    report->tally.focus, meant);
+	else
+		cli_warning(_("no sample has function '%s'"), report->tally.focus);
+}
+
+void report_show_edges(struct report *report, struct out *out)
+{
+	g_autoptr(GArray) callers = lines_of(report, report->tally.callers);
+	g_autoptr(GArray) callees = lines_of(report, report->tally.callees);
+
+	if (!report->tally.focus_found)
+		warn_not_found(report);
+	if (report->reader.format == READER_TEXT)
+		print_edges(report, out, callers, callees);
+	else
+		write_edges_json(report, callers, callees);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture report - where the time went
+ *
+ * Percentages are of the samples that pass the filters. What was lost, and how good stacks and names are, is said first.
+ */
+#include "config.h"
+
+#include "tools/profcapture/report.h"
+
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 40
+
+static const struct cli_option options[] = {
+	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"), N_("what a row is"),
+	  tally_by_names },
+	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
+	  N_("the call tree, from the roots down") },
+	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
+	  N_("who calls this function") },
+	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
+	  N_("what this function calls") },
+	{ NULL },
+};
+
+double report_percent(const struct report *report, uint64_t samples)
+{
+	return report->tally.samples ? 100.0 * (double)samples / (double)report->tally.samples : 0;
+}
+
+/* ---- what stands before every answer ------------------------------------------------------------ */
+
+void report_write_head(const struct report *report, struct json *json)
+{
+	const struct tally *tally = &report->tally;
+
+	json_string(json, "by", tally_by_names[tally->by]);
+	json_string(json, "metric", "samples");
+	json_uint(json, "total", tally->samples);
+	json_uint(json, "self_total", tally->samples);
+	if (tally->period_ns)
+		json_uint(json, "period_ns", tally->period_ns);
+	else
+		json_null(json, "period_ns");
+	tally_write_unwind(tally, json, "unwind");
+}
+
+void report_print_head(const struct report *report, struct out *out)
+{
+	const struct tally *tally = &report->tally;
+	const struct capture *capture = report->reader.capture;
+	g_autofree char *samples = text_count(tally->samples);
+	int64_t from = MAX_OF(report->reader.from_ns, 0);
+	int64_t to = MIN_OF(report->reader.to_ns, capture->duration_ns);
+	g_autofree char *duration = text_duration(from < to ? (uint64_t)(to - from) : 0);
+	g_autofree char *event = text_escape(
+		capture_metadata(capture, "event") ? capture_metadata(capture, "event") : "-");
+
+	reader_print_losses(&report->reader, out);
+	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
+	if (report->reader.timed)
+		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
+	if (tally->period_ns)
+		out_printf(out, _(", one every %.3f ms"), (double)tally->period_ns / 1e6);
+	out_char(out, '\n');
+	tally_print_quality(tally, out);
+	if (tally->bad_stacks)
+		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
+	if (capture->names->lost)
+		out_printf(out,
+			   _("Names that the capture lost are shown as %s "
+			     "(%" PRIu64 " look-ups)\n"),
+			   NAMES_LOST_TEXT, capture->names->lost);
+	out_char(out, '\n');
+}
+
+/* ---- the verb ----------------------------------------------------------------------------------- */
+
+static int check_options(struct report *report)
+{
+	bool edges = report->callers || report->callees;
+	bool nested = report->tree || edges;
+
+	if (report->callers && report->callees && strcmp(report->callers, report->callees) != 0)
+		return cli_usage_error(_("--callers and --callees together take one function"));
+	if (report->tree && edges)
+		return cli_usage_error(_("--tree does not go with --callers or --callees"));
+	if (nested && report->by != TALLY_FUNCTION && report->by != TALLY_IMAGE)
+		return cli_usage_error(
+			_("--tree, --callers and --callees need --by function or image"));
+	if (edges && report->by != TALLY_FUNCTION)
+		return cli_usage_error(_("--callers and --callees need --by function"));
+	if (nested &&
+	    (report->reader.format == READER_NDJSON || report->reader.format == READER_CSV))
+		return cli_usage_error(
+			_("--tree, --callers and --callees are printed as text or json"));
+	return CLI_CONTINUE;
+}
+
+/* The comm of a process is that of its main thread, or else of the first one that is known. */
+static void list_process_comms(struct report *report)
+{
+	const struct names *names = report->reader.capture->names;
+
+	report->process_comms = g_ptr_array_new();
+	g_ptr_array_set_size(report->process_comms, (gint)names->processes->len);
+	for (guint i = NAMES_LOST + 1; i < names->threads->len; i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+		gpointer *comm = &report->process_comms->pdata[thread->process];
+
+		if (!*comm || thread->tid == names_process_at(names, thread->process)->pid)
+			*comm = (gpointer)thread->comm;
+	}
+}
+
+static bool report_run(struct report *report, const char *file, GError **error)
+{
+	/* A whole tree is rarely what anybody wants, in any format. */
+	if (report->tree && report->reader.limit == READER_LIMIT_UNSET)
+		report->reader.limit = DEFAULT_LIMIT;
+	if (!reader_open(&report->reader, file, error))
+		return false;
+	report->tally.by = (enum tally_by)report->by;
+	report->tally.wants_tree = report->tree;
+	if (report->reader.limit)
+		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
+	report->tally.focus = report->callers ? report->callers : report->callees;
+	if (!tally_run(&report->tally, &report->reader, error))
+		return false;
+	if (report->tally.by == TALLY_PROCESS)
+		list_process_comms(report);
+	if (report->tally.by == TALLY_THREAD)
+		report->times = run_times_read(&report->reader, error);
+	return report->tally.by != TALLY_THREAD || report->times;
+}
+
+static void report_done(struct report *report)
+{
+	json_done(&report->json);
+	if (report->times)
+		g_array_unref(report->times);
+	if (report->process_comms)
+		g_ptr_array_unref(report->process_comms);
+	tally_done(&report->tally);
+	reader_done(&report->reader);
+}
+
+int verb_report(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("FILE"),
+		N_("Counts the samples of a capture by function, image, "
+		   "thread, process or cgroup."),
+		1, 1
+	};
+	CLEANUP(report_done)
+	struct report report = { .reader.limit = READER_LIMIT_UNSET,
+				 .reader.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = { { NULL, options, &report },
+					    { N_("What is read"), reader_time_options,
+					      &report.reader },
+					    { NULL, reader_thread_options, &report.reader },
+					    { N_("Output"), reader_output_options, &report.reader },
+					    { NULL } };
+	struct out *out = out_stdout();
+	GError *error = NULL;
+	int status = cli_parse(&spec, groups, &argc, &argv);
+
+	json_init(&report.json, out);
+	if (status == CLI_CONTINUE)
+		status = check_options(&report);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!report_run(&report, argv[0], &error))
+		return cli_fail(error);
+	capture_warn(report.reader.capture);
+	if (report.tree)
+		report_show_tree(&report, out);
+	else if (report.tally.focus)
+		report_show_edges(&report, out);
+	else
+		report_show_rows(&report, out);
+	return CLI_OK;
+}

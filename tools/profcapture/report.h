@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Report - what the files of the verb `report` share: the verb and what stands before every answer (report.c), rows and
+ * what is around one function (report-rows.c), the call tree (report-tree.c)
+ */
+#pragma once
+
+#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/tally.h"
+
+struct report {
+	struct reader reader;
+	struct tally tally;
+	int by;
+	bool tree;
+	const char *callers, *callees;
+	GArray *times;            /* struct run_time; by thread */
+	GPtrArray *process_comms; /* text by process index; by process */
+	struct json json;
+};
+
+/* A branch of a tree below this share of the samples is shown only with --limit 0. */
+#define REPORT_TREE_MIN_PCT 0.5
+
+/* An entity with what it is sorted by. */
+struct report_line {
+	uint32_t entity;
+	struct tally_count count;
+	const char *name;
+	const char *image; /* of functions; also orders what has the same name */
+	uint64_t offset;
+};
+
+double report_percent(const struct report *report, uint64_t samples);
+/* Fills in the name, the image and the offset of line->entity. */
+void report_describe(const struct report *report, struct report_line *line);
+/* By self, then total, then name: never equal for two entities. */
+gint report_compare_lines(gconstpointer left, gconstpointer right);
+
+/* What stands before every answer. */
+void report_write_head(const struct report *report, struct json *json);
+void report_print_head(const struct report *report, struct out *out);
+/* The members of a row, and the end of a line. */
+void report_write_counts(const struct report *report, struct json *json, struct tally_count count);
+void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
+void report_print_entity(const struct report *report, struct out *out, uint32_t entity);
+
+/* The three shapes of an answer. */
+void report_show_rows(struct report *report, struct out *out);
+void report_show_edges(struct report *report, struct out *out);
+void report_show_tree(struct report *report, struct out *out);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture cut, compact, recover - captures made from captures
+ *
+ * The result is written under its name and removed when writing it fails. An existing file is replaced only with
+ * --force, and never by what is made from itself.
+ */
+#include "config.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/rewrite.h"
+#include "tools/profcapture/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum kind { CUT, COMPACT, RECOVER };
+
+struct remake {
+	enum kind kind;
+	struct reader reader;
+	const char *output;
+	bool force;
+	GArray *damages; /* struct prof_damage, for recover */
+};
+
+static const struct cli_option options[] = {
+	{ "output", 'o', CLI_STRING, offsetof(struct remake, output), N_("NEW"),
+	  N_("the capture to write; - is standard output") },
+	{ "force", 0, CLI_FLAG, offsetof(struct remake, force), NULL,
+	  N_("replace NEW if it exists") },
+	{ NULL },
+};
+
+/* ---- the file to write -------------------------------------------------------------------------- */
+
+static bool refuse_same_file(const struct remake *remake, const char *input, GError **error)
+{
+	struct stat in, out;
+	int r = strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &in) : stat(input, &in);
+
+	if (r != 0 || stat(remake->output, &out) != 0 || in.st_dev != out.st_dev ||
+	    in.st_ino != out.st_ino)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("'%s' is the capture that is read; choose another name for the result"),
+		    remake->output);
+	return false;
+}
+
+static int open_output(const struct remake *remake, GError **error)
+{
+	int fd;
+
+	if (strcmp(remake->output, "-") == 0) {
+		if (!isatty(STDOUT_FILENO))
+			return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("a capture is not written to a terminal; choose a file with -o"));
+		return -1;
+	}
+	/* A new file, also with --force: whoever has the old one open keeps it. */
+	if (remake->force && unlink(remake->output) != 0 && errno != ENOENT) {
+		capture_error(error, -errno, _("cannot replace '%s'"), remake->output);
+		return -1;
+	}
+	fd = open(remake->output, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0 && errno == EEXIST)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists; --force replaces it"),
+			    remake->output);
+	else if (fd < 0)
+		capture_error(error, -errno, _("cannot create '%s'"), remake->output);
+	return fd;
+}
+
+/* ---- the verbs ---------------------------------------------------------------------------------- */
+
+static int add_damage(const struct prof_damage *damage, void *data)
+{
+	g_array_append_vals(data, damage, 1);
+	return 0;
+}
+
+static bool find_damages(struct remake *remake, GError **error)
+{
+	struct capture *capture = remake->reader.capture;
+	uint64_t chunks, good;
+	int r;
+
+	if (remake->kind != RECOVER)
+		return capture_check(capture, 0, error);
+	remake->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
+	r = prof_reader_verify(capture->reader, add_damage, remake->damages, &chunks, &good);
+	return r >= 0 || capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+}
+
+static bool write_result(struct remake *remake, GError **error)
+{
+	const struct rewrite_options rewrite = {
+		.file = remake->output,
+		.timed = remake->reader.timed,
+		.from_ns = remake->reader.from_ns,
+		.to_ns = remake->reader.to_ns,
+		.merge_epochs = remake->kind == COMPACT,
+		.file_damages = remake->damages,
+	};
+	struct rewrite_result result;
+	CLEANUP_CLOSE int fd = open_output(remake, error);
+
+	if (fd < 0)
+		return false;
+	if (!rewrite_capture(remake->reader.capture, fd, &rewrite, &result, error)) {
+		if (strcmp(remake->output, "-") != 0)
+			(void)unlink(remake->output);
+		return false;
+	}
+	if (result.lost)
+		cli_warning(_("%" PRIu64 " names were lost before; they stay %s"), result.lost,
+			    NAMES_LOST_TEXT);
+	return true;
+}
+
+static bool remake_run(struct remake *remake, const char *input, GError **error)
+{
+	if (!refuse_same_file(remake, input, error) ||
+	    !reader_open(&remake->reader, input, error) || !find_damages(remake, error))
+		return false;
+	if (remake->kind != RECOVER)
+		capture_warn(remake->reader.capture);
+	return write_result(remake, error);
+}
+
+static void remake_done(struct remake *remake)
+{
+	if (remake->damages)
+		g_array_unref(remake->damages);
+	reader_done(&remake->reader);
+}
+
+static int remake_verb(enum kind kind, const char *description, int argc, char **argv)
+{
+	const struct cli_spec spec = { N_("FILE -o NEW"), description, 1, 1 };
+	CLEANUP(remake_done) struct remake remake = { .kind = kind };
+	const struct cli_group plain[] = { { NULL, options, &remake }, { NULL } };
+	const struct cli_group timed[] = { { NULL, options, &remake },
+					   { N_("What is read"), reader_time_options,
+					     &remake.reader },
+					   { NULL } };
+	GError *error = NULL;
+	int status = cli_parse(&spec, kind == CUT ? timed : plain, &argc, &argv);
+
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!remake.output)
+		return cli_usage_error(_("the result needs a name: -o NEW"));
+	if (kind == CUT && remake.reader.range.from.kind == UNITS_TIME_UNSET &&
+	    remake.reader.range.to.kind == UNITS_TIME_UNSET)
+		return cli_usage_error(_("cut needs --from, --to or both"));
+	return remake_run(&remake, argv[0], &error) ? CLI_OK : cli_fail(error);
+}
+
+int verb_cut(int argc, char **argv)
+{
+	return remake_verb(CUT, N_("Makes a capture of a time slice, which stands alone."), argc,
+			   argv);
+}
+
+int verb_compact(int argc, char **argv)
+{
+	return remake_verb(COMPACT, N_("Makes a smaller capture with the same data."), argc, argv);
+}
+
+int verb_recover(int argc, char **argv)
+{
+	return remake_verb(
+		RECOVER,
+		N_("Makes a finished capture of everything that can be read in a damaged or "
+		   "unfinished one; what is missing is in its losses."),
+		argc, argv);
+}

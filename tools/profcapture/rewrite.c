@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Rewrite - one capture made from another: cut, compacted, or recovered
+ *
+ * The source is read part by part, a part being one epoch of one segment, and within a part table by table: the order of
+ * rows within a table, which is all that the format asks for, stays.
+ *
+ * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive then, and the
+ * mappings of their processes, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
+ * were spread. A switch row that reaches over an end is cut to it.
+ */
+#include "config.h"
+
+#include "tools/profcapture/rewrite.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/profcapture/row-copier.h"
+
+#include <glib/gi18n.h>
+
+struct part {
+	uint32_t segment, epoch;
+	uint64_t dictionary_rows; /* of its largest dictionary */
+};
+
+struct rewrite {
+	struct capture *from;
+	const struct rewrite_options *options;
+	struct new_capture to;
+	struct row_copier copier;
+	GArray *parts; /* struct part, in order */
+	const struct prof_segment
+		*segment;    /* of the source, that rows are written into; NULL at first */
+	uint64_t start, end; /* clock values between which rows of it are kept */
+	GHashTable *
+		alive_rows; /* of (part, row) of task: that say what is alive at the start of the slice */
+	GHashTable *alive_processes; /* set of process indexes of names */
+	GArray *damages;             /* struct damage_row, by segment and time */
+	guint next_damage;
+	uint64_t rows;
+	uint64_t
+		task_row; /* ordinal of the task row at hand, from the first segment that is kept */
+	bool before;      /* reading a segment before that: metadata only */
+};
+
+/* A loss row that is added. */
+struct damage_row {
+	uint32_t segment;
+	uint64_t time, time_end;
+	const char *stream;
+	uint64_t count, bytes;
+};
+
+/* ---- parts -------------------------------------------------------------------------------------- */
+
+static gint compare_parts(gconstpointer left, gconstpointer right)
+{
+	const struct part *a = left, *b = right;
+
+	if (a->segment != b->segment)
+		return a->segment < b->segment ? -1 : 1;
+	return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
+}
+
+static struct part *part_of(struct rewrite *rewrite, uint32_t segment, uint32_t epoch)
+{
+	struct part new = { .segment = segment, .epoch = epoch };
+
+	/* Chunks of a part stand together nearly always. */
+	for (guint i = rewrite->parts->len; i > 0; i--) {
+		struct part *part = &g_array_index(rewrite->parts, struct part, i - 1);
+
+		if (compare_parts(part, &new) == 0)
+			return part;
+	}
+	g_array_append_val(rewrite->parts, new);
+	return &g_array_index(rewrite->parts, struct part, rewrite->parts->len - 1);
+}
+
+static void list_parts(struct rewrite *rewrite)
+{
+	size_t n;
+	const struct prof_chunk *chunks = prof_reader_chunks(rewrite->from->reader, &n);
+
+	rewrite->parts = g_array_new(FALSE, TRUE, sizeof(struct part));
+	for (size_t i = 0; i < n; i++) {
+		struct part *part = part_of(rewrite, chunks[i].segment, chunks[i].epoch);
+
+		if (chunks[i].table == PROF_TABLE_STACK)
+			part->dictionary_rows += chunks[i].rows;
+	}
+	g_array_sort(rewrite->parts, compare_parts);
+}
+
+/* ---- segments ----------------------------------------------------------------------------------- */
+
+static int64_t segment_start(const struct rewrite *rewrite, const struct prof_segment *segment)
+{
+	return capture_time(rewrite->from, segment->number, segment->start_monotonic_ns);
+}
+
+/* A segment lasts until the next one begins. */
+static bool segment_kept(const struct rewrite *rewrite, size_t index)
+{
+	const struct rewrite_options *options = rewrite->options;
+	const struct prof_segment *segments = rewrite->from->segments;
+	bool last = index + 1 == rewrite->from->n_segments;
+
+	if (!options->timed)
+		return true;
+	if (!last && segment_start(rewrite, &segments[index + 1]) <= options->from_ns)
+		return false;
+	return index == 0 || segment_start(rewrite, &segments[index]) <= options->to_ns;
+}
+
+static size_t segment_index(const struct rewrite *rewrite, uint32_t number)
+{
+	for (size_t i = 0; i < rewrite->from->n_segments; i++)
+		if (rewrite->from->segments[i].number == number)
+			return i;
+	return SIZE_MAX;
+}
+
+static size_t first_kept(const struct rewrite *rewrite)
+{
+	size_t index = 0;
+
+	while (index + 1 < rewrite->from->n_segments && !segment_kept(rewrite, index))
+		index++;
+	return index;
+}
+
+/* What the segment is called in the new capture; sets the clock values between which its rows are kept. */
+static struct prof_segment use_segment(struct rewrite *rewrite, const struct prof_segment *segment)
+{
+	const struct rewrite_options *options = rewrite->options;
+	struct prof_segment new = *segment;
+
+	rewrite->segment = segment;
+	rewrite->start = 0;
+	rewrite->end = UINT64_MAX;
+	if (!options->timed)
+		return new;
+	if (options->from_ns != INT64_MIN)
+		rewrite->start = capture_clock(rewrite->from, segment->number, options->from_ns);
+	if (options->to_ns != INT64_MAX)
+		rewrite->end = capture_clock(rewrite->from, segment->number, options->to_ns);
+	if (rewrite->start > segment->start_monotonic_ns) {
+		new.start_monotonic_ns = rewrite->start;
+		new.wall_ns = (int64_t)((uint64_t)segment->wall_ns + rewrite->start -
+					segment->start_monotonic_ns);
+	}
+	return new;
+}
+
+/* ---- what is alive when a slice begins ------------------------------------------------------------ */
+
+/* Number of a task row in the order in which parts are read. */
+static gpointer row_key(uint64_t ordinal)
+{
+	return GSIZE_TO_POINTER((gsize)ordinal + 1);
+}
+
+struct alive {
+	uint32_t thread; /* index of names */
+	uint64_t ordinal;
+};
+
+static void note_task(struct rewrite *rewrite, GHashTable *alive, struct names_epoch *epoch,
+		      const struct prof_array *columns, size_t row, uint64_t ordinal)
+{
+	uint32_t thread = names_thread(epoch, array_number_or(&columns[PROF_TASK_THREAD], row, 0));
+	uint64_t tid = names_thread_at(rewrite->from->names, thread)->tid;
+	struct alive *entry;
+
+	if (thread <= NAMES_LOST)
+		return;
+	if (array_number_or(&columns[PROF_TASK_EVENT], row, PROF_TASK_EXISTS) == PROF_TASK_EXIT) {
+		g_hash_table_remove(alive, GSIZE_TO_POINTER((gsize)tid));
+		return;
+	}
+	entry = g_new(struct alive, 1);
+	*entry = (struct alive){ .thread = thread, .ordinal = ordinal };
+	g_hash_table_replace(alive, GSIZE_TO_POINTER((gsize)tid), entry);
+}
+
+/* Calls row() for each row of a table in a part, as long as it returns true. */
+static bool each_row(struct rewrite *rewrite, const struct part *part, unsigned table,
+		     bool (*row)(struct rewrite *rewrite, const struct prof_batch *batch,
+				 size_t row, void *data, GError **error),
+		     void *data, GError **error)
+{
+	const struct prof_cursor_options options = { .table = table,
+						     .segment = part->segment,
+						     .epoch = part->epoch };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(rewrite->from->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read '%s'"), rewrite->from->file);
+	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0)
+		for (size_t i = 0; ok && i < batch.rows; i++)
+			ok = row(rewrite, &batch, i, data, error);
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END || r == 0 ||
+		      capture_error(error, r, _("cannot read '%s'"), rewrite->from->file));
+}
+
+struct scan {
+	GHashTable *alive; /* tid → struct alive */
+	uint64_t ordinal;
+	uint64_t before; /* clock value */
+};
+
+static bool scan_task(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+		      void *data, GError **error)
+{
+	struct scan *scan = data;
+	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, error);
+
+	if (!epoch || !names_load_identities(epoch, error))
+		return false;
+	if (array_number_or(&batch->columns[PROF_TASK_TIME], row, 0) < scan->before)
+		note_task(rewrite, scan->alive, epoch, batch->columns, row, scan->ordinal);
+	scan->ordinal++;
+	return true;
+}
+
+static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
+{
+	struct scan scan = { .before = rewrite->start };
+	GHashTableIter iter;
+	struct alive *alive;
+	bool ok = true;
+
+	scan.alive = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+	for (guint i = 0; ok && i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+
+		if (part->segment == segment->number)
+			ok = each_row(rewrite, part, PROF_TABLE_TASK, scan_task, &scan, error);
+	}
+	g_hash_table_iter_init(&iter, scan.alive);
+	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&alive)) {
+		uint32_t process = names_thread_at(rewrite->from->names, alive->thread)->process;
+
+		g_hash_table_add(rewrite->alive_rows, row_key(alive->ordinal));
+		g_hash_table_add(rewrite->alive_processes, GUINT_TO_POINTER(process));
+	}
+	g_hash_table_unref(scan.alive);
+	return ok;
+}
+
+/* ---- which rows stay, and as what ---------------------------------------------------------------- */
+
+struct table_copy {
+	size_t table; /* index */
+	const struct prof_table_def *def;
+};
+
+static bool process_is_alive(struct rewrite *rewrite, const struct prof_batch *batch, size_t row)
+{
+	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
+	uint32_t process;
+
+	if (!epoch || !names_load_identities(epoch, NULL))
+		return false;
+	process = names_process(epoch,
+				array_number_or(&batch->columns[PROF_MAPPING_PROCESS], row, 0));
+	return g_hash_table_contains(rewrite->alive_processes, GUINT_TO_POINTER(process));
+}
+
+/* Does a row of before the slice say what the slice needs? */
+static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
+			const struct prof_batch *batch, size_t row)
+{
+	switch (copy->def->id) {
+	case PROF_TABLE_METADATA:
+		return true;
+	case PROF_TABLE_LOSS:
+		return array_number_or(&batch->columns[PROF_LOSS_TIME_END], row, 0) >=
+		       rewrite->start;
+	case PROF_TABLE_TASK:
+		return g_hash_table_contains(rewrite->alive_rows, row_key(rewrite->task_row));
+	case PROF_TABLE_MAPPING:
+		return process_is_alive(rewrite, batch, row);
+	default:
+		return false;
+	}
+}
+
+/* Decided before anything that the row names is copied. */
+static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
+		      const struct prof_batch *batch, size_t row)
+{
+	uint64_t time;
+
+	if (!(copy->def->flags & PROF_TABLE_TIMED) || copy->def->id == PROF_TABLE_METADATA)
+		return true;
+	time = array_number_or(&batch->columns[0], row, 0);
+	if (copy->def->id == PROF_TABLE_SWITCH)
+		return time >= rewrite->start && array_number_or(&batch->columns[PROF_SWITCH_START],
+								 row, time) <= rewrite->end;
+	if (time < rewrite->start)
+		return state_stays(rewrite, copy, batch, row);
+	return time <= rewrite->end;
+}
+
+/* Brings a row that stays into [start, end]. */
+static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy,
+		    struct prof_value *values)
+{
+	if (!(copy->def->flags & PROF_TABLE_TIMED))
+		return;
+	if (copy->def->id == PROF_TABLE_TASK && values[0].number < rewrite->start)
+		values[PROF_TASK_EVENT] = PROF_NUMBER(PROF_TASK_EXISTS);
+	if (copy->def->id == PROF_TABLE_SWITCH) {
+		values[PROF_SWITCH_START].number =
+			MAX_OF(values[PROF_SWITCH_START].number, rewrite->start);
+		if (values[0].number > rewrite->end)
+			values[PROF_SWITCH_STATE] = PROF_NUMBER(PROF_SWITCH_RUNNING);
+	}
+	/* A clock value of a segment that is left out means nothing in this one. */
+	if (rewrite->before || values[0].number < rewrite->start)
+		values[0].number = rewrite->start;
+	values[0].number = MIN_OF(values[0].number, rewrite->end);
+}
+
+/* ---- losses that damage of the file made ---------------------------------------------------------- */
+
+static gint compare_damages(gconstpointer left, gconstpointer right)
+{
+	const struct damage_row *a = left, *b = right;
+
+	if (a->segment != b->segment)
+		return a->segment < b->segment ? -1 : 1;
+	return a->time < b->time ? -1 : a->time > b->time;
+}
+
+/* When it was that the rows of a stretch were written: between the chunks around it. */
+static void date_damage(const struct rewrite *rewrite, uint64_t offset, struct damage_row *row)
+{
+	size_t n;
+	const struct prof_chunk *chunks = prof_reader_chunks(rewrite->from->reader, &n);
+	const struct prof_segment *segments = rewrite->from->segments;
+
+	row->segment = rewrite->from->n_segments ? segments[0].number : 0;
+	row->time = rewrite->from->n_segments ? segments[0].start_monotonic_ns : 0;
+	row->time_end = row->time;
+	for (size_t i = 0; i < n; i++) {
+		if (chunks[i].t_max == 0)
+			continue;
+		if (chunks[i].offset > offset) {
+			if (chunks[i].segment == row->segment)
+				row->time_end = MAX_OF(row->time, chunks[i].t_min);
+			return;
+		}
+		row->time = row->segment == chunks[i].segment ? MAX_OF(row->time, chunks[i].t_max)
+							      : chunks[i].t_max;
+		row->segment = chunks[i].segment;
+		row->time_end = row->time;
+	}
+}
+
+static void list_damages(struct rewrite *rewrite)
+{
+	const GArray *damages = rewrite->options->file_damages;
+
+	rewrite->damages = g_array_new(FALSE, TRUE, sizeof(struct damage_row));
+	for (guint i = 0; damages && i < damages->len; i++) {
+		const struct prof_damage *damage = &g_array_index(damages, struct prof_damage, i);
+		const struct prof_table_def *table =
+			prof_reader_table(rewrite->from->reader, damage->table);
+		struct damage_row row = {
+			.stream = table ? table->name : "unknown",
+			.count = damage->rows == UINT64_MAX ? 0 : damage->rows,
+			.bytes = damage->bytes,
+		};
+
+		/* An index that is damaged, or an end right behind a whole chunk, is no loss of rows. */
+		if (damage->reason == PROF_DAMAGE_INDEX || damage->bytes == 0)
+			continue;
+		date_damage(rewrite, damage->offset, &row);
+		g_array_append_val(rewrite->damages, row);
+	}
+	g_array_sort(rewrite->damages, compare_damages);
+}
+
+static bool add_damage(struct rewrite *rewrite, size_t table, const struct damage_row *row,
+		       GError **error)
+{
+	struct prof_value values[PROF_MAX_COLUMNS] = { 0 };
+
+	values[PROF_LOSS_TIME] = PROF_NUMBER(row->time);
+	values[PROF_LOSS_TIME_END] = PROF_NUMBER(row->time_end);
+	values[PROF_LOSS_STREAM] = PROF_BYTES(row->stream, strlen(row->stream));
+	values[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE);
+	values[PROF_LOSS_COUNT] = PROF_NUMBER(row->count);
+	values[PROF_LOSS_BYTES] = PROF_NUMBER(row->bytes);
+	return new_capture_add(&rewrite->to, table, values, error);
+}
+
+/* Adds the rows that belong before a time of a segment. */
+static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time, GError **error)
+{
+	for (; rewrite->next_damage < rewrite->damages->len; rewrite->next_damage++) {
+		const struct damage_row *row =
+			&g_array_index(rewrite->damages, struct damage_row, rewrite->next_damage);
+
+		if (row->segment > segment || (row->segment == segment && row->time > time))
+			return true;
+		for (size_t i = 0; i < rewrite->copier.n_tables; i++)
+			if (rewrite->copier.tables[i]->id == PROF_TABLE_LOSS &&
+			    !add_damage(rewrite, i, row, error))
+				return false;
+	}
+	return true;
+}
+
+/* ---- copying ------------------------------------------------------------------------------------ */
+
+static bool copy_row(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+		     void *data, GError **error)
+{
+	struct table_copy *copy = data;
+	CLEANUP_ROW struct copied_row copied = { .n_lists = 0 };
+	bool ok = true;
+
+	if (row_stays(rewrite, copy, batch, row)) {
+		row_copier_translate(&rewrite->copier, copy->table, batch->columns, row, &copied);
+		if (rewrite->copier.error) {
+			g_propagate_error(error, steal_ptr(&rewrite->copier.error));
+			return false;
+		}
+		fit_row(rewrite, copy, copied.values);
+		if (copy->def->id == PROF_TABLE_LOSS)
+			ok = add_damages(rewrite, batch->segment, copied.values[0].number, error);
+		ok = ok && new_capture_add(&rewrite->to, copy->table, copied.values, error);
+		rewrite->rows++;
+	}
+	if (copy->def->id == PROF_TABLE_TASK)
+		rewrite->task_row++;
+	return ok;
+}
+
+/* Dictionaries are copied by what names them. */
+static bool copy_part(struct rewrite *rewrite, const struct part *part, GError **error)
+{
+	row_copier_use(&rewrite->copier, part->epoch);
+	for (size_t i = 0; i < rewrite->copier.n_tables; i++) {
+		struct table_copy copy = { .table = i, .def = rewrite->copier.tables[i] };
+
+		if ((copy.def->flags & PROF_TABLE_DICTIONARY) ||
+		    (rewrite->before && copy.def->id != PROF_TABLE_METADATA))
+			continue;
+		if (!each_row(rewrite, part, copy.def->id, copy_row, &copy, error))
+			return false;
+	}
+	return true;
+}
+
+static bool next_epoch(struct rewrite *rewrite, GError **error)
+{
+	row_copier_forget(&rewrite->copier);
+	return new_capture_next_epoch(&rewrite->to, error);
+}
+
+static bool epoch_is_full(const struct rewrite *rewrite, const struct part *part)
+{
+	for (size_t i = 0; i < rewrite->to.n_tables; i++) {
+		const struct new_table *table = &rewrite->to.tables[i];
+
+		if (table->next_id > NEW_CAPTURE_EPOCH_ROWS ||
+		    (table->def->id == PROF_TABLE_STACK &&
+		     table->next_id + part->dictionary_rows > NEW_CAPTURE_EPOCH_ROWS))
+			return true;
+	}
+	return false;
+}
+
+/* Goes on in the part's segment and in an epoch for it. */
+static bool enter_part(struct rewrite *rewrite, const struct part *part, GError **error)
+{
+	size_t index = segment_index(rewrite, part->segment);
+	struct prof_segment segment;
+
+	if (index != SIZE_MAX && &rewrite->from->segments[index] != rewrite->segment) {
+		if (!add_damages(rewrite, rewrite->segment->number, UINT64_MAX, error))
+			return false;
+		segment = use_segment(rewrite, &rewrite->from->segments[index]);
+		row_copier_forget(&rewrite->copier);
+		return new_capture_next_segment(&rewrite->to, &segment, error);
+	}
+	if (!rewrite->options->merge_epochs || epoch_is_full(rewrite, part))
+		return next_epoch(rewrite, error);
+	return true;
+}
+
+static bool copy_parts(struct rewrite *rewrite, GError **error)
+{
+	size_t first = first_kept(rewrite);
+
+	for (guint i = 0; i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+		size_t index = segment_index(rewrite, part->segment);
+
+		if (index != SIZE_MAX && index > first && !segment_kept(rewrite, index))
+			continue;
+		rewrite->before = index != SIZE_MAX && index < first;
+		if (!rewrite->before && i > 0 && !enter_part(rewrite, part, error))
+			return false;
+		if (!copy_part(rewrite, part, error))
+			return false;
+	}
+	return add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
+}
+
+static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row)
+{
+	const GByteArray *used = rewrite->copier.used_images;
+	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
+	uint32_t image;
+
+	if (!epoch || !names_load_identities(epoch, NULL))
+		return false;
+	image = names_image(epoch, array_number_or(&batch->columns[PROF_SYMBOL_IMAGE], row, 0));
+	return image < used->len && used->data[image];
+}
+
+static bool copy_symbol(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+			void *data, GError **error)
+{
+	(void)data;
+	if (symbol_is_used(rewrite, batch, row))
+		(void)row_copier_id(&rewrite->copier, PROF_TABLE_SYMBOL,
+				    array_number_or(&batch->columns[PROF_SYMBOL_ID], row, 0));
+	if (!rewrite->copier.error)
+		return true;
+	g_propagate_error(error, steal_ptr(&rewrite->copier.error));
+	return false;
+}
+
+static bool copy_symbols(struct rewrite *rewrite, GError **error)
+{
+	if (!next_epoch(rewrite, error))
+		return false;
+	for (guint i = 0; i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+
+		row_copier_use(&rewrite->copier, part->epoch);
+		if (!each_row(rewrite, part, PROF_TABLE_SYMBOL, copy_symbol, NULL, error))
+			return false;
+	}
+	return true;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static bool run(struct rewrite *rewrite, int fd, GError **error)
+{
+	static const struct prof_segment unknown = { .number = 1 };
+	struct capture *from = rewrite->from;
+	const struct prof_segment *first = from->n_segments ? &from->segments[first_kept(rewrite)]
+							    : &unknown;
+	struct prof_segment segment = use_segment(rewrite, first);
+	size_t n;
+	const struct prof_table_def *const *tables = prof_reader_tables(from->reader, &n);
+
+	if (rewrite->options->timed && !find_alive(rewrite, first, error))
+		return false;
+	if (!new_capture_init(&rewrite->to, fd, rewrite->options->file, tables, n, &segment, error))
+		return false;
+	row_copier_init(&rewrite->copier, from, &rewrite->to);
+	list_damages(rewrite);
+	return copy_parts(rewrite, error) && copy_symbols(rewrite, error) &&
+	       new_capture_finish(&rewrite->to, error);
+}
+
+bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
+		     struct rewrite_result *ret_result, GError **error)
+{
+	struct rewrite rewrite = { .from = from, .options = options };
+	bool ok;
+
+	rewrite.alive_rows = g_hash_table_new(NULL, NULL);
+	rewrite.alive_processes = g_hash_table_new(NULL, NULL);
+	list_parts(&rewrite);
+	ok = run(&rewrite, fd, error);
+	if (ok)
+		*ret_result = (struct rewrite_result){ .rows = rewrite.rows,
+						       .lost = rewrite.copier.lost };
+	row_copier_done(&rewrite.copier);
+	new_capture_done(&rewrite.to);
+	g_hash_table_unref(rewrite.alive_rows);
+	g_hash_table_unref(rewrite.alive_processes);
+	g_array_unref(rewrite.parts);
+	if (rewrite.damages)
+		g_array_unref(rewrite.damages);
+	return ok;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Rewrite - one capture made from another: cut, compacted, or recovered
+ *
+ * Rows of every table, also of those that this version does not know, are copied with the dictionary rows that they
+ * name; names that nothing needs are left behind. Segments stay, epochs stay or are merged. Symbols of the images that
+ * are still named go into a last epoch. Memory: one epoch of the source and one of the result.
+ */
+#pragma once
+
+#include "tools/profcapture/capture.h"
+
+struct rewrite_options {
+	const char *file; /* of the result, for messages */
+	bool timed;       /* only rows of [from_ns, to_ns], and the state at from_ns */
+	int64_t from_ns, to_ns;
+	bool merge_epochs;    /* fill epochs and chunks */
+	GArray *file_damages; /* struct prof_damage that get a loss row each, or NULL */
+};
+
+struct rewrite_result {
+	uint64_t rows; /* of tables that are no dictionaries */
+	uint64_t lost; /* references that the source does not explain */
+};
+
+/* Writes into fd, an empty file or a pipe (then of one segment only). */
+bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
+		     struct rewrite_result *ret_result, GError **error);

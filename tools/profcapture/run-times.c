@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/run-times.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+
+enum { TIME, THREAD, CPU, START, STATE, N_COLUMNS };
+static const uint16_t columns[N_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREAD, PROF_SWITCH_CPU,
+					     PROF_SWITCH_START, PROF_SWITCH_STATE };
+
+/* The part of [from, to] that is in the reader's range. */
+static uint64_t part_in_range(const struct reader *reader, int64_t from, int64_t to)
+{
+	from = MAX_OF(from, reader->from_ns);
+	to = MIN_OF(to, reader->to_ns);
+	return from < to ? (uint64_t)to - (uint64_t)from : 0;
+}
+
+static void add_row(const struct reader *reader, struct run_time *at, int64_t start, int64_t end,
+		    uint64_t cpu)
+{
+	if (at->known && at->left_ns < start) {
+		uint64_t gap = part_in_range(reader, at->left_ns, start);
+
+		if (at->left_how == PROF_SWITCH_WAIT)
+			at->wait_ns += gap;
+		else if (at->left_how == PROF_SWITCH_PREEMPTED)
+			at->preempted_ns += gap;
+	}
+	if (reader_wants_cpu(reader, cpu))
+		at->run_ns += part_in_range(reader, start, end);
+	at->left_ns = end;
+	at->known = true;
+}
+
+static void add_batch(struct reader *reader, struct names_epoch *epoch,
+		      const struct prof_batch *batch, GArray *times)
+{
+	const struct prof_array *c = batch->columns;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint64_t end = array_number_or(&c[TIME], i, 0);
+		uint64_t start = array_number_or(&c[START], i, end);
+		struct run_time *at;
+
+		if (thread <= NAMES_LOST || !reader_wants_thread(reader, thread))
+			continue;
+		if (times->len <= thread)
+			g_array_set_size(times, thread + 1);
+		at = &g_array_index(times, struct run_time, thread);
+		add_row(reader, at, capture_time(reader->capture, batch->segment, start),
+			capture_time(reader->capture, batch->segment, end),
+			array_number_or(&c[CPU], i, UINT64_MAX));
+		at->left_how = (uint32_t)array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING);
+	}
+}
+
+static bool read_rows(struct reader *reader, struct prof_cursor *cursor, GArray *times,
+		      GError **error)
+{
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(reader->capture->names, batch.epoch, error);
+
+		if (!epoch || !names_load_identities(epoch, error))
+			return false;
+		add_batch(reader, epoch, &batch, times);
+	}
+	if (r != PROF_END)
+		return capture_error(error, r, _("cannot read context switches of '%s'"),
+				     reader->capture->file);
+	capture_add_cursor(reader->capture, PROF_TABLE_SWITCH, cursor);
+	return true;
+}
+
+GArray *run_times_read(struct reader *reader, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH,
+						     .columns = columns,
+						     .n_columns = N_COLUMNS };
+	GArray *times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
+	struct prof_cursor *cursor;
+	bool ok;
+	int r = prof_cursor_new(reader->capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return times;
+	ok = r == 0 ? read_rows(reader, cursor, times, error)
+		    : capture_error(error, r, _("cannot read context switches of '%s'"),
+				    reader->capture->file);
+	if (r == 0)
+		prof_cursor_free(cursor);
+	if (ok)
+		return times;
+	g_array_unref(times);
+	return NULL;
+}

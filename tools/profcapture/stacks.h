@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Stacks - the call tree of one epoch, with the samples that ended in each node
+ *
+ * Samples are counted by node (stacks_count(), one addition a sample); then stacks_walk() visits each node that has
+ * samples below it once, parents first, whatever the number of samples and however deep the stacks are.
+ */
+#pragma once
+
+#include "tools/profcapture/functions.h"
+
+/* A stack is cut where it is deeper, and where a parent's id is not smaller than its own. */
+#define STACKS_MAX_DEPTH 4096
+#define STACKS_NO_ROW UINT32_MAX
+
+struct stacks {
+	struct names_epoch *epoch;
+	size_t n;
+	uint32_t *parent; /* by row of the table of stacks, as all of these; STACKS_NO_ROW = root */
+	uint32_t *entity; /* what the caller counts by: set by stacks_settle() */
+	uint64_t *self;   /* samples that end in the node */
+	uint64_t *total;  /* samples in it or below: after stacks_settle() */
+	uint32_t *order;  /* rows by rising id, so that parents come first */
+	uint64_t cut;     /* nodes cut off from a parent that cannot be */
+};
+
+/* Tables of stacks and frames of the epoch; the epoch must outlive it. */
+struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
+void stacks_free(struct stacks *stacks);
+/* Sums up totals and asks for the entity of each node with samples by its row of the table of frames; nodes of a lost
+ * frame get `lost`. After the last sample of the epoch. */
+void stacks_settle(struct stacks *stacks,
+		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
+		   void *data, uint32_t lost);
+
+/* enter() is called when the walk goes down into a node, leave() when it comes back. Only nodes with samples. */
+struct stacks_visitor {
+	void (*enter)(const struct stacks *stacks, uint32_t row, void *data);
+	void (*leave)(const struct stacks *stacks, uint32_t row, void *data);
+	void *data;
+};
+void stacks_walk(const struct stacks *stacks, const struct stacks_visitor *visitor);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture symbolize - adds the names of functions that files of this machine know
+ */
+#include "config.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/cli.h"
+#include "tools/common/symbolize.h"
+#include "tools/profcapture/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+/* By the recorded path; what is behind it is compared with what was recorded by whoever reads it. */
+static int open_by_path(const struct names_image *image, void *data)
+{
+	struct stat status;
+	int fd;
+
+	(void)data;
+	if (!image->path || image->path[0] != '/')
+		return -1;
+	fd = open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void print_paths(struct out *out, const GPtrArray *paths, const char *why)
+{
+	for (guint i = 0; i < paths->len; i++) {
+		text_cell(out, paths->pdata[i], 0, TEXT_LEFT);
+		out_printf(out, ": %s\n", why);
+	}
+}
+
+static bool symbolize(const char *file, struct symbolize_result *ret_result, GError **error)
+{
+	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0)
+		return capture_error(error, -errno, _("cannot open capture '%s' for writing"),
+				     file);
+	if (symbolize_capture(fd, open_by_path, NULL, ret_result, error))
+		return true;
+	g_prefix_error(error, _("cannot symbolize '%s': "), file);
+	return false;
+}
+
+int verb_symbolize(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("FILE"),
+		N_("Adds the names of functions to a capture, from the files "
+		   "of this machine that it hit."),
+		1, 1
+	};
+	const struct cli_group groups[] = { { NULL } };
+	struct symbolize_result result;
+	struct out *out = out_stdout();
+	GError *error = NULL;
+	int status = cli_parse(&spec, groups, &argc, &argv);
+
+	if (status != CLI_CONTINUE)
+		return status;
+	if (strcmp(argv[0], "-") == 0)
+		return cli_usage_error(
+			_("symbolize adds to a file; standard input cannot be added to"));
+	if (!symbolize(argv[0], &result, &error))
+		return cli_fail(error);
+	print_paths(out, result.changed, _("changed since the recording, no names taken"));
+	print_paths(out, result.missing, _("not here, or no ELF file"));
+	out_printf(out,
+		   _("%" PRIu64 " of %" PRIu64 " unnamed places have a name now: %" PRIu64
+		     " symbols of %" PRIu64 " files\n"),
+		   result.named, result.places, result.symbols, result.images);
+	symbolize_result_done(&result);
+	return CLI_OK;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Invariants: (1) what has min_share of all samples is in the tree, with all of its samples    [test-report: pruned]
+ *             (2) the tree has at most depth / min_share nodes an epoch                        [test-report: pruned]
+ */
+#include "config.h"
+
+#include "tools/profcapture/tally-tree.h"
+
+#include "tools/profcapture/functions.h"
+
+#define NO_NODE UINT32_MAX
+
+/* Shares are compared as floating point, by us and by who shows them: we take a little more. */
+#define ROUNDING 0.999
+
+void tally_tree_init(struct tally_tree *tree)
+{
+	const struct tally_node first[] = { { .entity = FUNCTION_NO_STACK },
+					    { .entity = FUNCTION_NO_STACK },
+					    { .entity = FUNCTION_LOST } };
+
+	tree->nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
+	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
+	number_map_init(&tree->index);
+	tree->node_of = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+}
+
+void tally_tree_done(struct tally_tree *tree)
+{
+	if (!tree->nodes)
+		return;
+	g_array_unref(tree->nodes);
+	g_array_unref(tree->node_of);
+	number_map_done(&tree->index);
+	*tree = (struct tally_tree){ 0 };
+}
+
+static uint32_t get_node(GArray *nodes, struct number_map *index, uint32_t parent, uint32_t entity)
+{
+	struct tally_node node = { .parent = parent, .entity = entity };
+	uint32_t *known = number_map_at(index, (uint64_t)parent << 32 | entity);
+
+	if (*known == 0) {
+		*known = nodes->len;
+		g_array_append_val(nodes, node);
+	}
+	return *known;
+}
+
+static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
+{
+	struct tally_node *node = &g_array_index(nodes, struct tally_node, index);
+
+	node->count.self += count.self;
+	node->count.total += count.total;
+}
+
+/* Parents come before children in order, so their nodes are known. Without `grow`, what has no node is left out. */
+static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *index, bool grow,
+		  const struct stacks *stacks)
+{
+	uint32_t *node_of;
+
+	g_array_set_size(tree->node_of, (guint)stacks->n);
+	node_of = (uint32_t *)(void *)tree->node_of->data;
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i];
+		uint32_t parent =
+			stacks->parent[row] == STACKS_NO_ROW ? 0 : node_of[stacks->parent[row]];
+
+		if (stacks->total[row] == 0)
+			continue;
+		if (grow)
+			node_of[row] = get_node(nodes, index, parent, stacks->entity[row]);
+		else if (parent != NO_NODE)
+			node_of[row] =
+				number_map_get(index, (uint64_t)parent << 32 | stacks->entity[row]);
+		if (parent == NO_NODE || node_of[row] == 0)
+			node_of[row] = NO_NODE;
+		if (node_of[row] == NO_NODE)
+			tree->cut = true;
+		else
+			add_count(nodes, node_of[row],
+				  (struct tally_count){ stacks->self[row], stacks->total[row] });
+	}
+}
+
+/* Adds to the tree what is heavy in that of one epoch. A parent is not lighter than its children. */
+static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
+{
+	g_autofree uint32_t *kept = g_new0(uint32_t, nodes->len);
+
+	for (guint i = 1; i < nodes->len; i++) {
+		const struct tally_node *node = &g_array_index(nodes, struct tally_node, i);
+
+		if ((double)node->count.total < min) {
+			tree->cut = true;
+			continue;
+		}
+		kept[i] = get_node(tree->nodes, &tree->index, kept[node->parent], node->entity);
+		add_count(tree->nodes, kept[i], node->count);
+	}
+}
+
+static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, double min)
+{
+	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
+	struct number_map index;
+
+	number_map_init(&index);
+	g_array_set_size(nodes, 1);
+	merge(tree, nodes, &index, true, stacks);
+	keep_heavy(tree, nodes, min);
+	number_map_done(&index);
+}
+
+void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t samples)
+{
+	tree->epochs++;
+	if (tree->counting || tree->min_share == 0)
+		merge(tree, tree->nodes, &tree->index, !tree->counting, stacks);
+	else
+		add_heavy(tree, stacks, tree->min_share * ROUNDING * (double)samples);
+}
+
+bool tally_tree_again(struct tally_tree *tree)
+{
+	/* Nothing was left out of the only epoch, or of any: the counts are exact. */
+	if (tree->counting || !tree->cut || tree->epochs < 2)
+		return false;
+	tree->counting = true;
+	tree->cut = false;
+	for (guint i = 0; i < tree->nodes->len; i++)
+		g_array_index(tree->nodes, struct tally_node, i).count = (struct tally_count){ 0 };
+	return true;
+}

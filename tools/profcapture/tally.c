@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Tally - samples counted by what they hit
+ *
+ * Invariants: (1) the self counts of all entities sum up to `samples`        [test-report: sums]
+ *             (2) a sample is counted at most once in an entity's total      [test-report: recursion]
+ *             (3) the work is a constant a sample and a constant a distinct stack node
+ */
+#include "config.h"
+
+#include "tools/profcapture/tally.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/profcapture/stacks.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+const char *const tally_by_names[] = { "function", "image", "thread", "process", "cgroup", NULL };
+
+/* What goes on while one epoch is read. */
+struct pass {
+	struct tally *tally;
+	struct names_epoch *epoch; /* NULL before the first sample */
+	struct stacks *stacks;     /* NULL where stacks are not wanted */
+	uint64_t samples_before;   /* of the epochs before */
+	GHashTable *cgroup_ids;    /* interned path → index in tally->cgroups */
+	GArray *on_path;           /* uint32_t: how often the entity is between root and here */
+	GArray *caller_on, *callee_on;
+	uint32_t focus_on;
+	GByteArray *is_focus; /* by function: 0 = not asked yet */
+};
+
+enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, N_COLUMNS };
+static const uint16_t sample_columns[N_COLUMNS] = {
+	PROF_SAMPLE_TIME,   PROF_SAMPLE_THREAD,      PROF_SAMPLE_CPU,       PROF_SAMPLE_STACK,
+	PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP,
+};
+
+/* ---- counting ----------------------------------------------------------------------------------- */
+
+static struct tally_count *count_of(GArray *counts, uint32_t entity)
+{
+	if (counts->len <= entity)
+		g_array_set_size(counts, entity + 1);
+	return &g_array_index(counts, struct tally_count, entity);
+}
+
+static uint32_t *number_of(GArray *numbers, uint32_t entity)
+{
+	if (numbers->len <= entity)
+		g_array_set_size(numbers, entity + 1);
+	return &g_array_index(numbers, uint32_t, entity);
+}
+
+static bool by_stack(const struct tally *tally)
+{
+	return tally->by == TALLY_FUNCTION || tally->by == TALLY_IMAGE;
+}
+
+static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, void *data)
+{
+	const struct pass *pass = data;
+
+	return functions_of_row(pass->tally->functions, epoch, frame_row);
+}
+
+static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *data)
+{
+	uint64_t image = 0;
+
+	(void)data;
+	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, frame_row, &image))
+		return NAMES_LOST;
+	return names_image(epoch, image);
+}
+
+/* ---- walking the stacks of an epoch ------------------------------------------------------------- */
+
+static void enter_plain(const struct stacks *stacks, uint32_t row, void *data)
+{
+	struct pass *pass = data;
+	uint32_t entity = stacks->entity[row];
+	struct tally_count *count = count_of(pass->tally->counts, entity);
+
+	count->self += stacks->self[row];
+	if ((*number_of(pass->on_path, entity))++ == 0)
+		count->total += stacks->total[row];
+}
+
+static void leave_plain(const struct stacks *stacks, uint32_t row, void *data)
+{
+	struct pass *pass = data;
+
+	(*number_of(pass->on_path, stacks->entity[row]))--;
+}
+
+static bool is_focus(struct pass *pass, uint32_t function)
+{
+	enum { UNKNOWN, YES, NO };
+	const struct function *f;
+	uint8_t *verdict;
+
+	if (pass->is_focus->len <= function) {
+		guint before = pass->is_focus->len;
+
+		g_byte_array_set_size(pass->is_focus, function + 64);
+		memset(pass->is_focus->data + before, UNKNOWN, pass->is_focus->len - before);
+	}
+	verdict = &pass->is_focus->data[function];
+	if (*verdict == UNKNOWN) {
+		f = functions_at(pass->tally->functions, function);
+		*verdict = strcmp(f->name, pass->tally->focus) == 0 ||
+					   strcmp(f->raw_name, pass->tally->focus) == 0
+				   ? YES
+				   : NO;
+	}
+	return *verdict == YES;
+}
+
+static void enter_edge(GArray *on, GArray *counts, uint32_t entity, const struct stacks *stacks,
+		       uint32_t row)
+{
+	struct tally_count *count = count_of(counts, entity);
+
+	count->self += stacks->self[row];
+	if ((*number_of(on, entity))++ == 0)
+		count->total += stacks->total[row];
+}
+
+static void enter_focus(const struct stacks *stacks, uint32_t row, void *data)
+{
+	struct pass *pass = data;
+	struct tally *tally = pass->tally;
+	uint32_t here = stacks->entity[row];
+	uint32_t parent = stacks->parent[row];
+
+	enter_plain(stacks, row, data);
+	if (is_focus(pass, here)) {
+		tally->focus_found = true;
+		tally->focus_count.self += stacks->self[row];
+		if (pass->focus_on++ == 0)
+			tally->focus_count.total += stacks->total[row];
+		if (parent != STACKS_NO_ROW)
+			enter_edge(pass->caller_on, tally->callers, stacks->entity[parent], stacks,
+				   row);
+	}
+	if (parent != STACKS_NO_ROW && is_focus(pass, stacks->entity[parent]))
+		enter_edge(pass->callee_on, tally->callees, here, stacks, row);
+}
+
+static void leave_focus(const struct stacks *stacks, uint32_t row, void *data)
+{
+	struct pass *pass = data;
+	uint32_t here = stacks->entity[row];
+	uint32_t parent = stacks->parent[row];
+
+	leave_plain(stacks, row, data);
+	if (is_focus(pass, here)) {
+		pass->focus_on--;
+		if (parent != STACKS_NO_ROW)
+			(*number_of(pass->caller_on, stacks->entity[parent]))--;
+	}
+	if (parent != STACKS_NO_ROW && is_focus(pass, stacks->entity[parent]))
+		(*number_of(pass->callee_on, here))--;
+}
+
+static void count_unresolved(struct pass *pass)
+{
+	const struct stacks *stacks = pass->stacks;
+
+	if (pass->tally->by != TALLY_FUNCTION)
+		return;
+	for (size_t row = 0; row < stacks->n; row++)
+		if (stacks->self[row] &&
+		    strcmp(functions_at(pass->tally->functions, stacks->entity[row])->kind,
+			   "unresolved") == 0)
+			pass->tally->unresolved += stacks->self[row];
+}
+
+static void finish_epoch(struct pass *pass)
+{
+	static const struct stacks_visitor plain = { enter_plain, leave_plain, NULL };
+	static const struct stacks_visitor focus = { enter_focus, leave_focus, NULL };
+	struct stacks_visitor visitor = pass->tally->focus ? focus : plain;
+	bool functions = pass->tally->by == TALLY_FUNCTION;
+
+	if (!pass->stacks)
+		return;
+	stacks_settle(pass->stacks, functions ? function_entity : image_entity, pass,
+		      functions ? FUNCTION_LOST : NAMES_LOST);
+	visitor.data = pass;
+	stacks_walk(pass->stacks, &visitor);
+	count_unresolved(pass);
+	if (pass->tally->wants_tree)
+		tally_tree_add(&pass->tally->tree, pass->stacks,
+			       pass->tally->samples - pass->samples_before);
+	pass->tally->bad_stacks += pass->stacks->cut;
+	stacks_free(pass->stacks);
+	pass->stacks = NULL;
+}
+
+static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
+{
+	pass->samples_before = pass->tally->samples;
+	pass->epoch = names_epoch(pass->tally->reader->capture->names, number, error);
+	if (!pass->epoch || !names_load_identities(pass->epoch, error))
+		return false;
+	if (by_stack(pass->tally))
+		pass->stacks = stacks_load(pass->epoch, error);
+	return !by_stack(pass->tally) || pass->stacks;
+}
+
+/* ---- reading the samples ------------------------------------------------------------------------ */
+
+static void count_without_frames(struct tally *tally, uint64_t stack)
+{
+	bool functions = tally->by == TALLY_FUNCTION;
+	uint32_t entity = stack == 0 ? (functions ? FUNCTION_NO_STACK : NAMES_NONE)
+				     : (functions ? FUNCTION_LOST : NAMES_LOST);
+	struct tally_count *count = count_of(tally->counts, entity);
+
+	count->self++;
+	count->total++;
+	if (functions)
+		tally->unresolved++;
+	if (tally->wants_tree) {
+		/* A root of its own, once for each of the two. */
+		struct tally_node *nodes = (struct tally_node *)(void *)tally->tree.nodes->data;
+
+		nodes[1 + entity].count.self++;
+		nodes[1 + entity].count.total++;
+	}
+}
+
+static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
+{
+	const char *path = names_text(pass->epoch, id);
+	gpointer known;
+
+	if (!path)
+		return 0;
+	if (g_hash_table_lookup_extended(pass->cgroup_ids, path, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	g_ptr_array_add(pass->tally->cgroups, (gpointer)path);
+	g_hash_table_insert(pass->cgroup_ids, (gpointer)path,
+			    GUINT_TO_POINTER(pass->tally->cgroups->len - 1));
+	return pass->tally->cgroups->len - 1;
+}
+
+static void count_stack(struct pass *pass, uint64_t stack)
+{
+	ssize_t row = names_row(pass->epoch, NAMES_STACK, stack);
+
+	if (row < 0 || (size_t)row >= pass->stacks->n)
+		count_without_frames(pass->tally, stack);
+	else
+		pass->stacks->self[row]++;
+}
+
+static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
+{
+	/* A kernel thread has no user memory. Values that this version does not know are guesses. */
+	if (stop == PROF_STOP_KERNEL_THREAD)
+		return;
+	if (method == PROF_METHOD_NONE)
+		tally->unwind[UNWIND_NONE]++;
+	else if (method != PROF_METHOD_CFI)
+		tally->unwind[UNWIND_GUESSED]++;
+	else if (stop == PROF_STOP_ROOT)
+		tally->unwind[UNWIND_COMPLETE]++;
+	else if (stop == PROF_STOP_COPY_END || stop == PROF_STOP_DEPTH)
+		tally->unwind[UNWIND_TRUNCATED]++;
+	else
+		tally->unwind[UNWIND_GUESSED]++;
+}
+
+static void count_entity(struct pass *pass, uint32_t entity)
+{
+	struct tally_count *count = count_of(pass->tally->counts, entity);
+
+	count->self++;
+	count->total++;
+}
+
+static void count_sample(struct pass *pass, const struct prof_array *c, size_t i, uint32_t thread)
+{
+	struct tally *tally = pass->tally;
+
+	tally->samples++;
+	count_unwind(tally, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
+		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
+	switch (tally->by) {
+	case TALLY_THREAD:
+		count_entity(pass, thread);
+		break;
+	case TALLY_PROCESS:
+		count_entity(pass, names_thread_at(tally->functions->names, thread)->process);
+		break;
+	case TALLY_CGROUP:
+		count_entity(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)));
+		break;
+	default:
+		count_stack(pass, array_number_or(&c[STACK], i, 0));
+	}
+}
+
+static void count_batch(struct pass *pass, const struct prof_batch *batch)
+{
+	struct reader *reader = pass->tally->reader;
+	const struct prof_array *c = batch->columns;
+	bool threads = reader_filters_threads(reader) || pass->tally->by == TALLY_THREAD ||
+		       pass->tally->by == TALLY_PROCESS;
+	uint64_t from, to;
+
+	reader_clock_range(reader, batch->segment, &from, &to);
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t time = array_number_or(&c[TIME], i, 0);
+		uint32_t thread = NAMES_NONE;
+
+		if (time < from || time > to)
+			continue;
+		if (reader->cpus &&
+		    !reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
+			continue;
+		if (threads)
+			thread = names_thread(pass->epoch, array_number_or(&c[THREAD], i, 0));
+		if (!reader_wants_thread(reader, thread))
+			continue;
+		count_sample(pass, c, i, thread);
+	}
+}
+
+static bool read_rows(struct pass *pass, struct prof_cursor *cursor, GError **error)
+{
+	struct capture *capture = pass->tally->reader->capture;
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		if (!pass->epoch || pass->epoch->epoch != batch.epoch) {
+			finish_epoch(pass);
+			if (!begin_epoch(pass, batch.epoch, error))
+				return false;
+		}
+		count_batch(pass, &batch);
+	}
+	finish_epoch(pass);
+	pass->epoch = NULL;
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read samples of '%s'"), capture->file);
+}
+
+/* Everything is counted once more, for the tree: takes the counts back. */
+static void forget_counts(struct tally *tally)
+{
+	g_array_set_size(tally->counts, 0);
+	memset(tally->unwind, 0, sizeof(tally->unwind));
+	tally->samples = tally->unresolved = tally->bad_stacks = 0;
+}
+
+static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
+			 GError **error)
+{
+	struct tally *tally = pass->tally;
+	struct capture *capture = tally->reader->capture;
+	uint64_t names_lost = capture->names->lost;
+	bool ok = true, again = true;
+
+	while (ok && again) {
+		struct prof_cursor *cursor;
+		int r = prof_cursor_new(capture->reader, options, &cursor);
+
+		if (r != 0)
+			return r == PROF_NO_TABLE ||
+			       capture_error(error, r, _("cannot read samples of '%s'"),
+					     capture->file);
+		ok = read_rows(pass, cursor, error);
+		again = ok && tally->wants_tree && tally_tree_again(&tally->tree);
+		if (again) {
+			forget_counts(tally);
+			capture->names->lost = names_lost;
+		} else if (ok) {
+			capture_add_cursor(capture, PROF_TABLE_SAMPLE, cursor);
+		}
+		prof_cursor_free(cursor);
+	}
+	return ok;
+}
+
+/* ---- the period of the samples' sources --------------------------------------------------------- */
+
+static uint64_t source_period(struct names_epoch *epoch, const struct prof_array *c, size_t row)
+{
+	const char *unit = names_text(epoch, array_number_or(&c[0], row, 0));
+	uint64_t period = array_number_or(&c[1], row, 0);
+	uint64_t frequency = array_number_or(&c[2], row, 0);
+
+	if (frequency)
+		return 1000000000 / frequency;
+	return unit && strcmp(unit, "ns") == 0 ? period : 0;
+}
+
+static bool read_period(struct tally *tally, GError **error)
+{
+	static const uint16_t columns[] = { PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
+					    PROF_SOURCE_FREQUENCY };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SOURCE,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct names *names = tally->reader->capture->names;
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool first = true, ok = true;
+	int r = prof_cursor_new(names->reader, &options, &cursor);
+
+	if (r != 0)
+		return r == PROF_NO_TABLE ||
+		       capture_error(error, r, _("cannot read '%s'"), tally->reader->capture->file);
+	while (ok && prof_cursor_next(cursor, &batch) == 0) {
+		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
+
+		ok = names_load(epoch, NAMES_STRING, error);
+		for (size_t i = 0; ok && i < batch.rows; i++) {
+			uint64_t period = source_period(epoch, batch.columns, i);
+
+			tally->period_ns = first || period == tally->period_ns ? period : 0;
+			first = false;
+		}
+	}
+	prof_cursor_free(cursor);
+	return ok;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static void answer_init(struct tally *tally)
+{
+	tally->counts = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
+	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
+	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
+	tally_tree_init(&tally->tree);
+	tally->cgroups = g_ptr_array_new();
+	g_ptr_array_add(tally->cgroups, NULL);
+}
+
+static void pass_init(struct pass *pass, struct tally *tally)
+{
+	*pass = (struct pass){ .tally = tally };
+	pass->cgroup_ids = g_hash_table_new(g_str_hash, g_str_equal);
+	pass->on_path = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	pass->caller_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	pass->callee_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	pass->is_focus = g_byte_array_new();
+}
+
+static void pass_done(struct pass *pass)
+{
+	stacks_free(pass->stacks);
+	g_hash_table_unref(pass->cgroup_ids);
+	g_array_unref(pass->on_path);
+	g_array_unref(pass->caller_on);
+	g_array_unref(pass->callee_on);
+	g_byte_array_unref(pass->is_focus);
+}
+
+bool tally_run(struct tally *tally, struct reader *reader, GError **error)
+{
+	struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
+					       .columns = sample_columns,
+					       .n_columns = N_COLUMNS };
+	struct pass pass;
+	bool ok;
+
+	tally->reader = reader;
+	answer_init(tally);
+	tally->functions = functions_new(reader->capture->names, error);
+	if (!tally->functions || !read_period(tally, error))
+		return false;
+	/* Across boots a relative time has more than one clock value. */
+	if (reader->timed && reader->capture->n_segments == 1)
+		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
+				   &options.t_to);
+	pass_init(&pass, tally);
+	ok = read_samples(&pass, &options, error);
+	pass_done(&pass);
+	return ok;
+}
+
+void tally_done(struct tally *tally)
+{
+	functions_free(tally->functions);
+	if (tally->counts) {
+		g_array_unref(tally->counts);
+		g_array_unref(tally->callers);
+		g_array_unref(tally->callees);
+		tally_tree_done(&tally->tree);
+		g_ptr_array_unref(tally->cgroups);
+	}
+	*tally = (struct tally){ 0 };
+}
+
+void tally_print_quality(const struct tally *tally, struct out *out)
+{
+	static const char *const kinds[UNWIND_KINDS] = { N_("complete"), N_("truncated"),
+							 N_("guessed"), N_("none") };
+	g_autofree char *unresolved = text_count(tally->unresolved);
+	uint64_t user = 0;
+	bool first = true;
+
+	for (size_t i = 0; i < UNWIND_KINDS; i++)
+		user += tally->unwind[i];
+	if (user > tally->unwind[UNWIND_COMPLETE]) {
+		out_text(out, _("User stacks: "));
+		for (size_t i = 0; i < UNWIND_KINDS; i++) {
+			if (tally->unwind[i] == 0)
+				continue;
+			out_printf(out, "%s%.1f %% %s", first ? "" : ", ",
+				   100.0 * (double)tally->unwind[i] / (double)user, _(kinds[i]));
+			first = false;
+		}
+		out_char(out, '\n');
+	}
+	if (tally->unresolved)
+		out_printf(out, _("Without a name: %s samples (%.2f %%)\n"), unresolved,
+			   100.0 * (double)tally->unresolved / (double)tally->samples);
+}
+
+void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)
+{
+	static const char *const kinds[UNWIND_KINDS] = { "complete", "truncated", "guessed",
+							 "none" };
+
+	json_begin_object(json, key);
+	for (size_t i = 0; i < UNWIND_KINDS; i++)
+		json_uint(json, kinds[i], tally->unwind[i]);
+	json_end(json);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Tally - samples counted by what they hit
+ *
+ * One pass over the samples counts them by stack, thread and cgroup; each epoch's distinct stacks are then walked once.
+ * A sample is one, whatever its weight: `metric` is "samples".
+ */
+#pragma once
+
+#include "tools/profcapture/functions.h"
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/tally-tree.h"
+
+enum tally_by { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD, TALLY_PROCESS, TALLY_CGROUP };
+extern const char *const tally_by_names[];
+
+enum tally_unwind { UNWIND_COMPLETE, UNWIND_TRUNCATED, UNWIND_GUESSED, UNWIND_NONE, UNWIND_KINDS };
+
+struct tally {
+	/* what is wanted */
+	enum tally_by by;
+	bool wants_tree;
+	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
+	/* the answer */
+	struct reader *reader;
+	struct functions *functions; /* by function, and for unresolved */
+	GArray *counts; /* struct tally_count by entity: index of functions or names, or of cgroups */
+	GPtrArray *cgroups;  /* interned paths; 0 is NULL: none */
+	uint64_t samples;    /* that pass the filter */
+	uint64_t unresolved; /* of them: the leaf has no name */
+	uint64_t unwind[UNWIND_KINDS];
+	uint64_t period_ns; /* 0 = unknown, or not the same for all */
+	uint64_t bad_stacks;
+	struct tally_tree tree; /* with `wants_tree` */
+	struct tally_count focus_count;
+	GArray *callers, *callees; /* struct tally_count by function; with `focus` */
+	bool focus_found;
+};
+
+/* Fills in the answer; `tally` holds what is wanted and zeros. */
+bool tally_run(struct tally *tally, struct reader *reader, GError **error);
+void tally_done(struct tally *tally);
+#define CLEANUP_TALLY CLEANUP(tally_done)
+
+static inline struct tally_count tally_count_at(const GArray *counts, uint32_t entity)
+{
+	return entity < counts->len ? g_array_index(counts, struct tally_count, entity)
+				    : (struct tally_count){ 0 };
+}
+
+/* For people: how good user stacks and names are, where they are not perfect; at most two lines. */
+void tally_print_quality(const struct tally *tally, struct out *out);
+/* The object UNWIND. */
+void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);

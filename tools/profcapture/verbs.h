@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+/* The verbs of profcapture, one file each; all return an exit status. */
+int verb_info(int argc, char **argv);
+int verb_dump(int argc, char **argv);
+int verb_report(int argc, char **argv);
+int verb_verify(int argc, char **argv);
+int verb_recover(int argc, char **argv);
+int verb_cut(int argc, char **argv);
+int verb_compact(int argc, char **argv);
+int verb_symbolize(int argc, char **argv);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <gio/gio.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One session of a profd, as its client sees it. */
+struct client;
+
+struct client_counters {
+	uint64_t samples, events, lost, bytes;
+};
+
+/* All are called from the main loop; `failed` at most once, and nothing after it or after `finished`. */
+struct client_listener {
+	void (*started)(void *data);
+	void (*progress)(const struct client_counters *counters, void *data);
+	void (*warning)(const char *code, const char *message, void *data);
+	void (*finished)(bool ok, const char *reason, GVariant *summary, void *data);
+	void (*failed)(const GError *error, void *data); /* a CLI_ERROR */
+};
+
+/* Starts a private profd and connects to it. CLI_ERROR with CLI_NO_DAEMON. */
+struct client *client_new(const struct client_listener *listener, void *data, GError **error);
+/* Closes the connection; a session that still records is finished by profd. Waits a moment for profd's end. */
+void client_free(struct client *client);
+
+/* Errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}. */
+bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error);
+void client_start(struct client *client); /* answered by `started` or `failed` */
+void client_stop(struct client *client);  /* answered by `finished` */
+void client_resume(struct client *client);
+/* The file behind an image of the capture. */
+bool client_open_image(struct client *client, uint64_t image, int *ret_fd, GError **error);

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Command - the child of `profctl record -- COMMAND`
+ *
+ * It exists before the recording, since the session needs its pid, but waits on a pipe: the first instruction of the
+ * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's. If
+ * profctl dies before it lets go, the pipe is at its end and the child exits.
+ */
+#include "config.h"
+
+#include "tools/profctl/command.h"
+
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#define NOT_FOUND 127
+#define NOT_RUNNABLE 126
+
+static int exec_status(int failed)
+{
+	return failed == ENOENT ? NOT_FOUND : NOT_RUNNABLE;
+}
+
+static bool fail_exec(const char *name, int failed, GError **error)
+{
+	g_set_error(error, CLI_ERROR, exec_status(failed), _("cannot run '%s': %s"), name,
+		    failed == ENOENT && !strchr(name, '/') ? _("command not found")
+							   : g_strerror(failed));
+	return false;
+}
+
+/* In the child. */
+static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
+{
+	ssize_t n;
+	char byte;
+	int failed;
+
+	do {
+		n = read(go_fd, &byte, 1);
+	} while (n < 0 && errno == EINTR);
+	if (n != 1)
+		_exit(CLI_FAILURE);
+	cli_restore_signals();
+	if (stdout_to_stderr)
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+	execvp(argv[0], argv);
+	failed = errno;
+	n = write(error_fd, &failed, sizeof(failed));
+	_exit(exec_status(failed));
+}
+
+bool command_start(struct command *command, char **argv, bool stdout_to_stderr, GError **error)
+{
+	g_autofree char *found = g_find_program_in_path(argv[0]);
+	int go[2], failure[2];
+	pid_t pid;
+
+	if (!found && (!strchr(argv[0], '/') || access(argv[0], F_OK) < 0))
+		return fail_exec(argv[0], ENOENT, error);
+	if (pipe2(go, O_CLOEXEC) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a pipe: %s"),
+			    g_strerror(errno));
+		return false;
+	}
+	if (pipe2(failure, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot start a process: %s"),
+			    g_strerror(errno));
+		return false;
+	}
+	if (pid == 0) {
+		close(go[1]);
+		wait_and_exec(argv, go[0], failure[1], stdout_to_stderr);
+	}
+	close(go[0]);
+	close(failure[1]);
+	*command = (struct command){ .pid = pid, .go_fd = go[1], .error_fd = failure[0] };
+	return true;
+}
+
+bool command_release(struct command *command, const char *name, GError **error)
+{
+	int failed = 0;
+	ssize_t n;
+
+	n = write(command->go_fd, "", 1);
+	close(steal_fd(&command->go_fd));
+	/* the exec closes the other end */
+	do {
+		n = read(command->error_fd, &failed, sizeof(failed));
+	} while (n < 0 && errno == EINTR);
+	close(steal_fd(&command->error_fd));
+	if (n == sizeof(failed)) {
+		waitpid(command->pid, NULL, 0);
+		command->pid = 0;
+		return fail_exec(name, failed, error);
+	}
+	command->running = true;
+	return true;
+}
+
+void command_cancel(struct command *command)
+{
+	if (!command->pid || command->go_fd < 0)
+		return;
+	close(steal_fd(&command->go_fd));
+	close(steal_fd(&command->error_fd));
+	waitpid(command->pid, NULL, 0);
+	command->pid = 0;
+}
+
+int command_exit_status(const struct command *command)
+{
+	if (WIFSIGNALED(command->wait_status))
+		return 128 + WTERMSIG(command->wait_status);
+	return WEXITSTATUS(command->wait_status);
+}

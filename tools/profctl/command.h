@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <glib.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* The command that is recorded: a child that waits before its exec until it is let go. */
+struct command {
+	pid_t pid;    /* 0: none */
+	int go_fd;    /* one byte lets it go, end-of-file ends it */
+	int error_fd; /* the errno of a failed exec */
+	bool running; /* let go and not ended yet */
+	int wait_status;
+};
+
+/* Forks; call it before any thread exists. With stdout_to_stderr its output stays out of the capture. CLI_ERROR. */
+bool command_start(struct command *command, char **argv, bool stdout_to_stderr, GError **error);
+/* Lets it go. CLI_ERROR, with 127 or 126 as code, where it cannot be run. */
+bool command_release(struct command *command, const char *name, GError **error);
+/* Ends one that was never let go. */
+void command_cancel(struct command *command);
+/* The shell's view of how it ended: its status, or 128 and the signal. */
+int command_exit_status(const struct command *command);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Doctor host - what the caller may do, and what the kernel answers when asked
+ */
+#include "tools/profctl/doctor.h"
+
+#include "arch/uapi.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+
+/* Inode numbers of the initial namespaces (include/linux/proc_ns.h: PROC_USER_INIT_INO, PROC_PID_INIT_INO). */
+#define INITIAL_USER_NAMESPACE "user:[4026531837]"
+#define INITIAL_PID_NAMESPACE "pid:[4026531836]"
+
+static bool doctor_in_namespace(const struct doctor_host *host, const char *name,
+				const char *initial)
+{
+	g_autofree char *path = g_strconcat(host->root, "/proc/self/ns/", name, NULL);
+	g_autofree char *target = g_file_read_link(path, NULL);
+
+	return target && strcmp(target, initial) != 0;
+}
+
+/* The value of "NAME:" in /proc/self/status, in `base`. */
+static bool doctor_status_field(const char *text, const char *name, unsigned base,
+				uint64_t *ret_value)
+{
+	const char *line = strstr(text, name);
+
+	if (!line)
+		return false;
+	*ret_value = g_ascii_strtoull(line + strlen(name), NULL, base);
+	return true;
+}
+
+static unsigned doctor_capabilities(uint64_t effective)
+{
+	unsigned capabilities = 0;
+
+	if (effective & (1ULL << CAP_IPC_LOCK))
+		capabilities |= DOCTOR_IPC_LOCK;
+	if (effective & (1ULL << CAP_SYSLOG))
+		capabilities |= DOCTOR_SYSLOG;
+	return capabilities;
+}
+
+void doctor_host_init(struct doctor_host *host, const char *root, const char *directory,
+		      const char *libexec_dir, const struct doctor_probes *probes)
+{
+	g_autofree char *status = NULL;
+	uint64_t effective, uid;
+	const char *uids;
+
+	*host = (struct doctor_host){
+		.root = root, .directory = directory, .libexec_dir = libexec_dir, .probes = probes
+	};
+	host->user_namespace = doctor_in_namespace(host, "user", INITIAL_USER_NAMESPACE);
+	host->pid_namespace = doctor_in_namespace(host, "pid", INITIAL_PID_NAMESPACE);
+	status = doctor_read(host, "/proc/self/status");
+	if (!status)
+		return;
+	if (!host->user_namespace && doctor_status_field(status, "\nCapEff:", 16, &effective))
+		host->capabilities = doctor_capabilities(effective);
+	/* "Uid:" has the real, effective, saved and file system id. */
+	uids = strstr(status, "\nUid:");
+	if (uids && (uids = strchr(uids + strlen("\nUid:\t"), '\t'))) {
+		uid = g_ascii_strtoull(uids, NULL, 10);
+		host->superuser = uid == 0 && !host->user_namespace;
+	}
+}
+
+static int live_perf_open(const struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	long fd = syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+static int live_perf_ring(int fd, size_t bytes)
+{
+	size_t length = bytes + (size_t)sysconf(_SC_PAGESIZE);
+	void *ring = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (ring == MAP_FAILED)
+		return -errno;
+	munmap(ring, length);
+	return 0;
+}
+
+static int live_procmap_query(const char *path)
+{
+	struct uapi_procmap_query query = {
+		.size = sizeof(query),
+		.query_flags = UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA,
+	};
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	return ioctl(fd, UAPI_PROCMAP_QUERY, &query) < 0 ? -errno : 0;
+}
+
+static int live_map_file(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	int result = -ENOENT;
+
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir))) {
+		CLEANUP_CLOSE int fd = -1;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		result = fd < 0 ? -errno : 0;
+		break;
+	}
+	closedir(dir);
+	return result;
+}
+
+static int live_free_bytes(const char *directory, uint64_t *ret_bytes)
+{
+	struct statvfs fs;
+
+	if (access(directory, W_OK) < 0 || statvfs(directory, &fs) < 0)
+		return -errno;
+	if (!mul_u64(fs.f_bavail, fs.f_frsize, ret_bytes))
+		*ret_bytes = UINT64_MAX;
+	return 0;
+}
+
+const struct doctor_probes doctor_live_probes = {
+	.perf_open = live_perf_open,
+	.perf_ring = live_perf_ring,
+	.procmap_query = live_procmap_query,
+	.map_file = live_map_file,
+	.free_bytes = live_free_bytes,
+};

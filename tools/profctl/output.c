@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Output - the file, pipe or stream that a capture is recorded into
+ *
+ * A regular file is recorded into directly. So is a pipe, where nothing has to be read back. Everything else (standard
+ * output, devices, a pipe for a capture that gets symbols) is a stream: the capture goes into an unlinked temporary
+ * file and is copied when it is whole.
+ * With force the new capture has a name of its own until recording has begun, so that a mistake in the options does
+ * not cost the old one.
+ */
+#include "config.h"
+
+#include "tools/profctl/output.h"
+
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static bool fail(GError **error, const char *act, const char *path)
+{
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, "%s '%s': %s", act, path, g_strerror(errno));
+	return false;
+}
+
+static char *default_path(const char *stem)
+{
+	time_t now = time(NULL);
+	struct tm local;
+	char stamp[32];
+
+	localtime_r(&now, &local);
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+	return g_strdup_printf("%s-%s.cap", stem, stamp);
+}
+
+static bool open_spool(struct output *output, GError **error)
+{
+	const char *dir = g_get_tmp_dir();
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0) {
+		g_autofree char *name = g_build_filename(dir, "profctl-XXXXXX", NULL);
+
+		fd = mkostemp(name, O_CLOEXEC);
+		if (fd < 0)
+			return fail(error, _("cannot make a temporary file in"), dir);
+		unlink(name);
+	}
+	output->fd = fd;
+	return true;
+}
+
+/* fd is open for writing and no regular file, or standard output. Takes it over. */
+static bool use_stream(const struct output_options *options, int fd, struct output *output,
+		       GError **error)
+{
+	struct stat status;
+
+	if (options->append) {
+		close(fd);
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("only a regular file can be appended to"));
+		return false;
+	}
+	if (!options->needs_reading && fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode)) {
+		output->fd = fd;
+		return true;
+	}
+	output->stream_fd = fd;
+	return open_spool(output, error);
+}
+
+static bool open_stdout(const struct output_options *options, struct output *output, GError **error)
+{
+	int fd;
+
+	if (isatty(STDOUT_FILENO)) {
+		g_set_error(
+			error, CLI_ERROR, CLI_USAGE,
+			_("a capture is not written to a terminal; redirect standard output, or "
+			  "give --output a file"));
+		return false;
+	}
+	fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return fail(error, _("cannot write to"), "-");
+	return use_stream(options, fd, output, error);
+}
+
+static bool open_temporary(struct output *output, GError **error)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	output->temporary = g_strdup_printf("%s.XXXXXX", output->path);
+	output->fd = mkostemp(output->temporary, O_CLOEXEC);
+	if (output->fd < 0) {
+		g_clear_pointer(&output->temporary, g_free);
+		return fail(error, _("cannot write beside"), output->path);
+	}
+	output->created = true;
+	if (fchmod(output->fd, 0666 & ~mask) < 0)
+		return fail(error, _("cannot set the permissions of"), output->temporary);
+	return true;
+}
+
+/* The lock is the file description's, so the engine, which gets it passed, has it too. */
+static bool open_to_append(struct output *output, GError **error)
+{
+	output->fd = open(output->path, O_RDWR | O_CLOEXEC);
+	if (output->fd < 0)
+		return fail(error, _("cannot open"), output->path);
+	if (flock(output->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_FAILURE,
+		    _("another process is writing '%s'; append when it has finished"),
+		    output->path);
+	return false;
+}
+
+static bool open_existing(const struct output_options *options, struct output *output,
+			  const struct stat *status, GError **error)
+{
+	int fd;
+
+	if (S_ISDIR(status->st_mode)) {
+		errno = EISDIR;
+		return fail(error, _("cannot write"), output->path);
+	}
+	if (!S_ISREG(status->st_mode)) {
+		fd = open(output->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		return fd < 0 ? fail(error, _("cannot open"), output->path)
+			      : use_stream(options, fd, output, error);
+	}
+	if (options->append)
+		return open_to_append(output, error);
+	if (options->force)
+		return open_temporary(output, error);
+	g_set_error(error, CLI_ERROR, CLI_FAILURE,
+		    _("'%s' exists already; --force overwrites it, --append continues it"),
+		    output->path);
+	return false;
+}
+
+static bool open_path(const struct output_options *options, struct output *output, GError **error)
+{
+	struct stat status;
+
+	if (stat(output->path, &status) == 0)
+		return open_existing(options, output, &status, error);
+	if (options->append)
+		return fail(error, _("cannot append to"), output->path);
+	output->fd = open(output->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	output->created = output->fd >= 0;
+	return output->created || fail(error, _("cannot create"), output->path);
+}
+
+bool output_open(const struct output_options *options, struct output *ret_output, GError **error)
+{
+	struct output output = { .fd = -1, .stream_fd = -1 };
+	bool is_stdout = options->path && strcmp(options->path, "-") == 0;
+
+	output.path = options->path ? g_strdup(options->path) : default_path(options->stem);
+	if (is_stdout ? !open_stdout(options, &output, error)
+		      : !open_path(options, &output, error)) {
+		output_discard(&output);
+		output_done(&output);
+		return false;
+	}
+	*ret_output = output;
+	return true;
+}
+
+bool output_commit(struct output *output, GError **error)
+{
+	if (!output->temporary)
+		return true;
+	if (rename(output->temporary, output->path) < 0)
+		return fail(error, _("cannot replace"), output->path);
+	g_clear_pointer(&output->temporary, g_free);
+	return true;
+}
+
+bool output_finish(struct output *output, GError **error)
+{
+	char buffer[1 << 16];
+	struct out out;
+	ssize_t n = 0;
+	int r;
+
+	if (output->stream_fd < 0)
+		return true;
+	out_init(&out, output->stream_fd);
+	for (off_t at = 0; !out_failed(&out); at += n) {
+		n = pread(output->fd, buffer, sizeof(buffer), at);
+		if (n <= 0)
+			break;
+		out_write(&out, buffer, (size_t)n);
+	}
+	r = n < 0 ? -errno : out_flush(&out);
+	out_done(&out);
+	errno = -r;
+	return r == 0 || fail(error, _("cannot write the capture to"), output->path);
+}
+
+void output_discard(struct output *output)
+{
+	if (output->created)
+		unlink(output->temporary ? output->temporary : output->path);
+	output->created = false;
+}
+
+void output_done(struct output *output)
+{
+	if (output->fd >= 0)
+		close(output->fd);
+	if (output->stream_fd >= 0)
+		close(output->stream_fd);
+	g_free(output->temporary);
+	g_free(output->path);
+	*output = (struct output){ .fd = -1, .stream_fd = -1 };
+}
+
+uint64_t output_bytes(const struct output *output)
+{
+	struct stat status;
+
+	return fstat(output->fd, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size
+									  : 0;
+}
+
+bool output_is_kept(const struct output *output)
+{
+	struct stat status;
+
+	return output->stream_fd < 0 && fstat(output->fd, &status) == 0 && S_ISREG(status.st_mode);
+}

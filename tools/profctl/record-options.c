@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record options - from the command line to the options of a session
+ *
+ * Only what contradicts itself is refused here; whether an event exists or a frequency is allowed, profd knows.
+ */
+#include "config.h"
+
+#include "tools/profctl/record-options.h"
+
+#include <glib/gi18n.h>
+
+static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
+static const char *const buses[] = { "auto", "system", "private", NULL };
+enum { BUS_AUTO, BUS_SYSTEM, BUS_PRIVATE };
+
+#define FIELD(name) offsetof(struct record_options, name)
+
+static const struct cli_option what_options[] = {
+	{ "system", 'a', CLI_FLAG, FIELD(system), NULL,
+	  N_("everything that runs; the default without a command") },
+	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
+	  N_("these processes, their threads and later children") },
+	{ NULL },
+};
+
+static const struct cli_option how_options[] = {
+	{ "output", 'o', CLI_STRING, FIELD(output), N_("FILE"),
+	  N_("the capture; default NAME-DATE-TIME.cap, \"-\" is standard output") },
+	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("overwrite an existing file") },
+	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("continue an existing capture") },
+	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT"),
+	  N_("what to sample, by perf's names; default cycles, else cpu-clock") },
+	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
+	  N_("samples a second and CPU, default 999; 0 takes none"), NULL, 0, UINT32_MAX },
+	{ "duration", 'd', CLI_DURATION, FIELD(duration_ns), N_("TIME"),
+	  N_("stop after \"10\" (seconds), \"1.5\", \"500ms\", \"2m\"") },
+	{ "delay", 'D', CLI_DURATION, FIELD(delay_ns), N_("TIME"),
+	  N_("start to sample so long after the start") },
+	{ "call-graph", 'g', CLI_CHOICE, FIELD(call_graph), N_("MODE"),
+	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
+	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL,
+	  N_("leave the kernel's functions out") },
+	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
+	  N_("leave names to 'profcapture symbolize'") },
+	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"), N_("which profd records"), buses },
+	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("no progress and no summary") },
+	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("the summary as a line of JSON") },
+	{ NULL },
+};
+
+static const struct cli_spec spec = {
+	.synopsis = N_("[--system | --pid PID… | [--] COMMAND [ARG…]]"),
+	.description = N_(
+		"Records what the system, some processes or a command spend their time on into a "
+		"capture, which profcapture reads. Ctrl-C stops; a second one leaves the names of "
+		"functions out, a third aborts."),
+	.max_operands = UINT_MAX,
+	.command = true,
+};
+
+/* What contradicts itself. CLI_CONTINUE, or the status after a message. */
+static int check(struct record_options *options)
+{
+	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
+
+	if (options->pids && options->command)
+		return cli_usage_error(_("--pid and a command exclude each other"));
+	if (options->pids && options->system)
+		return cli_usage_error(_("--pid and --system exclude each other"));
+	if (options->append && options->force)
+		return cli_usage_error(_("--append and --force exclude each other"));
+	if (options->append && (!options->output || to_stdout))
+		return cli_usage_error(_("--append needs --output FILE, the capture to continue"));
+	if (options->json && to_stdout)
+		return cli_usage_error(_("--json and '--output -' both write to standard output"));
+	if (strcmp(call_graphs[options->call_graph], "dwarf") == 0)
+		return cli_usage_error(
+			_("--call-graph dwarf is not in this version; 'fp' follows frame "
+			  "pointers, and is what 'auto' means"));
+	if (options->bus == BUS_SYSTEM) {
+		cli_error(_(
+			"this version has no profd on the system bus; leave --bus out, and profctl "
+			"starts a profd of its own"));
+		return CLI_NO_DAEMON;
+	}
+	return CLI_CONTINUE;
+}
+
+int record_options_parse(struct record_options *options, int argc, char **argv)
+{
+	const struct cli_group groups[] = {
+		{ N_("What is recorded"), what_options, options },
+		{ N_("How"), how_options, options },
+		{ NULL },
+	};
+	int status;
+
+	*options = (struct record_options){ .frequency = 999 };
+	status = cli_parse(&spec, groups, &argc, &argv);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (argc > 0)
+		options->command = argv;
+	if (!options->command && !options->pids)
+		options->system = true;
+	return check(options);
+}
+
+void record_options_done(struct record_options *options)
+{
+	g_clear_pointer(&options->pids, g_array_unref);
+	g_clear_pointer(&options->events, g_ptr_array_unref);
+}
+
+static GVariant *pids_of(const struct record_options *options, pid_t pid)
+{
+	uint32_t number = (uint32_t)pid;
+
+	return options->pids ? g_variant_new_fixed_array(G_VARIANT_TYPE_UINT32, options->pids->data,
+							 options->pids->len, sizeof(uint32_t))
+			     : g_variant_new_fixed_array(G_VARIANT_TYPE_UINT32, &number, 1,
+							 sizeof(number));
+}
+
+GVariant *record_options_session(const struct record_options *options, pid_t pid)
+{
+	GVariantDict dict;
+
+	g_variant_dict_init(&dict, NULL);
+	if (options->system)
+		g_variant_dict_insert(&dict, "system", "b", TRUE);
+	else
+		g_variant_dict_insert_value(&dict, "pids", pids_of(options, pid));
+	if (options->events)
+		g_variant_dict_insert_value(
+			&dict, "events",
+			g_variant_new_strv((const char *const *)options->events->pdata,
+					   options->events->len));
+	g_variant_dict_insert(&dict, "frequency", "u", (guint32)options->frequency);
+	g_variant_dict_insert(&dict, "call-graph", "s", call_graphs[options->call_graph]);
+	g_variant_dict_insert(&dict, "kernel", "b", !options->no_kernel);
+	if (options->append)
+		g_variant_dict_insert(&dict, "append", "b", TRUE);
+	if (options->delay_ns)
+		g_variant_dict_insert(&dict, "paused", "b", TRUE);
+	if (options->command)
+		g_variant_dict_insert_value(
+			&dict, "command",
+			g_variant_new_bytestring_array((const char *const *)options->command, -1));
+	return g_variant_dict_end(&dict);
+}
+
+char *record_options_stem(const struct record_options *options)
+{
+	if (options->command)
+		return g_path_get_basename(options->command[0]);
+	if (options->pids)
+		return g_strdup_printf("pid-%u", g_array_index(options->pids, uint32_t, 0));
+	return g_strdup("system");
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "tools/common/cli.h"
+
+/* The command line of `profctl record`. */
+struct record_options {
+	bool system, force, append, no_kernel, no_symbols, quiet, json;
+	GArray *pids;       /* uint32_t; NULL: none */
+	GPtrArray *events;  /* const char *; NULL: the default */
+	const char *output; /* NULL: a default name */
+	uint64_t frequency, duration_ns, delay_ns;
+	int call_graph, bus;
+	char **command; /* NULL: none */
+};
+
+/* CLI_CONTINUE, or the exit status. record_options_done() in every case. */
+int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
+void record_options_done(struct record_options *options);
+
+/* For CreateSession, floating; pid 0: no command. */
+GVariant *record_options_session(const struct record_options *options, pid_t pid);
+/* The NAME in the capture's default name; g_free. */
+char *record_options_stem(const struct record_options *options);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record result - the summary at the end of `profctl record`
+ *
+ * The same facts twice: as text on standard error, with what was lost in front, and as the JSON of profctl.record/1.
+ * Times of losses count from the moment in which sampling began.
+ */
+#include "config.h"
+
+#include "tools/profctl/record-result.h"
+
+#include "tools/common/cli.h"
+
+#include <glib/gi18n.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+struct loss {
+	const char *stream, *cause;
+	guint64 count, bytes, from, to;
+};
+
+uint64_t record_result_number(const struct record_result *result, const char *key)
+{
+	guint64 value = 0;
+
+	if (result->summary)
+		g_variant_lookup(result->summary, key, "t", &value);
+	return value;
+}
+
+static GVariant *losses_of(const struct record_result *result)
+{
+	GVariant *losses = NULL;
+
+	if (result->summary)
+		losses = g_variant_lookup_value(result->summary, "loss",
+						G_VARIANT_TYPE("a(sstttt)"));
+	return losses ? losses
+		      : g_variant_ref_sink(
+				g_variant_new_array(G_VARIANT_TYPE("(sstttt)"), NULL, 0));
+}
+
+static void get_loss(GVariant *losses, gsize index, struct loss *loss)
+{
+	g_variant_get_child(losses, index, "(&s&stttt)", &loss->stream, &loss->cause, &loss->count,
+			    &loss->bytes, &loss->from, &loss->to);
+}
+
+/* Quoted for a shell, where it has to be. */
+static char *command_line(const char *verb, const char *file)
+{
+	bool plain = *file && *file != '-';
+
+	for (const char *c = file; *c; c++)
+		plain = plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,", *c));
+	if (plain)
+		return g_strdup_printf("profcapture %s %s", verb, file);
+	g_autofree char *quoted = g_shell_quote(file);
+	return g_strdup_printf("profcapture %s %s", verb, quoted);
+}
+
+/* NULL-terminated; nothing follows where there is no file. */
+static GStrv next_steps(const struct record_result *result)
+{
+	g_autoptr(GPtrArray) steps = g_ptr_array_new();
+
+	if (result->kept) {
+		if (!result->symbols)
+			g_ptr_array_add(steps, command_line("symbolize", result->file));
+		g_ptr_array_add(steps, command_line("report", result->file));
+	}
+	g_ptr_array_add(steps, NULL);
+	return (GStrv)g_ptr_array_free(g_steal_pointer(&steps), FALSE);
+}
+
+/* ---- Text --------------------------------------------------------------------------------------- */
+
+/* "perf-ring 12, late 3": counts by cause. */
+static char *causes(GVariant *losses)
+{
+	g_autoptr(GHashTable)
+		counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+	GString *text = g_string_new(NULL);
+	GHashTableIter iter;
+	gpointer cause, count;
+	struct loss loss;
+
+	for (gsize i = 0; i < g_variant_n_children(losses); i++) {
+		guint64 *sum;
+
+		get_loss(losses, i, &loss);
+		if (strcmp(loss.cause, "ticks-missed") == 0)
+			continue;
+		sum = g_hash_table_lookup(counts, loss.cause);
+		if (!sum) {
+			sum = g_new0(guint64, 1);
+			g_hash_table_insert(counts, g_strdup(loss.cause), sum);
+		}
+		*sum += loss.count;
+	}
+	g_hash_table_iter_init(&iter, counts);
+	while (g_hash_table_iter_next(&iter, &cause, &count)) {
+		g_autofree char *number = text_count(*(guint64 *)count);
+
+		g_string_append_printf(text, "%s%s %s", text->len ? ", " : "", (char *)cause,
+				       number);
+	}
+	return g_string_free(text, FALSE);
+}
+
+static void print_losses(const struct record_result *result)
+{
+	g_autoptr(GVariant) losses = losses_of(result);
+	uint64_t lost = record_result_number(result, "lost");
+	uint64_t missed = record_result_number(result, "missed-ticks");
+	g_autofree char *lost_text = text_count(lost);
+	g_autofree char *missed_text = text_count(missed);
+	g_autofree char *by_cause = causes(losses);
+
+	if (lost)
+		fprintf(stderr, _("Lost: %s records (%s)\n"), lost_text, by_cause);
+	if (missed)
+		fprintf(stderr, _("Missed: %s timer ticks that the kernel never reported\n"),
+			missed_text);
+}
+
+static void print_stacks(const struct record_result *result)
+{
+	g_autofree char *truncated = text_count(record_result_number(result, "unwind-truncated"));
+	g_autofree char *guessed = text_count(record_result_number(result, "unwind-guessed"));
+	g_autofree char *unresolved = text_count(result->unresolved_samples);
+
+	if (record_result_number(result, "unwind-truncated") ||
+	    record_result_number(result, "unwind-guessed"))
+		fprintf(stderr, _("User stacks: %s truncated, %s possibly incomplete\n"), truncated,
+			guessed);
+	if (result->has_unresolved && result->unresolved_samples)
+		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
+}
+
+void record_result_print(const struct record_result *result)
+{
+	uint64_t start = record_result_number(result, "start-time");
+	uint64_t stop = record_result_number(result, "stop-time");
+	g_autofree char *file = text_escape(result->file);
+	g_autofree char *samples = text_count(record_result_number(result, "samples"));
+	g_autofree char *events = text_count(record_result_number(result, "events"));
+	g_autofree char *elapsed = text_duration(stop > start ? stop - start : 0);
+	g_autofree char *bytes = text_bytes(result->bytes);
+	g_auto(GStrv) steps = next_steps(result);
+
+	print_losses(result);
+	fprintf(stderr, _("Recorded %s samples and %s events in %s into '%s' (%s)\n"), samples,
+		events, elapsed, file, bytes);
+	print_stacks(result);
+	for (char **step = steps; *step; step++) {
+		g_autofree char *escaped = text_escape(*step);
+
+		fprintf(stderr, step == steps ? _("Next: %s\n") : _("      %s\n"), escaped);
+	}
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------- */
+
+static uint64_t since(uint64_t time, uint64_t start)
+{
+	return time > start ? time - start : 0;
+}
+
+static void write_command(const struct record_result *result, struct json *json)
+{
+	if (!result->command_pid) {
+		json_null(json, "command");
+		return;
+	}
+	json_begin_object(json, "command");
+	json_int(json, "pid", result->command_pid);
+	if (WIFSIGNALED(result->wait_status)) {
+		json_null(json, "exit");
+		json_int(json, "signal", WTERMSIG(result->wait_status));
+	} else {
+		json_int(json, "exit", WEXITSTATUS(result->wait_status));
+		json_null(json, "signal");
+	}
+	json_end(json);
+}
+
+static void write_losses(const struct record_result *result, struct json *json)
+{
+	g_autoptr(GVariant) losses = losses_of(result);
+	uint64_t start = record_result_number(result, "start-time");
+	struct loss loss;
+
+	json_begin_array(json, "loss");
+	for (gsize i = 0; i < g_variant_n_children(losses); i++) {
+		get_loss(losses, i, &loss);
+		json_begin_object(json, NULL);
+		json_string(json, "stream", loss.stream);
+		json_string(json, "cause", loss.cause);
+		json_uint(json, "count", loss.count);
+		json_uint(json, "bytes", loss.bytes);
+		json_uint(json, "from_ns", since(loss.from, start));
+		json_uint(json, "to_ns", since(loss.to, start));
+		json_end(json);
+	}
+	json_end(json);
+}
+
+static void write_data(const struct record_result *result, struct json *json)
+{
+	static const char *const unwind[][2] = {
+		{ "complete", "unwind-complete" },
+		{ "truncated", "unwind-truncated" },
+		{ "guessed", "unwind-guessed" },
+		{ "none", "unwind-none" },
+	};
+	g_auto(GStrv) steps = next_steps(result);
+
+	json_string(json, "file", result->file);
+	json_string(json, "transport", "private");
+	write_command(result, json);
+	json_string(json, "reason", result->reason);
+	json_uint(json, "elapsed_ns",
+		  since(record_result_number(result, "stop-time"),
+			record_result_number(result, "start-time")));
+	json_uint(json, "samples", record_result_number(result, "samples"));
+	json_uint(json, "events", record_result_number(result, "events"));
+	json_uint(json, "lost", record_result_number(result, "lost"));
+	write_losses(result, json);
+	json_uint(json, "bytes", result->bytes);
+	json_begin_object(json, "unwind");
+	for (size_t i = 0; i < ARRAY_SIZE(unwind); i++)
+		json_uint(json, unwind[i][0], record_result_number(result, unwind[i][1]));
+	json_end(json);
+	if (result->has_unresolved)
+		json_uint(json, "unresolved_samples", result->unresolved_samples);
+	else
+		json_null(json, "unresolved_samples");
+	json_bool(json, "symbols", result->symbols);
+	json_strings(json, "next", (const char *const *)steps);
+}
+
+void record_result_write_json(const struct record_result *result, struct json *json)
+{
+	json_begin_object(json, NULL);
+	json_string(json, "schema", "profctl.record/1");
+	json_null(json, "capture");
+	json_bool(json, "truncated", false);
+	json_begin_object(json, "data");
+	write_data(result, json);
+	json_end(json);
+	json_end(json);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record symbols - names for what was just recorded
+ *
+ * profd has kept the files that samples hit, as they were mapped, so names are right for deleted and replaced files and
+ * for those in containers. A file that it does not have is tried by its path; symbolize compares it with what was
+ * recorded in either case.
+ * symbolize_capture() runs on a thread of its own, so that the main loop hears Ctrl-C: after a skip it finds no more
+ * files, and is soon done. The capture is whole at its end in any case.
+ */
+#include "config.h"
+
+#include "tools/profctl/record-symbols.h"
+
+#include "tools/common/symbolize.h"
+#include "tools/profcapture/tally.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+struct record_symbols {
+	struct client *client;
+	int fd;
+	void (*done)(void *data);
+	void *data;
+	atomic_bool skip;
+	bool ok; /* and below: written by the thread, read after it */
+	uint64_t unresolved;
+	struct symbolize_result result;
+	GError *error;
+};
+
+static int open_path(const char *path)
+{
+	CLEANUP_CLOSE int fd = -1;
+	struct stat status;
+
+	if (!path || path[0] != '/')
+		return -1;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
+		return -1;
+	return steal_fd(&fd);
+}
+
+static int open_image(const struct names_image *image, void *data)
+{
+	struct record_symbols *symbols = data;
+	int fd;
+
+	if (atomic_load(&symbols->skip))
+		return -1;
+	if (client_open_image(symbols->client, image->id, &fd, NULL))
+		return fd;
+	return open_path(image->path);
+}
+
+/* By what `profcapture report` would say of the last segment. */
+static bool count_unresolved(struct record_symbols *symbols)
+{
+	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", symbols->fd);
+	CLEANUP_READER struct reader reader = { 0 };
+	CLEANUP(tally_done) struct tally tally = { .by = TALLY_FUNCTION };
+
+	if (!reader_open(&reader, path, &symbols->error))
+		return false;
+	if (reader.capture->n_segments > 1) {
+		const struct prof_segment *last =
+			&reader.capture->segments[reader.capture->n_segments - 1];
+
+		reader.from_ns =
+			capture_time(reader.capture, last->number, last->start_monotonic_ns);
+		reader.timed = true;
+	}
+	if (!tally_run(&tally, &reader, &symbols->error))
+		return false;
+	symbols->unresolved = tally.unresolved;
+	return true;
+}
+
+static void work(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+	struct record_symbols *symbols = data;
+
+	symbols->ok = symbolize_capture(symbols->fd, open_image, symbols, &symbols->result,
+					&symbols->error) &&
+		      count_unresolved(symbols);
+	g_task_return_boolean(task, TRUE);
+}
+
+static void on_done(GObject *source, GAsyncResult *result, gpointer data)
+{
+	struct record_symbols *symbols = g_task_get_task_data(G_TASK(result));
+
+	symbols->done(symbols->data);
+}
+
+struct record_symbols *record_symbols_start(int fd, struct client *client, void (*done)(void *data),
+					    void *data)
+{
+	struct record_symbols *symbols = g_new0(struct record_symbols, 1);
+	g_autoptr(GTask) task = g_task_new(NULL, NULL, on_done, NULL);
+
+	symbols->client = client;
+	symbols->fd = fd;
+	symbols->done = done;
+	symbols->data = data;
+	g_task_set_task_data(task, symbols, NULL);
+	g_task_run_in_thread(task, work);
+	return symbols;
+}
+
+void record_symbols_skip(struct record_symbols *symbols)
+{
+	atomic_store(&symbols->skip, true);
+}
+
+bool record_symbols_finish(struct record_symbols *symbols, uint64_t *ret_unresolved, GError **error)
+{
+	if (!symbols->ok) {
+		g_propagate_error(error, g_steal_pointer(&symbols->error));
+		return false;
+	}
+	*ret_unresolved = symbols->unresolved;
+	return !atomic_load(&symbols->skip);
+}
+
+void record_symbols_free(struct record_symbols *symbols)
+{
+	if (!symbols)
+		return;
+	symbolize_result_done(&symbols->result);
+	g_clear_error(&symbols->error);
+	g_free(symbols);
+}

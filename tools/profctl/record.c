@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profctl record - makes one recording
+ *
+ *     fork the command, blocked ▶ start profd ▶ CreateSession, Start ▶ let the command go
+ *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
+ *
+ * Ctrl-C: the first stops, the second skips the names, the third gives up. A command is always waited for, unless we
+ * give up: it got the signal too and decides for itself.
+ * If this process dies at any moment, profd notices and the file is finished.
+ */
+#include "config.h"
+
+#include "tools/profctl/client.h"
+#include "tools/profctl/command.h"
+#include "tools/profctl/output.h"
+#include "tools/profctl/progress.h"
+#include "tools/profctl/record-options.h"
+#include "tools/profctl/record-result.h"
+#include "tools/profctl/record-symbols.h"
+#include "tools/profctl/verbs.h"
+
+#include <glib-unix.h>
+#include <glib/gi18n.h>
+#include <signal.h>
+
+struct recording {
+	struct record_options options;
+	struct command command;
+	struct output output;
+	struct progress progress;
+	struct client *client;
+	GMainLoop *loop;
+	GError *error;          /* what ended it, else NULL */
+	char *reason;           /* of Finished */
+	const char *own_reason; /* why we asked for the end, where profd cannot know: "duration" */
+	GVariant *summary;
+	struct record_symbols *symbols; /* NULL: not begun */
+	guint timer;
+	unsigned interrupts;
+	bool started, stopping, finished, ok, gave_up;
+};
+
+/* ---- Ending ------------------------------------------------------------------------------------- */
+
+/* The session is over and so is the command: nothing is left to wait for. */
+static void check_end(struct recording *recording)
+{
+	if ((recording->finished || recording->error) && !recording->command.running)
+		g_main_loop_quit(recording->loop);
+}
+
+static void stop(struct recording *recording)
+{
+	if (recording->stopping || recording->finished || recording->error)
+		return;
+	recording->stopping = true;
+	g_clear_handle_id(&recording->timer, g_source_remove);
+	if (recording->started)
+		client_stop(recording->client);
+	else
+		g_set_error(&recording->error, CLI_ERROR, CLI_INTERRUPTED,
+			    _("interrupted before the recording began"));
+	check_end(recording);
+}
+
+static gboolean on_interrupt(gpointer data)
+{
+	struct recording *recording = data;
+
+	recording->interrupts++;
+	if (recording->interrupts >= 3) {
+		recording->gave_up = true;
+		g_main_loop_quit(recording->loop);
+	} else if (recording->interrupts == 2 && recording->symbols) {
+		record_symbols_skip(recording->symbols);
+	}
+	stop(recording);
+	return G_SOURCE_CONTINUE;
+}
+
+/* SIGTERM, SIGHUP: sent to us alone, so the command is told. */
+static gboolean on_terminate(gpointer data)
+{
+	struct recording *recording = data;
+
+	if (recording->command.running)
+		kill(recording->command.pid, SIGTERM);
+	recording->interrupts = MAX_OF(recording->interrupts, 1);
+	stop(recording);
+	return G_SOURCE_CONTINUE;
+}
+
+static void on_command_end(GPid pid, gint wait_status, gpointer data)
+{
+	struct recording *recording = data;
+
+	recording->command.running = false;
+	recording->command.wait_status = wait_status;
+	stop(recording);
+	check_end(recording);
+}
+
+static gboolean on_duration(gpointer data)
+{
+	struct recording *recording = data;
+
+	recording->timer = 0;
+	recording->own_reason = "duration";
+	stop(recording);
+	return G_SOURCE_REMOVE;
+}
+
+/* ---- What profd tells --------------------------------------------------------------------------- */
+
+static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
+{
+	return g_timeout_add((guint)MIN_OF((ns + 999999) / 1000000, G_MAXUINT), function,
+			     recording);
+}
+
+static void begin_sampling(struct recording *recording)
+{
+	progress_begin(&recording->progress);
+	if (recording->options.duration_ns)
+		recording->timer = timeout(recording->options.duration_ns, on_duration, recording);
+}
+
+static gboolean on_delay(gpointer data)
+{
+	struct recording *recording = data;
+
+	recording->timer = 0;
+	client_resume(recording->client);
+	begin_sampling(recording);
+	return G_SOURCE_REMOVE;
+}
+
+static void release_command(struct recording *recording)
+{
+	g_autoptr(GError) error = NULL;
+
+	if (command_release(&recording->command, recording->options.command[0], &error)) {
+		g_child_watch_add(recording->command.pid, on_command_end, recording);
+		return;
+	}
+	output_discard(&recording->output);
+	stop(recording);
+	recording->error = g_steal_pointer(&error);
+	check_end(recording);
+}
+
+static void on_started(void *data)
+{
+	struct recording *recording = data;
+
+	recording->started = true;
+	if (recording->error || !output_commit(&recording->output, &recording->error)) {
+		command_cancel(&recording->command);
+		check_end(recording);
+		return;
+	}
+	if (recording->options.command)
+		release_command(recording);
+	if (recording->stopping)
+		return;
+	if (recording->options.delay_ns)
+		recording->timer = timeout(recording->options.delay_ns, on_delay, recording);
+	else
+		begin_sampling(recording);
+}
+
+static void on_progress(const struct client_counters *counters, void *data)
+{
+	struct recording *recording = data;
+
+	progress_update(&recording->progress, counters);
+}
+
+static void on_warning(const char *code, const char *message, void *data)
+{
+	struct recording *recording = data;
+
+	progress_clear(&recording->progress);
+	cli_warning("%s", message);
+}
+
+static void on_finished(bool ok, const char *reason, GVariant *summary, void *data)
+{
+	struct recording *recording = data;
+
+	recording->finished = true;
+	recording->ok = ok;
+	recording->reason = g_strdup(reason);
+	recording->summary = g_variant_ref(summary);
+	g_clear_handle_id(&recording->timer, g_source_remove);
+	check_end(recording);
+}
+
+static void on_failed(const GError *error, void *data)
+{
+	struct recording *recording = data;
+
+	if (!recording->error)
+		recording->error = g_error_copy(error);
+	if (!recording->started)
+		command_cancel(&recording->command);
+	check_end(recording);
+}
+
+/* ---- From start to end -------------------------------------------------------------------------- */
+
+static bool begin(struct recording *recording, GError **error)
+{
+	static const struct client_listener listener = {
+		.started = on_started,
+		.progress = on_progress,
+		.warning = on_warning,
+		.finished = on_finished,
+		.failed = on_failed,
+	};
+	const struct record_options *options = &recording->options;
+	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
+	g_autofree char *stem = record_options_stem(options);
+	const struct output_options output = {
+		.path = options->output,
+		.stem = stem,
+		.force = options->force,
+		.append = options->append,
+		.needs_reading = !options->no_symbols,
+	};
+
+	/* first: a fork wants no threads */
+	if (options->command &&
+	    !command_start(&recording->command, options->command, to_stdout, error))
+		return false;
+	if (!output_open(&output, &recording->output, error))
+		return false;
+	/* not before: opening a pipe waits for its reader, and Ctrl-C may end that */
+	g_unix_signal_add(SIGINT, on_interrupt, recording);
+	g_unix_signal_add(SIGTERM, on_terminate, recording);
+	g_unix_signal_add(SIGHUP, on_terminate, recording);
+	recording->client = client_new(&listener, recording, error);
+	if (!recording->client ||
+	    !client_create(recording->client,
+			   record_options_session(options, recording->command.pid),
+			   recording->output.fd, error))
+		return false;
+	client_start(recording->client);
+	return true;
+}
+
+static void run(struct recording *recording)
+{
+	recording->loop = g_main_loop_new(NULL, FALSE);
+	progress_init(&recording->progress, recording->options.quiet,
+		      recording->options.command != NULL);
+	if (begin(recording, &recording->error))
+		g_main_loop_run(recording->loop);
+	progress_clear(&recording->progress);
+}
+
+static void on_named(void *data)
+{
+	struct recording *recording = data;
+
+	g_main_loop_quit(recording->loop);
+}
+
+/* Whether the capture has its names. One that ended badly stays as it is. */
+static bool add_names(struct recording *recording, struct record_result *result)
+{
+	g_autoptr(GError) error = NULL;
+	bool named;
+
+	if (recording->options.no_symbols || !recording->ok || recording->error ||
+	    recording->interrupts >= 2)
+		return false;
+	recording->symbols =
+		record_symbols_start(recording->output.fd, recording->client, on_named, recording);
+	g_main_loop_run(recording->loop);
+	if (recording->gave_up)
+		return false;
+	named = record_symbols_finish(recording->symbols, &result->unresolved_samples, &error);
+	result->has_unresolved = named;
+	if (error)
+		cli_warning(_("no names were added: %s"), error->message);
+	return named;
+}
+
+static bool nothing_captured(const struct recording *recording, const struct record_result *result)
+{
+	if (record_result_number(result, "samples"))
+		return false;
+	/* a short command may be over before the first sample is due */
+	return (recording->options.frequency && !recording->options.command) ||
+	       !record_result_number(result, "events");
+}
+
+/* The status of the recording alone. */
+static int recording_status(struct recording *recording, const struct record_result *result)
+{
+	if (recording->error)
+		return cli_fail(g_steal_pointer(&recording->error));
+	if (!recording->ok) {
+		int32_t failed = 0;
+
+		g_variant_lookup(recording->summary, "error", "i", &failed);
+		cli_error(
+			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
+			recording->reason, failed ? ": " : "", failed ? g_strerror(failed) : "",
+			recording->output.path);
+		return CLI_FAILURE;
+	}
+	if (nothing_captured(recording, result)) {
+		cli_error(_("nothing was captured: no sample was taken while the recording ran"));
+		return CLI_NOTHING_CAPTURED;
+	}
+	return recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
+}
+
+static void report(const struct recording *recording, const struct record_result *result)
+{
+	struct json json;
+
+	if (!recording->finished)
+		return;
+	if (!recording->options.quiet)
+		record_result_print(result);
+	if (recording->options.json) {
+		json_init(&json, out_stdout());
+		record_result_write_json(result, &json);
+		json_done(&json);
+	}
+}
+
+static int end(struct recording *recording)
+{
+	struct record_result result = {
+		.file = recording->output.path,
+		.reason = recording->own_reason ? recording->own_reason : recording->reason,
+		.summary = recording->summary,
+		.command_pid = recording->command.pid,
+		.wait_status = recording->command.wait_status,
+	};
+	bool ran = recording->command.pid && recording->started;
+	int status;
+
+	if (recording->finished) {
+		result.symbols = add_names(recording, &result);
+		if (recording->gave_up)
+			return CLI_INTERRUPTED;
+		result.kept = output_is_kept(&recording->output);
+		result.bytes = output_bytes(&recording->output);
+		if (!result.bytes)
+			result.bytes = record_result_number(&result, "bytes");
+		if (!output_finish(&recording->output, &recording->error))
+			recording->ok = false;
+	} else if (!recording->started) {
+		output_discard(&recording->output);
+	}
+	if (!recording->error)
+		report(recording, &result);
+	status = recording_status(recording, &result);
+	if (ran && (command_exit_status(&recording->command) || status == CLI_INTERRUPTED))
+		status = command_exit_status(&recording->command);
+	return status;
+}
+
+static void recording_done(struct recording *recording)
+{
+	command_cancel(&recording->command);
+	record_symbols_free(recording->symbols);
+	client_free(recording->client);
+	if (recording->output.path)
+		output_done(&recording->output);
+	g_clear_pointer(&recording->summary, g_variant_unref);
+	g_clear_pointer(&recording->loop, g_main_loop_unref);
+	g_free(recording->reason);
+	record_options_done(&recording->options);
+}
+
+int profctl_record(int argc, char **argv)
+{
+	struct recording recording = { .command = { .go_fd = -1, .error_fd = -1 } };
+	int status = record_options_parse(&recording.options, argc, argv);
+
+	if (status != CLI_CONTINUE) {
+		record_options_done(&recording.options);
+		return status;
+	}
+	run(&recording);
+	status = recording.gave_up ? CLI_INTERRUPTED : end(&recording);
+	if (recording.gave_up) {
+		/* at once: nothing is waited for, and a thread may still be adding names */
+		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
+		_exit(CLI_INTERRUPTED);
+	}
+	recording_done(&recording);
+	return status;
+}
