@@ -78,6 +78,9 @@ static void close_cpus(struct session *session)
 	if (session->state != SESSION_RUNNING)
 		return;
 	session_drain(session, UINT64_MAX);
+	if (!session_apply_answers(session, UINT64_MAX,
+				   session->failure ? NULL : &session->failure))
+		session->reason = ENGINE_REASON_INTERNAL;
 	for (i = 0; i < session->cpus.all->len; i++)
 		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);

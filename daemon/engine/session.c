@@ -17,8 +17,6 @@
 #include <errno.h>
 #include <gio/gio.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_MS 100
@@ -94,6 +92,7 @@ void session_done(struct session *session)
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);
+	session_drop_answers(session);
 	tasks_done(&session->tasks);
 	kernel_done(&session->kernel);
 	images_done(&session->images);
@@ -134,56 +133,6 @@ void session_request_scan(struct session *session, int32_t pid)
 void session_drain(struct session *session, uint64_t limit_ns)
 {
 	round_run(&session->round, limit_ns);
-}
-
-static bool apply_snapshot(struct session *session, const struct message_snapshot *answer, int fd,
-			   GError **error)
-{
-	struct stat status;
-	void *bytes;
-	bool whole;
-
-	if (fstat(fd, &status) != 0 || status.st_size < 0) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-			    "The snapshot of /proc cannot be read");
-		return false;
-	}
-	if (status.st_size == 0)
-		return true;
-	bytes = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes == MAP_FAILED) {
-		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
-			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
-		return false;
-	}
-	whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
-			   session->state == SESSION_RUNNING);
-	munmap(bytes, status.st_size);
-	if (!whole)
-		session_warn(session, "snapshot",
-			     "The snapshot of /proc ended in the middle; some processes may lack "
-			     "names");
-	return true;
-}
-
-static bool on_snapshot(struct session *session, struct channel_message *message, GError **error)
-{
-	struct message_snapshot answer;
-
-	if (session->state == SESSION_NEW || message->length != sizeof(answer) ||
-	    message->n_fds != 1) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-			    "The broker sent a snapshot that was not asked for");
-		return false;
-	}
-	memcpy(&answer, message->body, sizeof(answer));
-	output_tick(&session->output, session_clock());
-	if (!apply_snapshot(session, &answer, message->fds[0], error))
-		return false;
-	if (answer.pid != 0 || answer.serial != session->scan_serial)
-		return true;
-	session->scan_serial = 0;
-	return session->state != SESSION_SCANNING || session_start_sampling(session, error);
 }
 
 static bool on_image(struct session *session, struct channel_message *message, GError **error)
@@ -263,10 +212,14 @@ static bool on_start(struct session *session, struct channel_message *message, G
 }
 
 static bool (*const message_handlers[])(struct session *, struct channel_message *, GError **) = {
-	[MESSAGE_CONFIG] = session_configure, [MESSAGE_CPU] = session_add_cpu,
-	[MESSAGE_START] = on_start,           [MESSAGE_STOP] = on_stop,
-	[MESSAGE_PAUSE] = on_pause,           [MESSAGE_RESUME] = on_resume,
-	[MESSAGE_SNAPSHOT] = on_snapshot,     [MESSAGE_IMAGE] = on_image,
+	[MESSAGE_CONFIG] = session_configure,
+	[MESSAGE_CPU] = session_add_cpu,
+	[MESSAGE_START] = on_start,
+	[MESSAGE_STOP] = on_stop,
+	[MESSAGE_PAUSE] = on_pause,
+	[MESSAGE_RESUME] = on_resume,
+	[MESSAGE_SNAPSHOT] = session_take_answer,
+	[MESSAGE_IMAGE] = on_image,
 };
 
 static void fail(struct session *session)
@@ -406,6 +359,8 @@ static void run_round(struct session *session)
 
 	output_tick(&session->output, now_ns);
 	session_drain(session, now_ns - ROUND_SLACK_NS);
+	if (!session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
+		fail(session);
 	if (now_ns - session->closed_ns >= CLOSE_NS)
 		close_blocks(session, now_ns);
 	if (now_ns - session->checked_ns >= CHECK_NS)

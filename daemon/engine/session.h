@@ -44,6 +44,7 @@ struct session {
 	uint64_t closed_ns, checked_ns; /* blocks; CPUs and limits */
 	uint32_t serial,
 		scan_serial; /* of requests; of the one for all processes that is not answered, or 0 */
+	GQueue answers;      /* of the broker, that the rings have not been drained up to */
 	uint64_t scanned_ns;
 	bool rescan;
 	unsigned int asks; /* that may still be sent; some come back with time */
@@ -66,6 +67,11 @@ bool session_configure(struct session *session, struct channel_message *message,
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
+/* session-answers.c */
+bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
+/* Those that came before drained_ns. */
+bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
+void session_drop_answers(struct session *session);
 /* session-finish.c */
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 void session_finish(struct session *session);

@@ -123,6 +123,39 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, family, ho
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours
 
 
+CHAIN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	int left = atoi(argv[1]);
+	struct timespec a, b;
+	char text[16];
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &b);
+	while ((b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000 < 2000);
+	snprintf(text, sizeof(text), "%d", left - 1);
+	if (left > 0)
+		execl(argv[0], argv[0], text, NULL);
+	return 0;
+}
+"""
+
+
+def test_exec_chain(profctl, profcapture, capture, compile_c):
+    """What /proc says about a process is newer than records that are still in the rings: it must not hide them."""
+    recorded(profctl, "-o", capture, compile_c("chain", CHAIN, "-O1"), 300)
+    tasks = rows(profcapture, capture, "task")
+    assert sum(task["event"] == "exec" for task in tasks) == 1 + 300
+    processes = rows(profcapture, capture, "process")
+    generations = sorted(process["exec_generation"] for process in processes)
+    assert generations == list(range(generations[0], generations[0] + len(processes)))
+
+
 def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, require):
     """Samples of a thread may come after its exit, so it is remembered for a while: not where its number is reused."""
     require(machine=True)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Answers - what the broker read from /proc, until it may be applied
+ *
+ * /proc tells of a later moment than the rings have been drained up to. Applied at once, it would make records of the
+ * time between look old, and an exec among them would be lost; so an answer waits until the rings are drained beyond
+ * the time at which it came.
+ * Invariants: (1) a record older than an answer is handled before it     [test_targets: test_exec_chain]
+ *             (2) a broker that sends what nobody asked for ends the session [test-engine-session: protocol]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/session.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define MAX_ANSWERS 1024 /* each holds a descriptor */
+
+/* An answer of the broker, until the rings have been drained up to it. */
+struct answer {
+	struct message_snapshot body;
+	int fd;
+	uint64_t received_ns;
+};
+
+static bool apply_snapshot(struct session *session, const struct message_snapshot *answer, int fd,
+			   GError **error)
+{
+	struct stat status;
+	void *bytes;
+	bool whole;
+
+	if (fstat(fd, &status) != 0 || status.st_size < 0) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+			    "The snapshot of /proc cannot be read");
+		return false;
+	}
+	if (status.st_size == 0)
+		return true;
+	bytes = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED) {
+		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
+		return false;
+	}
+	whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
+			   session->state == SESSION_RUNNING);
+	munmap(bytes, status.st_size);
+	if (!whole)
+		session_warn(session, "snapshot",
+			     "The snapshot of /proc ended in the middle; some processes may lack "
+			     "names");
+	return true;
+}
+
+static void free_answer(void *data)
+{
+	struct answer *answer = data;
+
+	close(answer->fd);
+	g_free(answer);
+}
+
+static bool apply_answer(struct session *session, const struct answer *answer, GError **error)
+{
+	output_tick(&session->output, session_clock());
+	if (!apply_snapshot(session, &answer->body, answer->fd, error))
+		return false;
+	if (answer->body.pid != 0 || answer->body.serial != session->scan_serial)
+		return true;
+	session->scan_serial = 0;
+	return session->state != SESSION_SCANNING || session_start_sampling(session, error);
+}
+
+bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error)
+{
+	struct answer *answer;
+	bool ok = true;
+
+	while (ok && (answer = g_queue_peek_head(&session->answers)) != NULL &&
+	       answer->received_ns <= drained_ns) {
+		ok = apply_answer(session, answer, error);
+		free_answer(g_queue_pop_head(&session->answers));
+	}
+	return ok;
+}
+
+bool session_take_answer(struct session *session, struct channel_message *message, GError **error)
+{
+	struct answer *answer;
+
+	if (session->state == SESSION_NEW || message->length != sizeof(answer->body) ||
+	    message->n_fds != 1 || g_queue_get_length(&session->answers) >= MAX_ANSWERS) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+			    "The broker sent a snapshot that was not asked for");
+		return false;
+	}
+	answer = g_new(struct answer, 1);
+	memcpy(&answer->body, message->body, sizeof(answer->body));
+	answer->fd = message->fds[0];
+	message->fds[0] = -1;
+	answer->received_ns = session_clock();
+	g_queue_push_tail(&session->answers, answer);
+	/* Nothing is drained before the first one: it tells what to begin with. */
+	return session->state != SESSION_SCANNING ||
+	       session_apply_answers(session, UINT64_MAX, error);
+}
+
+void session_drop_answers(struct session *session)
+{
+	g_queue_clear_full(&session->answers, free_answer);
+}
