@@ -5,20 +5,14 @@ import io
 import json
 import os
 import re
-import resource
 import subprocess
 from pathlib import Path
 
 import pytest
 import schema
+from captures import make
 
-MAKE_CAPTURE = os.environ["MAKE_CAPTURE"]
 TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "mark", "log", "counter_value", "loss", "metadata"]
-
-
-def make(path, *options):
-    subprocess.run([MAKE_CAPTURE, *map(str, options), path], check=True, timeout=120)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -213,15 +207,6 @@ def test_usage_errors(profcapture, whole, arguments, said):
     assert said in done.stderr and done.stdout == ""
 
 
-def test_no_capture(profcapture, tmp_path):
-    (tmp_path / "text").write_text("no capture at all, but long enough to have a header if it were one\n" * 100)
-    (tmp_path / "empty").write_bytes(b"")
-    for verb in "info", "dump", "report", "verify":
-        profcapture(verb, tmp_path / "text", check=3)
-        profcapture(verb, tmp_path / "empty", check=3)
-        profcapture(verb, tmp_path / "missing", check=1)
-
-
 def test_names_do_not_reach_the_terminal(profcapture, tmp_path):
     path = make(tmp_path / "\x1b[31mred\n.cap", "--rows", 100)
     for verb in "info", "verify", "report":
@@ -320,35 +305,6 @@ def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
         assert states == {"unfinished"} == {verify["data"]["state"], verify["capture"]["state"]}
 
 
-@pytest.mark.parametrize("verb", [["info"], ["report"], ["report", "--tree"], ["dump"], ["verify"], ["symbolize"],
-                                  ["recover", "-o", "-"], ["compact", "-o", "-"], ["cut", "--from", "0", "-o", "-"]])
-def test_what_is_no_capture(profcapture, tmp_path, verb):
-    """Each is refused at once, by name, with the status of interfaces.md."""
-    files = {"empty": b"", "perf.data": b"PERFILE2" + bytes(4096), "random": os.urandom(1 << 20), "text": b"x\n" * 999}
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-        done = profcapture(*verb, tmp_path / name, check=3)
-        assert f"'{tmp_path / name}'" in done.stderr and not done.stdout
-    for name, status in ("/dev/zero", 3), ("/dev/null", 3), (tmp_path, 1), (tmp_path / "missing", 1):
-        done = profcapture(*verb, name, check=status)
-        assert f"'{name}'" in done.stderr and not done.stdout
-
-
-def test_symbolize_needs_a_file(profcapture):
-    assert "standard input" in profcapture("symbolize", "-", check=2).stderr
-
-
-def test_nothing_readable(profcapture, whole, tmp_path):
-    path = tmp_path / "header.cap"
-    for length in 128, 256, 512, 1024, 4096:
-        path.write_bytes(whole.read_bytes()[:length])
-        done = profcapture("report", path, check=None)
-        if done.returncode != 0:
-            assert done.returncode == 3
-            return
-    raise AssertionError("every prefix had something readable")
-
-
 # ---- captures made from captures
 
 
@@ -407,40 +363,6 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
     assert info["data"]["segments"] == 1
     expected = [row for row in rows(profcapture, whole, "--table", "sample") if row["time_ns"] >= end - 10**8]
     assert info["capture"]["samples"] == len(expected) > 0
-
-
-def test_result_files(profcapture, whole, tmp_path):
-    new = tmp_path / "new.cap"
-    profcapture("compact", whole, "-o", new)
-    before = new.read_bytes()
-    assert "--force" in profcapture("compact", whole, "-o", new, check=1).stderr
-    assert new.read_bytes() == before
-    profcapture("compact", whole, "-o", new, "--force")
-    link = tmp_path / "link.cap"
-    link.symlink_to(whole)
-    profcapture("compact", link, "-o", whole, "--force", check=2)
-    profcapture("verify", whole)
-    profcapture("compact", whole, check=2)
-    profcapture("compact", whole, "-o", tmp_path / "no" / "folder", check=1)
-
-
-def test_result_into_a_pipe(profcapture, tmp_path):
-    path = make(tmp_path / "one.cap", "--rows", 3000)
-    done = profcapture("compact", path, "-o", "-", text=False)
-    (tmp_path / "new.cap").write_bytes(done.stdout)
-    profcapture("verify", tmp_path / "new.cap")
-    assert profcapture.json("info", tmp_path / "new.cap")["capture"]["samples"] == 3000
-
-
-def test_disk_full(profcapture, whole, tmp_path):
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
-    new = tmp_path / "new.cap"
-    done = subprocess.run(
-        ["env", "--ignore-signal=XFSZ", profcapture.path, "compact", whole, "-o", new],
-        preexec_fn=limit, capture_output=True, encoding="utf-8", timeout=60, check=False,
-    )
-    assert done.returncode == 1 and "new.cap" in done.stderr
-    assert not new.exists()
 
 
 # ---- size

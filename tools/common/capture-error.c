@@ -7,6 +7,7 @@
 #include "tools/common/cli.h"
 
 #include <errno.h>
+#include <glib/gi18n.h>
 #include <stdarg.h>
 
 static enum cli_status status_of(int result)
@@ -18,6 +19,22 @@ static enum cli_status status_of(int result)
 	return CLI_FAILURE;
 }
 
+/* What can be done about a file of which not even the header can be read. */
+static const char *next_step(int result)
+{
+	switch (result) {
+	case PROF_NOT_CAPTURE:
+		return _("; 'profctl record' writes captures, and 'perf report' reads perf.data");
+	case PROF_UNSUPPORTED:
+		return _("; a newer profcapture reads it");
+	case PROF_TOO_SHORT:
+	case PROF_BAD_HEADER:
+		return _("; record again");
+	default:
+		return "";
+	}
+}
+
 bool capture_error(GError **error, int result, const char *what, ...)
 {
 	g_autofree char *text = NULL;
@@ -26,7 +43,7 @@ bool capture_error(GError **error, int result, const char *what, ...)
 	va_start(args, what);
 	text = g_strdup_vprintf(what, args);
 	va_end(args);
-	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s", text,
-		    prof_strerror(result));
+	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text,
+		    prof_strerror(result), next_step(result));
 	return false;
 }

@@ -11,5 +11,5 @@
 
 #include <glib.h>
 
-/* Sets "WHAT: why" and returns false. `result` is not 0; `what` names the act and the object in quotes. */
+/* Sets "WHAT: why; what to do next" and returns false. `result` is not 0; `what` names the act and the object in quotes. */
 bool capture_error(GError **error, int result, const char *what, ...) PRINTF_LIKE(3, 4);

@@ -2,18 +2,16 @@
 /*
  * profcapture cut, compact, recover - captures made from captures
  *
- * The result is written under its name and removed when writing it fails. An existing file is replaced only with
- * --force, and never by what is made from itself.
+ * An existing file is replaced only with --force, and never by what is made from itself.
  */
 #include "config.h"
 
 #include "tools/common/capture-error.h"
 #include "tools/profcapture/reader.h"
+#include "tools/profcapture/result-file.h"
 #include "tools/profcapture/rewrite.h"
 #include "tools/profcapture/verbs.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <string.h>
@@ -37,45 +35,24 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- the file to write -------------------------------------------------------------------------- */
+static bool stat_operand(const char *file, int standard_fd, struct stat *ret_status)
+{
+	return (strcmp(file, "-") == 0 ? fstat(standard_fd, ret_status) : stat(file, ret_status)) ==
+	       0;
+}
 
 static bool refuse_same_file(const struct remake *remake, const char *input, GError **error)
 {
 	struct stat in, out;
-	int r = strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &in) : stat(input, &in);
 
-	if (r != 0 || stat(remake->output, &out) != 0 || in.st_dev != out.st_dev ||
-	    in.st_ino != out.st_ino)
+	if (!stat_operand(input, STDIN_FILENO, &in) ||
+	    !stat_operand(remake->output, STDOUT_FILENO, &out) || !S_ISREG(in.st_mode) ||
+	    in.st_dev != out.st_dev || in.st_ino != out.st_ino)
 		return true;
 	g_set_error(error, CLI_ERROR, CLI_USAGE,
 		    _("'%s' is the capture that is read; choose another name for the result"),
 		    remake->output);
 	return false;
-}
-
-static int open_output(const struct remake *remake, GError **error)
-{
-	int fd;
-
-	if (strcmp(remake->output, "-") == 0) {
-		if (!isatty(STDOUT_FILENO))
-			return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("a capture is not written to a terminal; choose a file with -o"));
-		return -1;
-	}
-	/* A new file, also with --force: whoever has the old one open keeps it. */
-	if (remake->force && unlink(remake->output) != 0 && errno != ENOENT) {
-		capture_error(error, -errno, _("cannot replace '%s'"), remake->output);
-		return -1;
-	}
-	fd = open(remake->output, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (fd < 0 && errno == EEXIST)
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists; --force replaces it"),
-			    remake->output);
-	else if (fd < 0)
-		capture_error(error, -errno, _("cannot create '%s'"), remake->output);
-	return fd;
 }
 
 /* ---- the verbs ---------------------------------------------------------------------------------- */
@@ -110,15 +87,12 @@ static bool write_result(struct remake *remake, GError **error)
 		.file_damages = remake->damages,
 	};
 	struct rewrite_result result;
-	CLEANUP_CLOSE int fd = open_output(remake, error);
+	CLEANUP(result_file_done) struct result_file file = { 0 };
 
-	if (fd < 0)
+	if (!result_file_open(remake->output, remake->force, &file, error) ||
+	    !rewrite_capture(remake->reader.capture, file.fd, &rewrite, &result, error) ||
+	    !result_file_commit(&file, error))
 		return false;
-	if (!rewrite_capture(remake->reader.capture, fd, &rewrite, &result, error)) {
-		if (strcmp(remake->output, "-") != 0)
-			(void)unlink(remake->output);
-		return false;
-	}
 	if (result.lost)
 		cli_warning(_("%" PRIu64 " names were lost before; they stay %s"), result.lost,
 			    NAMES_LOST_TEXT);

@@ -23,6 +23,6 @@ struct rewrite_result {
 	uint64_t lost; /* references that the source does not explain */
 };
 
-/* Writes into fd, an empty file or a pipe (then of one segment only). */
+/* Writes into fd, an empty regular file that is open for reading and writing. */
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
 		     struct rewrite_result *ret_result, GError **error);

@@ -7,6 +7,7 @@
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
 #include "tools/common/symbolize.h"
+#include "tools/profcapture/capture.h"
 #include "tools/profcapture/verbs.h"
 
 #include <errno.h>
@@ -40,13 +41,41 @@ static void print_paths(struct out *out, const GPtrArray *paths, const char *why
 	}
 }
 
+/* O_NONBLOCK: a pipe, which is refused, has no other end to wait for. */
+static int open_capture(const char *file, GError **error)
+{
+	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat status;
+
+	if (fd < 0 || fstat(fd, &status) != 0) {
+		capture_error(error, -errno, _("cannot open capture '%s' for writing"), file);
+		return -1;
+	}
+	if (S_ISREG(status.st_mode))
+		return steal_fd(&fd);
+	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
+		    _("'%s' is no regular file; symbols can be added to a file only"), file);
+	return -1;
+}
+
+/* As every reader does: what is unfinished or damaged is said, and a capture of which nothing is left is refused. */
+static bool check_capture(const char *file, GError **error)
+{
+	struct capture *capture = capture_open(file, error);
+
+	if (!capture)
+		return false;
+	capture_warn(capture);
+	capture_free(capture);
+	return true;
+}
+
 static bool symbolize(const char *file, struct symbolize_result *ret_result, GError **error)
 {
-	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY);
+	CLEANUP_CLOSE int fd = open_capture(file, error);
 
-	if (fd < 0)
-		return capture_error(error, -errno, _("cannot open capture '%s' for writing"),
-				     file);
+	if (fd < 0 || !check_capture(file, error))
+		return false;
 	if (symbolize_capture(fd, open_by_path, NULL, ret_result, error))
 		return true;
 	g_prefix_error(error, _("cannot symbolize '%s': "), file);

@@ -13,6 +13,7 @@
 #include "tools/profctl/output.h"
 
 #include "tools/common/cli.h"
+#include "tools/common/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,10 @@
 
 static bool fail(GError **error, const char *act, const char *path)
 {
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, "%s '%s': %s", act, path, g_strerror(errno));
+	bool denied = errno == EACCES || errno == EPERM;
+
+	g_set_error(error, CLI_ERROR, denied ? CLI_NOT_PERMITTED : CLI_FAILURE, "%s '%s': %s", act,
+		    path, g_strerror(errno));
 	return false;
 }
 
@@ -37,23 +41,6 @@ static char *default_path(const char *stem)
 	localtime_r(&now, &local);
 	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
 	return g_strdup_printf("%s-%s.cap", stem, stamp);
-}
-
-static bool open_spool(struct output *output, GError **error)
-{
-	const char *dir = g_get_tmp_dir();
-	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0) {
-		g_autofree char *name = g_build_filename(dir, "profctl-XXXXXX", NULL);
-
-		fd = mkostemp(name, O_CLOEXEC);
-		if (fd < 0)
-			return fail(error, _("cannot make a temporary file in"), dir);
-		unlink(name);
-	}
-	output->fd = fd;
-	return true;
 }
 
 /* fd is open for writing and no regular file, or standard output. Takes it over. */
@@ -73,7 +60,8 @@ static bool use_stream(const struct output_options *options, int fd, struct outp
 		return true;
 	}
 	output->stream_fd = fd;
-	return open_spool(output, error);
+	output->fd = spool_open(error);
+	return output->fd >= 0;
 }
 
 static bool open_stdout(const struct output_options *options, struct output *output, GError **error)
@@ -189,22 +177,11 @@ bool output_commit(struct output *output, GError **error)
 
 bool output_finish(struct output *output, GError **error)
 {
-	char buffer[1 << 16];
-	struct out out;
-	ssize_t n = 0;
 	int r;
 
 	if (output->stream_fd < 0)
 		return true;
-	out_init(&out, output->stream_fd);
-	for (off_t at = 0; !out_failed(&out); at += n) {
-		n = pread(output->fd, buffer, sizeof(buffer), at);
-		if (n <= 0)
-			break;
-		out_write(&out, buffer, (size_t)n);
-	}
-	r = n < 0 ? -errno : out_flush(&out);
-	out_done(&out);
+	r = spool_copy(output->fd, output->stream_fd);
 	errno = -r;
 	return r == 0 || fail(error, _("cannot write the capture to"), output->path);
 }

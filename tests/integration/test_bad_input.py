@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Every verb that reads a capture, over what is none, a part of one, or a broken one: from a file and from a pipe.
+
+It ends with the status of the man page and a message that names the file, says nothing that looks like success, leaves
+no half-written result, and takes neither memory nor time without end.
+"""
+import os
+import random
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from captures import HEADER_BYTES, MAKERS, READERS, command, make
+
+VERBS = [*READERS, *MAKERS, "symbolize"]
+SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
+# A sanitizer maps terabytes.
+BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
+
+pytestmark = pytest.mark.parametrize("verb", VERBS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Two segments, every table and one that nobody knows."""
+    path = make(tmp_path_factory.mktemp("bad") / "whole.cap", "--all-tables", "--foreign-table", "--rows", 3000, "--chunk-rows", 500)
+    return make(path, "--append", "--first", 3000, "--all-tables", "--foreign-table", "--rows", 500)
+
+
+@pytest.fixture
+def run(profcapture, tmp_path, require):
+    """Runs a verb within bounds, with a name for what it may make."""
+    require("prlimit")
+
+    def call(verb, file, check, **options):
+        new = tmp_path / "new.cap"
+        new.unlink(missing_ok=True)
+        done = profcapture(*command(verb, file, new), prefix=[*BOUNDS, *options.pop("prefix", [])], check=check, timeout=60, **options)
+        if done.returncode != 0:
+            assert not new.exists(), "half a capture is left"
+        elif verb in MAKERS:
+            assert profcapture("verify", new).stdout
+        return done
+
+    return call
+
+
+def refused(done, file):
+    assert done.stderr.startswith("profcapture: cannot ") or done.stderr.startswith("profcapture: nothing in ") or "no regular file" in done.stderr
+    assert f"'{file}'" in done.stderr and done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def no_captures(whole):
+    data, noise = whole.read_bytes(), random.Random(1)
+    return {
+        "empty": b"",
+        "a byte": data[:1],
+        "header but one byte": data[: HEADER_BYTES - 1],
+        "header": data[:HEADER_BYTES],
+        "no whole chunk": data[:4096],
+        "perf.data": b"PERFILE2" + bytes(4096),
+        "text": b"no capture\n" * 999,
+        "noise": noise.randbytes(1 << 20),
+        "header and noise": data[:HEADER_BYTES] + noise.randbytes(1 << 20),
+        "header and zeros": data[:HEADER_BYTES] + bytes(2 << 20),
+        "header twice": data[:HEADER_BYTES] * 2,
+        "damaged header": bytes(64) + data[64:HEADER_BYTES],
+        "no header": bytes(HEADER_BYTES) + data[HEADER_BYTES:],
+    }
+
+
+def test_no_capture(run, whole, tmp_path, verb):
+    path = tmp_path / "some.cap"
+    for name, data in no_captures(whole).items():
+        path.write_bytes(data)
+        refused(run(verb, path, 3), path)
+        assert path.read_bytes() == data, name
+        if verb == "symbolize":
+            continue
+        with path.open("rb") as standard_input:
+            refused(run(verb, "-", 3, stdin=standard_input), "-")
+        with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
+            refused(run(verb, "-", 3, stdin=pipe.stdout), "-")
+            pipe.stdout.close()
+
+
+def test_what_to_do_is_said(run, tmp_path, verb):
+    path = tmp_path / "perf.data"
+    path.write_bytes(b"PERFILE2" + bytes(4096))
+    assert "'perf report'" in run(verb, path, 3).stderr
+    path.write_bytes(b"")
+    assert "record again" in run(verb, path, 3).stderr
+
+
+def test_no_file(run, tmp_path, verb):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for name in tmp_path, tmp_path / "missing", loop, tmp_path / "socket", tmp_path / "missing" / "x", "":
+            refused(run(verb, name, 1), name)
+    for name in "/dev/zero", "/dev/null":
+        refused(run(verb, name, 3), name)
+
+
+def test_standard_input_that_is_no_file(run, tmp_path, verb):
+    if verb == "symbolize":
+        refused = run(verb, "-", 2)
+        assert "standard input" in refused.stderr and not refused.stdout
+        return
+    for name, status in (tmp_path, 1), ("/dev/zero", 3), ("/dev/null", 3):
+        fd = os.open(name, os.O_RDONLY)
+        done = run(verb, "-", status, stdin=fd)
+        os.close(fd)
+        assert "'-'" in done.stderr and not done.stdout
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"noise" * 1000)
+        ours.shutdown(socket.SHUT_WR)
+        assert "not a profd capture" in run(verb, "-", 3, stdin=theirs).stderr
+    done = run(verb, "-", 1, stdin=None, preexec_fn=lambda: os.close(0))
+    assert "'-'" in done.stderr and not done.stdout
+
+
+def test_named_pipe(run, whole, tmp_path, verb):
+    """What came through it counts. What would be added to it goes nowhere, so symbolize does not even wait for its end."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    if verb == "symbolize":
+        refused(run(verb, path, 3), path)
+        return
+    for data, status in (b"", 3), (b"noise" * 9999, 3), (whole.read_bytes(), 0):
+        # the reader may have seen enough before it has read all
+        writer = threading.Thread(target=lambda: subprocess.run(["dd", f"of={path}", "status=none"], input=data, stderr=subprocess.DEVNULL))
+        writer.start()
+        done = run(verb, path, status)
+        writer.join(timeout=60)
+        assert not writer.is_alive()
+        if status:
+            refused(done, path)
+
+
+def test_not_readable(run, whole, tmp_path, require, verb):
+    require("setpriv", root=True)
+    secret = tmp_path / "secret.cap"
+    secret.write_bytes(whole.read_bytes())
+    secret.chmod(0o600)
+    folder = tmp_path
+    while folder != folder.parent and not folder.stat().st_mode & 1:
+        folder.chmod(folder.stat().st_mode | 0o111)
+        folder = folder.parent
+    done = run(verb, secret, 4, prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    refused(done, secret)
+    assert "Permission denied" in done.stderr
+
+
+def test_prefixes(run, profcapture, whole, tmp_path, verb):
+    """From some length on there is something to read, of which is said that it is not all."""
+    path, data = tmp_path / "cut.cap", whole.read_bytes()
+    statuses = []
+    for length in [*range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12), len(data) - 1]:
+        path.write_bytes(data[:length])
+        done = run(verb, path, None)
+        if done.returncode == 3 and not done.stdout:
+            refused(done, path)
+        elif verb == "verify":
+            assert done.returncode == 3 and "unfinished" in done.stdout
+        else:
+            assert verb == "recover" or "is unfinished" in done.stderr
+        statuses.append(done.returncode if verb != "verify" else 3 if not done.stdout else 0)
+    assert statuses == sorted(statuses, reverse=True) and {*statuses} == {0, 3}
+
+
+def test_hole_in_the_middle(run, whole, tmp_path, verb):
+    path, data = tmp_path / "hole.cap", bytearray(whole.read_bytes())
+    hole = slice(len(data) // 3, len(data) // 2)
+    data[hole] = bytes(hole.stop - hole.start)
+    path.write_bytes(data)
+    done = run(verb, path, 3 if verb == "verify" else 0)
+    if verb == "verify":
+        assert "damaged, " in done.stdout
+    elif verb in ("info", "dump", "compact", "cut"):  # which read all that is left
+        assert "is damaged" in done.stderr
+
+
+def test_damage_anywhere(run, whole, tmp_path, verb):
+    """Whatever is overwritten: a verb reads the rest, or says that it cannot."""
+    path, noise = tmp_path / "damaged.cap", random.Random(2)
+    for _ in range(16):
+        data = bytearray(whole.read_bytes())
+        for _ in range(noise.choice([1, 3, 40])):
+            at = noise.choice([noise.randrange(len(data)), noise.randrange(2000), len(data) - 1 - noise.randrange(2000)])
+            piece = noise.randbytes(noise.choice([1, 8, 100]))
+            data[at : at + len(piece)] = piece
+        path.write_bytes(data)
+        done = run(verb, path, None)
+        assert done.returncode in (0, 3), done.stderr
+        if done.returncode == 3 and verb != "verify":
+            refused(done, path)

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Result file - where a capture that was made from another one goes
+ *
+ * Invariants: (1) no half of a capture is left under any name, but by SIGKILL        [test_result_files: interrupted]
+ *             (2) what --force replaces is whole until the new capture is            [test_result_files: fails]
+ *             (3) a device, a pipe or a folder is never removed                      [test_result_files: devices]
+ */
+#include "config.h"
+
+#include "tools/profcapture/result-file.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/cli.h"
+#include "tools/common/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* The name that is removed when a signal ends the program; one at a time. */
+static const char *volatile unfinished;
+
+static void on_signal(int number)
+{
+	const char *name = unfinished;
+
+	if (name)
+		(void)unlink(name);
+	/* SA_RESETHAND: it means again what it meant. */
+	(void)raise(number);
+}
+
+static void set_unfinished(const char *name)
+{
+	static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction before;
+
+	unfinished = name;
+	for (size_t i = 0; name && i < ARRAY_SIZE(ending); i++)
+		if (sigaction(ending[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			(void)sigaction(ending[i], &action, NULL);
+}
+
+static bool fail(GError **error, const char *what, const char *path)
+{
+	return capture_error(error, -errno, what, path);
+}
+
+/* Takes over fd, which is open for writing. */
+static bool use_stream(struct result_file *file, int fd, GError **error)
+{
+	file->stream_fd = fd;
+	if (isatty(fd)) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("a capture is not written to a terminal; choose a file with -o"));
+		return false;
+	}
+	file->fd = spool_open(error);
+	return file->fd >= 0;
+}
+
+static bool use_stdout(struct result_file *file, GError **error)
+{
+	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+
+	return fd < 0 ? fail(error, _("cannot write capture '%s'"), file->path)
+		      : use_stream(file, fd, error);
+}
+
+/* With force: a name of its own beside the old file. */
+static bool open_beside(struct result_file *file, GError **error)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	file->temporary = g_strdup_printf("%s.XXXXXX", file->path);
+	file->fd = mkostemp(file->temporary, O_CLOEXEC);
+	if (file->fd < 0) {
+		g_clear_pointer(&file->temporary, g_free);
+		return fail(error, _("cannot replace '%s'"), file->path);
+	}
+	set_unfinished(file->temporary);
+	return fchmod(file->fd, 0666 & ~mask) == 0 ||
+	       fail(error, _("cannot replace '%s'"), file->path);
+}
+
+static bool open_path(struct result_file *file, bool force, GError **error)
+{
+	struct stat status;
+	int fd;
+
+	if (stat(file->path, &status) == 0 && !S_ISREG(status.st_mode)) {
+		fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		return fd < 0 ? fail(error, _("cannot write capture '%s'"), file->path)
+			      : use_stream(file, fd, error);
+	}
+	file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (file->fd >= 0) {
+		file->temporary = g_strdup(file->path);
+		set_unfinished(file->temporary);
+		return true;
+	}
+	if (errno != EEXIST)
+		return fail(error, _("cannot create '%s'"), file->path);
+	if (force)
+		return open_beside(file, error);
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists; --force replaces it"),
+		    file->path);
+	return false;
+}
+
+bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error)
+{
+	struct result_file file = { .path = path, .fd = -1, .stream_fd = -1 };
+
+	if (strcmp(path, "-") == 0 ? !use_stdout(&file, error) : !open_path(&file, force, error)) {
+		result_file_done(&file);
+		return false;
+	}
+	*ret_file = file;
+	return true;
+}
+
+bool result_file_commit(struct result_file *file, GError **error)
+{
+	int r = file->stream_fd >= 0 ? spool_copy(file->fd, file->stream_fd) : 0;
+
+	if (r != 0)
+		return capture_error(error, r, _("cannot write capture '%s'"), file->path);
+	if (file->temporary && strcmp(file->temporary, file->path) != 0 &&
+	    rename(file->temporary, file->path) != 0)
+		return fail(error, _("cannot replace '%s'"), file->path);
+	set_unfinished(NULL);
+	g_clear_pointer(&file->temporary, g_free);
+	return true;
+}
+
+void result_file_done(struct result_file *file)
+{
+	if (!file->path)
+		return;
+	if (file->temporary)
+		(void)unlink(file->temporary);
+	set_unfinished(NULL);
+	g_free(file->temporary);
+	if (file->fd >= 0)
+		close(file->fd);
+	if (file->stream_fd >= 0)
+		close(file->stream_fd);
+	*file = (struct result_file){ .fd = -1, .stream_fd = -1 };
+}
