@@ -147,6 +147,9 @@ static void test_commands(void)
 	CHECK(o.json);
 	CHECK_STR(operands[0], "-weird");
 	CHECK_INT(n_operands, 2);
+	CHECK_INT(parse(true, "record -- --"), CLI_CONTINUE);
+	CHECK_STR(operands[0], "--");
+	CHECK_INT(parse(true, "record -a --"), CLI_USAGE); /* as from an empty $COMMAND */
 }
 
 static void test_refusals(void)
@@ -171,6 +174,8 @@ static void test_refusals(void)
 		"x --outpu=file",
 		"x --complete-more",
 		"x ---",
+		"x --help=3",
+		"x -json",
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)

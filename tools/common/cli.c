@@ -179,16 +179,24 @@ static const struct cli_option *cli_find(const struct cli_group *groups, const c
 	return NULL;
 }
 
-static int cli_unknown_option(const struct cli_group *groups, const char *name)
+/* The caller unrefs; NULL-terminated. */
+static GPtrArray *cli_option_names(const struct cli_group *groups)
 {
-	g_autoptr(GPtrArray) valid = g_ptr_array_new_with_free_func(g_free);
-	g_autofree char *word = g_strconcat("--", name, NULL);
+	GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
 
 	for (; groups->options; groups++)
 		for (const struct cli_option *o = groups->options; o->name; o++)
-			g_ptr_array_add(valid, g_strconcat("--", o->name, NULL));
-	g_ptr_array_add(valid, g_strdup("--help"));
-	g_ptr_array_add(valid, NULL);
+			g_ptr_array_add(names, g_strconcat("--", o->name, NULL));
+	g_ptr_array_add(names, g_strdup("--help"));
+	g_ptr_array_add(names, NULL);
+	return names;
+}
+
+/* `word` as written, with its dashes. */
+static int cli_unknown_option(const struct cli_group *groups, const char *word)
+{
+	g_autoptr(GPtrArray) valid = cli_option_names(groups);
+
 	return cli_unknown(_("option"), word, (const char *const *)valid->pdata);
 }
 
@@ -300,11 +308,11 @@ static int cli_long(const struct cli_group *groups, int argc, char **argv, int *
 	const struct cli_group *group = NULL;
 	const struct cli_option *option = cli_find(groups, name, 0, &group);
 
+	if (equals && (strcmp(name, "help") == 0 || (option && option->type == CLI_FLAG)))
+		return cli_usage_error(_("%s takes no value"), written);
 	if (!option)
-		return cli_unknown_option(groups, name);
+		return cli_unknown_option(groups, written);
 	if (option->type == CLI_FLAG) {
-		if (equals)
-			return cli_usage_error(_("%s takes no value"), written);
 		return cli_apply(option, group, written, NULL);
 	}
 	if (equals)
@@ -330,8 +338,9 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		const char *value = NULL;
 		int status;
 
+		/* the whole word at its start: -json was meant to be --json */
 		if (!option)
-			return cli_usage_error(_("unknown option '%s' in '%s'"), written, argv[*i]);
+			return cli_unknown_option(groups, p == argv[*i] + 1 ? argv[*i] : written);
 		if (option->bare && !cli_is_choice(option, p[1] ? p + 1 : argv[*i + 1])) {
 			status = cli_apply(option, group, written, option->choices[0]);
 			if (status != CLI_CONTINUE)
@@ -365,7 +374,7 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 {
 	char **arguments = *argv;
 	int n = 1; /* operands go to arguments[1..n) */
-	bool only_operands = false;
+	bool only_operands = false, dashes = false;
 
 	for (int i = 1; i < *argc; i++) {
 		int status = CLI_CONTINUE;
@@ -374,7 +383,7 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 			arguments[n++] = arguments[i];
 			only_operands = only_operands || spec->command;
 		} else if (strcmp(arguments[i], "--") == 0) {
-			only_operands = true;
+			only_operands = dashes = true;
 		} else if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
 			cli_print_help(spec, groups);
 			return CLI_OK;
@@ -392,6 +401,8 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 	arguments[n] = NULL;
 	*argc = n - 1;
 	*argv = arguments + 1;
+	if (spec->command && dashes && *argc == 0)
+		return cli_usage_error(_("there is no command behind '--'"));
 	return cli_check_operands(spec, *argc, *argv);
 }
 
