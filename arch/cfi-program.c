@@ -283,6 +283,18 @@ static struct cfi_value value_is_cfa(uint64_t factored, bool is_sp)
 	return (struct cfi_value){ .place = is_sp && factored == 0 ? CFI_SAME : CFI_N_PLACES };
 }
 
+/*
+ * ppc64le: behind `mflr r0`, up to where r0 is stored, CFI says that the return address is in r0. It still is in lr too,
+ * which only a call changes. In no file of Debian's libc6 and gcc packages is there such a call, but the linker's
+ * __glink_PLTresolve: for two of its instructions lr is its own address, and a walk ends at that as at a bad frame.
+ */
+static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
+{
+	bool is_copy = is_ra && regs->lr_copy != REGS_NO_COPY && reg == regs->lr_copy;
+
+	return (struct cfi_value){ .place = is_copy ? CFI_SAME : CFI_N_PLACES };
+}
+
 static struct cfi_value *followed(const struct regs *regs, struct cfi_state *state, uint64_t reg)
 {
 	if (reg == regs->fp)
@@ -326,7 +338,11 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 	case OP_VAL_OFFSET_SF:
 		*value = value_is_cfa(instruction->operand[1], value == &state->sp);
 		break;
-	default: /* OP_REGISTER, OP_VAL_EXPRESSION */
+	case OP_REGISTER:
+		*value = value_in_register(reader->regs, value == &state->ra,
+					   instruction->operand[1]);
+		break;
+	default: /* OP_VAL_EXPRESSION */
 		*value = (struct cfi_value){ .place = CFI_N_PLACES };
 	}
 }

@@ -25,6 +25,7 @@ enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64L
 #endif
 
 #define REGS_MAX_SIGRETURN 12
+#define REGS_NO_COPY UINT8_MAX
 
 /* A frame that a function with frame pointers makes. */
 enum regs_frame {
@@ -38,7 +39,12 @@ struct regs {
 	uint16_t elf_machine; /* of a 64-bit little-endian ELF file */
 	/* DWARF's numbers, from each psABI. `ra` is the column of the return address: on x86_64 no register. */
 	uint8_t sp, fp, ra;
-	bool has_lr;        /* calls leave the return address in a register */
+	bool has_lr; /* calls leave the return address in a register */
+	/*
+	 * Where prologues copy lr to before they store it, of which CFI says that the return address is there. lr still
+	 * has it. REGS_NO_COPY: such rows are not known to exist.
+	 */
+	uint8_t lr_copy;
 	bool is_pac;        /* return addresses may carry a signature */
 	uint8_t code_align; /* every instruction's address is a multiple of it */
 	uint8_t frame;      /* enum regs_frame */

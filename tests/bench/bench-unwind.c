@@ -2,9 +2,7 @@
 /*
  * Bench unwind - tables and walks of real files and real stacks, beside libdwfl in the same run
  *
- *     bench-unwind                     tables of the files below, then walks of the programs below
- *     bench-unwind --rows FILE…        every row of every FDE of files: compiled, evaluated and libdw's
- *
+ * Tables of the files below, then walks of the programs below; bench-unwind-rows compares every row of all files.
  * Stacks are sampled here, from programs that run here. Chains are compared frame by frame; what differs is counted by
  * why, and a chain that ends earlier than libdwfl's counts as different.
  */
@@ -12,7 +10,6 @@
 #include "tests/oracle/elf-cfi.h"
 #include "tests/oracle/live.h"
 #include "tests/oracle/peer-walk.h"
-#include "tests/oracle/rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -438,12 +435,10 @@ static bool make_source(char *path)
 	return fclose(file) == 0;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	char source[] = "/var/tmp/prof-bench-XXXXXX.c";
 
-	if (argc > 1 && strcmp(argv[1], "--rows") == 0)
-		return rows_check_files((const char *const *)argv + 2, (size_t)argc - 2) ? 0 : 1;
 	for (size_t i = 0; i < ARRAY_SIZE(table_files); i++)
 		bench_table(table_files[i]);
 	if (!make_source(source))

@@ -100,6 +100,14 @@ static bool set_cfa(const struct regs *regs, const Dwarf_Op *ops, size_t n, stru
 	return set_offset(offset, &rule->cfa_offset);
 }
 
+static bool is_lr_copy(const Dwarf_Op *op, const struct regs *regs)
+{
+	if (regs->lr_copy == REGS_NO_COPY)
+		return false;
+	return (op->atom == DW_OP_regx && op->number == regs->lr_copy) ||
+	       op->atom == DW_OP_reg0 + regs->lr_copy;
+}
+
 static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint8_t *ret_place,
 		      int32_t *ret_offset)
 {
@@ -125,6 +133,10 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 		*ret_place = CFI_AT_CFA;
 		return (n == 1 || (n == 2 && ops[1].atom == DW_OP_plus_uconst)) &&
 		       set_offset(offset, ret_offset);
+	}
+	if (reg == regs->ra && n == 1 && is_lr_copy(&ops[0], regs)) {
+		*ret_place = CFI_SAME;
+		return true;
 	}
 	if (n != 1 || !is_register(&ops[0], &base, &offset) ||
 	    (base != regs->sp && base != regs->fp))
@@ -152,13 +164,41 @@ static bool sp_is_cfa(Dwarf_Frame *frame, const struct regs *regs, const struct 
 		(place == CFI_AT_FP && rule->cfa == CFI_CFA_AT_FP));
 }
 
-static bool make_rule(Dwarf_Frame *frame, const struct regs *regs, const Dwarf_Op *ops, size_t n,
-		      struct cfi_rule *rule)
+static enum oracle_why why_no_cfa(const Dwarf_Op *ops, size_t n)
 {
-	if (!set_cfa(regs, ops, n, rule) || !sp_is_cfa(frame, regs, rule) ||
-	    !get_place(frame, regs, regs->ra, &rule->ra, &rule->ra_offset) ||
-	    (rule->ra == CFI_SAME && !regs->has_lr))
+	uint64_t reg;
+	int64_t offset;
+
+	return n == 1 && is_register(&ops[0], &reg, &offset) ? ORACLE_CFA_REGISTER
+							     : ORACLE_CFA_EXPRESSION;
+}
+
+static enum oracle_why why_no_ra(Dwarf_Frame *frame, const struct regs *regs)
+{
+	Dwarf_Op memory[3], *ops;
+	size_t n;
+
+	if (dwarf_frame_register(frame, regs->ra, memory, &ops, &n) != 0 || n > 1)
+		return ORACLE_RA_EXPRESSION;
+	return ORACLE_RA_REGISTER;
+}
+
+static bool make_rule(Dwarf_Frame *frame, const struct regs *regs, const Dwarf_Op *ops, size_t n,
+		      struct cfi_rule *rule, enum oracle_why *ret_why)
+{
+	if (!set_cfa(regs, ops, n, rule)) {
+		*ret_why = why_no_cfa(ops, n);
 		return false;
+	}
+	if (!sp_is_cfa(frame, regs, rule)) {
+		*ret_why = ORACLE_SP;
+		return false;
+	}
+	if (!get_place(frame, regs, regs->ra, &rule->ra, &rule->ra_offset) ||
+	    (rule->ra == CFI_SAME && !regs->has_lr)) {
+		*ret_why = why_no_ra(frame, regs);
+		return false;
+	}
 	if (!get_place(frame, regs, regs->fp, &rule->fp, &rule->fp_offset)) {
 		rule->fp = CFI_UNDEFINED;
 		rule->fp_offset = 0;
@@ -178,13 +218,15 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 	size_t n;
 
 	if (!cfi || dwarf_cfi_addrframe(cfi, pc, &frame) != 0 ||
-	    dwarf_frame_cfa(frame, &ops, &n) != 0)
+	    dwarf_frame_cfa(frame, &ops, &n) != 0) {
+		oracle->why = ORACLE_BROKEN;
 		return false;
+	}
 	/* `start` is wrong behind DW_CFA_restore_state (elfutils 0.188): it is the one of the state that was saved. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)
 		rule.flags |= CFI_SIGNAL;
-	if (!make_rule(frame, regs_get(oracle->arch), ops, n, &rule))
+	if (!make_rule(frame, regs_get(oracle->arch), ops, n, &rule, &oracle->why))
 		rule = (struct cfi_rule){ .cfa = CFI_CFA_UNSUPPORTED };
 	*ret_rule = rule;
 	*ret_end = end;

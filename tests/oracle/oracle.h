@@ -11,11 +11,23 @@
 
 #include <elfutils/libdw.h>
 
+/* Why a rule cannot hold what libdw says. */
+enum oracle_why {
+	ORACLE_CFA_REGISTER,   /* the CFA is relative to another register than sp or fp */
+	ORACLE_CFA_EXPRESSION, /* or any other expression */
+	ORACLE_SP,             /* the caller's sp is not the CFA */
+	ORACLE_RA_REGISTER,    /* the return address is in another register */
+	ORACLE_RA_EXPRESSION,  /* or any other expression */
+	ORACLE_BROKEN,         /* libdw has no CFA: its program is broken */
+	ORACLE_N_WHYS,
+};
+
 struct oracle {
 	Dwarf_CFI *eh_frame;
 	Dwarf *dwarf;
 	Dwarf_CFI *debug_frame;
 	enum regs_arch arch;
+	enum oracle_why why; /* of the last rule that is CFI_CFA_UNSUPPORTED */
 };
 
 void oracle_init(struct oracle *oracle, Elf *elf, enum regs_arch arch);
