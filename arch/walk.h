@@ -12,6 +12,11 @@
 
 #define WALK_MAX_STEPS 8192 /* frames that are looked at, whatever is kept of them */
 #define WALK_CACHE_SLOTS 4096
+/*
+ * A place that a cache has not got counts as so many steps, since looking it up waits for memory. A recursion repeats its
+ * places; only a stack that was made to be slow has hundreds of new ones, and the next walk gets further.
+ */
+#define WALK_LOOKUP_STEPS 20
 
 /* Why a walk ended. */
 enum walk_stop {

@@ -389,7 +389,7 @@ static void test_chains(void)
 	world.words[8 + 2] = JIT + 4;
 	world.words[16 + 2] = JIT + 8;
 	walk_run(&walk, &registers, &result);
-	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT, JIT + 4, JIT + 8);
+	CHECK_CHAIN(&result, WALK_ROOT, JIT, JIT + 4, JIT + 8);
 }
 
 static void test_depth(void)
@@ -401,7 +401,7 @@ static void test_depth(void)
 
 	build_x86();
 	for (size_t i = 0; i < n; i++)
-		world.words[i] = LEAF + 1 + i % 0x800;
+		world.words[i] = LEAF + 1 + i % 0x80;
 	world.words[n] = ROOT + 1;
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(result.stop, WALK_ROOT);
@@ -425,6 +425,29 @@ static void test_depth(void)
 	walk_run(&walk, &registers, &result);
 	CHECK(result.stop == WALK_COPY_END || result.stop == WALK_DEPTH);
 	CHECK_INT(result.n + result.n_cut, WALK_MAX_STEPS);
+}
+
+/* Of places that are not in the cache only so many are looked up, so that a deep stack takes two walks. */
+static void test_lookups(void)
+{
+	const size_t n_lookups = WALK_MAX_STEPS / (WALK_LOOKUP_STEPS + 1), n = n_lookups + 100;
+	struct walk walk = a_walk();
+	const struct walk_registers registers = { .pc = LEAF, .sp = STACK };
+	struct walk_result result;
+
+	build_x86();
+	for (size_t i = 0; i < n; i++)
+		world.words[i] = LEAF + 2 + i;
+	world.words[n] = ROOT + 1;
+	walk_run(&walk, &registers, &result);
+	CHECK_INT(result.stop, WALK_DEPTH);
+	CHECK(result.n >= n_lookups && result.n < n_lookups + 10);
+	walk_run(&walk, &registers, &result);
+	CHECK_INT(result.stop, WALK_ROOT);
+	CHECK_INT(result.n, n + 2);
+	walk.cache = NULL;
+	walk_run(&walk, &registers, &result);
+	CHECK_INT(result.stop, WALK_ROOT);
 }
 
 static void test_cycles(void)
@@ -561,6 +584,7 @@ int main(void)
 	RUN(test_lr);
 	RUN(test_chains);
 	RUN(test_depth);
+	RUN(test_lookups);
 	RUN(test_cycles);
 	RUN(test_cache);
 	RUN(test_random_stacks);
