@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
-VERBS = "setup build demo test asan tsan fuzz bench format lint".split()
+VERBS = "setup build demo test asan tsan foreign fuzz bench format lint".split()
 
 
 def dev(*args):

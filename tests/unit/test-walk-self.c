@@ -1,24 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/walk on the own stack, as a collector uses it: each chain is the one of glibc's backtrace(), which is
- * libgcc's unwinder. Memory is read by the kernel, so that nothing here can fault.
+ * Checks of arch/walk on the own stack, as a collector uses it: each chain is the one of libgcc's unwinder. Memory is read
+ * by the kernel, so that nothing here can fault. Needs libc only, so that it runs on other architectures too.
  */
 #include "arch/walk.h"
 
-#include "tests/oracle/elf-cfi.h"
+#include "config.h"
 #include "tests/unit/test.h"
 
 #include <alloca.h>
-#include <execinfo.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/uio.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <ucontext.h>
+#include <unwind.h>
 
 #define MAX_MODULES 32
 #define DEPTH 2000
+#define MAX_FRAMES (DEPTH + 100)
+
+/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say how to walk it. */
+#if defined(__powerpc64__) && PROF_EMULATED
+#define HAS_SIGNAL_FRAMES false
+#else
+#define HAS_SIGNAL_FRAMES true
+#endif
 
 #if defined(__x86_64__)
 #define CONTEXT_REGISTERS(c)                                    \
@@ -33,6 +44,18 @@
 		.pc = (c).uc_mcontext.pc, .sp = (c).uc_mcontext.sp,             \
 		.fp = (c).uc_mcontext.regs[29], .lr = (c).uc_mcontext.regs[30], \
 	}
+#elif defined(__riscv)
+#define CONTEXT_REGISTERS(c)                                                                  \
+	{                                                                                     \
+		.pc = (c).uc_mcontext.__gregs[REG_PC], .sp = (c).uc_mcontext.__gregs[REG_SP], \
+		.fp = (c).uc_mcontext.__gregs[REG_S0], .lr = (c).uc_mcontext.__gregs[REG_RA], \
+	}
+#elif defined(__powerpc64__)
+#define CONTEXT_REGISTERS(c)                                                          \
+	{                                                                             \
+		.pc = (c).uc_mcontext.gp_regs[32], .sp = (c).uc_mcontext.gp_regs[1],  \
+		.fp = (c).uc_mcontext.gp_regs[31], .lr = (c).uc_mcontext.gp_regs[36], \
+	}
 #endif
 
 struct module {
@@ -41,37 +64,117 @@ struct module {
 	bool has_table;
 };
 
+struct expected {
+	uint64_t pcs[MAX_FRAMES];
+	size_t n;
+};
+
 static struct module modules[MAX_MODULES];
 static size_t n_modules;
 static struct walk_cache cache;
+static struct walk_frame frames[MAX_FRAMES];
+static int pipes[2];
+static uint64_t pac_mask;
 static void *sink;
+
+/* ---- Modules ---- */
+
+static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
+{
+	if (new_bytes > 0)
+		return realloc(block, new_bytes);
+	free(block);
+	return NULL;
+}
+
+static uint8_t *read_file(const char *path)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP_FREE uint8_t *bytes = NULL;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	bytes = malloc((size_t)st.st_size);
+	for (off_t at = 0; bytes && at < st.st_size;) {
+		ssize_t n = read(fd, bytes + at, (size_t)(st.st_size - at));
+
+		if (n <= 0)
+			return NULL;
+		at += n;
+	}
+	return steal_ptr(&bytes);
+}
+
+/* The file is one that runs here, so what it says is right. */
+static bool find_eh_frame(const uint8_t *file, struct cfi_section *ret_section)
+{
+	const ElfW(Ehdr) *header = (const void *)file;
+	const ElfW(Shdr) *sections = (const void *)(file + header->e_shoff);
+	const char *names = (const char *)file + sections[header->e_shstrndx].sh_offset;
+
+	for (size_t i = 0; i < header->e_shnum; i++) {
+		if (strcmp(names + sections[i].sh_name, ".eh_frame") != 0)
+			continue;
+		*ret_section = (struct cfi_section){
+			.bytes = file + sections[i].sh_offset,
+			.size = sections[i].sh_size,
+			.address = sections[i].sh_addr,
+			.arch = REGS_NATIVE,
+		};
+		return true;
+	}
+	return false;
+}
+
+static bool build_table(const uint8_t *file, struct module *module)
+{
+	static const struct table_memory memory = { resize, NULL };
+	struct cfi_section section;
+	const struct table_source source = {
+		.sections = &section,
+		.n_sections = 1,
+		.low = module->start - module->bias,
+		.high = module->end - module->bias,
+	};
+	size_t size;
+	void *bytes;
+
+	return find_eh_frame(file, &section) && table_build(&source, &memory, &bytes, &size) == 0 &&
+	       table_init(&module->table, bytes, size) == 0;
+}
 
 static int add_module(struct dl_phdr_info *info, size_t size, void *data)
 {
 	const char *path = info->dlpi_name[0] ? info->dlpi_name : "/proc/self/exe";
-	bool is_vdso = strncmp(path, "linux-vdso", 10) == 0;
-	struct elf_cfi *file = is_vdso ? elf_cfi_open_vdso() : elf_cfi_open(path);
-	struct module *module = &modules[n_modules];
-	size_t table_size;
-	void *bytes;
+	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	CLEANUP_FREE uint8_t *file = NULL;
+	struct module module = { .start = UINT64_MAX, .bias = info->dlpi_addr };
 
-	if (!file || n_modules == MAX_MODULES) {
-		elf_cfi_free(file);
-		return 0;
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+		if (header->p_type != PT_LOAD || !(header->p_flags & PF_X))
+			continue;
+		module.start = MIN_OF(module.start, module.bias + header->p_vaddr);
+		module.end = MAX_OF(module.end, module.bias + header->p_vaddr + header->p_memsz);
 	}
-	*module = (struct module){
-		.start = info->dlpi_addr + file->low,
-		.end = info->dlpi_addr + file->high,
-		.bias = info->dlpi_addr,
-	};
-	module->has_table = elf_cfi_build(file, &module->table, &bytes, &table_size);
-	n_modules++;
-	elf_cfi_free(file);
+	if (module.end == 0 || n_modules == MAX_MODULES)
+		return 0;
+	if (strstr(path, "vdso")) {
+		module.has_table = vdso && build_table(vdso, &module);
+	} else {
+		file = read_file(path);
+		module.has_table = file && build_table(file, &module);
+	}
+	modules[n_modules++] = module;
 	return 0;
 }
 
+/* A signal's trampoline may be code of no module. */
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
+	ret_code->kind = WALK_CODE_FP;
 	for (size_t i = 0; i < n_modules; i++) {
 		if (pc < modules[i].start || pc >= modules[i].end)
 			continue;
@@ -81,22 +184,53 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 	}
 }
 
-static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
+/* What cannot be read the kernel refuses to write; qemu has no process_vm_readv(). */
+static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 {
-	struct iovec local = { ret_word, sizeof(*ret_word) };
-	struct iovec remote = { (void *)address, sizeof(*ret_word) };
+	ssize_t n = write(pipes[1], (const void *)(uintptr_t)address, size);
 
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == sizeof(*ret_word);
+	return n > 0 && read(pipes[0], buffer, (size_t)n) == (ssize_t)size;
 }
 
-/* From where it is called, both ways. The innermost frame differs, since both are not in the same line. */
-static __attribute__((noinline)) void check_here(void)
+static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
 {
-	static struct walk_frame frames[DEPTH + 100];
-	static void *expected[DEPTH + 100];
+	return read_memory(data, address, ret_word, sizeof(*ret_word));
+}
+
+/* ---- Chains ---- */
+
+/* The bits that an address of user space has not: signing sets them, stripping clears them. */
+static uint64_t find_pac_mask(void)
+{
+#if defined(__aarch64__)
+	const uint64_t all = (UINT64_C(1) << 55) - 1;
+	register uint64_t address __asm__("x30") = all;
+
+	__asm__("hint #7" : "+r"(address)); /* xpaclri */
+	return all & ~address;
+#else
+	return 0;
+#endif
+}
+
+static _Unwind_Reason_Code add_expected(struct _Unwind_Context *context, void *data)
+{
+	struct expected *expected = data;
+	uint64_t pc = _Unwind_GetIP(context);
+
+	if (pc == 0 || expected->n == MAX_FRAMES)
+		return _URC_END_OF_STACK;
+	expected->pcs[expected->n++] = pc;
+	return _URC_NO_REASON;
+}
+
+static struct walk_result walk(const struct walk_registers *registers)
+{
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
+		.pac_mask = pac_mask,
 		.read_word = read_word,
+		.read_code = read_memory,
 		.resolve = resolve,
 		.cache = &cache,
 		.generation = 1,
@@ -104,20 +238,54 @@ static __attribute__((noinline)) void check_here(void)
 		.n_frames = ARRAY_SIZE(frames),
 	};
 	struct walk_result result;
-	ucontext_t context;
-	int n = backtrace(expected, ARRAY_SIZE(expected));
 
+	walk_run(&walk, registers, &result);
+	return result;
+}
+
+static __attribute__((always_inline)) inline void expect_here(struct expected *expected)
+{
+	expected->n = 0;
+	_Unwind_Backtrace(add_expected, expected);
+}
+
+/* From frame `at` on, but the innermost of those that are expected: the call there is another one. */
+static void check_same(const struct walk_result *result, size_t at, const struct expected *expected)
+{
+	CHECK_INT(result->stop, WALK_ROOT);
+	for (size_t i = 1; i < expected->n; i++)
+		if (!CHECK_INT(frames[at + i].pc, expected->pcs[i]) ||
+		    !CHECK((frames[at + i].flags & (WALK_FRAME_FP | WALK_FRAME_JIT)) == 0))
+			break;
+}
+
+static __attribute__((noinline)) void check_here(void)
+{
+	static struct expected expected;
+	struct walk_result result;
+	ucontext_t context;
+
+	expect_here(&expected);
 	CHECK(getcontext(&context) == 0);
 	const struct walk_registers registers = CONTEXT_REGISTERS(context);
 
-	walk_run(&walk, &registers, &result);
-	CHECK_INT(result.stop, WALK_ROOT);
-	/* AddressSanitizer's backtrace() has a frame of its own. */
-	CHECK((size_t)n >= result.n && (size_t)n <= result.n + 1);
-	CHECK((result.flags & (WALK_FRAME_FP | WALK_FRAME_JIT)) == 0);
-	for (size_t i = 1; i < MIN_OF(result.n, (size_t)n); i++)
-		if (!CHECK_INT(frames[i].pc, (uint64_t)expected[(size_t)n - result.n + i]))
-			break;
+	result = walk(&registers);
+	/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer leads on. */
+	if (CHECK(result.n == expected.n || result.n == expected.n + 1))
+		check_same(&result, 0, &expected);
+}
+
+/* In a handler, from what was interrupted, in a callee of where `expected` was taken. */
+static void check_interrupted(const ucontext_t *context, const struct expected *expected)
+{
+	const struct walk_registers registers = CONTEXT_REGISTERS(*context);
+	struct walk_result result = walk(&registers);
+
+	CHECK(expected->n > 2);
+	if (CHECK(result.n > expected->n))
+		check_same(&result, result.n - expected->n, expected);
+	if (HAS_SIGNAL_FRAMES)
+		check_here();
 }
 
 static void test_plain(void)
@@ -187,17 +355,20 @@ static void test_aligned(void)
 	with_alignment(3);
 }
 
-static void handler(int number)
+static struct expected before_signal;
+
+static void handler(int number, siginfo_t *info, void *context)
 {
-	check_here();
+	check_interrupted(context, &before_signal);
 }
 
-static void raise_with(int flags)
+static __attribute__((noinline)) void raise_with(int flags)
 {
-	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
+	struct sigaction action = { .sa_sigaction = handler, .sa_flags = flags | SA_SIGINFO };
 	struct sigaction before;
 
 	CHECK(sigaction(SIGUSR1, &action, &before) == 0);
+	expect_here(&before_signal);
 	raise(SIGUSR1);
 	sigaction(SIGUSR1, &before, NULL);
 }
@@ -215,6 +386,40 @@ static void test_signal_stack(void)
 	REQUIRE(memory && sigaltstack(&stack, &before) == 0);
 	raise_with(SA_ONSTACK);
 	sigaltstack(&before, NULL);
+}
+
+static sigjmp_buf after_fault;
+
+static void fault_handler(int number, siginfo_t *info, void *context)
+{
+	check_interrupted(context, &before_signal);
+	siglongjmp(after_fault, 1);
+}
+
+/* Calls nothing: on most architectures its return address is in a register only. */
+static __attribute__((noinline)) int fault(volatile int *place)
+{
+	return *place;
+}
+
+static __attribute__((noinline)) int call_fault(volatile int *place)
+{
+	expect_here(&before_signal);
+	return fault(place) + 1;
+}
+
+static void test_leaf(void)
+{
+	struct sigaction action = { .sa_sigaction = fault_handler, .sa_flags = SA_SIGINFO };
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct sigaction before;
+
+	REQUIRE(page != MAP_FAILED && sigaction(SIGSEGV, &action, &before) == 0);
+	if (sigsetjmp(after_fault, 1) == 0)
+		CHECK(call_fault(page) == 0);
+	sigaction(SIGSEGV, &before, NULL);
+	munmap(page, size);
 }
 
 static void test_longjmp(void)
@@ -244,9 +449,25 @@ static void test_thread(void)
 	pthread_join(id, NULL);
 }
 
+/* Where programs are built to sign, return addresses on the stack have to have something to strip. */
+static void test_signed(void)
+{
+#if defined(__ARM_FEATURE_PAC_DEFAULT)
+	const uint64_t *record = __builtin_frame_address(0);
+
+	CHECK(pac_mask != 0);
+	CHECK((record[1] & pac_mask) != 0);
+	CHECK_INT(record[1] & ~pac_mask,
+		  (uint64_t)__builtin_extract_return_addr(__builtin_return_address(0)));
+#endif
+	check_here();
+}
+
 int main(void)
 {
-	backtrace(&sink, 1); /* loads libgcc */
+	if (pipe(pipes) < 0)
+		return 1;
+	pac_mask = find_pac_mask();
 	dl_iterate_phdr(add_module, NULL);
 	RUN(test_plain);
 	RUN(test_deep);
@@ -255,7 +476,9 @@ int main(void)
 	RUN(test_aligned);
 	RUN(test_signal);
 	RUN(test_signal_stack);
+	RUN(test_leaf);
 	RUN(test_longjmp);
 	RUN(test_thread);
+	RUN(test_signed);
 	return test_end();
 }
