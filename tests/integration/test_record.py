@@ -179,6 +179,31 @@ def test_frequency_and_event(profctl, profcapture, capture, busy):
     assert 30 < seen["samples"] < 320
 
 
+def events_of(profcapture, capture):
+    return profcapture.json("info", capture)["data"]["options"]["events"]
+
+
+def test_several_events(profctl, profcapture, capture):
+    """As perf takes them: with commas, or the option repeated; what is named twice counts once."""
+    for arguments in (["-e", "cpu-clock,page-faults"], ["-e", "cpu-clock", "-e", "page-faults"], ["-ecpu-clock,page-faults,cpu-clock"],
+                      ["-e", "cpu-clock", "--event=cpu-clock,page-faults", "-e", "cpu-clock"]):
+        profctl("record", "--force", "-o", capture, *arguments, "true")
+        assert events_of(profcapture, capture) == ["cpu-clock", "page-faults"]
+    profctl("record", "--force", "-o", capture, "-e", "sched:sched_switch:k,task-clock:u", "true")
+    assert events_of(profcapture, capture) == ["sched:sched_switch:k", "task-clock:u"]
+
+
+def test_commas_of_terms(profctl, profcapture, capture):
+    """Those between slashes separate no events: a PMU is asked for with all of its terms, as it is there or not."""
+    for event in "software/config=0,config1=0/", "nothing/event=1,umask=2/u":
+        done = profctl("record", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
+        if done.returncode == 0:
+            assert events_of(profcapture, capture) == ["cpu-clock", event, "page-faults"]
+        else:
+            assert done.returncode == 2 and f'"{event}"' in done.stderr
+    assert '"cpu/event=1,umask=2"' in profctl("record", "-o", capture.with_name("x"), "-e", "cpu/event=1,umask=2", "true", check=2).stderr
+
+
 def test_options_are_kept(profctl, profcapture, capture, busy):
     profctl("record", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", "200ms", "-o", capture)
     report = profcapture.json("info", capture)
@@ -281,7 +306,10 @@ def test_command_that_is_not_there(profctl, capture, tmp_path):
     assert not capture.exists()
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
-    assert str(plain) in profctl("record", "-o", capture, "--", plain, check=126).stderr
+    for name in plain, tmp_path:
+        assert f"'{name}'" in profctl("record", "-o", capture, "--", name, check=126).stderr
+    for name in "", plain / "x", tmp_path / "missing", "--":
+        assert f"'{name}'" in profctl("record", "-o", capture, "--", name, check=127).stderr
     assert not capture.exists()
 
 

@@ -30,7 +30,7 @@ static const struct cli_option how_options[] = {
 	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("overwrite an existing file") },
 	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("continue an existing capture") },
 	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT"),
-	  N_("what to sample, by perf's names; default cycles, else cpu-clock") },
+	  N_("what to sample, by perf's names, several by commas; default cycles, else cpu-clock") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
 	  N_("samples a second and CPU, default 999; 0 takes none"), NULL, 0, UINT32_MAX },
 	{ "duration", 'd', CLI_DURATION, FIELD(duration_ns), N_("TIME"),
@@ -59,6 +59,42 @@ static const struct cli_spec spec = {
 	.command = true,
 };
 
+/* Where an event ends: at a comma, but for those between the slashes of "pmu/term,term/". */
+static const char *event_end(const char *text)
+{
+	bool in_terms = false;
+
+	for (; *text && (*text != ',' || in_terms); text++)
+		in_terms ^= *text == '/';
+	return text;
+}
+
+/* "-e a,b" is "-e a -e b", and an event that is named twice is taken once. CLI_CONTINUE or a status after a message. */
+static int split_events(struct record_options *options)
+{
+	g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);
+
+	for (guint i = 0; i < options->events->len; i++) {
+		const char *given = options->events->pdata[i];
+		const char *start = given, *end;
+
+		do {
+			g_autofree char *event = NULL;
+
+			end = event_end(start);
+			event = g_strndup(start, (gsize)(end - start));
+			if (!*event)
+				return cli_usage_error(_("--event: '%s' has an empty name"), given);
+			if (!g_ptr_array_find_with_equal_func(events, event, g_str_equal, NULL))
+				g_ptr_array_add(events, g_steal_pointer(&event));
+			start = end + 1;
+		} while (*end);
+	}
+	g_ptr_array_unref(options->events);
+	options->events = g_steal_pointer(&events);
+	return CLI_CONTINUE;
+}
+
 /* What contradicts itself. CLI_CONTINUE, or the status after a message. */
 static int check(struct record_options *options)
 {
@@ -68,6 +104,10 @@ static int check(struct record_options *options)
 		return cli_usage_error(_("--pid and a command exclude each other"));
 	if (options->pids && options->system)
 		return cli_usage_error(_("--pid and --system exclude each other"));
+	if (options->duration_ns == 0)
+		return cli_usage_error(
+			_("--duration: 0 would record nothing; leave it out to record until "
+			  "Ctrl-C or the end of the command"));
 	if (options->append && options->force)
 		return cli_usage_error(_("--append and --force exclude each other"));
 	if (options->append && (!options->output || to_stdout))
@@ -96,8 +136,10 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	};
 	int status;
 
-	*options = (struct record_options){ .frequency = 999 };
+	*options = (struct record_options){ .frequency = 999, .duration_ns = RECORD_NO_END };
 	status = cli_parse(&spec, groups, &argc, &argv);
+	if (status == CLI_CONTINUE && options->events)
+		status = split_events(options);
 	if (status != CLI_CONTINUE)
 		return status;
 	if (argc > 0)

@@ -3,11 +3,13 @@
 
 #include "tools/common/cli.h"
 
+#define RECORD_NO_END UINT64_MAX /* a duration */
+
 /* The command line of `profctl record`. */
 struct record_options {
 	bool system, force, append, no_kernel, no_symbols, quiet, json;
 	GArray *pids;       /* uint32_t; NULL: none */
-	GPtrArray *events;  /* const char *; NULL: the default */
+	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */
 	uint64_t frequency, duration_ns, delay_ns;
 	int call_graph, bus;

@@ -122,7 +122,7 @@ static guint timeout(uint64_t ns, GSourceFunc function, struct recording *record
 static void begin_sampling(struct recording *recording)
 {
 	progress_begin(&recording->progress);
-	if (recording->options.duration_ns)
+	if (recording->options.duration_ns != RECORD_NO_END)
 		recording->timer = timeout(recording->options.duration_ns, on_duration, recording);
 }
 

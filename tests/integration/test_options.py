@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Command lines that nobody meant: each is refused with status 2, by name, with what was meant or is valid."""
+import os
+import subprocess
+
+import pytest
+from captures import make
+
+NO_NUMBERS = ["-1", "+1", "", "nan", "inf", "1e3", "0x10", " 1", "1 ", "1.5", "99999999999999999999", "one", "\x1b[31m"]
+NO_DURATIONS = ["-1", "", "nan", "inf", "1e3", "1.", ".5", "1,5", "5 s", "5x", "18446744073709551616ns", "999999999h", "\x1b[31m"]
+NO_TIMES = ["", "-", "--1", "nan", "1e3", "1.", "soon", "99999999999999999999", "@mark:", "@mark", "\x1b[31m"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("options") / "whole.cap", "--all-tables", "--rows", 2000)
+
+
+def verbs(program):
+    return [verb for verb in program("--complete").stdout.split() if not verb.startswith("-") and verb != "help"]
+
+
+def options(program, verb):
+    """All that the verb takes, as --name or --name= where it has a value."""
+    words = program(verb, "--complete").stdout.split()
+    return {word for word in words if word.endswith("=") or "=" not in word}
+
+
+def usage(program, *arguments):
+    """What is said about the command line, which is wrong."""
+    done = program(*arguments, check=2, timeout=20)
+    assert done.stdout == "" and done.stderr.startswith(os.path.basename(program.path) + ": ")
+    assert "\x1b" not in done.stderr and "Valid: " in done.stderr or "Try '" in done.stderr or done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.fixture(params=["profctl", "profcapture"])
+def program(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_verbs(program):
+    for verb in verbs(program):
+        swapped = verb[0] + verb[2] + verb[1] + verb[3:]
+        for typo in swapped, verb.upper(), verb + "x":
+            assert f"did you mean '{verb}'?" in usage(program, typo), typo
+    for word in "nothing", "", "\x1b[31m\n":
+        assert "Valid: " + " ".join(verbs(program)) in usage(program, word)
+    assert "no verb" in usage(program)
+    assert "did you mean '--version'?" in usage(program, "--versoin")
+    assert "Valid: --help --version" in usage(program, "-x")
+    assert "did you mean" in usage(program, "help", verbs(program)[0][:-1])
+
+
+def test_every_option(program):
+    """Mistyped, without its value, with one that it does not take."""
+    for verb in verbs(program):
+        for option in options(program, verb):
+            name = option.rstrip("=")
+            if name.startswith("--"):
+                assert f"did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
+            if option.endswith("=") and name != "-g":
+                assert f"{name} needs a value: {name} " in usage(program, verb, name)
+            elif name.startswith("--"):
+                assert f"{name} takes no value" in usage(program, verb, f"{name}=1")
+        assert "did you mean '--help'?" in usage(program, verb, "-help")
+        assert "Valid: " in usage(program, verb, "-?")
+        assert f"Usage: {os.path.basename(program.path)} {verb}" in program(verb, "--help", "--nothing").stdout
+
+
+def test_every_choice(program):
+    for verb in verbs(program):
+        for option in options(program, verb):
+            words = program(verb, "--complete").stdout.split() if option.endswith("=") else []
+            choices = [word.removeprefix(option) for word in words if word.startswith(option) and word != option]
+            if not choices:
+                continue
+            assert f"did you mean '{choices[0]}'?" in usage(program, verb, option + choices[0] + "x")
+            for word in "", "nothing", choices[0].upper() + "-", "\x1b[31m":
+                assert " ".join(choices) in usage(program, verb, option + word)
+
+
+@pytest.mark.parametrize("verb", ["info", "dump", "report", "verify"])
+def test_numbers(profcapture, whole, verb):
+    for option in sorted({"--limit=", "--pid=", "--tid=", "--cpu="} & options(profcapture, verb)):
+        for value in NO_NUMBERS:
+            assert option.rstrip("=") in usage(profcapture, verb, whole, option + value)
+        if option != "--limit=":
+            for value in "1,", ",1", "1,,2", "4294967296":
+                usage(profcapture, verb, whole, option + value)
+        profcapture(verb, whole, option + "4294967295")
+    profcapture(verb, whole, "--limit", "18446744073709551615")
+
+
+@pytest.mark.parametrize("verb", ["dump", "report", "cut"])
+def test_times(profcapture, whole, tmp_path, verb):
+    new = ["-o", tmp_path / "new.cap"] if verb == "cut" else []
+    for value in NO_TIMES:
+        for option in "--from", "--to":
+            assert f"{option}: " in usage(profcapture, verb, whole, *new, option, value)
+    for value in "..", "1..2..3", "1s...2s", "1..x", "x..1":
+        assert "--from: " in usage(profcapture, verb, whole, *new, "--from", value)
+    assert "--to: " in usage(profcapture, verb, whole, *new, "--to", "1..2")
+    for value in ["--from=2s..1s"], ["--from=2", "--to=1"], ["--from=-1ms..-2ms"], ["--to=1ms", "--from=2ms"], ["--from=999h", "--to=-0"]:
+        assert "is after --to" in usage(profcapture, verb, whole, *new, *value)
+    for option in "--from", "--to":
+        assert "has no mark 'nothing'" in usage(profcapture, verb, whole, *new, option, "@mark:nothing")
+    assert not (tmp_path / "new.cap").exists()
+
+
+def total(profcapture, whole, *arguments):
+    return profcapture.json("report", whole, *arguments)["data"]["self_total"]
+
+
+def test_times_at_the_edges(profcapture, whole):
+    """Before the start, behind the end, and both ends alike are no errors."""
+    for value in ["--from=-999h"], ["--to=999h"], ["--from=-999h..999h"], ["--from=0"], ["--to=-0"], ["--from=..-0s"], ["--from=0.."]:
+        assert total(profcapture, whole, *value) == 2000, value
+    for value in ["--from=999h"], ["--to=-999h"], ["--from=998h..999h"]:
+        assert total(profcapture, whole, *value) == 0
+    assert total(profcapture, whole, "--from=0..0") == 1
+
+
+def test_given_twice(profcapture, whole):
+    """The last one counts, but where both can."""
+    assert total(profcapture, whole, "--from=999h", "--from=0") == 2000
+    assert total(profcapture, whole, "--to=0", "--to=999h") == 2000
+    assert total(profcapture, whole, "--from=999h..9999h", "--from=0") == 2000
+    assert len(profcapture.json("report", whole, "--limit=1", "--limit=3")["data"]["rows"]) == 3
+    assert profcapture.json("report", whole, "--by=thread", "--by=process")["data"]["by"] == "process"
+    tables = profcapture.json("dump", whole, "--table=sample", "--table=switch")["data"]["rows"]
+    assert {row["table"] for row in tables} == {"sample", "switch"}
+    pids = [row["pid"] for row in profcapture.json("report", whole, "--by=process")["data"]["rows"][:2]]
+    one, two = (total(profcapture, whole, f"--pid={pid}") for pid in pids)
+    both = one + two if pids[0] != pids[1] else one
+    for arguments in ([f"--pid={pids[0]},{pids[1]}"], [f"--pid={pids[0]}", f"--pid={pids[1]}"], [f"--pid={pids[0]}", f"--pid={pids[1]},{pids[0]}"]):
+        assert total(profcapture, whole, *arguments) == both
+
+
+def test_operands(profcapture, whole):
+    for verb in verbs(profcapture):
+        more = ["-o", "/dev/null", *(["--from=0"] if verb == "cut" else [])] if verb in ("cut", "compact", "recover") else []
+        assert "missing operand" in usage(profcapture, verb, *more)
+        assert "missing operand" in usage(profcapture, verb, *more, "--")
+        assert f"unexpected operand '{whole}'" in usage(profcapture, verb, *more, whole, whole)
+    assert "'--limit'" in profcapture("report", "--", "--limit", check=1).stderr
+    assert profcapture("report", "--limit=1", "--", whole).stdout == profcapture("report", whole, "--limit=1").stdout
+    assert "unexpected operand '--json'" in usage(profcapture, "report", whole, "--", "--json")
+
+
+def test_what_does_not_go_together(profcapture, whole):
+    for arguments, said in (
+        (["report", "--tree", "--callers", "x"], "--tree"),
+        (["report", "--callers", "x", "--callees", "y"], "one function"),
+        (["report", "--by", "thread", "--callers", "x"], "function"),
+        (["verify", "--format", "csv"], "text or json"),
+        (["verify", "--format", "ndjson"], "text or json"),
+        (["info", "--format", "csv"], "ndjson"),
+    ):
+        assert said in usage(profcapture, *arguments, whole), arguments
+    assert "did you mean 'report'?" in usage(profcapture, "schema", "reprot")
+
+
+# ---- profctl record, as far as nothing is recorded
+
+
+def test_record_numbers(profctl, capture):
+    for option in "-F", "--frequency", "-p", "--pid":
+        for value in [*NO_NUMBERS, "4294967296"]:
+            assert f"{option}: " in usage(profctl, "record", "-o", capture, option, value, "true")
+    for option in "-d", "--duration", "-D", "--delay":
+        for value in NO_DURATIONS:
+            assert f"{option}: " in usage(profctl, "record", "-o", capture, option, value, "true")
+    for value in "0", "0s", "0.0", "0ns", "0.0000000001":
+        said = usage(profctl, "record", "-o", capture, "-d", value, "true")
+        assert "--duration" in said and "Ctrl-C" in said
+    assert not capture.exists()
+
+
+def test_record_events(profctl, capture):
+    for value in "", ",", "cpu-clock,", ",cpu-clock", "cpu-clock,,page-faults":
+        assert f"'{value}'" in usage(profctl, "record", "-o", capture, "-e", value, "true")
+    assert not capture.exists()
+
+
+def test_record_what(profctl, capture):
+    for arguments, said in (
+        (["-p", 1, "true"], "exclude"),
+        (["-p", 1, "--", "true"], "exclude"),
+        (["-p", 1, "-a"], "exclude"),
+        (["--"], "command"),
+        (["-a", "--"], "command"),
+        (["--append", "--force", "true"], "exclude"),
+        (["--json", "-o", "-", "true"], "standard output"),
+        (["--append", "-o", "-", "true"], "--output FILE"),
+    ):
+        assert said in usage(profctl, "record", "-o", capture, *arguments)
+    assert "--output FILE" in usage(profctl, "record", "--append", "true")
+    assert not capture.exists()
+
+
+def test_record_output(profctl, tmp_path, require):
+    (tmp_path / "file").write_text("precious")
+    os.mkfifo(tmp_path / "pipe")
+    for name in tmp_path, tmp_path / "missing" / "x", tmp_path / "file" / "x", "", tmp_path / "file":
+        done = profctl("record", "-o", name, "true", check=1, timeout=20)
+        assert f"'{name}'" in done.stderr and not done.stdout
+    assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
+    assert "regular file" in profctl("record", "--append", "-o", "/dev/null", "true", check=2).stderr
+    assert f"'{tmp_path / 'missing'}'" in profctl("record", "--append", "-o", tmp_path / "missing", "true", check=1).stderr
+    assert (tmp_path / "file").read_text() == "precious"
+    require("setpriv", root=True)
+    tmp_path.chmod(0o700)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    assert "Permission denied" in profctl("record", "-o", tmp_path / "x", "true", check=4, prefix=nobody).stderr
+
+
+def test_closed_standard_streams(profcapture, whole):
+    """Without any of them a verb neither hangs nor ends by a signal."""
+    done = subprocess.run([profcapture.path, "report", whole], close_fds=True, timeout=60,
+                          preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
+    assert done.returncode == 1
