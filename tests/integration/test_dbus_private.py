@@ -2,14 +2,18 @@
 """profd --private as an IDE would drive it: the objects of docs/dbus.md on a socketpair, without profctl."""
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import gi
 import pytest
+
+from recordings import until
 
 gi.require_version("Gio", "2.0")
 from gi.repository import Gio, GLib  # noqa: E402
@@ -342,6 +346,21 @@ def test_recording(rights, profd, file, capture, profcapture, busy):
     assert info["samples"] == summary["samples"]
     assert refusal(profd.session, path, "Start")[0] == "InvalidState"
     assert refusal(profd.session, path, "Stop")[0] == "InvalidState"
+
+
+def test_example_of_the_documentation(rights, capture, profcapture, busy):
+    """docs/dbus.md's client, run as it stands there: when it ends, so does the recording."""
+    text = Path(os.environ["PROF_SOURCE_DIR"], "docs/dbus.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    path = f"{Path(os.environ['PROFD']).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", example + "\nimport time\ntime.sleep(0.5)\n"], cwd=capture.parent,
+        env={**os.environ, "PATH": path}, capture_output=True, encoding="utf-8", timeout=60,
+    )
+    assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
+    # profd outlives its client by what it takes to finish the file
+    until(lambda: profcapture("verify", capture, check=None).returncode == 0)
+    assert profcapture.json("report", capture, "--pid", busy.pid)["data"]["self_total"] > 0
 
 
 def test_progress_is_at_most_four_a_second(rights, profd, file, busy):
