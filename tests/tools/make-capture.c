@@ -15,6 +15,7 @@ struct settings {
 	uint64_t rows, first, chunk_rows, epochs;
 	unsigned int group_rows;
 	bool all_tables, foreign_table, crash;
+	const char *only; /* name of a table, or NULL */
 	enum prof_writer_mode mode;
 	const char *path;
 };
@@ -28,6 +29,8 @@ static const char usage[] =
 	"  --epochs N       epochs to spread the rows over (1)\n"
 	"  --all-tables     all tables of version 1, not only sample and the dictionaries\n"
 	"  --foreign-table  a table that version 1 does not know\n"
+	"  --only TABLE     of the tables that are no dictionaries only this one\n"
+	"  --prefix TEXT    put this before every text\n"
 	"  --crash          leave the capture unfinished\n"
 	"  --append         go on in an existing capture, in a new segment\n"
 	"  --extend         the same in a new epoch of its last segment\n";
@@ -40,6 +43,8 @@ enum option_id {
 	OPTION_EPOCHS,
 	OPTION_ALL_TABLES,
 	OPTION_FOREIGN_TABLE,
+	OPTION_ONLY,
+	OPTION_PREFIX,
 	OPTION_CRASH,
 	OPTION_APPEND,
 	OPTION_EXTEND,
@@ -53,6 +58,8 @@ static const struct option options[] = {
 	{ "epochs", required_argument, NULL, OPTION_EPOCHS },
 	{ "all-tables", no_argument, NULL, OPTION_ALL_TABLES },
 	{ "foreign-table", no_argument, NULL, OPTION_FOREIGN_TABLE },
+	{ "only", required_argument, NULL, OPTION_ONLY },
+	{ "prefix", required_argument, NULL, OPTION_PREFIX },
 	{ "crash", no_argument, NULL, OPTION_CRASH },
 	{ "append", no_argument, NULL, OPTION_APPEND },
 	{ "extend", no_argument, NULL, OPTION_EXTEND },
@@ -98,6 +105,12 @@ static bool parse_options(int argc, char **argv, struct settings *settings)
 		case OPTION_FOREIGN_TABLE:
 			settings->foreign_table = true;
 			break;
+		case OPTION_ONLY:
+			settings->only = optarg;
+			break;
+		case OPTION_PREFIX:
+			rows_prefix = optarg;
+			break;
 		case OPTION_CRASH:
 			settings->crash = true;
 			break;
@@ -117,6 +130,13 @@ static bool parse_options(int argc, char **argv, struct settings *settings)
 	return true;
 }
 
+static bool is_wanted(const struct settings *settings, const struct prof_table_def *def)
+{
+	if (settings->only)
+		return strcmp(def->name, settings->only) == 0;
+	return def->id == PROF_TABLE_SAMPLE || settings->all_tables;
+}
+
 /* All tables' rows of one epoch, the dictionaries first. */
 static int write_epoch(struct prof_writer *writer, const struct settings *settings, uint32_t epoch,
 		       uint64_t first, uint64_t rows)
@@ -129,7 +149,7 @@ static int write_epoch(struct prof_writer *writer, const struct settings *settin
 			r = rows_write(writer, def, 0, rows_of_dictionary(id), settings->chunk_rows,
 				       epoch);
 	for (unsigned int id = PROF_TABLE_SAMPLE; !r && id <= PROF_TABLE_METADATA; id++)
-		if (id == PROF_TABLE_SAMPLE || settings->all_tables)
+		if (is_wanted(settings, prof_table_v1(id)))
 			r = rows_write(writer, prof_table_v1(id), first, rows, settings->chunk_rows,
 				       epoch);
 	if (!r && settings->foreign_table)

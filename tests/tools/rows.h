@@ -24,6 +24,9 @@ struct row {
 	char texts[PROF_MAX_COLUMNS][96];
 };
 
+/* Stands before every text that is not empty: what a program may set in other people's recordings. */
+static const char *rows_prefix = "";
+
 /* splitmix64 */
 static inline uint64_t rows_mix(uint64_t x)
 {
@@ -108,9 +111,10 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 			row->values[c] = PROF_BYTES(row->lists[c], n);
 		} else if (text) {
 			int n = snprintf(row->texts[c], sizeof(row->texts[c]),
-					 "/usr/lib/%s/module-%u.so.%u", def->name,
+					 "%s/usr/lib/%s/module-%u.so.%u", rows_prefix, def->name,
 					 (unsigned int)(random % 1000), (unsigned int)(i % 7));
 
+			n = MIN_OF(n, (int)sizeof(row->texts[c]) - 1);
 			row->values[c] = PROF_BYTES(row->texts[c], random % 11 ? (size_t)n : 0);
 		} else {
 			row->values[c] = PROF_NUMBER(rows_number(column, i, random));

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Captures with next to nothing in them, or only what nobody thinks of: every --json is what its schema says."""
+import csv
+import io
+import json
+
+import pytest
+import schema
+from captures import MAKERS, command, make
+
+VERBS = [
+    ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
+    ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
+    *(["report", "--by", by] for by in ("image", "thread", "process", "cgroup")),
+]
+
+
+def appended(path):
+    make(path, "--rows", 30)
+    make(path, "--append", "--first", 30, "--rows", 0)
+    return make(path, "--append", "--first", 30, "--rows", 0, "--crash")
+
+
+def damaged(path):
+    data = bytearray(make(path, "--rows", 160, "--chunk-rows", 20, "--only", "sample").read_bytes())
+    data[len(data) // 3 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 3)
+    path.write_bytes(data)
+    return path
+
+
+# name: how it is made, its state, its samples (None: some)
+CAPTURES = {
+    "no samples": (lambda path: make(path, "--rows", 0), "finished", 0),
+    "no samples, unfinished": (lambda path: make(path, "--rows", 0, "--crash"), "unfinished", 0),
+    "only losses": (lambda path: make(path, "--only", "loss", "--rows", 30), "finished", 0),
+    "only losses, unfinished": (lambda path: make(path, "--only", "loss", "--rows", 30, "--crash"), "unfinished", 0),
+    "only metadata": (lambda path: make(path, "--only", "metadata", "--rows", 30), "finished", 0),
+    "only tasks": (lambda path: make(path, "--only", "task", "--rows", 30), "finished", 0),
+    "one row": (lambda path: make(path, "--all-tables", "--rows", 1), "finished", 1),
+    "empty segments": (appended, "unfinished", 30),
+    "unfinished": (lambda path: make(path, "--all-tables", "--foreign-table", "--rows", 20, "--crash"), "unfinished", 20),
+    "damaged": (damaged, "damaged", None),
+}
+
+
+@pytest.fixture(scope="module", params=CAPTURES)
+def odd(request, tmp_path_factory):
+    how, state, samples = CAPTURES[request.param]
+    return how(tmp_path_factory.mktemp("odd") / "odd.cap"), state, samples
+
+
+def test_json(profcapture, odd):
+    path, state, samples = odd
+    for verb in VERBS:
+        done = profcapture(*verb, path, "--json", "--limit", 0, check=3 if verb[0] == "verify" and state != "finished" else 0)
+        output = json.loads(done.stdout)
+        schema.check(profcapture, verb[0], output)
+        # a report reads, and so knows, no more than it needs
+        assert output["capture"]["state"] == state or state == "damaged" and verb[0] not in ("info", "verify")
+        assert output["capture"]["samples"] == samples or samples is None
+        assert output["truncated"] is False
+        if verb[0] == "report" and samples == 0:
+            data = output["data"]
+            assert not data.get("rows") and data.get("self_total", 0) == 0 and data.get("function") is None
+
+
+def test_other_formats(profcapture, odd):
+    path, state, samples = odd
+    for verb in VERBS:
+        finished = verb[0] != "verify" or state == "finished"
+        assert "nan" not in profcapture(*verb, path, check=0 if finished else 3).stdout.replace("nanos", "")
+        if verb[0] != "verify" and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
+            lines = profcapture(*verb, path, "--format", "ndjson").stdout.splitlines()
+            assert json.loads(lines[0])["schema"] == f"profcapture.{verb[0]}/1" and all(json.loads(line) for line in lines)
+        if verb[0] in ("report", "dump") and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
+            table = list(csv.reader(io.StringIO(profcapture(*verb, path, "--format", "csv").stdout, newline="")))
+            assert len(table) == len(lines) and len({len(row) for row in table}) == 1
+
+
+def test_losses_are_told(profcapture, tmp_path):
+    """Where there is nothing but losses, they are what is said."""
+    path = make(tmp_path / "losses.cap", "--only", "loss", "--rows", 30)
+    capture = profcapture.json("info", path)["capture"]
+    assert capture["lost"] > 0 and capture["samples"] == capture["events"] == 0
+    for verb in "info", "report", "dump":
+        assert profcapture(verb, path).stdout.startswith("Lost: ")
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_made_from_it(profcapture, odd, tmp_path, maker):
+    path, state, samples = odd
+    new = tmp_path / "new.cap"
+    profcapture(*command(maker, path, new))
+    profcapture("verify", new)
+    for verb in VERBS[:3]:
+        schema.check(profcapture, verb[0], profcapture.json(*verb, new))
+    before, after = (profcapture.json("report", file)["data"] for file in (path, new))
+    if samples is not None:
+        assert before["rows"] == after["rows"] and before["self_total"] == after["self_total"] == samples
+
+
+def test_symbolize(profcapture, odd):
+    path, state, samples = odd
+    assert "unnamed places" in profcapture("symbolize", path).stdout
+    profcapture("symbolize", path)
