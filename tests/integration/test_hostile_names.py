@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Names that others chose, in every text of every table: no terminal obeys them, no parser stumbles over them."""
+import csv
+import io
+import json
+
+import pytest
+import schema
+from captures import MAKERS, command, make, unprintable
+
+# a formula, what csv and json quote, line ends, escapes, a title, a bidi override, bytes that are no UTF-8, C1's CSI
+HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\x1b]0;x\x07\xe2\x80\xae\xff\xc2\x9b"
+WHAT_PARSERS_SEE = HOSTILE.decode("utf-8", errors="replace")
+ESCAPED = "=1+1,\";'\\\\n\\x0d\\t\\x1b[31m\\x1b]0;x\\x07\\u{202e}\ufffd\\u{9b}"
+TABLES = ["string", "process", "thread", "image", "symbol", "source", "counter", "sample", "task", "mapping", "mark", "log", "loss",
+          "metadata", "sensor"]
+LISTS = [["dump", "--resolve"], *(["dump", "--table", table] for table in TABLES),
+         *(["report", "--by", by] for by in ("function", "image", "thread", "process", "cgroup"))]
+VERBS = [["info"], ["verify"], ["report", "--tree"], *LISTS]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("hostile") / "x.cap", "--all-tables", "--foreign-table", "--rows", 60, "--prefix", HOSTILE.decode(errors="surrogateescape"))
+
+
+def test_text(profcapture, hostile, tmp_path):
+    seen = 0
+    for verb in VERBS:
+        for color in "never", "always":
+            done = profcapture(*verb, hostile, "--color", color, "--limit", 0)
+            text = done.stdout + done.stderr
+            for style in ("\x1b[0m", "\x1b[1m", "\x1b[1;33m") if color == "always" else ():
+                text = text.replace(style, "")
+            assert not unprintable(text), verb
+            seen += ESCAPED in text
+    assert seen > len(VERBS)
+    copy = tmp_path / "copy.cap"
+    copy.write_bytes(hostile.read_bytes())
+    assert not unprintable(profcapture("symbolize", copy).stdout)
+
+
+def test_json(profcapture, hostile):
+    for verb in VERBS:
+        output = profcapture(*verb, hostile, "--json", "--limit", 0, text=False).stdout
+        assert not [byte for byte in output if byte < 0x20 and byte != 0x0a] and output.count(b"\n") <= 1
+        report = json.loads(output.decode("utf-8"))
+        schema.check(profcapture, verb[0], report)
+        if verb[0] == "info" or verb[-1] in ("string", "loss", "image", "thread"):
+            assert any(WHAT_PARSERS_SEE in text for text in texts(report))
+
+
+def texts(node):
+    """Every text of a JSON value."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, (list, dict)):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from texts(item)
+
+
+def test_lists(profcapture, hostile):
+    """One row a line in ndjson; and in csv, with the same texts, as many fields in each record."""
+    for verb in LISTS:
+        whole = profcapture.json(*verb, hostile, "--limit", 0)["data"]["rows"]
+        lines = profcapture(*verb, hostile, "--format", "ndjson", text=False).stdout.decode("utf-8").split("\n")
+        assert [json.loads(line) for line in lines[1:-1]] == whole and lines[-1] == ""
+        output = profcapture(*verb, hostile, "--format", "csv", text=False).stdout.decode("utf-8")
+        table = list(csv.reader(io.StringIO(output, newline=""), strict=True))
+        assert len(table) == len(whole) + 1 and len({len(row) for row in table}) == 1, verb
+        for row, fields in zip(whole, table[1:]):
+            for name, field in zip(table[0], fields):
+                if isinstance(row.get(name), str):
+                    assert field == row[name], (verb, name)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_survive_being_copied(profcapture, hostile, tmp_path, maker):
+    new = tmp_path / "\x1b[31m\u202e\n.cap"
+    done = profcapture(*command(maker, hostile, new))
+    assert not unprintable(done.stderr)
+    before, after = (set(texts(profcapture.json("report", path, "--by", "thread")["data"])) for path in (hostile, new))
+    assert before == after and any(WHAT_PARSERS_SEE in text for text in after)
+    for arguments in command(maker, hostile, new), command(maker, tmp_path / "\x1b[31m\n", new), command(maker, hostile, tmp_path / "no\x1b[31m" / "\n"):
+        assert not unprintable(profcapture(*arguments, check=1).stderr)
+
+
+def test_in_messages(profctl, profcapture, hostile):
+    """What comes from the command line may come from a name, too."""
+    word = HOSTILE.decode(errors="surrogateescape")
+    for arguments in ([word], ["help", word], [f"-{word}"], ["report", f"--x{word[1:]}"], ["report", f"-{word}", hostile], ["report", "--by", word, hostile],
+                      ["report", "--limit", word, hostile], ["report", "--pid", word, hostile], ["report", "--from", word, hostile], ["schema", word],
+                      ["report", "--from", f"@mark:{word}", hostile], ["dump", "--table", word, hostile], ["info", hostile, word], [f"--{word}"], [f"-{word}"]):
+        done = profcapture(*arguments, check=2)
+        assert not unprintable(done.stderr) and "1+1" in done.stderr and not done.stdout, arguments
+    done = profcapture("report", "--callers", word, hostile)
+    assert not unprintable(done.stdout + done.stderr)
+    assert not unprintable(profcapture("info", word, check=1).stderr)
+    for arguments in [word], ["record", "-F", word, "x"], ["record", "-d", word, "x"], ["record", "-e", f",{word}", "x"], ["record", "-g", "--", word], ["record", f"-{word}"]:
+        done = profctl(*arguments, check=None)
+        assert done.returncode in (2, 127) and not unprintable(done.stderr) and not done.stdout
