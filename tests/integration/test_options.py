@@ -206,9 +206,14 @@ def test_record_output(profctl, tmp_path, require):
         done = profctl("record", "-o", name, "true", check=1, timeout=20)
         assert f"'{name}'" in done.stderr and not done.stdout
     assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
-    assert "regular file" in profctl("record", "--append", "-o", "/dev/null", "true", check=2).stderr
-    assert f"'{tmp_path / 'missing'}'" in profctl("record", "--append", "-o", tmp_path / "missing", "true", check=1).stderr
-    assert (tmp_path / "file").read_text() == "precious"
+    # a pipe has nobody at its other end
+    for name in "/dev/null", tmp_path / "pipe":
+        assert f"'{name}': it is no regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
+    for name, status in (tmp_path / "missing", 1), (tmp_path, 1), (tmp_path / "file", 3):
+        assert f"'{name}'" in profctl("record", "--append", "-o", name, "true", check=status).stderr
+    (tmp_path / "longer").write_text("no capture\n" * 99)
+    assert "not a profd capture" in profctl("record", "--append", "-o", tmp_path / "longer", "true", check=3).stderr
+    assert (tmp_path / "file").read_text() == "precious" and (tmp_path / "longer").stat().st_size == 99 * 11
     require("setpriv", root=True)
     tmp_path.chmod(0o700)
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

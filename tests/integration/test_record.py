@@ -375,8 +375,9 @@ def test_profd_that_is_not_there(profctl, capture, tmp_path):
 def test_default_name(profctl, tmp_path, busy):
     profctl("record", "true", cwd=tmp_path)
     profctl("record", "-d", "300ms", "-a", cwd=tmp_path)
-    names = sorted(path.name.split("-")[0] for path in tmp_path.glob("*-????????-??????.cap"))
-    assert names == ["system", "true"]
+    profctl("record", "-d", "300ms", "-p", busy.pid, cwd=tmp_path)
+    names = sorted(path.name[: -len("-YYYYmmdd-HHMMSS.cap")] for path in tmp_path.glob("*-????????-??????.cap"))
+    assert names == [f"pid-{busy.pid}", "system", "true"]
 
 
 def test_existing_file(profctl, profcapture, capture):
@@ -399,6 +400,21 @@ def test_append(profctl, profcapture, capture, busy):
     assert whole["capture"]["samples"] == first + second
     assert whole["data"]["segments"] == 2
     assert "cannot append" in profctl("record", "--append", "-o", f"{capture}.none", "true", check=1).stderr
+
+
+def test_append_to_what_is_not_whole(profctl, profcapture, capture):
+    """An empty file, and a capture that was cut: what was readable stays, and the new segment follows."""
+    capture.touch()
+    profctl("record", "--append", "-o", capture, "true")
+    profcapture("verify", capture)
+    first = profcapture.json("info", capture)["capture"]["events"]
+    with capture.open("r+b") as file:
+        file.truncate(capture.stat().st_size - 50)
+    profcapture("verify", capture, check=3)
+    profctl("record", "--append", "-o", capture, "true")
+    profcapture("verify", capture)
+    whole = profcapture.json("info", capture)
+    assert whole["data"]["segments"] == 2 and whole["capture"]["events"] > first
 
 
 def test_two_writers(profctl, profcapture, capture, recorder, busy):

@@ -12,6 +12,8 @@
 
 #include "tools/profctl/output.h"
 
+#include "libcapture/prof-capture.h"
+#include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
 #include "tools/common/spool.h"
 
@@ -49,12 +51,6 @@ static bool use_stream(const struct output_options *options, int fd, struct outp
 {
 	struct stat status;
 
-	if (options->append) {
-		close(fd);
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("only a regular file can be appended to"));
-		return false;
-	}
 	if (!options->needs_reading && fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode)) {
 		output->fd = fd;
 		return true;
@@ -98,6 +94,22 @@ static bool open_temporary(struct output *output, GError **error)
 	return true;
 }
 
+/* An empty file, and whatever has at least a header; what the engine found, it could only warn about. */
+static bool check_capture(const struct output *output, GError **error)
+{
+	struct prof_reader *reader;
+	struct stat status;
+	int r;
+
+	if (fstat(output->fd, &status) == 0 && status.st_size == 0)
+		return true;
+	r = prof_reader_open(output->fd, &reader);
+	if (r != 0)
+		return capture_error(error, r, _("cannot append to '%s'"), output->path);
+	prof_reader_free(reader);
+	return true;
+}
+
 /* The lock is the file description's, so the engine, which gets it passed, has it too. */
 static bool open_to_append(struct output *output, GError **error)
 {
@@ -105,7 +117,7 @@ static bool open_to_append(struct output *output, GError **error)
 	if (output->fd < 0)
 		return fail(error, _("cannot open"), output->path);
 	if (flock(output->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-		return true;
+		return check_capture(output, error);
 	g_set_error(error, CLI_ERROR, CLI_FAILURE,
 		    _("another process is writing '%s'; append when it has finished"),
 		    output->path);
@@ -120,6 +132,11 @@ static bool open_existing(const struct output_options *options, struct output *o
 	if (S_ISDIR(status->st_mode)) {
 		errno = EISDIR;
 		return fail(error, _("cannot write"), output->path);
+	}
+	if (!S_ISREG(status->st_mode) && options->append) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("cannot append to '%s': it is no regular file"), output->path);
+		return false;
 	}
 	if (!S_ISREG(status->st_mode)) {
 		fd = open(output->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
