@@ -109,6 +109,21 @@ def test_loss_first(profcapture, whole):
         assert profcapture(verb, whole).stdout.startswith("Lost: ")
 
 
+def test_many_losses_do_not_hide_the_rest(profcapture, whole):
+    """The largest are said; the lines together have all of them, and info lists each."""
+    def told(*arguments):
+        lines = [line for line in profcapture(*arguments).stdout.splitlines() if line.startswith("Lost: ")]
+        return lines, [int(re.match(r"Lost: ([\d ]+) ", line)[1].replace(" ", "")) for line in lines]
+
+    lost = profcapture.json("info", whole)["capture"]["lost"]
+    everything, counts = told("info", whole, "--limit", 0)
+    assert sum(counts) == lost and len(counts) > 100 and counts == sorted(counts, reverse=True)
+    for arguments, most in (["report", whole], 8), (["report", whole, "--limit", 0], 8), (["dump", whole, "--limit", 1], 8), (["info", whole], 20), (["info", whole, "--limit", 3], 3):
+        lines, counts = told(*arguments)
+        assert lines[:-1] == everything[:most] and sum(counts) == lost
+        assert f"for {len(everything) - most} other reasons" in lines[-1] and "--limit 0" in lines[-1]
+
+
 def test_missed_ticks_are_no_loss(profcapture, whole):
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0

@@ -516,24 +516,59 @@ static bool is_missed_tick(const struct capture_loss *loss)
 	return strcmp(loss->cause, "ticks-missed") == 0;
 }
 
-void capture_print_losses(const struct capture *capture, struct out *out)
+static void print_loss(const struct capture_loss *loss, struct out *out)
 {
+	g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
+	g_autofree char *cause = text_escape(loss->cause);
+	g_autofree char *count = text_count(loss->count);
+	g_autofree char *bytes = text_bytes(loss->bytes);
+
+	out_printf(out, _("Lost: %s (%s, %s"), count, stream, cause);
+	if (loss->bytes)
+		out_printf(out, ", %s", bytes);
+	out_printf(out, _(") from %.3f s to %.3f s\n"), (double)loss->from_ns / 1e9,
+		   (double)loss->to_ns / 1e9);
+}
+
+/* The largest first, of these the earliest. */
+static gint compare_losses(gconstpointer a, gconstpointer b)
+{
+	const struct capture_loss *const *left = a, *const *right = b;
+
+	if ((*left)->count != (*right)->count)
+		return (*left)->count < (*right)->count ? 1 : -1;
+	return ((*left)->from_ns > (*right)->from_ns) - ((*left)->from_ns < (*right)->from_ns);
+}
+
+void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most)
+{
+	g_autoptr(GPtrArray) losses = g_ptr_array_new();
+	uint64_t left_out = 0;
+	guint shown;
+
 	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
+		struct capture_loss *loss = &g_array_index(capture->losses, struct capture_loss, i);
 
-		if (is_missed_tick(loss))
-			continue;
-		g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
-		g_autofree char *cause = text_escape(loss->cause);
-		g_autofree char *count = text_count(loss->count);
-		g_autofree char *bytes = text_bytes(loss->bytes);
+		if (!is_missed_tick(loss))
+			g_ptr_array_add(losses, loss);
+	}
+	g_ptr_array_sort(losses, compare_losses);
+	shown = most && most < losses->len ? (guint)most : losses->len;
+	for (guint i = 0; i < losses->len; i++) {
+		const struct capture_loss *loss = losses->pdata[i];
 
-		out_printf(out, _("Lost: %s (%s, %s"), count, stream, cause);
-		if (loss->bytes)
-			out_printf(out, ", %s", bytes);
-		out_printf(out, _(") from %.3f s to %.3f s\n"), (double)loss->from_ns / 1e9,
-			   (double)loss->to_ns / 1e9);
+		if (i < shown)
+			print_loss(loss, out);
+		else
+			left_out += loss->count;
+	}
+	if (shown < losses->len) {
+		g_autofree char *count = text_count(left_out);
+
+		out_printf(out,
+			   _("Lost: %s for %u other reasons ('profcapture info --limit 0' lists "
+			     "them)\n"),
+			   count, losses->len - shown);
 	}
 }
 

@@ -329,7 +329,7 @@ static bool dump_rows(struct dump *dump, GError **error)
 	if (dump->reader.limit && !count_rows(dump, &all, error))
 		return false;
 	if (dump->reader.format == READER_TEXT) {
-		reader_print_losses(&dump->reader, dump->out);
+		reader_print_losses(&dump->reader, dump->out, READER_LOSSES);
 	} else {
 		list_columns(dump);
 		reader_begin(&dump->reader, &dump->json, "dump",

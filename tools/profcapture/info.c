@@ -377,7 +377,7 @@ static void print_head(const struct info *info, struct out *out)
 	g_autofree char *samples = text_count(capture->samples);
 	g_autofree char *events = text_count(capture->events);
 
-	reader_print_losses(&info->reader, out);
+	reader_print_losses(&info->reader, out, info->reader.limit);
 	out_printf(out, "%-14s ", _("File"));
 	text_cell(out, capture->file, 0, TEXT_LEFT);
 	out_printf(out, ", %s, %s\n", bytes, capture_state_name(capture->state));

@@ -270,11 +270,11 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 		out_text(out, codes[style]);
 }
 
-void reader_print_losses(const struct reader *reader, struct out *out)
+void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most)
 {
 	if (reader->capture->lost) {
 		reader_style(reader, out, READER_WARNING);
-		capture_print_losses(reader->capture, out);
+		capture_print_losses(reader->capture, out, most);
 		reader_style(reader, out, READER_PLAIN);
 	}
 	capture_print_missed_ticks(reader->capture, out);

@@ -70,7 +70,8 @@ void reader_end(const struct reader *reader, struct json *json);
 /* What follows in text stands out, where colours are wanted; until the next call. */
 enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
-/* The losses of the capture, as a warning, and the ticks that it misses. */
-void reader_print_losses(const struct reader *reader, struct out *out);
+/* The losses of the capture, as a warning, at most `most` of them (0: all), and the ticks that it misses. */
+#define READER_LOSSES 8 /* enough where they are not what was asked for */
+void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
 /* "showing 20 of 3412", when that is so. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

@@ -61,7 +61,7 @@ void report_print_head(const struct report *report, struct out *out)
 	g_autofree char *event = text_escape(
 		capture_metadata(capture, "event") ? capture_metadata(capture, "event") : "-");
 
-	reader_print_losses(&report->reader, out);
+	reader_print_losses(&report->reader, out, READER_LOSSES);
 	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 	if (report->reader.timed)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
