@@ -2,10 +2,12 @@
 """The man pages know every verb and option, and say what the exit status means."""
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+from captures import make
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 PAGES = sorted((SOURCE / "data/man").glob("*.scd"))
@@ -32,6 +34,23 @@ def test_every_verb_and_option_is_described(name, request):
             if option != "--help" and not re.search(rf"(?<![\w-]){option}(?![\w-])", text):
                 missing.append(f"{verb} {option}")
     assert missing == [], f"describe these in data/man/{name}.1.scd"
+
+
+EXAMPLES = [
+    line.split("#")[0].strip()
+    for path in (*PAGES, SOURCE / "README.md")
+    for line in path.read_text(encoding="utf-8").splitlines()
+    if re.match(r"\s*profcapture \w+ [\w.]+(?!.*\[)", line) and "*" not in line
+]
+
+
+def test_examples_work(profcapture, tmp_path):
+    """What the pages and the README show of reading a capture; what they record is for test_record."""
+    assert len(EXAMPLES) >= 5
+    make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
+    for example in EXAMPLES:
+        words = shlex.split(example.replace("FILE", "system.cap"))
+        assert profcapture(*words[1:], cwd=tmp_path).stdout, example
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

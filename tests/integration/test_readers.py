@@ -181,6 +181,19 @@ def test_filters_partition_the_samples(profcapture, whole):
     assert sum(halves) == 7000 + exactly
 
 
+def test_from_one_mark_to_another(profcapture, whole):
+    """A mark's name stands for the start of the first one of that name, and as an end for its end."""
+    marks = [row for row in rows(profcapture, whole, "--table", "mark") if row["name"]]
+    first = {}
+    for mark in marks:
+        first.setdefault(mark["name"], mark)
+    one, two = sorted(list(first.values())[3:9:5], key=lambda mark: mark["time_ns"])
+    expected = [row["time_ns"] for row in rows(profcapture, whole, "--table", "sample")
+                if one["time_ns"] <= row["time_ns"] <= two["time_ns"] + (two["duration"] or 0)]
+    for arguments in (["--from", f"@mark:{one['name']}", "--to", f"@mark:{two['name']}"], ["--from", f"@mark:{one['name']}..@mark:{two['name']}"]):
+        assert [row["time_ns"] for row in rows(profcapture, whole, "--table", "sample", *arguments)] == expected and expected
+
+
 def test_filter_that_matches_nothing(profcapture, whole):
     report = profcapture.json("report", whole, "--comm", "nobody")
     assert report["data"]["rows"] == [] and report["data"]["self_total"] == 0

@@ -347,6 +347,25 @@ def test_pid_that_is_gone(profctl, capture, spawn):
     assert not capture.exists()
 
 
+def test_progress_on_a_terminal(profctl, capture, busy):
+    """One line that is drawn anew, at most four times a second, and gone before the summary."""
+    ours, theirs = pty.openpty()
+    done = profctl("record", "--json", "-p", busy.pid, "-d", "1.5", "-o", capture, stderr=theirs)
+    os.close(theirs)
+    seen = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    drawn, _, summary = seen.rpartition("\r\x1b[K")
+    updates = [line for line in drawn.split("\r") if " samples, " in line]
+    assert 1 <= len(updates) <= 4 * json.loads(done.stdout)["data"]["elapsed_ns"] / 1e9 + 1
+    assert all(line.endswith("\x1b[K") and "\n" not in line for line in updates)
+    assert summary.startswith("Recorded ") and "\x1b" not in summary
+
+
+def test_quiet(profctl, capture, busy):
+    done = profctl("record", "-q", "-p", busy.pid, "-d", "300ms", "-o", capture)
+    assert done.stdout == done.stderr == ""
+
+
 def test_nothing_captured(profctl, capture, spawn):
     sleeper = spawn("sleep", 60)
     done = profctl("record", "-p", sleeper.pid, "-d", "300ms", "-o", capture, check=6)
