@@ -399,6 +399,17 @@ def test_default_name(profctl, tmp_path, busy):
     assert names == [f"pid-{busy.pid}", "system", "true"]
 
 
+def test_next_command_can_be_typed(profctl, tmp_path):
+    path = f"{Path(PROFCAPTURE).parent}:{os.environ['PATH']}"
+    for name in "a b.cap", "-dash.cap", "it's.cap", "$(id)*?#~&;.cap":
+        (command,) = recorded(profctl, f"--output={name}", "true", cwd=tmp_path)["next"]
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, timeout=60)
+        assert done.returncode == 0 and done.stdout, command
+    (tmp_path / "-true").symlink_to("/bin/true")
+    (command,) = recorded(profctl, "--", "-true", cwd=tmp_path, env={"PATH": f"{tmp_path}:{path}"})["next"]
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, timeout=60).returncode == 0
+
+
 def test_existing_file(profctl, profcapture, capture):
     profctl("record", "-o", capture, "true")
     before = capture.read_bytes()

@@ -56,7 +56,8 @@ static char *command_line(const char *verb, const char *file)
 		plain = plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,", *c));
 	if (plain)
 		return g_strdup_printf("profcapture %s %s", verb, file);
-	g_autofree char *quoted = g_shell_quote(file);
+	g_autofree char *path = g_strconcat(file[0] == '-' ? "./" : "", file, NULL);
+	g_autofree char *quoted = g_shell_quote(path);
 	return g_strdup_printf("profcapture %s %s", verb, quoted);
 }
 
