@@ -17,23 +17,10 @@ struct garbage {
 	uint64_t stretches, bytes;
 };
 
-/* The reader's entries in file order: the next one of data chunks and others. */
-static struct entry next_entry(const struct prof_reader *reader, size_t *chunk, size_t *other)
-{
-	bool data = *other == reader->others.n ||
-		    (*chunk < reader->n_chunks &&
-		     reader->chunks[*chunk].offset < reader->others.items[*other].chunk.offset);
-
-	if (data)
-		return (struct entry){ .chunk = reader->chunks[(*chunk)++], .kind = CHUNK_DATA };
-	return reader->others.items[(*other)++];
-}
-
 static int writer_take_entry(struct prof_writer *writer, const struct prof_reader *reader,
-			     const struct entry *entry, bool before_checkpoint,
-			     struct garbage *garbage)
+			     const struct entry *entry, struct garbage *garbage)
 {
-	uint64_t end = writer->entries_end, hole = entry->chunk.offset - end;
+	uint64_t end = writer->index.end, hole = entry->chunk.offset - end;
 	int r = 0;
 
 	if (hole > 0 && !reader_gap_covers(reader, end, hole)) {
@@ -41,41 +28,38 @@ static int writer_take_entry(struct prof_writer *writer, const struct prof_reade
 		garbage->bytes += hole;
 		r = writer->gaps.n < FORMAT_MAX_GAPS ? gap_list_add(&writer->gaps, end, hole) : 0;
 	}
-	if (!r && (entry->chunk.offset == reader->last_checkpoint ||
-		   (before_checkpoint && prof_block_rows(writer->pending) == GROUP_ROWS_DEFAULT)))
-		r = writer_flush_pending(writer);
-	if (!r)
+	/* The next checkpoint repeats what no checkpoint has. */
+	if (!r && entry->chunk.offset >= reader->last_checkpoint)
 		r = entry_block_add(writer->pending, entry, end);
-	writer->entries_end = entry_end(entry);
-	return r;
+	return r ? r : entries_add(&writer->index, entry);
 }
 
 /* All that the index will say of what is there already. */
 static int writer_take_entries(struct prof_writer *writer, const struct prof_reader *reader,
 			       struct garbage *garbage)
 {
-	size_t chunk = 0, other = 0;
-	int r = 0;
+	CLEANUP(entries_cursor_done) struct entries_cursor cursor = { 0 };
+	struct entry entry;
+	int r = entries_cursor_init(&cursor, &reader->entries,
+				    &(struct entries_filter){ .others = true });
 
 	for (size_t i = 0; !r && i < reader->gaps.n; i++)
 		r = gap_list_add(&writer->gaps, reader->gaps.items[i].offset,
 				 reader->gaps.items[i].bytes);
 	writer->new_gaps = writer->gaps.n;
-	writer->entries_end = FILE_HEADER_BYTES;
-	while (!r && (chunk < reader->n_chunks || other < reader->others.n)) {
-		struct entry entry = next_entry(reader, &chunk, &other);
-		bool before = entry.chunk.offset < reader->last_checkpoint;
-
-		r = writer_take_entry(writer, reader, &entry, before, garbage);
+	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
+		r = writer_take_entry(writer, reader, &entry, garbage);
 		writer->last_segment = MAX_OF(writer->last_segment, entry.chunk.segment);
-		if (!r && entry.kind == CHUNK_DATA)
+		if (entry.kind == CHUNK_DATA)
 			writer->first_epoch = MAX_OF(writer->first_epoch, entry.chunk.epoch + 1);
 	}
-	if (!r && reader->size > writer->entries_end) {
+	if (r != PROF_END)
+		return r;
+	if (reader->size > writer->index.end) {
 		garbage->stretches++;
-		garbage->bytes += reader->size - writer->entries_end;
+		garbage->bytes += reader->size - writer->index.end;
 	}
-	return r;
+	return 0;
 }
 
 static int writer_take_schema(struct prof_writer *writer, const struct schema *schema)

@@ -3,8 +3,7 @@
  * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
  *
  * A checkpoint says all that a reader needs to go on from there. Its entries are row groups of a table of their own,
- * through the codec of every other table. An index of the whole file is the row groups of all checkpoints one after
- * another, so that a writer keeps some 25 bytes a chunk and encodes nothing twice.
+ * through the codec of every other table: one group in most checkpoints, those of entries.c in an index of the whole file.
  *
  * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file has at most
  *                 size / CHUNK_HEADER_BYTES of them                          [fuzz-capture-index]
@@ -57,36 +56,6 @@ const struct prof_table_def entry_table = {
 
 /* ---- Lists -------------------------------------------------------------------------------------- */
 
-static int list_grow(void *items, size_t *capacity, size_t n, size_t item_size)
-{
-	size_t wanted = MAX_OF((size_t)64, *capacity * 2);
-	void *grown;
-
-	if (n < *capacity)
-		return 0;
-	grown = reallocarray(*(void **)items, wanted, item_size);
-	if (!grown)
-		return -ENOMEM;
-	*(void **)items = grown;
-	*capacity = wanted;
-	return 0;
-}
-
-void entry_list_done(struct entry_list *list)
-{
-	free(list->items);
-	*list = (struct entry_list){ 0 };
-}
-
-int entry_list_add(struct entry_list *list, const struct entry *entry)
-{
-	int r = list_grow(&list->items, &list->capacity, list->n, sizeof(*list->items));
-
-	if (!r)
-		list->items[list->n++] = *entry;
-	return r;
-}
-
 void gap_list_done(struct gap_list *list)
 {
 	free(list->items);
@@ -95,11 +64,18 @@ void gap_list_done(struct gap_list *list)
 
 int gap_list_add(struct gap_list *list, uint64_t offset, uint64_t bytes)
 {
-	int r = list_grow(&list->items, &list->capacity, list->n, sizeof(*list->items));
+	size_t capacity = MAX_OF((size_t)64, list->capacity * 2);
+	struct gap *items;
 
-	if (!r)
-		list->items[list->n++] = (struct gap){ .offset = offset, .bytes = bytes };
-	return r;
+	if (list->n == list->capacity) {
+		items = reallocarray(list->items, capacity, sizeof(*items));
+		if (!items)
+			return -ENOMEM;
+		list->items = items;
+		list->capacity = capacity;
+	}
+	list->items[list->n++] = (struct gap){ .offset = offset, .bytes = bytes };
+	return 0;
 }
 
 struct entry entry_of_header(const struct chunk_header *header, uint64_t offset)
@@ -222,20 +198,14 @@ static int put_gaps(const struct checkpoint_content *content, struct buffer *out
 
 static int put_entries(const struct checkpoint_content *content, struct buffer *out)
 {
-	size_t more = content->more_groups ? content->more_groups->size : 0;
 	uint8_t head[FRAME_BYTES];
-	int r = put_section_header(out, SECTION_ENTRIES,
-				   FRAME_BYTES + content->groups->size + more);
+	int r = put_section_header(out, SECTION_ENTRIES, FRAME_BYTES + content->groups->size);
 
 	store_le32(head, content->n_entries);
 	store_le32(head + 4, content->n_groups);
 	if (!r)
 		r = buffer_add(out, head, sizeof(head));
-	if (!r)
-		r = buffer_add(out, content->groups->data, content->groups->size);
-	if (!r && more)
-		r = buffer_add(out, content->more_groups->data, more);
-	return r;
+	return r ? r : buffer_add(out, content->groups->data, content->groups->size);
 }
 
 /* `out` must be at a multiple of 8. */
@@ -346,79 +316,92 @@ int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *
 	return schema_decode(schema, raw, raw_bytes);
 }
 
-/* Number i of a column, which must fit into `max`. */
-static uint64_t take(const struct prof_array *arrays, enum entry_column column, size_t i,
-		     uint64_t max, bool *bad)
+struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position)
 {
-	uint64_t v = arrays[column].numbers[i];
-
-	*bad = *bad || v > max;
-	return v;
+	return (struct entry){
+		.chunk = {
+			.offset = position + arrays[ENTRY_GAP].numbers[i],
+			.sequence = arrays[ENTRY_SEQUENCE].numbers[i],
+			.t_min = arrays[ENTRY_T_MIN].numbers[i],
+			.t_max = arrays[ENTRY_T_MAX].numbers[i],
+			.first_id = arrays[ENTRY_LINK].numbers[i],
+			.stored_bytes = (uint32_t)arrays[ENTRY_STORED].numbers[i],
+			.raw_bytes = (uint32_t)arrays[ENTRY_RAW].numbers[i],
+			.rows = (uint32_t)arrays[ENTRY_ROWS].numbers[i],
+			.segment = (uint32_t)arrays[ENTRY_SEGMENT].numbers[i],
+			.epoch = (uint32_t)arrays[ENTRY_EPOCH].numbers[i],
+			.table = (uint16_t)arrays[ENTRY_TABLE].numbers[i],
+			.stream = (uint16_t)arrays[ENTRY_STREAM].numbers[i],
+		},
+		.kind = (uint16_t)arrays[ENTRY_KIND].numbers[i],
+		.flags = (uint16_t)arrays[ENTRY_FLAGS].numbers[i],
+	};
 }
 
-/* Entry i of a group, at `offset`. False: it is none, or does not lie before `limit`. */
-static bool entry_from_row(const struct prof_array *a, size_t i, uint64_t offset, uint64_t limit,
-			   struct entry *ret_entry)
+/* Whether all numbers of a row fit into what entry_of_row() makes of them. */
+static bool row_fits(const struct prof_array *arrays, size_t i)
 {
-	struct entry entry;
-	struct prof_chunk *chunk = &entry.chunk;
-	bool bad = offset % 8 != 0 || offset < FILE_HEADER_BYTES || offset > limit;
+	static const uint64_t most[ENTRY_COLUMNS] = {
+		[ENTRY_GAP] = UINT64_MAX,     [ENTRY_SEQUENCE] = UINT64_MAX,
+		[ENTRY_KIND] = UINT16_MAX,    [ENTRY_FLAGS] = UINT16_MAX,
+		[ENTRY_TABLE] = UINT16_MAX,   [ENTRY_STREAM] = UINT16_MAX,
+		[ENTRY_SEGMENT] = UINT32_MAX, [ENTRY_EPOCH] = UINT32_MAX,
+		[ENTRY_ROWS] = PROF_MAX_ROWS, [ENTRY_T_MIN] = UINT64_MAX,
+		[ENTRY_T_MAX] = UINT64_MAX,   [ENTRY_STORED] = PROF_MAX_PAYLOAD,
+		[ENTRY_RAW] = UINT32_MAX,     [ENTRY_LINK] = UINT64_MAX,
+	};
 
-	chunk->offset = offset;
-	chunk->sequence = a[ENTRY_SEQUENCE].numbers[i];
-	chunk->t_min = a[ENTRY_T_MIN].numbers[i];
-	chunk->t_max = a[ENTRY_T_MAX].numbers[i];
-	chunk->first_id = a[ENTRY_LINK].numbers[i];
-	chunk->stored_bytes = take(a, ENTRY_STORED, i, PROF_MAX_PAYLOAD, &bad);
-	chunk->raw_bytes = take(a, ENTRY_RAW, i, UINT32_MAX, &bad);
-	chunk->rows = take(a, ENTRY_ROWS, i, PROF_MAX_ROWS, &bad);
-	chunk->segment = take(a, ENTRY_SEGMENT, i, UINT32_MAX, &bad);
-	chunk->epoch = take(a, ENTRY_EPOCH, i, UINT32_MAX, &bad);
-	chunk->table = take(a, ENTRY_TABLE, i, UINT16_MAX, &bad);
-	chunk->stream = take(a, ENTRY_STREAM, i, UINT16_MAX, &bad);
-	entry.kind = take(a, ENTRY_KIND, i, UINT16_MAX, &bad);
-	entry.flags = take(a, ENTRY_FLAGS, i, UINT16_MAX, &bad);
-	if (bad || entry_end(&entry) > limit)
-		return false;
-	*ret_entry = entry;
+	for (size_t c = 0; c < ENTRY_COLUMNS; c++)
+		if (arrays[c].numbers[i] > most[c])
+			return false;
 	return true;
 }
 
-/* All entries of one decoded group, whose first one is at `link` if that is not 0. */
-static int add_group(const struct prof_array *arrays, size_t rows, uint64_t link, uint64_t limit,
-		     uint64_t *position, struct entry_list *entries)
+/* Where the decoding of a checkpoint's entries is. */
+struct decoding {
+	uint64_t link, end; /* as checkpoint_decode_entries() has them; link is 0 after the first */
+	uint64_t position;
+	uint64_t next_sequence;
+};
+
+static int take_group(struct decoding *at, const struct prof_array *arrays, size_t rows,
+		      const struct entry_taker *taker)
 {
 	for (size_t i = 0; i < rows; i++) {
-		uint64_t gap = arrays[ENTRY_GAP].numbers[i];
-		const struct entry *last = entries->n ? &entries->items[entries->n - 1] : NULL;
 		struct entry entry;
 		int r;
 
-		if (!link && gap > limit - *position)
+		if (!row_fits(arrays, i) ||
+		    (!at->link && arrays[ENTRY_GAP].numbers[i] > at->end - at->position))
 			return PROF_DAMAGED;
-		if (!entry_from_row(arrays, i, link ? link : *position + gap, limit, &entry) ||
-		    (last && entry.chunk.sequence <= last->chunk.sequence))
+		entry = entry_of_row(arrays, i, at->position);
+		if (at->link)
+			entry.chunk.offset = at->link;
+		if (entry.chunk.offset % 8 != 0 || entry.chunk.offset < FILE_HEADER_BYTES ||
+		    entry.chunk.offset > at->end || entry_end(&entry) > at->end ||
+		    entry.chunk.sequence < at->next_sequence || entry.chunk.sequence == UINT64_MAX)
 			return PROF_DAMAGED;
-		r = entry_list_add(entries, &entry);
+		r = taker->take(&entry, taker->data);
 		if (r)
 			return r;
-		*position = entry_end(&entry);
-		link = 0;
+		at->position = entry_end(&entry);
+		at->next_sequence = entry.chunk.sequence + 1;
+		at->link = 0;
 	}
 	return 0;
 }
 
 int checkpoint_decode_entries(const struct checkpoint_view *view, struct chunk_decoder *decoder,
-			      uint64_t link, uint64_t end, struct entry_list *entries)
+			      uint64_t link, uint64_t end, const struct entry_taker *taker)
 {
 	const uint8_t *at = view->groups;
-	size_t before = entries->n;
-	uint64_t position = FILE_HEADER_BYTES;
+	struct decoding decoding = { .link = link, .end = end, .position = FILE_HEADER_BYTES };
 
-	if (end < position || link > end ||
+	if (end < decoding.position || link > end ||
 	    !chunk_groups_valid(at, view->groups_bytes, view->n_groups, view->n_entries))
 		return PROF_DAMAGED;
 	for (uint32_t g = 0; g < view->n_groups; g++) {
+		const uint8_t *start = at;
 		struct chunk_group group;
 		int r = chunk_group_next(&at, view->groups + view->groups_bytes, &group)
 				? 0
@@ -429,13 +412,12 @@ int checkpoint_decode_entries(const struct checkpoint_view *view, struct chunk_d
 		for (size_t c = 0; !r && c < ENTRY_COLUMNS; c++)
 			if (!decoder->arrays[c].numbers)
 				r = PROF_DAMAGED;
+		if (!r && taker->group)
+			r = taker->group(start, taker->data);
 		if (!r)
-			r = add_group(decoder->arrays, group.rows, g == 0 ? link : 0, end,
-				      &position, entries);
-		if (r) {
-			entries->n = before;
+			r = take_group(&decoding, decoder->arrays, group.rows, taker);
+		if (r)
 			return r;
-		}
 	}
 	return 0;
 }

@@ -14,11 +14,6 @@ struct entry {
 	uint16_t kind, flags;
 };
 
-struct entry_list {
-	struct entry *items;
-	size_t n, capacity;
-};
-
 /* A stretch of the file that is known to be no chunk. */
 struct gap {
 	uint64_t offset, bytes;
@@ -29,8 +24,6 @@ struct gap_list {
 	size_t n, capacity;
 };
 
-void entry_list_done(struct entry_list *list);
-MUST_CHECK int entry_list_add(struct entry_list *list, const struct entry *entry);
 void gap_list_done(struct gap_list *list);
 MUST_CHECK int gap_list_add(struct gap_list *list, uint64_t offset, uint64_t bytes);
 
@@ -54,8 +47,7 @@ struct checkpoint_content {
 	const struct prof_segment *segments;
 	size_t n_segments;
 	const struct buffer *schema; /* checkpoint_encode_schema() */
-	const struct buffer *groups; /* row groups of entry_table, one or two pieces */
-	const struct buffer *more_groups;
+	const struct buffer *groups; /* row groups of entry_table */
 	uint32_t n_entries, n_groups;
 	const struct gap *gaps;
 	size_t n_gaps;
@@ -76,7 +68,17 @@ struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_
 struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
 /* As schema_decode(). */
 MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
-/* Appends the entries; all end at or before `end`. `link`: where the first one is, 0: wherever its gap says. */
+/* Row i of a decoded group of entry_table that was checked when it was encoded; `position`: where the chunk before it
+ * ended. */
+struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
+/* Hands out the entries, which rise, do not overlap and end at or before `end`, until something is wrong with one or
+ * take() returns non-zero, which is then returned. `link`: where the first one is, 0: wherever its gap says. */
+struct entry_taker {
+	int (*take)(const struct entry *entry, void *data);
+	int (*group)(const uint8_t *group,
+		     void *data); /* before the first of each group; NULL: nobody asks */
+	void *data;
+};
 MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,
 					 struct chunk_decoder *decoder, uint64_t link, uint64_t end,
-					 struct entry_list *entries);
+					 const struct entry_taker *taker);

@@ -2,10 +2,10 @@
 /*
  * Cursor - rows of one table in file order
  *
- * Owns all memory that reading takes: one chunk as stored, one row group decoded, reused from chunk to chunk. Only the
- * columns that were asked for are decompressed; chunks and row groups outside the asked time are not.
+ * Owns all memory that reading takes: a page of entries, one chunk as stored, one row group decoded, reused from chunk to
+ * chunk. Only the columns that were asked for are decompressed; chunks and row groups outside the asked time are not.
  *
- * Invariants: (1) memory does not depend on the length of the capture        [by construction: buffers hold one chunk and one group]
+ * Invariants: (1) memory does not depend on the length of the capture        [test-capture-memory]
  *             (2) a damaged chunk costs its own rows and is counted           [test-capture-reader: flips]
  * One thread at a time; any number of cursors on one reader.
  */
@@ -13,14 +13,12 @@
 
 struct prof_cursor {
 	const struct prof_reader *reader;
-	struct prof_cursor_options options; /* without columns */
-	bool timed;
+	uint64_t t_from, t_to; /* 0, 0: all */
+	struct entries_cursor entries;
 	struct chunk_decoder decoder;
 	struct buffer stored;
-	const uint32_t *chunks; /* of this table, as positions in the reader's */
-	size_t n_chunks, next;
-	const struct prof_chunk *chunk; /* NULL: none is open */
-	size_t chunk_index;
+	struct prof_chunk chunk; /* of is_open */
+	bool is_open;
 	const uint8_t *at, *end; /* rest of the open chunk's payload */
 	uint64_t rows_left;
 	uint64_t lost_chunks, lost_rows;
@@ -31,11 +29,11 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 				struct prof_cursor **ret_cursor)
 {
 	const struct prof_table_def *def = schema_find(&reader->schema, options->table);
-	const struct table_range *range = reader_range(reader, options->table);
+	struct entries_filter filter = { .segment = options->segment, .epoch = options->epoch };
 	struct prof_cursor *cursor;
 	int r;
 
-	if (!def || !range)
+	if (!def)
 		return PROF_NO_TABLE;
 	/* One more than a table has: dictionaries ask for the id beside what their caller wants. */
 	if (options->columns && options->n_columns > PROF_MAX_COLUMNS + 1)
@@ -44,13 +42,16 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 	if (!cursor)
 		return -ENOMEM;
 	cursor->reader = reader;
-	cursor->options = *options;
-	cursor->timed = def->flags & PROF_TABLE_TIMED && (options->t_from || options->t_to);
-	cursor->chunks = reader->by_table + range->first;
-	cursor->n_chunks = range->n;
-	r = chunk_decoder_init(&cursor->decoder, def, options->columns, options->n_columns);
+	filter.table = def->id;
+	if (def->flags & PROF_TABLE_TIMED) {
+		filter.t_from = cursor->t_from = options->t_from;
+		filter.t_to = cursor->t_to = options->t_to;
+	}
+	r = entries_cursor_init(&cursor->entries, &reader->entries, &filter);
+	if (!r)
+		r = chunk_decoder_init(&cursor->decoder, def, options->columns, options->n_columns);
 	if (r) {
-		free(cursor);
+		prof_cursor_free(cursor);
 		return r;
 	}
 	*ret_cursor = cursor;
@@ -61,6 +62,7 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 {
 	if (!cursor)
 		return;
+	entries_cursor_done(&cursor->entries);
 	chunk_decoder_done(&cursor->decoder);
 	buffer_done(&cursor->stored);
 	free(cursor);
@@ -68,14 +70,8 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 
 static bool in_time(const struct prof_cursor *cursor, uint64_t t_min, uint64_t t_max)
 {
-	return !cursor->timed || (t_min <= cursor->options.t_to && t_max >= cursor->options.t_from);
-}
-
-static bool wanted(const struct prof_cursor *cursor, const struct prof_chunk *chunk)
-{
-	return (!cursor->options.segment || chunk->segment == cursor->options.segment) &&
-	       (!cursor->options.epoch || chunk->epoch == cursor->options.epoch) &&
-	       in_time(cursor, chunk->t_min, chunk->t_max);
+	return (cursor->t_from == 0 && cursor->t_to == 0) ||
+	       (t_min <= cursor->t_to && t_max >= cursor->t_from);
 }
 
 /* The chunk that is open cannot be read on. */
@@ -83,49 +79,47 @@ static void cursor_lose(struct prof_cursor *cursor)
 {
 	cursor->lost_chunks++;
 	cursor->lost_rows += cursor->rows_left;
-	cursor->chunk = NULL;
+	cursor->is_open = false;
 }
 
 /* Opens the next chunk that is wanted and good. 0, PROF_END, -errno. */
 static int cursor_open_chunk(struct prof_cursor *cursor)
 {
-	while (cursor->next < cursor->n_chunks) {
-		uint32_t index = cursor->chunks[cursor->next++];
-		const struct prof_chunk *chunk = &cursor->reader->chunks[index];
+	for (;;) {
 		enum prof_damage_reason reason;
 		struct chunk_header header;
-		int r;
+		struct entry entry;
+		int r = entries_cursor_next(&cursor->entries, &entry);
 
-		if (!wanted(cursor, chunk))
-			continue;
-		r = load_chunk(cursor->reader, chunk, &cursor->stored, &header, &cursor->at,
+		if (r)
+			return r;
+		r = load_chunk(cursor->reader, &entry.chunk, &cursor->stored, &header, &cursor->at,
 			       &reason);
 		if (r < 0)
 			return r;
-		cursor->rows_left = chunk->rows;
+		cursor->rows_left = entry.chunk.rows;
 		if (r > 0) {
 			cursor_lose(cursor);
 			continue;
 		}
-		cursor->chunk = chunk;
-		cursor->chunk_index = index;
+		cursor->chunk = entry.chunk;
+		cursor->is_open = true;
 		cursor->end = cursor->at + header.stored;
 		return 0;
 	}
-	return PROF_END;
 }
 
 PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *ret_batch)
 {
 	for (;;) {
 		struct chunk_group group;
-		int r = cursor->chunk ? 0 : cursor_open_chunk(cursor);
+		int r = cursor->is_open ? 0 : cursor_open_chunk(cursor);
 
 		if (r)
 			return r;
 		if (cursor->at == cursor->end ||
 		    !chunk_group_next(&cursor->at, cursor->end, &group)) {
-			cursor->chunk = NULL;
+			cursor->is_open = false;
 			continue;
 		}
 		if (!in_time(cursor, group.t_min, group.t_max)) {
@@ -143,9 +137,9 @@ PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *
 		*ret_batch = (struct prof_batch){
 			.columns = cursor->decoder.arrays,
 			.rows = group.rows,
-			.chunk = cursor->chunk_index,
-			.segment = cursor->chunk->segment,
-			.epoch = cursor->chunk->epoch,
+			.sequence = cursor->chunk.sequence,
+			.segment = cursor->chunk.segment,
+			.epoch = cursor->chunk.epoch,
 		};
 		return 0;
 	}
@@ -156,4 +150,49 @@ PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *re
 {
 	*ret_chunks = cursor->lost_chunks;
 	*ret_rows = cursor->lost_rows;
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------- */
+
+struct prof_chunks {
+	struct entries_cursor entries;
+};
+
+PROF_PUBLIC int prof_chunks_new(const struct prof_reader *reader, unsigned int table,
+				struct prof_chunks **ret_chunks)
+{
+	const struct entries_filter filter = { .table = (uint16_t)table };
+	struct prof_chunks *chunks;
+	int r;
+
+	if (table > UINT16_MAX)
+		return PROF_NO_TABLE;
+	chunks = calloc(1, sizeof(*chunks));
+	if (!chunks)
+		return -ENOMEM;
+	r = entries_cursor_init(&chunks->entries, &reader->entries, &filter);
+	if (r) {
+		free(chunks);
+		return r;
+	}
+	*ret_chunks = chunks;
+	return 0;
+}
+
+PROF_PUBLIC void prof_chunks_free(struct prof_chunks *chunks)
+{
+	if (!chunks)
+		return;
+	entries_cursor_done(&chunks->entries);
+	free(chunks);
+}
+
+PROF_PUBLIC int prof_chunks_next(struct prof_chunks *chunks, struct prof_chunk *ret_chunk)
+{
+	struct entry entry;
+	int r = entries_cursor_next(&chunks->entries, &entry);
+
+	if (!r)
+		*ret_chunk = entry.chunk;
+	return r;
 }

@@ -116,6 +116,75 @@ bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64
 	return offset - gap->offset <= gap->bytes && bytes <= gap->bytes - (offset - gap->offset);
 }
 
+/* ---- Entries ------------------------------------------------------------------------------------ */
+
+static int reader_note_entry(struct prof_reader *reader, const struct entry *entry)
+{
+	static_assert(PROF_TABLE_METADATA < 64, "v1_tables has a bit for each table of version 1");
+
+	if (entry->kind != CHUNK_DATA)
+		return 0;
+	if (entry->chunk.table < 64)
+		reader->v1_tables |= UINT64_C(1) << entry->chunk.table;
+	return epoch_set_add(&reader->epochs, entry->chunk.epoch);
+}
+
+static int reader_take_entry(struct prof_reader *reader, const struct entry *entry)
+{
+	int r = reader_note_entry(reader, entry);
+
+	return r ? r : entries_add(&reader->entries, entry);
+}
+
+/* Whether nothing but a gap can be missing before a chunk. Notes what is to be explained by one. */
+static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t sequence)
+{
+	const struct entries *entries = &reader->entries;
+	uint64_t expected = entries->n ? entries->last.chunk.sequence + 1 : 0;
+
+	if (offset < entries->end || sequence < expected)
+		return PROF_DAMAGED;
+	if (offset == entries->end)
+		return sequence == expected ? 0 : PROF_DAMAGED;
+	if (reader->holes.n >= FORMAT_MAX_GAPS)
+		return PROF_DAMAGED;
+	return gap_list_add(&reader->holes, entries->end, offset - entries->end);
+}
+
+/* Of an index that becomes the reader's own. */
+static int take_adopted(const struct entry *entry, void *data)
+{
+	struct prof_reader *reader = data;
+	int r = reader_follows(reader, entry->chunk.offset, entry->chunk.sequence);
+
+	if (!r)
+		r = reader_note_entry(reader, entry);
+	if (!r)
+		entries_adopt_entry(&reader->entries, entry);
+	return r;
+}
+
+static int take_adopted_group(const uint8_t *group, void *data)
+{
+	struct prof_reader *reader = data;
+
+	return entries_adopt_group(&reader->entries, group);
+}
+
+/* Of a checkpoint. */
+static int take_listed(const struct entry *entry, void *data)
+{
+	struct prof_reader *reader = data;
+	int r = reader_follows(reader, entry->chunk.offset, entry->chunk.sequence);
+
+	return r ? r : reader_take_entry(reader, entry);
+}
+
+static int take_walked(struct walk *walk, const struct entry *entry, void *data)
+{
+	return reader_take_entry(data, entry);
+}
+
 /* ---- Opening by index --------------------------------------------------------------------------- */
 
 /* A checkpoint's header and payload; a payload that does not check is PROF_DAMAGED too. */
@@ -156,8 +225,26 @@ static int follow_links(const struct prof_reader *reader, uint64_t last, struct 
 	}
 }
 
-/* All entries up to (without) the checkpoint `last`, from it and those before it. */
-static int read_chain(struct prof_reader *reader, uint64_t last, struct entry_list *entries)
+/* The entries of a checkpoint. */
+static int reader_take_entries(struct prof_reader *reader, struct chunk_decoder *decoder,
+			       const struct checkpoint_view *view,
+			       const struct chunk_header *header, uint64_t at,
+			       struct buffer *payload)
+{
+	bool full = header->flags & CHUNK_FULL_INDEX;
+	struct entry_taker taker = { .take = take_listed, .data = reader };
+
+	if (full && entries_can_adopt(&reader->entries, view)) {
+		/* The view's pointers stay valid: the memory is the same. */
+		entries_adopt(&reader->entries, payload);
+		taker.take = take_adopted;
+		taker.group = take_adopted_group;
+	}
+	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &taker);
+}
+
+/* All entries up to (without) the checkpoint `last`, from it and those before it. They leave out nothing but gaps. */
+static int read_chain(struct prof_reader *reader, uint64_t last)
 {
 	struct gap_list chain CLEANUP(gap_list_done) = { 0 };
 	CLEANUP(buffer_done) struct buffer payload = { 0 };
@@ -175,38 +262,16 @@ static int read_chain(struct prof_reader *reader, uint64_t last, struct entry_li
 		if (!r)
 			r = reader_take_checkpoint(reader, &view);
 		if (!r)
-			r = checkpoint_decode_entries(
-				&view, &decoder, header.flags & CHUNK_FULL_INDEX ? 0 : header.link,
-				at, entries);
-		if (!r && entries->n > 0 &&
-		    entries->items[entries->n - 1].chunk.sequence >= header.sequence)
+			r = reader_take_entries(reader, &decoder, &view, &header, at, &payload);
+		if (!r && i == 1)
+			r = reader_follows(reader, at, header.sequence);
+	}
+	reader_sort_gaps(reader);
+	for (size_t i = 0; !r && i < reader->holes.n; i++)
+		if (!reader_gap_covers(reader, reader->holes.items[i].offset,
+				       reader->holes.items[i].bytes))
 			r = PROF_DAMAGED;
-	}
 	return r;
-}
-
-/* Whether entries from the first chunk to `end` leave out nothing but gaps. */
-static bool entries_cover(const struct prof_reader *reader, const struct entry_list *entries,
-			  uint64_t end, uint64_t end_sequence)
-{
-	uint64_t position = FILE_HEADER_BYTES, sequence = 0;
-
-	for (size_t i = 0; i <= entries->n; i++) {
-		uint64_t offset = i < entries->n ? entries->items[i].chunk.offset : end;
-		uint64_t next = i < entries->n ? entries->items[i].chunk.sequence : end_sequence;
-
-		if (offset < position)
-			return false;
-		if (offset > position && !reader_gap_covers(reader, position, offset - position))
-			return false;
-		if (offset == position && next != sequence)
-			return false;
-		if (i < entries->n) {
-			position = entry_end(&entries->items[i]);
-			sequence = next + 1;
-		}
-	}
-	return true;
 }
 
 void index_forget(struct prof_reader *reader)
@@ -214,6 +279,10 @@ void index_forget(struct prof_reader *reader)
 	schema_done(&reader->schema);
 	buffer_done(&reader->schema_section);
 	reader->schema_budget = FORMAT_MAX_SCHEMAS;
+	entries_done(&reader->entries);
+	epoch_set_done(&reader->epochs);
+	reader->v1_tables = 0;
+	gap_list_done(&reader->holes);
 	gap_list_done(&reader->gaps);
 	damage_list_done(&reader->damage);
 	free(reader->segments);
@@ -222,18 +291,12 @@ void index_forget(struct prof_reader *reader)
 }
 
 /* What a walk from a checkpoint, or from the first chunk, found; gaps explain some of its holes. */
-static int reader_take_walk(struct prof_reader *reader, struct walk *walk,
-			    struct entry_list *entries)
+static int reader_take_walk(struct prof_reader *reader, const struct walk *walk)
 {
 	int r = 0;
 
 	reader_sort_gaps(reader);
-	for (size_t i = 0; !r && i < walk->entries.n; i++)
-		r = entry_list_add(entries, &walk->entries.items[i]);
-	reader->end =
-		walk->entries.n > 0
-			? MIN_OF(entry_end(&walk->entries.items[walk->entries.n - 1]), reader->size)
-			: walk->from;
+	reader->end = MIN_OF(walk_end(walk), reader->size);
 	for (size_t i = 0; !r && i < walk->damage.n; i++) {
 		const struct prof_damage *damage = &walk->damage.items[i];
 
@@ -248,20 +311,21 @@ static int reader_take_walk(struct prof_reader *reader, struct walk *walk,
 	return r;
 }
 
-static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequence,
-		     struct entry_list *entries)
+static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequence)
 {
 	struct walk walk CLEANUP(walk_done) = { 0 };
 	int r;
 
 	walk_init(&walk, reader, from, sequence);
 	walk.learn = reader;
+	walk.settled = take_walked;
+	walk.data = reader;
 	r = walk_run(&walk);
-	return r ? r : reader_take_walk(reader, &walk, entries);
+	return r ? r : reader_take_walk(reader, &walk);
 }
 
 /* 0, or PROF_DAMAGED: open some other way. */
-static int open_by_trailer(struct prof_reader *reader, struct entry_list *entries)
+static int open_by_trailer(struct prof_reader *reader)
 {
 	uint64_t at = reader->size - CHUNK_HEADER_BYTES;
 	struct chunk_header trailer, index;
@@ -279,26 +343,24 @@ static int open_by_trailer(struct prof_reader *reader, struct entry_list *entrie
 		return r;
 	if (trailer.link + chunk_bytes(&index) != at || index.sequence + 1 != trailer.sequence)
 		return PROF_DAMAGED;
-	r = read_chain(reader, trailer.link, entries);
-	if (r)
-		return r;
-	reader_sort_gaps(reader);
-	if (!entries_cover(reader, entries, trailer.link, index.sequence))
-		return PROF_DAMAGED;
+	r = read_chain(reader, trailer.link);
 	entry = entry_of_header(&index, trailer.link);
-	r = entry_list_add(entries, &entry);
+	if (!r)
+		r = reader_take_entry(reader, &entry);
 	entry = entry_of_header(&trailer, at);
 	if (!r)
-		r = entry_list_add(entries, &entry);
+		r = reader_take_entry(reader, &entry);
+	if (r)
+		return r;
 	reader->end = reader->size;
 	reader->next_sequence = trailer.sequence + 1;
 	reader->last_checkpoint = trailer.link;
 	reader->info.indexed = true;
 	reader->info.state = PROF_STATE_FINISHED;
-	return r;
+	return 0;
 }
 
-static int open_by_checkpoints(struct prof_reader *reader, struct entry_list *entries)
+static int open_by_checkpoints(struct prof_reader *reader)
 {
 	struct chunk_header header;
 	uint64_t last;
@@ -307,25 +369,22 @@ static int open_by_checkpoints(struct prof_reader *reader, struct entry_list *en
 	if (!r)
 		r = load_header(reader, last, &header);
 	if (!r)
-		r = read_chain(reader, last, entries);
+		r = read_chain(reader, last);
 	if (r)
 		return r == PROF_END ? PROF_DAMAGED : r;
-	reader_sort_gaps(reader);
-	if (!entries_cover(reader, entries, last, header.sequence))
-		return PROF_DAMAGED;
 	reader->info.indexed = true;
-	return walk_from(reader, last, header.sequence, entries);
+	return walk_from(reader, last, header.sequence);
 }
 
-static int open_by_walk(struct prof_reader *reader, struct entry_list *entries)
+static int open_by_walk(struct prof_reader *reader)
 {
 	reader->info.indexed = false;
-	return walk_from(reader, FILE_HEADER_BYTES, 0, entries);
+	return walk_from(reader, FILE_HEADER_BYTES, 0);
 }
 
-int index_find_chunks(struct prof_reader *reader, struct entry_list *entries)
+int index_find_chunks(struct prof_reader *reader)
 {
-	static int (*const ways[])(struct prof_reader *, struct entry_list *) = {
+	static int (*const ways[])(struct prof_reader *) = {
 		open_by_trailer,
 		open_by_checkpoints,
 		open_by_walk,
@@ -334,8 +393,10 @@ int index_find_chunks(struct prof_reader *reader, struct entry_list *entries)
 
 	for (size_t i = 0; r == PROF_DAMAGED && i < ARRAY_SIZE(ways); i++) {
 		index_forget(reader);
-		entries->n = 0;
-		r = ways[i](reader, entries);
+		r = entries_init(&reader->entries);
+		if (!r)
+			r = ways[i](reader);
 	}
-	return r;
+	gap_list_done(&reader->holes);
+	return r ? r : entries_seal(&reader->entries);
 }

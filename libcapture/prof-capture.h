@@ -520,6 +520,7 @@ struct prof_reader_info {
 	uint64_t cut_at;           /* where the readable part ends; UINT64_MAX when finished */
 	enum prof_state
 		state;   /* as far as opening can tell: payloads are checked when they are read */
+	uint64_t chunks; /* of data */
 	uint32_t epochs; /* number of epochs that have chunks */
 	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
 };
@@ -531,13 +532,11 @@ struct prof_reader;
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);
-/* The arrays belong to the reader. Tables in id order; segments, chunks and damage in file order. */
+/* The arrays belong to the reader. Tables in id order; segments and damage in file order. */
 PROF_PUBLIC const struct prof_table_def *const *prof_reader_tables(const struct prof_reader *reader,
 								   size_t *ret_n);
 PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_reader *reader,
 							    size_t *ret_n);
-PROF_PUBLIC const struct prof_chunk *prof_reader_chunks(const struct prof_reader *reader,
-							size_t *ret_n);
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
 /* NULL when the capture has no such table. */
@@ -547,7 +546,8 @@ PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct 
 								   const char *name);
 /* Reads and decodes one chunk fully and checks every validity condition that needs only that chunk. 0, or
  * PROF_DAMAGED with *ret_damage filled in, or -errno. */
-PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader, size_t chunk,
+PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
+						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
 /* Walks all headers of the file, whatever the index says, and checks every chunk; the callback gets each damage in
  * file order and stops the walk by returning non-zero, which is then returned. */
@@ -556,6 +556,20 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *rea
 								void *data),
 						   void *data, uint64_t *ret_chunks,
 						   uint64_t *ret_good_chunks);
+
+/* ---- Chunks: what the headers of data chunks say, in file order ---------------------------------- */
+
+/* There may be very many: a reader keeps them packed, and each of these unpacks a few at a time. */
+struct prof_chunks;
+
+/* Of one table, or 0: of all. One thread at a time. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_new(const struct prof_reader *reader,
+						unsigned int table,
+						struct prof_chunks **ret_chunks);
+PROF_PUBLIC void prof_chunks_free(struct prof_chunks *chunks);
+/* 0, PROF_END, or -ENOMEM. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_next(struct prof_chunks *chunks,
+						 struct prof_chunk *ret_chunk);
 
 /* ---- Cursor: rows of one table in file order ---------------------------------------------------- */
 
@@ -572,7 +586,7 @@ struct prof_array {
 struct prof_batch {
 	const struct prof_array *columns; /* in the order asked for */
 	size_t rows;
-	size_t chunk; /* index in prof_reader_chunks */
+	uint64_t sequence; /* of their chunk */
 	uint32_t segment, epoch;
 };
 

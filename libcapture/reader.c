@@ -2,8 +2,7 @@
 /*
  * Reader - an open capture
  *
- * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and arranges what was
- * found: data apart from the rest, chunks by table, the state of the whole.
+ * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and says what state it is in.
  *
  * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete chunks
  *                                                                            [test-capture-reader: prefixes]
@@ -41,6 +40,54 @@ int damage_list_add(struct damage_list *list, const struct prof_damage *damage)
 	return 0;
 }
 
+void epoch_set_done(struct epoch_set *set)
+{
+	free(set->items);
+	*set = (struct epoch_set){ 0 };
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Each once, in order. */
+static void epoch_set_sort(struct epoch_set *set)
+{
+	size_t n = 0;
+
+	if (set->n > 0)
+		qsort(set->items, set->n, sizeof(*set->items), compare_u32);
+	for (size_t i = 0; i < set->n; i++)
+		if (n == 0 || set->items[n - 1] != set->items[i])
+			set->items[n++] = set->items[i];
+	set->n = n;
+}
+
+/* What is there more than once goes when the memory is full; what is left then fills at most half of it. */
+int epoch_set_add(struct epoch_set *set, uint32_t epoch)
+{
+	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
+	uint32_t *items;
+
+	if (set->n > 0 && set->items[set->n - 1] == epoch)
+		return 0;
+	if (set->n == set->capacity) {
+		epoch_set_sort(set);
+		if (set->n >= set->capacity / 2) {
+			items = reallocarray(set->items, capacity, sizeof(*items));
+			if (!items)
+				return -ENOMEM;
+			set->items = items;
+			set->capacity = capacity;
+		}
+	}
+	set->items[set->n++] = epoch;
+	return 0;
+}
+
 int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 		      uint64_t sequence, enum prof_damage_reason reason)
 {
@@ -53,34 +100,12 @@ int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t byte
 
 /* ---- What was found ----------------------------------------------------------------------------- */
 
-static int reader_split(struct prof_reader *reader, const struct entry_list *entries)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < entries->n; i++)
-		n += entries->items[i].kind == CHUNK_DATA;
-	reader->chunks = calloc(MAX_OF(n, (size_t)1), sizeof(*reader->chunks));
-	if (!reader->chunks)
-		return -ENOMEM;
-	for (size_t i = 0; i < entries->n; i++) {
-		int r = 0;
-
-		if (entries->items[i].kind == CHUNK_DATA)
-			reader->chunks[reader->n_chunks++] = entries->items[i].chunk;
-		else
-			r = entry_list_add(&reader->others, &entries->items[i]);
-		if (r)
-			return r;
-	}
-	return 0;
-}
-
 /* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
 static int reader_assume_tables(struct prof_reader *reader)
 {
-	for (size_t i = 0; i < reader->n_chunks; i++) {
-		unsigned int id = reader->chunks[i].table;
-		const struct prof_table_def *def = prof_table_v1(id);
+	for (unsigned int id = 1; id <= PROF_TABLE_METADATA; id++) {
+		const struct prof_table_def *def =
+			reader->v1_tables & UINT64_C(1) << id ? prof_table_v1(id) : NULL;
 		int r;
 
 		if (!def || schema_find(&reader->schema, id))
@@ -89,86 +114,6 @@ static int reader_assume_tables(struct prof_reader *reader)
 		if (r)
 			return r;
 	}
-	return 0;
-}
-
-static struct table_range *range_find(const struct prof_reader *reader, unsigned int table)
-{
-	size_t low = 0, high = reader->schema.n_tables;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (reader->ranges[middle].table < table)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < reader->schema.n_tables && reader->ranges[low].table == table
-		       ? &reader->ranges[low]
-		       : NULL;
-}
-
-const struct table_range *reader_range(const struct prof_reader *reader, unsigned int table)
-{
-	return range_find(reader, table);
-}
-
-static int reader_group_by_table(struct prof_reader *reader)
-{
-	size_t n_tables = reader->schema.n_tables, first = 0;
-
-	reader->ranges = calloc(MAX_OF(n_tables, (size_t)1), sizeof(*reader->ranges));
-	reader->by_table = calloc(MAX_OF(reader->n_chunks, (size_t)1), sizeof(*reader->by_table));
-	if (!reader->ranges || !reader->by_table)
-		return -ENOMEM;
-	for (size_t i = 0; i < n_tables; i++)
-		reader->ranges[i].table = reader->schema.tables[i]->id;
-	for (size_t i = 0; i < reader->n_chunks; i++) {
-		struct table_range *range = range_find(reader, reader->chunks[i].table);
-
-		if (range)
-			range->n++;
-	}
-	for (size_t i = 0; i < n_tables; i++) {
-		reader->ranges[i].first = first;
-		first += reader->ranges[i].n;
-		reader->ranges[i].n = 0;
-	}
-	for (size_t i = 0; i < reader->n_chunks; i++) {
-		struct table_range *range = range_find(reader, reader->chunks[i].table);
-
-		if (range)
-			reader->by_table[range->first + range->n++] = i;
-	}
-	return 0;
-}
-
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int reader_count_epochs(struct prof_reader *reader)
-{
-	CLEANUP_FREE uint32_t *epochs =
-		calloc(MAX_OF(reader->n_chunks, (size_t)1), sizeof(*epochs));
-	uint32_t n = 0;
-	bool rising = true;
-
-	if (!epochs)
-		return -ENOMEM;
-	for (size_t i = 0; i < reader->n_chunks; i++) {
-		epochs[i] = reader->chunks[i].epoch;
-		rising = rising && (i == 0 || epochs[i] >= epochs[i - 1]);
-	}
-	if (!rising)
-		qsort(epochs, reader->n_chunks, sizeof(*epochs), compare_u32);
-	for (size_t i = 0; i < reader->n_chunks; i++)
-		n += i == 0 || epochs[i] != epochs[i - 1];
-	reader->info.epochs = n;
 	return 0;
 }
 
@@ -196,9 +141,9 @@ static int reader_note_header(struct prof_reader *reader)
 	return 0;
 }
 
-static int reader_settle_state(struct prof_reader *reader, const struct entry_list *entries)
+static int reader_settle_state(struct prof_reader *reader)
 {
-	const struct entry *last = entries->n > 0 ? &entries->items[entries->n - 1] : NULL;
+	const struct entry *last = reader->entries.n > 0 ? &reader->entries.last : NULL;
 	bool finished = reader->info.state == PROF_STATE_FINISHED;
 	bool damaged = false;
 	int r = 0;
@@ -222,20 +167,19 @@ static int reader_settle_state(struct prof_reader *reader, const struct entry_li
 
 static int reader_load(struct prof_reader *reader)
 {
-	struct entry_list entries CLEANUP(entry_list_done) = { 0 };
 	int r;
 
 	reader->info.state = PROF_STATE_UNFINISHED;
-	r = index_find_chunks(reader, &entries);
-	if (!r)
-		r = reader_split(reader, &entries);
+	r = index_find_chunks(reader);
 	if (!r)
 		r = reader_assume_tables(reader);
-	if (!r)
-		r = reader_group_by_table(reader);
-	if (!r)
-		r = reader_count_epochs(reader);
-	return r ? r : reader_settle_state(reader, &entries);
+	if (r)
+		return r;
+	epoch_set_sort(&reader->epochs);
+	reader->info.epochs = reader->epochs.n;
+	epoch_set_done(&reader->epochs);
+	reader->info.chunks = reader->entries.n_data;
+	return reader_settle_state(reader);
 }
 
 /* ---- The file ----------------------------------------------------------------------------------- */
@@ -383,10 +327,6 @@ PROF_PUBLIC void prof_reader_free(struct prof_reader *reader)
 	if (!reader)
 		return;
 	index_forget(reader);
-	entry_list_done(&reader->others);
-	free(reader->chunks);
-	free(reader->by_table);
-	free(reader->ranges);
 	if (reader->fd >= 0)
 		close(reader->fd);
 	free(reader);
@@ -411,13 +351,6 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 {
 	*ret_n = reader->n_segments;
 	return reader->segments;
-}
-
-PROF_PUBLIC const struct prof_chunk *prof_reader_chunks(const struct prof_reader *reader,
-							size_t *ret_n)
-{
-	*ret_n = reader->n_chunks;
-	return reader->chunks;
 }
 
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,

@@ -2,22 +2,22 @@
 /*
  * Reader - an open capture, as the parts of this library see it
  *
- * reader.c opens, index.c finds the chunks, recover.c those without an index; load.c reads and checks one chunk, verify.c
- * all of them.
+ * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps what is known of them; load.c
+ * reads and checks one chunk, verify.c all of them.
  */
 #pragma once
 
-#include "libcapture/checkpoint.h"
+#include "libcapture/entries.h"
 
 struct damage_list {
 	struct prof_damage *items;
 	size_t n, capacity;
 };
 
-/* The chunks of one table, as positions in prof_reader.by_table. */
-struct table_range {
-	uint16_t table;
-	size_t first, n;
+/* Numbers of epochs. */
+struct epoch_set {
+	uint32_t *items; /* in the order of epoch_set_add(), until they are sorted */
+	size_t n, capacity;
 };
 
 struct prof_reader {
@@ -31,14 +31,13 @@ struct prof_reader {
 	uint64_t schema_budget;       /* bytes of schemas that may still be decoded */
 	struct prof_segment *segments;
 	size_t n_segments;
-	struct prof_chunk *chunks; /* data */
-	size_t n_chunks;
-	struct entry_list others; /* checkpoints, trailers, kinds of later versions */
+	struct entries entries;  /* of chunks of all kinds */
+	struct gap_list holes;   /* between entries of checkpoints; while opening */
+	struct epoch_set epochs; /* of data; while opening */
+	uint64_t v1_tables;      /* bit n: there is data of table n */
 	struct gap_list gaps;
 	struct damage_list damage;
-	uint32_t *by_table;
-	struct table_range *ranges; /* one a table of the schema */
-	uint64_t end;               /* where the last whole chunk ends */
+	uint64_t end; /* where the last whole chunk ends */
 	uint64_t next_sequence;
 	uint64_t last_checkpoint; /* offset; 0 = none */
 };
@@ -47,17 +46,18 @@ struct prof_reader {
 
 void damage_list_done(struct damage_list *list);
 MUST_CHECK int damage_list_add(struct damage_list *list, const struct prof_damage *damage);
-const struct table_range *reader_range(const struct prof_reader *reader, unsigned int table);
+void epoch_set_done(struct epoch_set *set);
+MUST_CHECK int epoch_set_add(struct epoch_set *set, uint32_t epoch);
 
 MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 				 uint64_t sequence, enum prof_damage_reason reason);
 
 /* ---- index.c ------------------------------------------------------------------------------------ */
 
-/* All chunks in file order. Sets segments, schema, gaps, damage, end, next_sequence, last_checkpoint and, where an index
- * was there and true, the state `finished`. */
-MUST_CHECK int index_find_chunks(struct prof_reader *reader, struct entry_list *entries);
-/* Frees what index_find_chunks() found, but the chunks. */
+/* All chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage, end, next_sequence,
+ * last_checkpoint and, where an index was there and true, the state `finished`. */
+MUST_CHECK int index_find_chunks(struct prof_reader *reader);
+/* Frees what index_find_chunks() found. */
 void index_forget(struct prof_reader *reader);
 /* Takes in what a checked checkpoint says beside its entries. PROF_DAMAGED: some of it was nonsense. */
 MUST_CHECK int reader_take_checkpoint(struct prof_reader *reader,
@@ -83,27 +83,37 @@ MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_ch
 
 /* ---- recover.c ---------------------------------------------------------------------------------- */
 
-/* A walk over headers: what it found from `at` on. */
+/*
+ * A walk over headers: what it finds from `at` on. A chunk is settled, and handed out, when the next one is found. By then
+ * all damage up to its offset is in the list and stays there.
+ */
 struct walk {
 	const struct prof_reader *reader;
 	struct prof_reader *learn; /* the same, where checkpoints are to be taken in; else NULL */
-	struct entry_list entries;
+	/* What it returns ends the walk if it is not 0. */
+	int (*settled)(struct walk *walk, const struct entry *entry, void *data);
+	void *data;
+	struct entry last; /* not settled; of has_last */
+	bool has_last;
 	struct damage_list damage; /* holes and cuts, in file order, known gaps among them */
-	uint64_t from, at;
+	uint64_t end; /* where the last chunk that is settled ends, or the walk began */
+	uint64_t at;
 	uint64_t next_sequence;
 	uint64_t last_checkpoint;
 	uint64_t budget;      /* bytes of payloads that may be read to tell holes from chunks */
 	struct buffer window; /* bytes of the file from window_offset on */
 	uint64_t window_offset;
 	struct buffer payload;
-	bool verified;   /* the payload of the last entry was checked */
+	bool verified;   /* the payload of the last chunk was checked */
 	bool after_hole; /* what comes next need not follow in sequence */
 };
 
 void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
 	       uint64_t next_sequence);
 void walk_done(struct walk *walk);
-/* 0 or -errno; damage is not an error. */
+/* Where the last chunk ends. */
+uint64_t walk_end(const struct walk *walk);
+/* 0, -errno, or what settled() returned; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
 /* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */
 MUST_CHECK int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset);

@@ -9,7 +9,7 @@
  * A header may be whole and its payload not: a crashed writer's last chunk, after which another writer went on. So a
  * chunk that no valid header follows counts only if its payload checks; else the search goes on inside it.
  *
- * Invariants: (1) entries rise in offset and sequence and do not overlap         [test-capture-reader: flips]
+ * Invariants: (1) chunks rise in offset and sequence and do not overlap          [test-capture-reader: flips]
  *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
  *                                                                                [by construction of walk_check_payload()]
  *             (3) no valid chunk is lost by damage elsewhere                     [test-capture-reader: flips]
@@ -29,7 +29,7 @@ void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t fro
 {
 	*walk = (struct walk){
 		.reader = reader,
-		.from = from,
+		.end = from,
 		.at = from,
 		.next_sequence = next_sequence,
 		.budget = WALK_BUDGET + reader->size,
@@ -38,7 +38,6 @@ void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t fro
 
 void walk_done(struct walk *walk)
 {
-	entry_list_done(&walk->entries);
 	damage_list_done(&walk->damage);
 	buffer_done(&walk->window);
 	buffer_done(&walk->payload);
@@ -152,23 +151,23 @@ static int walk_check_payload(struct walk *walk, const struct entry *entry, bool
 	return 0;
 }
 
-/* The last entry turned out not to be whole: what is there starts before it, as if it had never been taken. */
+/* The last chunk turned out not to be whole: what is there starts before it, as if it had never been taken. */
 static void walk_drop_last(struct walk *walk)
 {
-	const struct prof_chunk *last = &walk->entries.items[walk->entries.n - 1].chunk;
+	const struct prof_chunk *last = &walk->last.chunk;
 
 	walk->next_sequence = last->sequence;
 	while (walk->damage.n > 0 &&
 	       walk->damage.items[walk->damage.n - 1].offset >= last->offset &&
 	       walk->damage.items[walk->damage.n - 1].reason != PROF_DAMAGE_HEADER)
 		walk->damage.n--;
-	walk->entries.n--;
+	walk->has_last = false;
 }
 
-/* Whether chunks go on inside the last entry, which a crashed writer then left unfinished. Drops it if so. */
+/* Whether chunks go on inside the last chunk, which a crashed writer then left unfinished. Drops it if so. */
 static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 {
-	const struct entry last = walk->entries.items[walk->entries.n - 1];
+	const struct entry last = walk->last;
 	uint64_t next_sequence = walk->next_sequence, next;
 	bool good;
 	int r = walk_check_payload(walk, &last, &good);
@@ -215,15 +214,14 @@ static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 	struct chunk_header header;
 	int r = PROF_END;
 
-	if (walk->entries.n > 0 && !walk->verified) {
+	if (walk->has_last && !walk->verified) {
 		r = walk_enter_last(walk, &next);
 		if (r < 0)
 			return r;
 		walk->verified = true;
 	}
 	if (r == 0)
-		hole = walk->entries.n > 0 ? entry_end(&walk->entries.items[walk->entries.n - 1])
-					   : walk->from;
+		hole = walk_end(walk);
 	else
 		r = walk_search(walk, hole + 8, &next);
 	if (r)
@@ -231,7 +229,7 @@ static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 	r = walk_header(walk, next, 0, &header);
 	if (r)
 		return r < 0 ? r : -EIO;
-	/* A hole before the dropped entry and the one from there on are one. */
+	/* A hole before the dropped chunk and the one from there on are one. */
 	while (walk->damage.n > 0 && walk->damage.items[walk->damage.n - 1].offset >= hole)
 		walk->damage.n--;
 	walk->at = next;
@@ -262,6 +260,20 @@ static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 	return add_damage(walk, walk->at, chunk_bytes(header), header->sequence, PROF_DAMAGE_INDEX);
 }
 
+uint64_t walk_end(const struct walk *walk)
+{
+	return walk->has_last ? entry_end(&walk->last) : walk->end;
+}
+
+static int walk_settle(struct walk *walk)
+{
+	int r = walk->has_last ? walk->settled(walk, &walk->last, walk->data) : 0;
+
+	walk->end = walk_end(walk);
+	walk->has_last = false;
+	return r;
+}
+
 static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 {
 	struct entry entry = entry_of_header(header, walk->at);
@@ -275,7 +287,9 @@ static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 	if (!r && header->kind == CHUNK_CHECKPOINT && walk->learn)
 		r = walk_checkpoint(walk, header);
 	if (!r)
-		r = entry_list_add(&walk->entries, &entry);
+		r = walk_settle(walk);
+	walk->last = entry;
+	walk->has_last = true;
 	walk->next_sequence = header->sequence + 1;
 	walk->at = end;
 	return r;
@@ -301,7 +315,7 @@ int walk_run(struct walk *walk)
 		if (r)
 			return r;
 	}
-	return 0;
+	return walk_settle(walk);
 }
 
 /* The last good checkpoint that starts in [from, from + SEARCH_BYTES), or PROF_END. */

@@ -169,13 +169,12 @@ static int check_other(struct checker *checker, const struct entry *entry,
 	return r;
 }
 
-PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, size_t chunk,
+PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct prof_chunk *chunk,
 				  struct prof_damage *ret_damage)
 {
 	CLEANUP(checker_done) struct checker checker = { .reader = reader };
 
-	return chunk < reader->n_chunks ? check_data(&checker, &reader->chunks[chunk], ret_damage)
-					: -EINVAL;
+	return check_data(&checker, chunk, ret_damage);
 }
 
 /* ---- The whole file ----------------------------------------------------------------------------- */
@@ -185,32 +184,54 @@ struct report {
 	int (*found)(const struct prof_damage *damage, void *data);
 	void *data;
 	uint64_t chunks, good;
-	size_t next_known; /* reader's chunks before this one were passed */
+	struct checker checker;
+	struct entries_cursor known; /* the index, as far as holes were looked up in it */
+	struct entry next_known;
+	bool has_known;
+	size_t next_hole; /* in the walk's damage */
 };
+
+static void report_done(struct report *report)
+{
+	checker_done(&report->checker);
+	entries_cursor_done(&report->known);
+}
 
 static int report_one(struct report *report, const struct prof_damage *damage)
 {
 	return report->found ? report->found(damage, report->data) : 0;
 }
 
+/* The next chunk of the index, which stays the next one until it is taken. 0, PROF_END, -ENOMEM. */
+static int report_known(struct report *report)
+{
+	int r = report->has_known ? 0 : entries_cursor_next(&report->known, &report->next_known);
+
+	report->has_known = r == 0;
+	return r;
+}
+
 /* A hole: what the index knows to have been there, or just the stretch. */
 static int report_hole(struct report *report, const struct prof_damage *hole)
 {
-	const struct prof_reader *reader = report->reader;
 	bool named = false;
+	int r;
 
 	if (hole->reason == PROF_DAMAGE_HEADER &&
-	    reader_gap_covers(reader, hole->offset, hole->bytes))
+	    reader_gap_covers(report->reader, hole->offset, hole->bytes))
 		return 0;
-	while (report->next_known < reader->n_chunks &&
-	       reader->chunks[report->next_known].offset < hole->offset)
-		report->next_known++;
-	for (size_t i = report->next_known; i < reader->n_chunks; i++) {
-		struct prof_damage damage = damage_of(&reader->chunks[i]);
-		int r;
+	for (;;) {
+		struct prof_damage damage;
 
+		r = report_known(report);
+		if (r)
+			break;
+		damage = damage_of(&report->next_known.chunk);
 		if (damage.offset >= hole->offset + hole->bytes)
 			break;
+		report->has_known = false;
+		if (damage.offset < hole->offset)
+			continue;
 		damage.reason = hole->reason;
 		named = true;
 		report->chunks++;
@@ -218,17 +239,19 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 		if (r)
 			return r;
 	}
+	if (r < 0)
+		return r;
 	if (named)
 		return 0;
 	report->chunks += hole->bytes > 0;
 	return report_one(report, hole);
 }
 
-static int report_entry(struct report *report, struct checker *checker, const struct entry *entry)
+static int report_entry(struct report *report, const struct entry *entry)
 {
 	struct prof_damage damage;
-	int r = entry->kind == CHUNK_DATA ? check_data(checker, &entry->chunk, &damage)
-					  : check_other(checker, entry, &damage);
+	int r = entry->kind == CHUNK_DATA ? check_data(&report->checker, &entry->chunk, &damage)
+					  : check_other(&report->checker, entry, &damage);
 
 	report->chunks++;
 	if (r == PROF_DAMAGED)
@@ -255,24 +278,21 @@ static int report_header(struct report *report)
 	return 0;
 }
 
-/* Chunks and holes in file order. */
-static int report_walk(struct report *report, const struct walk *walk)
+static int report_holes(struct report *report, const struct walk *walk, uint64_t up_to)
 {
-	CLEANUP(checker_done) struct checker checker = { .reader = report->reader };
-	size_t hole = 0;
-	int r = report_header(report);
+	int r = 0;
 
-	for (size_t i = 0; !r && i <= walk->entries.n; i++) {
-		uint64_t offset = i < walk->entries.n ? walk->entries.items[i].chunk.offset
-						      : UINT64_MAX;
-
-		for (; !r && hole < walk->damage.n && walk->damage.items[hole].offset <= offset;
-		     hole++)
-			r = report_hole(report, &walk->damage.items[hole]);
-		if (!r && i < walk->entries.n)
-			r = report_entry(report, &checker, &walk->entries.items[i]);
-	}
+	while (!r && report->next_hole < walk->damage.n &&
+	       walk->damage.items[report->next_hole].offset <= up_to)
+		r = report_hole(report, &walk->damage.items[report->next_hole++]);
 	return r;
+}
+
+static int report_settled(struct walk *walk, const struct entry *entry, void *data)
+{
+	int r = report_holes(data, walk, entry->chunk.offset);
+
+	return r ? r : report_entry(data, entry);
 }
 
 PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,
@@ -280,13 +300,22 @@ PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,
 				   void *data, uint64_t *ret_chunks, uint64_t *ret_good_chunks)
 {
 	CLEANUP(walk_done) struct walk walk = { 0 };
-	struct report report = { .reader = reader, .found = found, .data = data };
+	CLEANUP(report_done)
+	struct report report = {
+		.reader = reader, .found = found, .data = data, .checker.reader = reader
+	};
 	int r;
 
 	walk_init(&walk, reader, FILE_HEADER_BYTES, 0);
-	r = walk_run(&walk);
+	walk.settled = report_settled;
+	walk.data = &report;
+	r = entries_cursor_init(&report.known, &reader->entries, &(struct entries_filter){ 0 });
 	if (!r)
-		r = report_walk(&report, &walk);
+		r = report_header(&report);
+	if (!r)
+		r = walk_run(&walk);
+	if (!r)
+		r = report_holes(&report, &walk, UINT64_MAX);
 	if (r)
 		return r;
 	*ret_chunks = report.chunks;

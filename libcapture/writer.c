@@ -4,7 +4,7 @@
  *
  * Chunks are built whole in memory and written in one piece; nothing that was written is touched again, so a crash at
  * any instruction leaves whole chunks and at most one part of one. The entry of a chunk is remembered until the next
- * checkpoint; encoded entries are kept for the index (some 25 bytes a chunk).
+ * checkpoint, and packed (entries.c) for the index.
  *
  * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write  [test-capture-writer: errors]
  *             (2) a table's schema is in a checkpoint before its first row is in a chunk       [test-capture-reader: round trip]
@@ -35,8 +35,8 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer)
 /* What finishing may take from here on. */
 static uint64_t index_bytes(const struct prof_writer *writer)
 {
-	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.size +
-	       prof_block_rows(writer->pending) * ENTRY_BYTES_MAX +
+	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.groups.size +
+	       prof_block_rows(writer->index.open) * ENTRY_BYTES_MAX +
 	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
 }
 
@@ -53,12 +53,12 @@ static int writer_settle(struct prof_writer *writer)
 	if (r)
 		return r;
 	sink->position = PADDED(sink->position);
-	if (sink->position <= writer->entries_end || writer->gaps.n >= FORMAT_MAX_GAPS)
+	if (sink->position <= writer->index.end || writer->gaps.n >= FORMAT_MAX_GAPS)
 		return 0;
-	if (!last || last->offset != writer->entries_end)
-		return gap_list_add(&writer->gaps, writer->entries_end,
-				    sink->position - writer->entries_end);
-	last->bytes = sink->position - writer->entries_end;
+	if (!last || last->offset != writer->index.end)
+		return gap_list_add(&writer->gaps, writer->index.end,
+				    sink->position - writer->index.end);
+	last->bytes = sink->position - writer->index.end;
 	return 0;
 }
 
@@ -78,6 +78,7 @@ static int chunk_begin(struct prof_writer *writer)
 static int chunk_end(struct prof_writer *writer, struct chunk_header *header, uint64_t reserve)
 {
 	struct buffer *chunk = &writer->chunk;
+	uint64_t end = writer->index.end;
 	struct entry entry;
 	int r;
 
@@ -96,16 +97,20 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 		return r;
 	entry = entry_of_header(header, writer->sink.position);
 	/* First the entry, which is taken back should the write fail: a chunk without an entry would be a gap. */
-	r = entry_block_add(writer->pending, &entry, writer->entries_end);
+	r = entry_block_add(writer->pending, &entry, end);
 	if (r)
 		return r;
-	r = sink_write(&writer->sink, chunk->data, chunk->size);
+	r = entries_add(&writer->index, &entry);
+	if (!r) {
+		r = sink_write(&writer->sink, chunk->data, chunk->size);
+		if (r)
+			entries_take_back(&writer->index, end);
+	}
 	if (r) {
 		writer->pending->rows--;
 		return r;
 	}
 	writer->sequence++;
-	writer->entries_end = writer->sink.position;
 	writer->chunks_since++;
 	return 0;
 }
@@ -127,17 +132,6 @@ static int encode_pending(struct prof_writer *writer, struct buffer *ret_groups,
 	return r;
 }
 
-/* The pending entries are in the file: keep them for the index. Room for them was reserved. */
-static void keep_pending(struct prof_writer *writer, const struct buffer *groups, uint32_t n_groups,
-			 uint32_t n_entries)
-{
-	if (groups->size)
-		memcpy(writer->index.data + writer->index.size, groups->data, groups->size);
-	writer->index.size += groups->size;
-	writer->index_entries += n_entries;
-	writer->index_groups += n_groups;
-}
-
 /* Drops the first n pending entries: all but the checkpoint that was just written. */
 static void drop_pending(struct prof_writer *writer, size_t n)
 {
@@ -147,21 +141,6 @@ static void drop_pending(struct prof_writer *writer, size_t n)
 		memmove(block->columns[i].numbers, block->columns[i].numbers + n,
 			(block->rows - n) * sizeof(uint64_t));
 	block->rows -= n;
-}
-
-int writer_flush_pending(struct prof_writer *writer)
-{
-	CLEANUP(buffer_done) struct buffer groups = { 0 };
-	uint32_t n_groups = 0, n_entries = prof_block_rows(writer->pending);
-	int r = encode_pending(writer, &groups, &n_groups);
-
-	if (!r)
-		r = buffer_reserve(&writer->index, groups.size);
-	if (r)
-		return r;
-	keep_pending(writer, &groups, n_groups, n_entries);
-	prof_block_reset(writer->pending);
-	return 0;
 }
 
 static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t reserve)
@@ -177,17 +156,15 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 	int r = chunk_begin(writer);
 
 	if (!r)
-		r = encode_pending(writer, &groups, &n_groups);
-	if (!r)
-		r = buffer_reserve(&writer->index, groups.size);
+		r = full ? entries_pack(&writer->index)
+			 : encode_pending(writer, &groups, &n_groups);
 	if (r)
 		return r;
 	content.segments = full ? writer->segments : writer_segment(writer);
 	content.n_segments = full ? writer->n_segments : 1;
-	content.groups = full ? &writer->index : &groups;
-	content.more_groups = full ? &groups : NULL;
-	content.n_entries = n_pending + (full ? writer->index_entries : 0);
-	content.n_groups = n_groups + (full ? writer->index_groups : 0);
+	content.groups = full ? &writer->index.groups : &groups;
+	content.n_entries = full ? writer->index.n : n_pending;
+	content.n_groups = full ? writer->index.n_pages : n_groups;
 	content.gaps = writer->gaps.n ? writer->gaps.items + (full ? 0 : writer->new_gaps) : NULL;
 	content.n_gaps = writer->gaps.n - (full ? 0 : writer->new_gaps);
 	r = checkpoint_encode(&content, &writer->chunk);
@@ -195,7 +172,6 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 		r = chunk_end(writer, &header, reserve);
 	if (r)
 		return r;
-	keep_pending(writer, &groups, n_groups, n_pending);
 	drop_pending(writer, n_pending);
 	writer->new_gaps = writer->gaps.n;
 	writer->last_checkpoint = writer->sink.position - writer->chunk.size;
@@ -285,7 +261,7 @@ static int writer_start_file(struct prof_writer *writer, const struct prof_segme
 	if (r)
 		return r;
 	writer->first_epoch = 1;
-	writer->entries_end = writer->checkpoint_end = writer->sink.position;
+	writer->checkpoint_end = writer->sink.position;
 	return writer_new_segment(writer, segment);
 }
 
@@ -330,6 +306,8 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 		r = codec_encoder_init(&writer->encoder, options->level ? options->level : 1);
 	if (!r)
 		r = prof_block_new(&entry_table, &writer->pending);
+	if (!r)
+		r = entries_init(&writer->index);
 	if (!r && options->mode == PROF_WRITE_NEW && size > 0)
 		r = -EEXIST;
 	if (!r)
@@ -351,7 +329,7 @@ PROF_PUBLIC void prof_writer_free(struct prof_writer *writer)
 	schema_done(&writer->schema);
 	buffer_done(&writer->schema_section);
 	buffer_done(&writer->chunk);
-	buffer_done(&writer->index);
+	entries_done(&writer->index);
 	gap_list_done(&writer->gaps);
 	prof_block_free(writer->pending);
 	free(writer->segments);

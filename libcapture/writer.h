@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "libcapture/checkpoint.h"
+#include "libcapture/entries.h"
 #include "libcapture/sink.h"
 
 /* Rows of a dictionary table in its current epoch. */
@@ -29,9 +29,7 @@ struct prof_writer {
 	uint64_t sequence;
 	struct buffer chunk;        /* the one being written */
 	struct prof_block *pending; /* entries since the last checkpoint */
-	uint64_t entries_end;       /* where the last chunk with an entry ended */
-	struct buffer index;        /* row groups of entries before that */
-	uint32_t index_entries, index_groups;
+	struct entries index;       /* all of them */
 	struct gap_list gaps;
 	size_t new_gaps; /* gaps before this one stand in a checkpoint */
 	uint64_t last_checkpoint;
@@ -51,8 +49,6 @@ MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_
 MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
 /* Tables of version 1 that the schema does not have yet; what a file says otherwise stands. */
 MUST_CHECK int writer_add_v1(struct prof_writer *writer);
-/* Encodes the pending entries for the index: they stand in checkpoints already. */
-MUST_CHECK int writer_flush_pending(struct prof_writer *writer);
 /* One checkpoint; two where the schema or the segment is new: no single damage loses them. */
 MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "libcapture/prof-capture.h"
+#include "tests/tools/chunks.h"
 
 #define NS 1000000000ull
 
@@ -91,7 +92,9 @@ static void row_values(const struct prof_table_def *def, const struct prof_batch
 					       a->offsets[i + 1] - a->offsets[i]);
 		else
 			values[c] = PROF_NUMBER(a->numbers ? a->numbers[i] : 0);
-		if (def->columns[c].type == PROF_TYPE_TIME && a->numbers && values[c].number)
+		/* Not in dictionaries: a process of a later epoch is the same one by its start time. */
+		if (def->flags & PROF_TABLE_TIMED && def->columns[c].type == PROF_TYPE_TIME &&
+		    a->numbers && values[c].number)
 			values[c].number += shift_ns;
 	}
 }
@@ -181,7 +184,7 @@ static int copy_all(const struct prof_reader *reader, struct prof_writer *writer
 		    size_t chunk_rows)
 {
 	size_t n_chunks;
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n_chunks);
+	struct prof_chunk *chunks = chunks_of(reader, &n_chunks);
 	struct prof_value values[PROF_MAX_COLUMNS];
 	size_t n_tables;
 	const struct prof_table_def *const *tables = prof_reader_tables(reader, &n_tables);
@@ -223,6 +226,7 @@ static int copy_all(const struct prof_reader *reader, struct prof_writer *writer
 	}
 	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
 		prof_cursor_free(cursors[i]);
+	free(chunks);
 	return r;
 }
 
@@ -231,7 +235,7 @@ static int verb_grow(char **args)
 	struct prof_reader *reader = open_capture(args[0]);
 	uint64_t limit = strtoull(args[2], NULL, 0), shift_ns = 0, t_min = UINT64_MAX, t_max = 0;
 	size_t n_chunks, copies = 0, chunk_rows = strtoull(args[3], NULL, 0);
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n_chunks);
+	struct prof_chunk *chunks = chunks_of(reader, &n_chunks);
 	struct prof_block *blocks[PROF_TABLE_METADATA + 1] = { 0 };
 	uint32_t first = UINT32_MAX, last = 0;
 	int fd, r = 0;
@@ -259,6 +263,7 @@ static int verb_grow(char **args)
 	printf("{\"bytes\":%lu,\"copies\":%zu}\n", prof_writer_bytes(writer), copies);
 	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
 		prof_block_free(blocks[i]);
+	free(chunks);
 	prof_writer_free(writer); /* as a crash would leave it */
 	prof_reader_free(reader);
 	close(fd);
@@ -315,7 +320,7 @@ static int verb_seek(char **args)
 {
 	struct prof_reader *reader = open_capture(args[0]);
 	size_t n = strtoull(args[1], NULL, 0), n_chunks;
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n_chunks);
+	struct prof_chunk *chunks = chunks_of(reader, &n_chunks);
 	uint64_t t_min = UINT64_MAX, t_max = 0, *took = calloc(n, sizeof(*took)), found = 0;
 
 	for (size_t c = 0; c < n_chunks; c++) {
@@ -324,6 +329,7 @@ static int verb_seek(char **args)
 		t_min = chunks[c].t_min < t_min ? chunks[c].t_min : t_min;
 		t_max = chunks[c].t_max > t_max ? chunks[c].t_max : t_max;
 	}
+	free(chunks);
 	srand48(1);
 	for (size_t i = 0; i < n && took; i++) {
 		uint64_t t = t_min + (uint64_t)(drand48() * (double)(t_max - t_min));
@@ -359,12 +365,10 @@ static int verb_open(char **args)
 	uint64_t wall = now_ns();
 	struct prof_reader *reader = open_capture(args[0]);
 	const struct prof_reader_info *info = prof_reader_info(reader);
-	size_t n;
 
 	wall = now_ns() - wall;
-	(void)prof_reader_chunks(reader, &n);
-	printf("{\"wall_ns\":%lu,\"bytes\":%lu,\"chunks\":%zu,\"indexed\":%s,\"state\":%d}\n", wall,
-	       info->bytes, n, info->indexed ? "true" : "false", (int)info->state);
+	printf("{\"wall_ns\":%lu,\"bytes\":%lu,\"chunks\":%lu,\"indexed\":%s,\"state\":%d}\n", wall,
+	       info->bytes, info->chunks, info->indexed ? "true" : "false", (int)info->state);
 	prof_reader_free(reader);
 	return 0;
 }

@@ -118,15 +118,39 @@ static inline void capture_read_dictionary(const struct prof_reader *reader,
 static inline void capture_read_epochs(const struct prof_reader *reader,
 				       const struct prof_table_def *def)
 {
-	size_t n, read = 0;
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n);
+	struct prof_chunks *chunks;
+	struct prof_chunk chunk;
 	uint32_t last = 0;
+	size_t read = 0;
 
-	for (size_t i = 0; i < n && read < CAPTURE_EPOCHS; i++) {
-		if (chunks[i].table != def->id || (read && chunks[i].epoch == last))
+	if (prof_chunks_new(reader, def->id, &chunks) != 0)
+		return;
+	while (read < CAPTURE_EPOCHS && prof_chunks_next(chunks, &chunk) == 0) {
+		if (chunk.table != def->id)
+			abort();
+		if (read && chunk.epoch == last)
 			continue;
-		last = chunks[i].epoch;
+		last = chunk.epoch;
 		capture_read_dictionary(reader, def, last);
 		read++;
 	}
+	prof_chunks_free(chunks);
+}
+
+static inline void capture_check_chunks(const struct prof_reader *reader)
+{
+	struct prof_chunks *chunks;
+	struct prof_damage damage;
+	struct prof_chunk chunk;
+	uint64_t n = 0;
+	int r = 0;
+
+	if (prof_chunks_new(reader, 0, &chunks) != 0)
+		return;
+	while (!r && !(r = prof_chunks_next(chunks, &chunk)))
+		if (n++ < CAPTURE_BATCHES)
+			(void)!prof_reader_check(reader, &chunk, &damage);
+	if (r == PROF_END && n != prof_reader_info(reader)->chunks)
+		abort();
+	prof_chunks_free(chunks);
 }

@@ -16,7 +16,6 @@ static void read_all(const struct prof_reader *reader)
 {
 	const struct prof_table_def *const *tables;
 	uint64_t chunks = 0, good = 0, bytes = 0;
-	struct prof_damage damage;
 	size_t n;
 
 	tables = prof_reader_tables(reader, &n);
@@ -29,10 +28,8 @@ static void read_all(const struct prof_reader *reader)
 	capture_sink += prof_reader_info(reader)->epochs;
 	(void)prof_reader_segments(reader, &n);
 	(void)prof_reader_damage(reader, &n);
-	(void)prof_reader_chunks(reader, &n);
-	for (size_t i = 0; i < n && i < CAPTURE_BATCHES; i++)
-		(void)!prof_reader_check(reader, i, &damage);
-	if (n <= CAPTURE_BATCHES &&
+	capture_check_chunks(reader);
+	if (prof_reader_info(reader)->chunks <= CAPTURE_BATCHES &&
 	    prof_reader_verify(reader, count, &bytes, &chunks, &good) == 0 && good > chunks)
 		abort();
 }

@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct prof_reader *reader;
-	size_t from, n, chunks;
+	size_t from, n;
 	uint8_t *copy;
 
 	if (size < 4)
@@ -28,12 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	free(copy);
 	if (!reader)
 		return 0;
-	(void)prof_reader_chunks(reader, &chunks);
-	for (size_t i = 0; i < chunks && i < CAPTURE_BATCHES; i++) {
-		struct prof_damage damage;
-
-		(void)!prof_reader_check(reader, i, &damage);
-	}
+	capture_check_chunks(reader);
 	prof_reader_free(reader);
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include "daemon/engine/tasks.h"
 #include "daemon/engine/writer.h"
 #include "daemon/protocol.h"
+#include "tests/tools/chunks.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>
@@ -100,8 +101,8 @@ static inline void parts_done(struct parts *parts)
 static inline size_t rows_of(const struct parts *parts, unsigned int table)
 {
 	size_t n = 0, rows = 0, i;
-	const struct prof_chunk *chunks = parts->reader ? prof_reader_chunks(parts->reader, &n)
-							: NULL;
+	CLEANUP_FREE struct prof_chunk *chunks = parts->reader ? chunks_of(parts->reader, &n)
+							       : NULL;
 
 	for (i = 0; i < n; i++)
 		rows += chunks[i].table == table ? chunks[i].rows : 0;

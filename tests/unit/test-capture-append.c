@@ -10,6 +10,7 @@
  *           extend adds an epoch and no segment                               [extend]
  */
 #include "libcapture/format.h"
+#include "tests/tools/chunks.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -273,7 +274,7 @@ static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 {
 	struct prof_reader *reader = NULL;
 	CLEANUP_FREE uint8_t *file = NULL;
-	const struct prof_chunk *chunks;
+	CLEANUP_FREE struct prof_chunk *chunks = NULL;
 	const uint8_t *needle;
 	size_t n, bytes = (size_t)lseek(fd, 0, SEEK_END);
 	uint8_t byte;
@@ -285,15 +286,14 @@ static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 	REQUIRE(needle);
 	*found_aligned = *found_aligned || (needle - file) % 8 == 0;
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
-	chunks = prof_reader_chunks(reader, &n);
+	chunks = chunks_of(reader, &n);
 	CHECK_INT(n, 1);
 	at = (off_t)chunks[0].offset + 20;
 	prof_reader_free(reader);
 	byte = file[at] ^ 1;
 	REQUIRE(pwrite(fd, &byte, 1, at) == 1);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
-	(void)prof_reader_chunks(reader, &n);
-	CHECK_INT(n, 0);
+	CHECK_INT(chunks_count(reader), 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_DAMAGED);
 	prof_reader_free(reader);
 }

@@ -16,6 +16,7 @@
 
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
+#include "tests/tools/chunks.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>
@@ -171,8 +172,6 @@ static uint64_t hash_array(uint64_t hash, const struct prof_array *a, size_t row
 static int read_table(const struct prof_reader *reader, const struct prof_table_def *def,
 		      struct contents *contents)
 {
-	size_t n_chunks;
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n_chunks);
 	struct prof_cursor_options options = { .table = def->id };
 	struct prof_cursor *cursor = NULL;
 	uint64_t lost_chunks = 0, lost_rows = 0;
@@ -180,7 +179,7 @@ static int read_table(const struct prof_reader *reader, const struct prof_table_
 	int r = prof_cursor_new(reader, &options, &cursor);
 
 	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		uint64_t sequence = chunks[batch.chunk].sequence;
+		uint64_t sequence = batch.sequence;
 		uint64_t hash = mix(def->id, batch.epoch);
 
 		if (sequence >= MAX_CHUNKS)
@@ -239,7 +238,7 @@ static struct {
 static bool take_original(int fd, enum prof_state state)
 {
 	struct prof_reader *reader = NULL;
-	const struct prof_chunk *chunks;
+	CLEANUP_FREE struct prof_chunk *chunks = NULL;
 
 	if (original.data)
 		munmap(original.data, original.bytes);
@@ -250,7 +249,7 @@ static bool take_original(int fd, enum prof_state state)
 	original.data = mmap(NULL, original.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (!CHECK_INT(prof_reader_open(fd, &reader), 0))
 		return false;
-	chunks = prof_reader_chunks(reader, &original.n_chunks);
+	chunks = chunks_of(reader, &original.n_chunks);
 	if (!CHECK(original.n_chunks <= MAX_CHUNKS))
 		return false;
 	memcpy(original.chunks, chunks, original.n_chunks * sizeof(*chunks));

@@ -2,12 +2,13 @@
 /*
  * What reading and writing take: memory that does not grow with the capture
  *
- * Captures of 8 and of 64 MiB are written, scanned and verified by children, whose peak of resident memory is compared.
- * Sanitizers keep freed memory, so this runs without them.
+ * Captures of 8 and of 64 MiB, and of 8,000 and of 64,000 chunks, are written, scanned and verified by children, whose peak
+ * of resident memory is compared. Sanitizers keep freed memory, so this runs without them.
  *
  * Promises: a scan of all columns takes less than 16 MiB, whatever the length       [scan]
  *           so do writing and verifying                                             [write_both verify]
- *           eight times the length takes at most 1 MiB more                         [all: the index, 100 bytes a chunk]
+ *           eight times the length takes at most 1 MiB more                         [all]
+ *           so do eight times as many chunks, up to 24 bytes a chunk                 [many_*]
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -24,7 +25,10 @@
 #define LARGE_BYTES (64 * MIB)
 #define PEAK_BYTES (16 * MIB)
 #define GROWTH_BYTES (1 * MIB)
+#define CHUNK_BYTES 24
 #define CHUNK_ROWS 2048
+#define SMALL_CHUNKS 8000
+#define LARGE_CHUNKS 64000
 
 /* On disk and not in memory: pages of a memfd would count as ours. */
 static int new_file(void)
@@ -57,7 +61,9 @@ static int fill(struct prof_writer *writer, struct prof_block *block, uint64_t b
 	return r;
 }
 
-static int do_write(int fd, uint64_t bytes)
+static int write_capture(int fd, bool finish, uint64_t size,
+			 int (*fill_it)(struct prof_writer *writer, struct prof_block *block,
+					uint64_t size))
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
 	struct prof_writer *writer = NULL;
@@ -67,12 +73,43 @@ static int do_write(int fd, uint64_t bytes)
 	if (!r)
 		r = prof_block_new(prof_table_v1(PROF_TABLE_SAMPLE), &block);
 	if (!r)
-		r = fill(writer, block, bytes);
-	if (!r)
+		r = fill_it(writer, block, size);
+	if (!r && finish)
 		r = prof_writer_finish(writer);
 	prof_block_free(block);
 	prof_writer_free(writer);
 	return r;
+}
+
+static int do_write(int fd, uint64_t bytes)
+{
+	return write_capture(fd, true, bytes, fill);
+}
+
+/* Chunks of a row. */
+static int fill_chunks(struct prof_writer *writer, struct prof_block *block, uint64_t chunks)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; !r && i < chunks; i++) {
+		struct prof_value values[PROF_SAMPLE_COLUMNS] = { PROF_NUMBER(rows_time(i)) };
+
+		r = prof_block_add(block, values);
+		if (!r)
+			r = prof_writer_write(writer, block);
+		prof_block_reset(block);
+	}
+	return r;
+}
+
+static int do_write_many(int fd, uint64_t chunks)
+{
+	return write_capture(fd, true, chunks, fill_chunks);
+}
+
+static int do_write_crashed(int fd, uint64_t chunks)
+{
+	return write_capture(fd, false, chunks, fill_chunks);
 }
 
 static int do_scan(int fd, uint64_t bytes)
@@ -90,7 +127,7 @@ static int do_scan(int fd, uint64_t bytes)
 		rows += batch.rows;
 	prof_cursor_free(cursor);
 	prof_reader_free(reader);
-	return r == PROF_END && rows * 80 > bytes ? 0 : -EIO;
+	return r == PROF_END && (rows == bytes || rows * 80 > bytes) ? 0 : -EIO;
 }
 
 static int count(const struct prof_damage *damage, void *data)
@@ -126,37 +163,61 @@ static uint64_t peak_of(int (*act)(int fd, uint64_t bytes), int fd, uint64_t byt
 	return (uint64_t)usage.ru_maxrss * 1024;
 }
 
-static struct {
+static struct files {
 	int small, large;
-} files = { -1, -1 };
+	uint64_t small_size, large_size; /* bytes or chunks */
+	uint64_t growth;                 /* bytes that the large one may take more */
+} files, many, crashed;
 
-static void compare(int (*act)(int fd, uint64_t bytes))
+static void compare(int (*act)(int fd, uint64_t size), const struct files *of)
 {
-	uint64_t small = peak_of(act, files.small, SMALL_BYTES);
-	uint64_t large = peak_of(act, files.large, LARGE_BYTES);
+	uint64_t small = peak_of(act, of->small, of->small_size);
+	uint64_t large = peak_of(act, of->large, of->large_size);
 
-	printf("# %" PRIu64 " KiB for 8 MiB, %" PRIu64 " KiB for 64 MiB\n", small / 1024,
-	       large / 1024);
+	printf("# %" PRIu64 " KiB for %" PRIu64 ", %" PRIu64 " KiB for %" PRIu64 "\n", small / 1024,
+	       of->small_size, large / 1024, of->large_size);
 	CHECK(small > 0 && large < PEAK_BYTES);
-	CHECK(large < small + GROWTH_BYTES);
+	CHECK(large < small + of->growth);
+}
+
+static void make(struct files *to, uint64_t small_size, uint64_t large_size, uint64_t growth)
+{
+	*to = (struct files){ new_file(), new_file(), small_size, large_size, growth };
+	REQUIRE(to->small >= 0 && to->large >= 0);
 }
 
 static void write_both(void)
 {
-	files.small = new_file();
-	files.large = new_file();
-	REQUIRE(files.small >= 0 && files.large >= 0);
-	compare(do_write);
+	make(&files, SMALL_BYTES, LARGE_BYTES, GROWTH_BYTES);
+	compare(do_write, &files);
 }
 
 static void scan(void)
 {
-	compare(do_scan);
+	compare(do_scan, &files);
 }
 
 static void verify(void)
 {
-	compare(do_verify);
+	compare(do_verify, &files);
+}
+
+static void many_chunks(void)
+{
+	make(&many, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);
+	compare(do_write_many, &many);
+	compare(do_scan, &many);
+	compare(do_verify, &many);
+}
+
+/* Opened by its checkpoints, and, where the first one is damaged, by its headers. */
+static void many_crashed(void)
+{
+	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);
+	compare(do_write_crashed, &crashed);
+	compare(do_scan, &crashed);
+	REQUIRE(pwrite(crashed.small, "x", 1, 256) == 1 && pwrite(crashed.large, "x", 1, 256) == 1);
+	compare(do_scan, &crashed);
 }
 
 int main(void)
@@ -164,5 +225,7 @@ int main(void)
 	RUN(write_both);
 	RUN(scan);
 	RUN(verify);
+	RUN(many_chunks);
+	RUN(many_crashed);
 	return test_end();
 }

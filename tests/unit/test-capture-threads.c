@@ -7,6 +7,7 @@
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
+#include "tests/tools/chunks.h"
 #include "tests/unit/test.h"
 
 #include <pthread.h>
@@ -79,10 +80,10 @@ static uint64_t everything(const struct prof_reader *reader)
 	struct prof_damage damage;
 	uint64_t sum = scan(reader, PROF_TABLE_SAMPLE) ^ scan(reader, PROF_TABLE_STRING);
 	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(reader, &n);
+	CLEANUP_FREE struct prof_chunk *chunks = chunks_of(reader, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (prof_reader_check(reader, i, &damage) != 0)
+		if (prof_reader_check(reader, &chunks[i], &damage) != 0)
 			return 0;
 	if (prof_dictionary_load(reader, PROF_TABLE_STRING, chunks[0].epoch, NULL, 0, &strings) !=
 	    0)

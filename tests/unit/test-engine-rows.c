@@ -65,7 +65,7 @@ static void add_task_row(struct parts *parts, uint64_t time_ns)
 static void test_order(void)
 {
 	struct parts parts;
-	const struct prof_chunk *chunks;
+	CLEANUP_FREE struct prof_chunk *chunks = NULL;
 	struct thread *thread;
 	size_t n, i;
 	bool process = false, thread_seen = false;
@@ -78,7 +78,7 @@ static void test_order(void)
 	}
 	parts_finish(&parts);
 	REQUIRE(parts.reader);
-	chunks = prof_reader_chunks(parts.reader, &n);
+	chunks = chunks_of(parts.reader, &n);
 	for (i = 0; i < n; i++) {
 		process |= chunks[i].table == PROF_TABLE_PROCESS;
 		CHECK(chunks[i].table != PROF_TABLE_THREAD || process);

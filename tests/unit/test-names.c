@@ -2,6 +2,7 @@
 /*
  * Checks of names and symbol-rows: identity across epochs, what is lost, forged ids, and which symbol holds an offset.
  */
+#include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/common/symbol-rows.h"
@@ -77,7 +78,7 @@ static void test_epochs(void)
 
 	two_epochs(&build);
 	reader = open_reader(&build);
-	first = prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch;
+	first = chunks_first_epoch(reader);
 	names = names_new(reader);
 	image_index = names_image(load(names, first), 1);
 	thread_index = names_thread(load(names, first), 1);
@@ -115,7 +116,7 @@ static void test_hostile(void)
 	build_finish(&build);
 	reader = open_reader(&build);
 	names = names_new(reader);
-	epoch = load(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch);
+	epoch = load(names, chunks_first_epoch(reader));
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
 		CHECK_INT(names_image(epoch, ids[i]), NAMES_LOST);
 		CHECK_INT(names_thread(epoch, ids[i]), NAMES_LOST);
@@ -173,7 +174,7 @@ static void test_symbols(void)
 	names = names_new(reader);
 	rows = symbol_rows_load(names, NULL);
 	REQUIRE(rows != NULL);
-	index = names_image(load(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch), 1);
+	index = names_image(load(names, chunks_first_epoch(reader)), 1);
 	CHECK_STR(name_at(rows, index, 99), NULL);
 	CHECK_STR(name_at(rows, index, 100), "outer");
 	CHECK_STR(name_at(rows, index, 120), "inner");

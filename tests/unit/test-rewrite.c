@@ -2,6 +2,7 @@
 /*
  * Checks of rewrite, row-copier and new-capture: what stays, what a slice gets from before its start, and forged input.
  */
+#include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/profcapture/new-capture.h"
@@ -297,7 +298,7 @@ static void test_order(void)
 					  PROF_TABLE_STACK, PROF_TABLE_SAMPLE };
 	struct build build, result;
 	struct capture *from, *to;
-	const struct prof_chunk *chunks;
+	CLEANUP_FREE struct prof_chunk *chunks = NULL;
 	uint64_t previous = 0;
 	size_t n;
 
@@ -305,7 +306,7 @@ static void test_order(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ .merge_epochs = true }, &result);
 	REQUIRE(to != NULL);
-	chunks = prof_reader_chunks(to->reader, &n);
+	chunks = chunks_of(to->reader, &n);
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
 		for (size_t c = 0; c < n; c++)
 			if (chunks[c].table == order[i]) {

@@ -2,6 +2,7 @@
 /*
  * Checks of symbolize on a capture that hit functions of this very program.
  */
+#include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/common/symbol-rows.h"
@@ -109,7 +110,7 @@ static const char *name_of(const struct build *build, uint64_t offset)
 		return NULL;
 	names = names_new(reader);
 	rows = symbol_rows_load(names, NULL);
-	epoch = names_epoch(names, prof_reader_chunks(reader, &(size_t){ 0 })[0].epoch, NULL);
+	epoch = names_epoch(names, chunks_first_epoch(reader), NULL);
 	CHECK(names_load_identities(epoch, NULL));
 	row = symbol_rows_find(rows, names_image(epoch, 5), offset);
 	snprintf(name, sizeof(name), "%s", row ? row->name : "");

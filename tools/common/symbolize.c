@@ -131,14 +131,17 @@ static bool find_places(struct names *names, GPtrArray *images, GError **error)
 {
 	struct symbol_rows *known = symbol_rows_load(names, error);
 	g_autoptr(GHashTable) epochs = g_hash_table_new(NULL, NULL);
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
 	bool ok = known != NULL;
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(names->reader, &n);
+	int r = ok ? prof_chunks_new(names->reader, PROF_TABLE_FRAME, &chunks) : PROF_END;
 
-	for (size_t i = 0; ok && i < n; i++)
-		if (chunks[i].table == PROF_TABLE_FRAME &&
-		    g_hash_table_add(epochs, GUINT_TO_POINTER(chunks[i].epoch)))
-			ok = look_at_epoch(names, known, chunks[i].epoch, images, error);
+	while (ok && !r && !(r = prof_chunks_next(chunks, &chunk)))
+		if (g_hash_table_add(epochs, GUINT_TO_POINTER(chunk.epoch)))
+			ok = look_at_epoch(names, known, chunk.epoch, images, error);
+	if (ok && r != PROF_END)
+		ok = capture_error(error, r, _("cannot read the capture"));
+	prof_chunks_free(chunks);
 	symbol_rows_free(known);
 	for (guint i = 0; i < images->len; i++)
 		if (images->pdata[i])

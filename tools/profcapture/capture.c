@@ -80,25 +80,37 @@ const char *capture_state_name(enum prof_state state)
 
 /* ---- totals ------------------------------------------------------------------------------------ */
 
-static void count_chunks(struct capture *capture)
+bool capture_each_chunk(const struct capture *capture, unsigned table,
+			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
+			void *data, GError **error)
 {
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(capture->reader, &n);
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk at;
+	bool ok = true;
+	int r = prof_chunks_new(capture->reader, table, &chunks);
 
-	for (size_t i = 0; i < n; i++) {
-		const struct prof_table_def *table =
-			prof_reader_table(capture->reader, chunks[i].table);
-		int64_t end;
+	while (ok && !r && !(r = prof_chunks_next(chunks, &at)))
+		ok = chunk(&at, data, error);
+	prof_chunks_free(chunks);
+	return ok && (r == PROF_END ||
+		      capture_error(error, r, _("cannot read capture '%s'"), capture->file));
+}
 
-		if (!table || !(table->flags & PROF_TABLE_TIMED))
-			continue;
-		end = capture_time(capture, chunks[i].segment, chunks[i].t_max);
-		capture->duration_ns = MAX_OF(capture->duration_ns, end);
-		if (is_event_table(table))
-			capture->events += chunks[i].rows;
-		if (table->id == PROF_TABLE_SAMPLE)
-			capture->samples += chunks[i].rows;
-	}
+static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct capture *capture = data;
+	const struct prof_table_def *table = prof_reader_table(capture->reader, chunk->table);
+	int64_t end;
+
+	if (!table || !(table->flags & PROF_TABLE_TIMED))
+		return true;
+	end = capture_time(capture, chunk->segment, chunk->t_max);
+	capture->duration_ns = MAX_OF(capture->duration_ns, end);
+	if (is_event_table(table))
+		capture->events += chunk->rows;
+	if (table->id == PROF_TABLE_SAMPLE)
+		capture->samples += chunk->rows;
+	return true;
 }
 
 static void add_loss(struct capture *capture, const struct capture_loss *loss)
@@ -210,9 +222,8 @@ static bool read_small_table(struct capture *capture, unsigned table,
 
 static bool nothing_readable(const struct capture *capture)
 {
-	size_t n;
+	uint64_t n = prof_reader_info(capture->reader)->chunks;
 
-	(void)prof_reader_chunks(capture->reader, &n);
 	return capture->state != PROF_STATE_FINISHED && (n == 0 || capture->unreadable_chunks >= n);
 }
 
@@ -272,8 +283,8 @@ static bool capture_init(struct capture *capture, GError **error)
 	capture->state = prof_reader_info(capture->reader)->state;
 	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
 	capture->names = names_new(capture->reader);
-	count_chunks(capture);
-	return read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
+	return capture_each_chunk(capture, 0, count_chunk, capture, error) &&
+	       read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	       read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
 	       refuse_nothing(capture, error);
 }
@@ -330,27 +341,26 @@ void capture_add_cursor(struct capture *capture, unsigned table, const struct pr
 	note_unreadable(capture, table, chunks, rows);
 }
 
+static bool check_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct capture *capture = data;
+	struct prof_damage damage;
+	int r;
+
+	/* What is wrong with these two was noted when the capture was opened. */
+	if (chunk->table == PROF_TABLE_LOSS || chunk->table == PROF_TABLE_METADATA)
+		return true;
+	r = prof_reader_check(capture->reader, chunk, &damage);
+	if (r == PROF_DAMAGED)
+		note_unreadable(capture, chunk->table, 1, chunk->rows);
+	return r == 0 || r == PROF_DAMAGED ||
+	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+}
+
 bool capture_check(struct capture *capture, unsigned table, GError **error)
 {
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(capture->reader, &n);
-
-	for (size_t i = 0; i < n; i++) {
-		struct prof_damage damage;
-		int r;
-
-		/* What is wrong with these two was noted when the capture was opened. */
-		if (chunks[i].table == PROF_TABLE_LOSS || chunks[i].table == PROF_TABLE_METADATA ||
-		    (table != 0 && chunks[i].table != table))
-			continue;
-		r = prof_reader_check(capture->reader, i, &damage);
-		if (r == PROF_DAMAGED)
-			note_unreadable(capture, chunks[i].table, 1, chunks[i].rows);
-		else if (r != 0)
-			return capture_error(error, r, _("cannot read capture '%s'"),
-					     capture->file);
-	}
-	return refuse_nothing(capture, error);
+	return capture_each_chunk(capture, table, check_chunk, capture, error) &&
+	       refuse_nothing(capture, error);
 }
 
 /* ---- what is said about it --------------------------------------------------------------------- */

@@ -50,6 +50,11 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 /* Text of a metadata key, or NULL. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 
+/* Hands out the chunks of a table (0 = all) in file order, until one says false. */
+bool capture_each_chunk(const struct capture *capture, unsigned table,
+			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
+			void *data, GError **error);
+
 /* Runs prof_reader_check() on the chunks of a table (0 = all), so that state and counts are exact from then on. */
 bool capture_check(struct capture *capture, unsigned table, GError **error);
 /* To be told what a cursor of `table` skipped. */

@@ -303,22 +303,33 @@ static bool check_tables(struct dump *dump, GError **error)
 	return true;
 }
 
+struct row_count {
+	const struct dump *dump;
+	uint64_t rows;
+};
+
+static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct row_count *count = data;
+
+	for (size_t i = 0; i < count->dump->n_streams; i++)
+		if (count->dump->streams[i].table->id == chunk->table)
+			count->rows += chunk->rows;
+	return true;
+}
+
 /* How many rows pass: from the headers where all do, else by going through them. */
 static bool count_rows(struct dump *dump, uint64_t *ret_rows, GError **error)
 {
 	const struct capture *capture = dump->reader.capture;
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(capture->reader, &n);
-	uint64_t rows = 0;
+	struct row_count count = { .dump = dump };
 
 	if (dump->reader.timed || dump->reader.cpus || reader_filters_threads(&dump->reader) ||
 	    capture->unreadable_chunks > 0)
 		return each_row(dump, false, 0, ret_rows, error);
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < dump->n_streams; j++)
-			if (dump->streams[j].table->id == chunks[i].table)
-				rows += chunks[i].rows;
-	*ret_rows = rows;
+	if (!capture_each_chunk(capture, 0, count_chunk, &count, error))
+		return false;
+	*ret_rows = count.rows;
 	return true;
 }
 

@@ -54,12 +54,29 @@ static struct table_info *table_info_of(struct info *info, unsigned id)
 	return NULL;
 }
 
-static void gather_tables(struct info *info)
+static bool gather_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct info *info = data;
+	const struct capture *capture = info->reader.capture;
+	struct table_info *table = table_info_of(info, chunk->table);
+
+	if (!table)
+		return true;
+	table->rows += chunk->rows;
+	table->chunks++;
+	table->bytes += chunk->stored_bytes;
+	table->raw_bytes += chunk->raw_bytes;
+	table->from_ns =
+		MIN_OF(table->from_ns, capture_time(capture, chunk->segment, chunk->t_min));
+	table->to_ns = MAX_OF(table->to_ns, capture_time(capture, chunk->segment, chunk->t_max));
+	return true;
+}
+
+static bool gather_tables(struct info *info, GError **error)
 {
 	const struct capture *capture = info->reader.capture;
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
-	const struct prof_chunk *chunks;
 
 	info->tables = g_array_new(FALSE, TRUE, sizeof(struct table_info));
 	for (size_t i = 0; i < n; i++) {
@@ -69,21 +86,7 @@ static void gather_tables(struct info *info)
 
 		g_array_append_val(info->tables, table);
 	}
-	chunks = prof_reader_chunks(capture->reader, &n);
-	for (size_t i = 0; i < n; i++) {
-		struct table_info *table = table_info_of(info, chunks[i].table);
-
-		if (!table)
-			continue;
-		table->rows += chunks[i].rows;
-		table->chunks++;
-		table->bytes += chunks[i].stored_bytes;
-		table->raw_bytes += chunks[i].raw_bytes;
-		table->from_ns = MIN_OF(table->from_ns,
-					capture_time(capture, chunks[i].segment, chunks[i].t_min));
-		table->to_ns = MAX_OF(table->to_ns,
-				      capture_time(capture, chunks[i].segment, chunks[i].t_max));
-	}
+	return capture_each_chunk(capture, 0, gather_chunk, info, error);
 }
 
 static struct process_info *process_info_of(struct info *info, uint32_t process)
@@ -211,8 +214,7 @@ static bool gather(struct info *info, const char *file, GError **error)
 	info->processes = g_array_new(FALSE, TRUE, sizeof(struct process_info));
 	info->functions.by = TALLY_FUNCTION;
 	info->threads.by = TALLY_THREAD;
-	gather_tables(info);
-	if (!tally_run(&info->functions, &info->reader, error) ||
+	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
 	    !tally_run(&info->threads, &info->reader, error) || !gather_exits(info, error))
 		return false;
 	gather_processes(info);

@@ -49,6 +49,7 @@ struct damage_row {
 	uint64_t time, time_end;
 	const char *stream;
 	uint64_t count, bytes;
+	uint64_t offset;
 };
 
 /* ---- parts -------------------------------------------------------------------------------------- */
@@ -77,19 +78,21 @@ static struct part *part_of(struct rewrite *rewrite, uint32_t segment, uint32_t 
 	return &g_array_index(rewrite->parts, struct part, rewrite->parts->len - 1);
 }
 
-static void list_parts(struct rewrite *rewrite)
+static bool list_part(const struct prof_chunk *chunk, void *data, GError **error)
 {
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(rewrite->from->reader, &n);
+	struct part *part = part_of(data, chunk->segment, chunk->epoch);
 
-	rewrite->parts = g_array_new(FALSE, TRUE, sizeof(struct part));
-	for (size_t i = 0; i < n; i++) {
-		struct part *part = part_of(rewrite, chunks[i].segment, chunks[i].epoch);
+	if (chunk->table == PROF_TABLE_STACK)
+		part->dictionary_rows += chunk->rows;
+	return true;
+}
 
-		if (chunks[i].table == PROF_TABLE_STACK)
-			part->dictionary_rows += chunks[i].rows;
-	}
+static bool list_parts(struct rewrite *rewrite, GError **error)
+{
+	bool ok = capture_each_chunk(rewrite->from, 0, list_part, rewrite, error);
+
 	g_array_sort(rewrite->parts, compare_parts);
+	return ok;
 }
 
 /* ---- segments ----------------------------------------------------------------------------------- */
@@ -341,32 +344,70 @@ static gint compare_damages(gconstpointer left, gconstpointer right)
 	return a->time < b->time ? -1 : a->time > b->time;
 }
 
-/* When it was that the rows of a stretch were written: between the chunks around it. */
-static void date_damage(const struct rewrite *rewrite, uint64_t offset, struct damage_row *row)
-{
-	size_t n;
-	const struct prof_chunk *chunks = prof_reader_chunks(rewrite->from->reader, &n);
-	const struct prof_segment *segments = rewrite->from->segments;
+/* Goes through the chunks and the damages side by side. */
+struct dating {
+	GArray *damages; /* struct damage_row, in file order */
+	guint next;      /* chunks before it are all known */
+	struct damage_row now;
+};
 
-	row->segment = rewrite->from->n_segments ? segments[0].number : 0;
-	row->time = rewrite->from->n_segments ? segments[0].start_monotonic_ns : 0;
-	row->time_end = row->time;
-	for (size_t i = 0; i < n; i++) {
-		if (chunks[i].t_max == 0)
-			continue;
-		if (chunks[i].offset > offset) {
-			if (chunks[i].segment == row->segment)
-				row->time_end = MAX_OF(row->time, chunks[i].t_min);
-			return;
-		}
-		row->time = row->segment == chunks[i].segment ? MAX_OF(row->time, chunks[i].t_max)
-							      : chunks[i].t_max;
-		row->segment = chunks[i].segment;
-		row->time_end = row->time;
+/* The rows of a stretch were written between the chunks around it. */
+static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct dating *dating = data;
+	struct damage_row *now = &dating->now;
+
+	if (chunk->t_max == 0)
+		return true;
+	for (; dating->next < dating->damages->len; dating->next++) {
+		struct damage_row *row =
+			&g_array_index(dating->damages, struct damage_row, dating->next);
+
+		if (chunk->offset <= row->offset)
+			break;
+		row->segment = now->segment;
+		row->time = row->time_end = now->time;
+		if (chunk->segment == now->segment)
+			row->time_end = MAX_OF(now->time, chunk->t_min);
 	}
+	now->time = now->segment == chunk->segment ? MAX_OF(now->time, chunk->t_max) : chunk->t_max;
+	now->segment = chunk->segment;
+	return true;
 }
 
-static void list_damages(struct rewrite *rewrite)
+static gint compare_offsets(gconstpointer left, gconstpointer right)
+{
+	const struct damage_row *a = left, *b = right;
+
+	return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static bool date_all(struct rewrite *rewrite, GError **error)
+{
+	const struct prof_segment *segments = rewrite->from->segments;
+	struct dating dating = { .damages = rewrite->damages };
+
+	if (rewrite->damages->len == 0)
+		return true;
+	if (rewrite->from->n_segments) {
+		dating.now.segment = segments[0].number;
+		dating.now.time = segments[0].start_monotonic_ns;
+	}
+	g_array_sort(rewrite->damages, compare_offsets);
+	if (!capture_each_chunk(rewrite->from, 0, date_damages, &dating, error))
+		return false;
+	for (; dating.next < dating.damages->len; dating.next++) {
+		struct damage_row *row =
+			&g_array_index(dating.damages, struct damage_row, dating.next);
+
+		row->segment = dating.now.segment;
+		row->time = row->time_end = dating.now.time;
+	}
+	g_array_sort(rewrite->damages, compare_damages);
+	return true;
+}
+
+static bool list_damages(struct rewrite *rewrite, GError **error)
 {
 	const GArray *damages = rewrite->options->file_damages;
 
@@ -379,15 +420,15 @@ static void list_damages(struct rewrite *rewrite)
 			.stream = table ? table->name : "unknown",
 			.count = damage->rows == UINT64_MAX ? 0 : damage->rows,
 			.bytes = damage->bytes,
+			.offset = damage->offset,
 		};
 
 		/* An index that is damaged, or an end right behind a whole chunk, is no loss of rows. */
 		if (damage->reason == PROF_DAMAGE_INDEX || damage->bytes == 0)
 			continue;
-		date_damage(rewrite, damage->offset, &row);
 		g_array_append_val(rewrite->damages, row);
 	}
-	g_array_sort(rewrite->damages, compare_damages);
+	return date_all(rewrite, error);
 }
 
 static bool add_damage(struct rewrite *rewrite, size_t table, const struct damage_row *row,
@@ -575,9 +616,8 @@ static bool run(struct rewrite *rewrite, int fd, GError **error)
 	if (!new_capture_init(&rewrite->to, fd, rewrite->options->file, tables, n, &segment, error))
 		return false;
 	row_copier_init(&rewrite->copier, from, &rewrite->to);
-	list_damages(rewrite);
-	return copy_parts(rewrite, error) && copy_symbols(rewrite, error) &&
-	       new_capture_finish(&rewrite->to, error);
+	return list_damages(rewrite, error) && copy_parts(rewrite, error) &&
+	       copy_symbols(rewrite, error) && new_capture_finish(&rewrite->to, error);
 }
 
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
@@ -588,8 +628,8 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 
 	rewrite.alive_rows = g_hash_table_new(NULL, NULL);
 	rewrite.alive_processes = g_hash_table_new(NULL, NULL);
-	list_parts(&rewrite);
-	ok = run(&rewrite, fd, error);
+	rewrite.parts = g_array_new(FALSE, TRUE, sizeof(struct part));
+	ok = list_parts(&rewrite, error) && run(&rewrite, fd, error);
 	if (ok)
 		*ret_result = (struct rewrite_result){ .rows = rewrite.rows,
 						       .lost = rewrite.copier.lost };
