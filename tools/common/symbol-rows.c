@@ -4,6 +4,7 @@
  *
  * Invariants: (1) the symbols of an image are sorted by start, then by falling length    [test-names: symbols]
  *             (2) a lookup looks at no more than SYMBOL_NESTING symbols                  [test-names: symbols]
+ *             (3) what many epochs say again is kept once, also while it is loaded       [test_readers: memory by length]
  */
 #include "config.h"
 
@@ -14,22 +15,79 @@
 /* How many symbols before the nearest are looked at for one that encloses the offset. */
 #define SYMBOL_NESTING 16
 
-struct symbol_rows {
-	GPtrArray *images; /* by image index: GArray of struct symbol_row, or NULL */
+/* A list is sorted when it gets this long, and then when it is twice as long as what was left. */
+#define SETTLE_AT 256
+
+struct image_symbols {
+	GArray *rows; /* struct symbol_row, or NULL */
+	guint settle_at;
 };
+
+struct symbol_rows {
+	GArray *images; /* struct image_symbols, by image index */
+};
+
+static struct image_symbols *symbols_at(const struct symbol_rows *rows, uint32_t image)
+{
+	return &g_array_index(rows->images, struct image_symbols, image);
+}
 
 void symbol_rows_free(struct symbol_rows *rows)
 {
 	if (!rows)
 		return;
-	g_ptr_array_unref(rows->images);
+	g_array_unref(rows->images);
 	g_free(rows);
 }
 
-static void array_free(gpointer array)
+static void image_clear(gpointer image)
 {
-	if (array)
-		g_array_unref(array);
+	struct image_symbols *symbols = image;
+
+	if (symbols->rows)
+		g_array_unref(symbols->rows);
+}
+
+static gint compare_symbols(gconstpointer left, gconstpointer right)
+{
+	const struct symbol_row *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (a->length != b->length)
+		return a->length > b->length ? -1 : 1;
+	return 0;
+}
+
+/* Sorts, and drops what two epochs both said. */
+static void settle(GArray *symbols)
+{
+	struct symbol_row *at = (struct symbol_row *)(void *)symbols->data;
+	guint kept = 0;
+
+	g_array_sort(symbols, compare_symbols);
+	for (guint i = 0; i < symbols->len; i++)
+		if (kept == 0 || compare_symbols(&at[kept - 1], &at[i]) != 0)
+			at[kept++] = at[i];
+	g_array_set_size(symbols, kept);
+}
+
+static void add_symbol(struct symbol_rows *rows, uint32_t image, const struct symbol_row *symbol)
+{
+	struct image_symbols *symbols;
+
+	if (rows->images->len <= image)
+		g_array_set_size(rows->images, image + 1);
+	symbols = symbols_at(rows, image);
+	if (!symbols->rows) {
+		symbols->rows = g_array_new(FALSE, FALSE, sizeof(struct symbol_row));
+		symbols->settle_at = SETTLE_AT;
+	}
+	g_array_append_vals(symbols->rows, symbol, 1);
+	if (symbols->rows->len < symbols->settle_at)
+		return;
+	settle(symbols->rows);
+	symbols->settle_at = MAX_OF((guint)SETTLE_AT, 2 * symbols->rows->len);
 }
 
 static const uint16_t symbol_columns[] = { PROF_SYMBOL_IMAGE,    PROF_SYMBOL_START,
@@ -57,37 +115,8 @@ static void add_batch(struct symbol_rows *rows, struct names_epoch *epoch,
 		if (image <= NAMES_LOST || !symbol.name ||
 		    array_number_or(&c[INLINE_PARENT], i, 0) != 0)
 			continue;
-		if (rows->images->len <= image)
-			g_ptr_array_set_size(rows->images, (int)image + 1);
-		if (!rows->images->pdata[image])
-			rows->images->pdata[image] =
-				g_array_new(FALSE, FALSE, sizeof(struct symbol_row));
-		g_array_append_val((GArray *)rows->images->pdata[image], symbol);
+		add_symbol(rows, image, &symbol);
 	}
-}
-
-static gint compare_symbols(gconstpointer left, gconstpointer right)
-{
-	const struct symbol_row *a = left, *b = right;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->length != b->length)
-		return a->length > b->length ? -1 : 1;
-	return 0;
-}
-
-/* Sorts, and drops what two epochs both said. */
-static void settle(GArray *symbols)
-{
-	struct symbol_row *at = (struct symbol_row *)(void *)symbols->data;
-	guint kept = 0;
-
-	g_array_sort(symbols, compare_symbols);
-	for (guint i = 0; i < symbols->len; i++)
-		if (kept == 0 || compare_symbols(&at[kept - 1], &at[i]) != 0)
-			at[kept++] = at[i];
-	g_array_set_size(symbols, kept);
 }
 
 static bool load(struct symbol_rows *rows, struct names *names, struct prof_cursor *cursor,
@@ -106,8 +135,8 @@ static bool load(struct symbol_rows *rows, struct names *names, struct prof_curs
 	if (r != PROF_END)
 		return capture_error(error, r, "cannot read the symbols of the capture");
 	for (guint i = 0; i < rows->images->len; i++)
-		if (rows->images->pdata[i])
-			settle(rows->images->pdata[i]);
+		if (symbols_at(rows, i)->rows)
+			settle(symbols_at(rows, i)->rows);
 	return true;
 }
 
@@ -121,7 +150,8 @@ struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 	bool ok;
 	int r;
 
-	rows->images = g_ptr_array_new_with_free_func(array_free);
+	rows->images = g_array_new(FALSE, TRUE, sizeof(struct image_symbols));
+	g_array_set_clear_func(rows->images, image_clear);
 	r = prof_cursor_new(names->reader, &options, &cursor);
 	if (r == PROF_NO_TABLE)
 		return rows;
@@ -141,7 +171,7 @@ struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 
 struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image, uint64_t offset)
 {
-	GArray *symbols = image < rows->images->len ? rows->images->pdata[image] : NULL;
+	GArray *symbols = image < rows->images->len ? symbols_at(rows, image)->rows : NULL;
 	struct symbol_row *at;
 	guint low = 0, high;
 
