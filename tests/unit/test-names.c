@@ -96,6 +96,12 @@ static void test_epochs(void)
 	(void)load(names, first + 9);
 	CHECK(names->epochs[0]->epoch != first && names->epochs[1]->epoch != first);
 	CHECK_INT(names_image(load(names, first), 1), image_index);
+	names_forget(names);
+	CHECK_INT(names_identities(names), 6);
+	CHECK_INT(names_thread(load(names, first), 1), NAMES_LOST + 1);
+	CHECK_STR(names_thread_at(names, NAMES_LOST + 1)->comm, "first");
+	CHECK_INT(names_thread(load(names, first + 1), 7), NAMES_LOST + 1);
+	CHECK_INT(names->lost, 0);
 	names_free(names);
 	prof_reader_free(reader);
 	build_done(&build);

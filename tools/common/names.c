@@ -3,7 +3,7 @@
  * Names - what the ids of a capture mean
  *
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row   [test-names: hostile]
- *             (2) memory is two epochs' dictionaries plus one entry an identity                       [test-names: epochs]
+ *             (2) memory is two epochs' dictionaries plus one entry an identity since names_forget()  [test-names: epochs]
  *             (3) references go at most image → process → string: no cycle is possible                [test-names: hostile]
  * Does not know symbols (symbol-rows.c) nor functions.
  */
@@ -62,13 +62,22 @@ static void epoch_free(struct names_epoch *epoch)
 	g_free(epoch);
 }
 
-struct names *names_new(const struct prof_reader *reader)
+/* "None" and "<lost>", which are always there. */
+static void add_first(struct names *names)
 {
-	struct names *names = g_new0(struct names, 1);
 	const struct names_image images[2] = { [NAMES_LOST] = { .path = NAMES_LOST_TEXT } };
 	const struct names_process processes[2] = { 0 };
 	const struct names_thread threads[2] = { [NAMES_LOST] = { .comm = NAMES_LOST_TEXT,
 								  .process = NAMES_LOST } };
+
+	g_array_append_vals(names->images, images, 2);
+	g_array_append_vals(names->processes, processes, 2);
+	g_array_append_vals(names->threads, threads, 2);
+}
+
+struct names *names_new(const struct prof_reader *reader)
+{
+	struct names *names = g_new0(struct names, 1);
 
 	names->reader = reader;
 	names->texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -76,10 +85,32 @@ struct names *names_new(const struct prof_reader *reader)
 	names->images = g_array_new(FALSE, FALSE, sizeof(struct names_image));
 	names->processes = g_array_new(FALSE, FALSE, sizeof(struct names_process));
 	names->threads = g_array_new(FALSE, FALSE, sizeof(struct names_thread));
-	g_array_append_vals(names->images, images, 2);
-	g_array_append_vals(names->processes, processes, 2);
-	g_array_append_vals(names->threads, threads, 2);
+	add_first(names);
 	return names;
+}
+
+size_t names_identities(const struct names *names)
+{
+	return names->images->len + names->processes->len + names->threads->len;
+}
+
+void names_forget(struct names *names)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
+		struct names_epoch *epoch = names->epochs[i];
+
+		if (!epoch)
+			continue;
+		g_clear_pointer(&epoch->images, g_free);
+		g_clear_pointer(&epoch->processes, g_free);
+		g_clear_pointer(&epoch->threads, g_free);
+		g_clear_pointer(&epoch->frame_functions, g_free);
+	}
+	g_hash_table_remove_all(names->keys);
+	g_array_set_size(names->images, 0);
+	g_array_set_size(names->processes, 0);
+	g_array_set_size(names->threads, 0);
+	add_first(names);
 }
 
 void names_free(struct names *names)

@@ -106,6 +106,10 @@ uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id);
 
+/* How many of them there are, and a way to begin again, for who needs no index of an epoch that is past: all are invalid. */
+size_t names_identities(const struct names *names);
+void names_forget(struct names *names);
+
 static inline const struct names_image *names_image_at(const struct names *names, uint32_t index)
 {
 	return &((const struct names_image *)(void *)names->images->data)[index];

@@ -21,6 +21,8 @@
 
 /* How often a full disk or a closed pipe is looked for. */
 #define ROWS_BETWEEN_CHECKS 4096
+/* Of images, processes and threads, which a long recording has without end. */
+#define MOST_IDENTITIES (1u << 15)
 
 static const struct cli_option options[] = {
 	{ "table", 't', CLI_LIST, offsetof(struct dump, tables), N_("TABLE"),
@@ -166,10 +168,22 @@ static struct dump_stream *next_stream(struct dump *dump)
 	return next;
 }
 
+/* A row names what stands in it and nothing of an epoch before; symbols do. */
+static void forget_identities(struct dump *dump)
+{
+	struct names *names = dump->reader.capture->names;
+
+	if (dump->resolve || names_identities(names) < MOST_IDENTITIES)
+		return;
+	names_forget(names);
+	reader_forget_threads(&dump->reader);
+}
+
 static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 {
 	if (dump->epoch && dump->epoch->epoch == number)
 		return true;
+	forget_identities(dump);
 	dump->epoch = names_epoch(dump->reader.capture->names, number, error);
 	return dump->epoch && names_load_identities(dump->epoch, error) &&
 	       (!dump->resolve || (names_load(dump->epoch, NAMES_STACK, error) &&

@@ -202,6 +202,11 @@ bool reader_wants_thread(struct reader *reader, uint32_t thread)
 	return reader->verdicts->data[thread] == YES;
 }
 
+void reader_forget_threads(struct reader *reader)
+{
+	g_byte_array_set_size(reader->verdicts, 0);
+}
+
 bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 {
 	return !reader->cpus || has_number(reader->cpus, cpu);

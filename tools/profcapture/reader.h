@@ -54,6 +54,7 @@ void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t 
 			uint64_t *ret_to);
 /* Do --pid, --tid and --comm let this thread (index of names) pass? */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
+void reader_forget_threads(struct reader *reader); /* after names_forget() */
 bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Is anything but the time filtered by? */
 bool reader_filters_threads(const struct reader *reader);
