@@ -3,7 +3,6 @@
 
 import os
 import statistics
-import subprocess
 import sys
 
 import bench
@@ -15,13 +14,12 @@ def repeat(times, *command):
     return [bench.run_json(*command) for _ in range(times)]
 
 
-def rss_of(command):
+def peak(*command):
     """Largest resident size of a command, bytes."""
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    if status:
-        sys.exit(f"bench: {command} failed with wait status {status}")
-    return usage.ru_maxrss * 1024
+    measured = bench.run_json(bench.program("PEAK_MEMORY", "peak-memory"), *command)
+    if measured["status"]:
+        sys.exit(f"bench: {command} failed with {measured['status']}")
+    return measured["bytes"]
 
 
 def main():
@@ -62,12 +60,16 @@ def main():
 
         small = os.path.join(folder, "small.cap")
         bench.run_json(tool, "grow", recording, small, 256 << 20, 2048)
-        resident = rss_of([profcapture, "dump", small])
-        table.row("dump 256 MiB, RSS, MB", resident / 1e6, goal="under 200", met=resident < 200e6, digits=1)
+        bench.run(tool, "finish", small)
         if large > 1:
             bench.run_json(tool, "grow", recording, grown, large << 30, 2048)
-        resident = rss_of([profcapture, "dump", grown])
-        table.row(f"dump {large} GiB, RSS, MB", resident / 1e6, goal="under 200", met=resident < 200e6, digits=1)
+            bench.run(tool, "finish", grown)
+        for verb in ("dump", "report", "verify"):
+            few, many = (peak(profcapture, verb, path) for path in (small, grown))
+            table.row(f"{verb} 256 MiB, RSS, MB", few / 1e6, goal="under 200", met=few < 200e6, digits=1)
+            table.row(f"{verb} {large} GiB, RSS, MB", many / 1e6, goal="under 200", met=many < 200e6, digits=1)
+            table.row(f"  ratio, {large} GiB of {bench.run_json(tool, 'open', grown)['chunks']} chunks", many / few,
+                      goal="under 1.15" if large == 1 else None, met=many < 1.15 * few if large == 1 else None)
     return table.missed
 
 
