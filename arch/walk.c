@@ -20,7 +20,8 @@
 
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
-#define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
+#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
+#define WALK_GO WALK_N_STOPS             /* not yet a reason to stop */
 
 struct state {
 	const struct walk *walk;
@@ -275,7 +276,7 @@ static enum walk_stop step_by_fp(struct state *state)
 	    sp <= state->at.sp)
 		return WALK_NO_TABLE;
 	if (!read_word(state, ra_at, &ra) || !read_word(state, fp_at, &fp))
-		return WALK_COPY_END;
+		return fp_at - state->at.sp > MAX_FP_FRAME ? WALK_NO_TABLE : WALK_COPY_END;
 	ra &= ~state->walk->pac_mask;
 	if (ra != 0 && (ra % state->regs->code_align != 0 || !is_after_call(state, ra)))
 		return WALK_NO_TABLE;

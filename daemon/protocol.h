@@ -33,7 +33,7 @@ enum message_type {
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	MESSAGE_IMAGE,    /* struct message_image */
+	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -53,11 +53,14 @@ struct message {
 #define ENGINE_SAMPLE_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)
+/* the same where stacks are copied: registers and stack stand before the cgroup */
+#define ENGINE_STACK_SAMPLE_TYPE \
+	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
 /* of the side band (with sample_id_all: the trailer of every record, in this order: tid, time, cpu, identifier) */
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
-enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP };
+enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
 /* A kind of event that is sampled; on every CPU its events stand at this position. */
 struct message_source {
@@ -84,7 +87,8 @@ struct message_config {
 	uint32_t n_sources; /* 0: no sampling, side band only */
 	uint32_t has_kallsyms;
 	uint32_t build_ids; /* 1: MMAP2 records carry build-ids in place of device and inode */
-	uint32_t pad0;
+	uint32_t
+		stack_bytes; /* copied a sample, at most; 0: none are, samples are of ENGINE_SAMPLE_TYPE */
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* of the capture; 0 = no limit */
 	uint64_t max_duration_ns; /* 0 = no limit */
@@ -95,7 +99,7 @@ struct message_config {
 };
 
 /* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
- * arch event frequency_hz call_graph command options (as JSON). */
+ * arch event frequency_hz call_graph stack_bytes command options (as JSON). */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };

@@ -30,8 +30,12 @@ static void add_text(GByteArray *bytes, const char *key, const char *value)
 	add_metadata(bytes, key, value, strlen(value));
 }
 
-static void add_all_metadata(GByteArray *bytes, const struct options *options)
+static void add_all_metadata(GByteArray *bytes, const struct options *options,
+			     const struct perf_plan *plan)
 {
+	static const char *const call_graphs[] = { [ENGINE_CALL_GRAPH_NONE] = "none",
+						   [ENGINE_CALL_GRAPH_FP] = "fp",
+						   [ENGINE_CALL_GRAPH_DWARF] = "dwarf" };
 	g_autoptr(GString) text = g_string_new(NULL);
 	g_autofree char *json = options_to_json(options->given);
 	struct utsname machine;
@@ -47,8 +51,10 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options)
 		add_text(bytes, "event", text->str);
 	g_string_printf(text, "%u", options->frequency);
 	add_text(bytes, "frequency_hz", text->str);
-	add_text(bytes, "call_graph",
-		 options->call_graph == ENGINE_CALL_GRAPH_NONE ? "none" : "fp");
+	add_text(bytes, "call_graph", call_graphs[options->call_graph]);
+	g_string_printf(text, "%u", plan->stack_bytes);
+	if (plan->stack_bytes)
+		add_text(bytes, "stack_bytes", text->str);
 	add_text(bytes, "options", json);
 	g_string_truncate(text, 0);
 	for (char **word = options->command; word && *word; word++)
@@ -72,7 +78,7 @@ static void describe_source(const struct options *options, const struct event *e
 		source->frequency = options->frequency;
 }
 
-GByteArray *engine_config_new(const struct options *options)
+GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan)
 {
 	GByteArray *bytes = g_byte_array_new();
 	struct message_config config = {
@@ -81,6 +87,8 @@ GByteArray *engine_config_new(const struct options *options)
 		.n_targets = options->n_pids,
 		.kernel = options->kernel,
 		.call_graph = options->call_graph,
+		.stack_bytes = plan->stack_bytes,
+		.build_ids = plan->build_ids,
 		.append = options->append,
 		.paused = options->paused,
 		.n_sources = options->n_events,
@@ -93,7 +101,7 @@ GByteArray *engine_config_new(const struct options *options)
 	for (unsigned i = 0; i < options->n_events; i++)
 		describe_source(options, &options->events[i], &config.sources[i]);
 	g_byte_array_append(bytes, (const uint8_t *)&config, sizeof(config));
-	add_all_metadata(bytes, options);
+	add_all_metadata(bytes, options, plan);
 	((struct message_config *)bytes->data)->metadata_bytes =
 		(uint32_t)(bytes->len - sizeof(config));
 	return bytes;

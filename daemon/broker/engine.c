@@ -27,6 +27,7 @@
 #include <sys/wait.h>
 
 #define MAX_QUEUED 4096
+#define MANY_QUEUED 64
 
 struct outgoing {
 	size_t bytes;
@@ -295,6 +296,11 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 		engine->output_watch =
 			g_unix_fd_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
 	return true;
+}
+
+bool engine_is_behind(const struct engine *engine)
+{
+	return engine->queue.length >= MANY_QUEUED;
 }
 
 bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t bytes,

@@ -23,6 +23,8 @@ void engine_kill(struct engine *engine);
 /* Whether its messages are received; those that are not wait in its socket, and then it waits. */
 void engine_set_reading(struct engine *engine, bool reading);
 
+/* Many messages wait for it to read. */
+bool engine_is_behind(const struct engine *engine);
 /* Sends the message, or keeps a copy (descriptors too) until there is room: never blocks. */
 bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t bytes,
 		 const int *fds, unsigned n_fds, GError **error);

@@ -10,6 +10,7 @@
 #include "daemon/broker/options.h"
 
 #include "arch/base.h"
+#include "arch/regs.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/perf.h"
 
@@ -19,6 +20,8 @@
 
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
+/* "auto": without frame pointers where the unwinder knows the registers. */
+#define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
 struct parse {
 	struct options *options;
@@ -112,12 +115,16 @@ static bool take_call_graph(struct parse *parse, GVariant *value, GError **error
 
 	if (strcmp(name, "none") == 0)
 		parse->options->call_graph = ENGINE_CALL_GRAPH_NONE;
-	else if (strcmp(name, "fp") == 0 || strcmp(name, "auto") == 0)
+	else if (strcmp(name, "fp") == 0)
 		parse->options->call_graph = ENGINE_CALL_GRAPH_FP;
+	else if (strcmp(name, "auto") == 0)
+		parse->options->call_graph = BEST_CALL_GRAPH;
+	else if (strcmp(name, "dwarf") == 0 && REGS_NATIVE == REGS_NONE)
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "call-graph \"dwarf\" is not there for this architecture; "
+				   "\"fp\" follows frame pointers");
 	else if (strcmp(name, "dwarf") == 0)
-		return broker_fail(
-			error, BROKER_ERROR_NOT_SUPPORTED,
-			"call-graph \"dwarf\" is not there yet; \"fp\" follows frame pointers");
+		parse->options->call_graph = ENGINE_CALL_GRAPH_DWARF;
 	else
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "unknown call-graph \"%s\"; valid are auto, fp, dwarf, none",
@@ -289,7 +296,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 
 	options->children = options->kernel = true;
 	options->frequency = DEFAULT_FREQUENCY;
-	options->call_graph = ENGINE_CALL_GRAPH_FP;
+	options->call_graph = BEST_CALL_GRAPH;
 	options->lifetime_fd = -1;
 	ok = take_all(&parse, variant, error);
 	if (ok && options->system == (options->n_pids > 0))
@@ -321,7 +328,9 @@ void options_free(struct options *options)
 
 GVariant *options_capabilities(void)
 {
-	static const char *const call_graphs[] = { "none", "fp", NULL };
+	static const char *const call_graphs[] = {
+		"none", "fp", BEST_CALL_GRAPH == ENGINE_CALL_GRAPH_DWARF ? "dwarf" : NULL, NULL
+	};
 	g_autoptr(GPtrArray) events = g_ptr_array_new();
 	struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
 	GVariantDict dict;

@@ -14,6 +14,7 @@
 #include "daemon/broker/perf.h"
 
 #include "arch/base.h"
+#include "arch/regs.h"
 #include "daemon/broker/error.h"
 
 #include <errno.h>
@@ -27,6 +28,11 @@
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
+/* The most that PERF_SAMPLE_STACK_USER takes is what fits into a record, whose length has 16 bits. */
+#define STACK_MAX_BYTES 65528u
+#define STACK_MIN_BYTES 1024u
+#define STACK_RINGS_A_SECOND 2 /* a ring holds the samples of half a second, at most */
+#define STACK_WAIT_A_SECOND 4 /* and of a quarter at least: the engine wakes at a quarter of that */
 
 static int open_event(struct perf_event_attr *attr, int cpu)
 {
@@ -154,7 +160,9 @@ static struct perf_event_attr source_attr(const struct perf_plan *plan, const st
 	struct perf_event_attr attr = event->attr;
 
 	attr.size = sizeof(attr);
-	attr.sample_type = ENGINE_SAMPLE_TYPE;
+	attr.sample_type = plan->stack_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
+	attr.sample_regs_user = plan->stack_bytes ? regs_get(REGS_NATIVE)->perf_mask : 0;
+	attr.sample_stack_user = plan->stack_bytes;
 	attr.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST;
 	attr.disabled = 1;
 	attr.sample_id_all = 1;
@@ -293,14 +301,35 @@ static uint32_t ring_pages(uint64_t bytes)
 	return (uint32_t)pages;
 }
 
+/* Samples a second that a CPU's ring has to hold; events without a frequency may be rarer, or far more. */
+static uint64_t sample_rate(const struct perf_plan *plan)
+{
+	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * plan->n_events;
+}
+
+/* As much of a stack as the ring holds for long enough. */
+static void choose_stack_bytes(struct perf_plan *plan)
+{
+	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
+
+	plan->stack_bytes = 0;
+	if (plan->call_graph != ENGINE_CALL_GRAPH_DWARF || plan->n_events == 0)
+		return;
+	bytes = ring * STACK_WAIT_A_SECOND / sample_rate(plan) / 1024 * 1024;
+	plan->stack_bytes = (uint32_t)MIN_OF(MAX_OF(bytes, (uint64_t)STACK_MIN_BYTES),
+					     (uint64_t)STACK_MAX_BYTES);
+}
+
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
-	uint64_t share = PERF_RING_BUDGET / n_cpus / 2;
-	uint64_t wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus
-					   : MIN_OF(SAMPLE_BYTES, share);
+	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
 
+	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
+		wanted = STACK_MAX_BYTES * sample_rate(plan) / STACK_RINGS_A_SECOND;
+	wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus : MIN_OF(wanted, share);
 	plan->side_band_pages = ring_pages(MIN_OF(SIDE_BAND_BYTES, share));
 	plan->sample_pages = plan->n_events ? ring_pages(wanted) : 0;
+	choose_stack_bytes(plan);
 }
 
 /* Halves the rings; false when they are as small as they may get. */
@@ -314,6 +343,7 @@ static bool shrink(struct perf_plan *plan)
 		plan->side_band_pages /= 2;
 	if (plan->sample_pages > smallest)
 		plan->sample_pages /= 2;
+	choose_stack_bytes(plan);
 	return true;
 }
 

@@ -14,8 +14,9 @@ struct perf_plan {
 	bool kernel;
 	bool build_ids; /* ask for build-ids in place of device and inode */
 	enum engine_call_graph call_graph;
-	uint64_t ring_bytes;                    /* all sample rings together; 0: by itself */
-	uint32_t side_band_pages, sample_pages; /* set by perf_open_all(): a CPU's rings */
+	uint64_t ring_bytes; /* all sample rings together; 0: by itself */
+	/* Set by perf_open_all(): a CPU's rings, and how much of a stack a sample copies, at most. */
+	uint32_t side_band_pages, sample_pages, stack_bytes;
 };
 
 /* The events of one CPU. The descriptors are there until they were passed on, the mappings until perf_cpu_done(). */

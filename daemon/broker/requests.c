@@ -23,6 +23,7 @@
 struct requests {
 	struct engine *engine;
 	struct images *images;
+	bool unwinds;
 	void (*failed)(const GError *error, void *data);
 	void *data;
 	GCancellable *cancellable;
@@ -117,14 +118,21 @@ static void on_image(GObject *source, GAsyncResult *result, gpointer data)
 {
 	struct request *request = finish_request(result);
 	struct message_image *answer;
+	int fd = -1;
 
 	if (!request)
 		return;
 	answer = &request->answer;
-	if (!answer->error)
+	/* A file that is sent is open twice until the engine takes it, so one that does not read gets none. */
+	if (!answer->error && request->owner->unwinds && engine_is_behind(request->owner->engine))
+		answer->error = EAGAIN;
+	if (!answer->error) {
+		fd = request->fd;
 		answer->error = images_add(request->owner->images, answer->image_id,
 					   steal_fd(&request->fd));
-	engine_send(request->owner->engine, MESSAGE_IMAGE, answer, sizeof(*answer), NULL, 0, NULL);
+	}
+	engine_send(request->owner->engine, MESSAGE_IMAGE, answer, sizeof(*answer), &fd,
+		    !answer->error && request->owner->unwinds, NULL);
 }
 
 void requests_take_image(struct requests *requests, const void *body, size_t bytes)
@@ -154,13 +162,14 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 	run(requests, request, work_snapshot, on_snapshot);
 }
 
-struct requests *requests_new(struct engine *engine, struct images *images,
+struct requests *requests_new(struct engine *engine, struct images *images, bool unwinds,
 			      void (*failed)(const GError *error, void *data), void *data)
 {
 	struct requests *requests = g_new0(struct requests, 1);
 
 	requests->engine = engine;
 	requests->images = images;
+	requests->unwinds = unwinds;
 	requests->failed = failed;
 	requests->data = data;
 	requests->cancellable = g_cancellable_new();

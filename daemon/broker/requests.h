@@ -7,8 +7,9 @@
 /* What an engine asks of its broker that may block. */
 struct requests;
 
-/* Borrows both. `failed`: something that the engine cannot go on without did not work. */
-struct requests *requests_new(struct engine *engine, struct images *images,
+/* Borrows both. The engine gets the files themselves where it `unwinds`. `failed`: something that the engine cannot go on
+ * without did not work. */
+struct requests *requests_new(struct engine *engine, struct images *images, bool unwinds,
 			      void (*failed)(const GError *error, void *data), void *data);
 /* What is still being worked on is finished and dropped. */
 void requests_free(struct requests *requests);

@@ -396,7 +396,7 @@ static void on_gone(int wait_status, void *data)
 
 static bool send_config(struct session *session, GError **error)
 {
-	g_autoptr(GByteArray) body = engine_config_new(session->options);
+	g_autoptr(GByteArray) body = engine_config_new(session->options, &session->plan);
 	int fds[4] = { session->capture_fd, -1, -1, -1 };
 	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
 					     "/proc/kallsyms" };
@@ -414,7 +414,6 @@ static bool send_config(struct session *session, GError **error)
 					 g_strerror(errno));
 	}
 	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
-	((struct message_config *)body->data)->build_ids = session->plan.build_ids;
 	ok = ok &&
 	     engine_send(session->engine, MESSAGE_CONFIG, body->data, body->len, fds, n, error);
 	while (n > 1)
@@ -433,7 +432,9 @@ bool session_start(struct session *session, GError **error)
 	session->engine = engine_new(&listener, session, error);
 	if (session->engine)
 		session->requests =
-			requests_new(session->engine, session->images, on_request_failed, session);
+			requests_new(session->engine, session->images,
+				     session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
+				     on_request_failed, session);
 	ok = session->engine && perf_open_all(&session->plan, &session->cpus, error) &&
 	     send_config(session, error);
 	/* the engine's now: a pipe is at its end when the engine is */

@@ -208,7 +208,7 @@ void events_record(const struct round_input *input, bool late, void *data)
 	struct cpu *cpu = input->owner;
 	struct record record;
 
-	if (!record_parse(input->record, &record)) {
+	if (!record_parse(input->record, events->has_stacks, &record)) {
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT,
 			     1, input->time_ns, input->time_ns);
 		return;

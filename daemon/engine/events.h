@@ -15,6 +15,7 @@ struct events {
 	struct loss_table *losses;
 	struct source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
+	bool has_stacks;    /* samples copy registers and stack */
 	bool build_ids;     /* MMAP2 records were asked to carry them */
 	uint64_t n_samples; /* taken into the capture */
 	uint64_t begin_ns;  /* when the side band was enabled */

@@ -14,6 +14,16 @@ struct image_file {
 	uint64_t dev, inode, inode_generation; /* generation 0: unknown */
 };
 
+struct unwind_file;
+
+/* Whether frames in the image can be walked through by its CFI. */
+enum image_unwind {
+	IMAGE_UNWIND_UNASKED, /* the file was not asked for, or a table is not wanted */
+	IMAGE_UNWIND_WAITING, /* the broker or the worker has it */
+	IMAGE_UNWIND_READY,
+	IMAGE_UNWIND_NONE, /* the file cannot be had, or has no usable CFI */
+};
+
 struct image {
 	struct row row;
 	enum prof_image_kind kind;
@@ -24,6 +34,8 @@ struct image {
 	int64_t ctime_ns;
 	struct row *process; /* anon: whose addresses these are; referenced */
 	bool requested;      /* the broker was asked to open it */
+	enum image_unwind unwind_state;
+	const struct unwind_file *unwind; /* when ready; lives as long as the session's tables */
 };
 
 struct images {

@@ -2,8 +2,8 @@
 /*
  * profd-engine - drains, merges and writes one recording, without any privilege
  *
- * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the writer's thread is made,
- * then the filter closes, and only then is the first byte of anybody else's read.
+ * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the threads of the writer and
+ * of the unwind tables are made, then the filter closes, and only then is the first byte of anybody else's read.
  * Signals of a terminal are ignored: the broker decides when a recording ends.
  */
 #include "config.h"
@@ -62,8 +62,11 @@ static void read_boot_id(uint8_t *boot_id)
 	fclose(file);
 }
 
-static bool enter_sandbox(struct writer **ret_writer, GError **error)
+/* All threads are made before the filter closes. */
+static bool enter_sandbox(struct writer **ret_writer, struct unwind_tables **ret_tables,
+			  GError **error)
 {
+	struct unwind_tables *tables;
 	struct writer *writer;
 
 	if (!sandbox_drop_privileges(error))
@@ -71,12 +74,15 @@ static bool enter_sandbox(struct writer **ret_writer, GError **error)
 	writer = writer_new(error);
 	if (!writer)
 		return false;
+	tables = unwind_tables_new(error);
 	/* The sanitizers' runtimes need calls that nothing else does. */
-	if (!PROF_SANITIZED && !sandbox_filter(error)) {
+	if (!tables || (!PROF_SANITIZED && !sandbox_filter(error))) {
+		unwind_tables_free(tables);
 		writer_free(writer);
 		return false;
 	}
 	*ret_writer = writer;
+	*ret_tables = tables;
 	return true;
 }
 
@@ -84,6 +90,7 @@ static int run(void)
 {
 	g_autoptr(GError) error = NULL;
 	g_autofree struct session *session = g_new(struct session, 1);
+	struct unwind_tables *tables;
 	struct writer *writer;
 	uint8_t boot_id[16];
 	bool ok;
@@ -92,11 +99,11 @@ static int run(void)
 	ignore_signals();
 	/* One heap for the two threads: what one frees the other takes. */
 	mallopt(M_ARENA_MAX, 1);
-	if (!enter_sandbox(&writer, &error)) {
+	if (!enter_sandbox(&writer, &tables, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
 		return 1;
 	}
-	session_init(session, ENGINE_SOCKET_FD, writer, boot_id);
+	session_init(session, ENGINE_SOCKET_FD, writer, tables, boot_id);
 	ok = session_run(session);
 	session_done(session);
 	return ok ? 0 : 1;

@@ -2,8 +2,8 @@
 /*
  * Record - what one perf record says
  *
- * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed, the call chain and
- * the cgroup; everything else is a body and struct trailer (sample_id_all). The layouts are those of
+ * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed, the call chain, where
+ * stacks are copied the registers and the stack, and the cgroup; everything else is a body and struct trailer (sample_id_all). The layouts are those of
  * <linux/perf_event.h>, enum perf_event_type.
  * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
  *             (2) names end within the record                         [test-engine-record: names]
@@ -13,6 +13,7 @@
 #include "daemon/engine/record.h"
 
 #include "arch/base.h"
+#include "arch/regs.h"
 #include "daemon/protocol.h"
 
 #include <sys/mman.h>
@@ -113,10 +114,42 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 	return name < end && memchr(name, 0, end - name);
 }
 
-static bool parse_sample(const struct perf_event_header *header, struct record *record)
+/* Registers and stack at `at`, of which `words` are there; returns what stands behind them, or NULL. */
+static const uint64_t *parse_stack(const uint64_t *at, size_t words, struct record_sample *sample)
+{
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	uint64_t abi, size;
+
+	if (!regs || words < 2)
+		return NULL;
+	abi = *at++;
+	words--;
+	if (abi != PERF_SAMPLE_REGS_ABI_NONE) {
+		if (words < regs->perf_n + (size_t)1)
+			return NULL;
+		if (abi == PERF_SAMPLE_REGS_ABI_64)
+			sample->registers = at;
+		at += regs->perf_n;
+		words -= regs->perf_n;
+	}
+	size = *at++;
+	words--;
+	if (size == 0)
+		return at;
+	/* Behind the room for the stack: how much of it was filled. */
+	if (size % 8 != 0 || size / 8 >= words || at[size / 8] > size)
+		return NULL;
+	sample->stack = (const uint8_t *)at;
+	sample->stack_bytes = at[size / 8];
+	return at + size / 8 + 1;
+}
+
+static bool parse_sample_of(const struct perf_event_header *header, bool has_stack,
+			    struct record *record)
 {
 	const struct sample_fixed *fixed = (const void *)header;
 	size_t words = (header->size - sizeof(*fixed)) / 8;
+	const uint64_t *end = fixed->ips + words, *at;
 
 	if (words < 1 || fixed->n_ips > words - 1)
 		return false;
@@ -130,9 +163,24 @@ static bool parse_sample(const struct perf_event_header *header, struct record *
 		.period = fixed->period,
 		.ips = fixed->ips,
 		.n_ips = fixed->n_ips,
-		.cgroup = fixed->ips[fixed->n_ips],
 	};
+	at = fixed->ips + fixed->n_ips;
+	if (has_stack)
+		at = parse_stack(at, end - at, &record->sample);
+	if (!at || at >= end)
+		return false;
+	record->sample.cgroup = *at;
 	return true;
+}
+
+static bool parse_sample(const struct perf_event_header *header, struct record *record)
+{
+	return parse_sample_of(header, false, record);
+}
+
+static bool parse_stack_sample(const struct perf_event_header *header, struct record *record)
+{
+	return parse_sample_of(header, true, record);
 }
 
 static bool parse_mmap2(const struct perf_event_header *header, struct record *record)
@@ -263,6 +311,9 @@ static const struct layout {
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
 
+static const struct layout stack_sample = { RECORD_SAMPLE, sizeof(struct sample_fixed),
+					    parse_stack_sample };
+
 static const struct trailer *find_trailer(const struct perf_event_header *header)
 {
 	return (const void *)((const char *)header + header->size - sizeof(struct trailer));
@@ -282,7 +333,8 @@ bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
 	return true;
 }
 
-bool record_parse(const struct perf_event_header *header, struct record *ret_record)
+bool record_parse(const struct perf_event_header *header, bool has_stacks,
+		  struct record *ret_record)
 {
 	struct record record = { .kind = RECORD_OTHER };
 	const struct layout *layout = NULL;
@@ -301,7 +353,8 @@ bool record_parse(const struct perf_event_header *header, struct record *ret_rec
 		record.event_id = trailer->event_id;
 	}
 	if (header->type < ARRAY_SIZE(layouts))
-		layout = &layouts[header->type];
+		layout = has_stacks && header->type == PERF_RECORD_SAMPLE ? &stack_sample
+									  : &layouts[header->type];
 	if (layout && layout->parse) {
 		if (header->size < layout->fixed_bytes + tail_bytes ||
 		    !layout->parse(header, &record))

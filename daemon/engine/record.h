@@ -28,6 +28,10 @@ struct record_sample {
 	uint64_t ip, period, cgroup;
 	const uint64_t *ips; /* with PERF_CONTEXT_* between */
 	size_t n_ips;
+	const uint64_t
+		*registers; /* of user mode, those of regs.h; NULL: none, or of a 32-bit program */
+	const uint8_t *stack; /* from the user's sp on, 8-byte aligned */
+	size_t stack_bytes;
 };
 
 struct record_mmap {
@@ -87,7 +91,9 @@ struct record {
 	};
 };
 
-/* `bytes`: one whole record, 8-byte aligned; header->size is its length. False: too short, or it contradicts itself. */
-bool record_parse(const struct perf_event_header *header, struct record *ret_record);
+/* One whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are of ENGINE_STACK_SAMPLE_TYPE.
+ * False: too short, or it contradicts itself. */
+bool record_parse(const struct perf_event_header *header, bool has_stacks,
+		  struct record *ret_record);
 /* The time alone. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

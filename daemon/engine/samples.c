@@ -4,7 +4,8 @@
  *
  * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* where the one ends and the other begins. It becomes
  * a path in the stack table, root first: the outermost user frame, …, the innermost kernel frame. The first address of
- * each part is where the CPU was (exact), the others are return addresses.
+ * each part is where the CPU was (exact), the others are return addresses, but for what a signal interrupted.
+ * Where the sample has registers and a stack, the user part is walked through by unwind.h instead.
  * A frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth` at the kernel's
  * limit. A return address where nothing executable is mapped was no return address, and what lies beyond is no better:
  * the chain ends before it, as `bad-frame`.
@@ -19,7 +20,6 @@
 
 #include <string.h>
 
-#define MAX_IPS 1024     /* kernel.perf_event_max_stack may be raised; more are cut at the root */
 #define KERNEL_DEPTH 127 /* kernel.perf_event_max_stack as it comes */
 
 struct samples_cgroup {
@@ -33,36 +33,6 @@ struct chain {
 	const uint64_t *kernel, *user;
 	size_t n_kernel, n_user;
 };
-
-static void free_cgroup(gpointer data)
-{
-	struct samples_cgroup *cgroup = data;
-
-	g_free(cgroup->path);
-	g_free(cgroup);
-}
-
-void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
-		  struct images *images, struct kernel *kernel)
-{
-	*samples = (struct samples){
-		.output = output,
-		.tasks = tasks,
-		.images = images,
-		.kernel = kernel,
-		.keep_kernel = true,
-		.cgroups = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_cgroup),
-		.chains = g_new0(struct samples_chain, SAMPLES_CACHE),
-	};
-}
-
-void samples_done(struct samples *samples)
-{
-	if (samples->cgroups)
-		g_hash_table_destroy(samples->cgroups);
-	g_free(samples->chains);
-	*samples = (struct samples){ 0 };
-}
 
 void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length)
 {
@@ -105,16 +75,16 @@ static struct chain split_chain(const struct record_sample *sample)
 			i++;
 		if (context == (uint64_t)PERF_CONTEXT_KERNEL && !chain.kernel) {
 			chain.kernel = sample->ips + start;
-			chain.n_kernel = MIN_OF(i - start, (size_t)MAX_IPS);
+			chain.n_kernel = MIN_OF(i - start, (size_t)SAMPLES_MAX_IPS);
 		} else if (context == (uint64_t)PERF_CONTEXT_USER && !chain.user) {
 			chain.user = sample->ips + start;
-			chain.n_user = MIN_OF(i - start, (size_t)MAX_IPS);
+			chain.n_user = MIN_OF(i - start, (size_t)SAMPLES_MAX_IPS);
 		}
 	}
 	return chain;
 }
 
-static void add_mapping_row(struct samples *samples, struct process *process,
+static void add_mapping_row(struct samples *samples, struct process *process, struct maps **maps,
 			    const struct mapping *mapping, const struct image *image,
 			    uint64_t time_ns)
 {
@@ -129,7 +99,7 @@ static void add_mapping_row(struct samples *samples, struct process *process,
 			   [PROF_MAPPING_IMAGE] = PROF_NUMBER(image->row.id),
 		   });
 	output_need(samples->output, (struct row *)&image->row);
-	maps_set_row(&process->maps, mapping, process->row.id);
+	maps_set_row(maps, mapping, process->row.id);
 }
 
 static struct image *private_image(struct samples *samples, struct process *process,
@@ -140,13 +110,23 @@ static struct image *private_image(struct samples *samples, struct process *proc
 	return *image;
 }
 
-static uint32_t user_frame(struct samples *samples, struct process *process, uint64_t ip,
-			   enum prof_frame_kind kind, uint64_t time_ns)
+static void want_image(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
 {
+	struct samples *samples = data;
+
+	image->requested = true;
+	samples->first_hit(image, mapping, pid, samples->data);
+}
+
+static uint32_t user_frame(struct samples *samples, const struct sample *sample, struct maps **maps,
+			   uint64_t tagged)
+{
+	enum prof_frame_kind kind = tagged & UNWIND_EXACT ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
+	uint64_t ip = tagged & ~UNWIND_EXACT, offset = ip;
+	struct process *process = sample->thread->process;
 	/* A call at the very end of a mapping returns to behind it. */
-	const struct mapping *mapping = maps_find(process->maps, ip - (kind == PROF_FRAME_RETURN));
+	const struct mapping *mapping = maps_find(*maps, ip - (kind == PROF_FRAME_RETURN));
 	struct image *image;
-	uint64_t offset = ip;
 	bool added;
 
 	if (!mapping) {
@@ -158,13 +138,21 @@ static uint32_t user_frame(struct samples *samples, struct process *process, uin
 		offset = ip - mapping->start + mapping->file_offset;
 	else
 		image = private_image(samples, process, &process->anon, "//anon");
-	if (image->kind == PROF_IMAGE_FILE && !image->requested) {
-		image->requested = true;
-		samples->first_hit(image, mapping, process->pid, samples->data);
-	}
+	if (image->kind == PROF_IMAGE_FILE && !image->requested)
+		want_image(image, mapping, process->pid, samples);
 	if (mapping->row_process != process->row.id)
-		add_mapping_row(samples, process, mapping, image, time_ns);
+		add_mapping_row(samples, process, maps, mapping, image, sample->time_ns);
 	return output_frame(samples->output, &image->row, offset, kind, &added);
+}
+
+/* Stands for frames that were left out of a stack that is too deep; its offset says how many. */
+static uint32_t cut_frame(struct samples *samples, size_t n_cut)
+{
+	bool added;
+
+	if (!samples->cut)
+		samples->cut = images_new(samples->images, PROF_IMAGE_ANON, "[cut]", NULL);
+	return output_frame(samples->output, &samples->cut->row, n_cut, PROF_FRAME_EXACT, &added);
 }
 
 static uint32_t kernel_frame(struct samples *samples, uint64_t ip, enum prof_frame_kind kind)
@@ -180,62 +168,60 @@ static uint32_t kernel_frame(struct samples *samples, uint64_t ip, enum prof_fra
 }
 
 /* How many of the outermost frames are those of the thread's last chain, whose stack ids then still hold. */
-static size_t common_roots(const struct samples_chain *last, const struct chain *chain)
+static size_t common_roots(const struct samples_chain *last, const struct unwind_stack *user)
 {
-	size_t limit = MIN_OF((size_t)last->n, chain->n_user - 1), n = 0;
+	size_t limit = MIN_OF((size_t)last->n, user->n), n = 0;
 
-	while (n < limit && last->ips[n] == chain->user[chain->n_user - 1 - n])
+	while (n < limit && last->ips[n] == user->ips[user->n - 1 - n])
 		n++;
 	return n;
 }
 
-/* The stack of the user part; 0 without one. The leaf differs in kind and is not shared. */
-static uint32_t user_stack(struct samples *samples, const struct chain *chain,
-			   struct thread *thread, uint64_t time_ns)
+/* The stack of the user part; 0 without one. */
+static uint32_t user_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
-	struct samples_chain *last = &samples->chains[thread->row.id % SAMPLES_CACHE];
-	struct process *process = thread->process;
-	uint32_t stack = 0, frame;
+	uint32_t thread = sample->thread->row.id, stack = 0;
+	struct samples_chain *last = &samples->chains[thread % SAMPLES_CACHE];
+	const struct unwind_stack *user = &sample->user;
 	size_t i = 0;
 
-	if (chain->n_user == 0)
-		return 0;
-	if (last->thread == thread->row.id && last->epoch == samples->output->epoch &&
-	    last->maps_version == process->maps->version)
-		i = common_roots(last, chain);
+	if (last->thread == thread && last->epoch == samples->output->epoch &&
+	    last->maps_version == (*maps)->version && user->n_cut == 0)
+		i = common_roots(last, user);
 	if (i > 0)
 		stack = last->stacks[i - 1];
-	for (; i + 1 < chain->n_user; i++) {
-		uint64_t ip = chain->user[chain->n_user - 1 - i];
+	for (; i < user->n; i++) {
+		uint64_t ip = user->ips[user->n - 1 - i];
 
-		frame = user_frame(samples, process, ip, PROF_FRAME_RETURN, time_ns);
-		stack = output_stack(samples->output, stack, frame);
+		if (user->n_cut && user->n - i == user->cut_at)
+			stack = output_stack(samples->output, stack,
+					     cut_frame(samples, user->n_cut));
+		stack = output_stack(samples->output, stack, user_frame(samples, sample, maps, ip));
 		if (i < ARRAY_SIZE(last->ips)) {
 			last->ips[i] = ip;
 			last->stacks[i] = stack;
 		}
 	}
-	last->n = MIN_OF(i, ARRAY_SIZE(last->ips));
-	last->thread = thread->row.id;
+	last->n = user->n_cut ? 0 : MIN_OF(i, ARRAY_SIZE(last->ips));
+	last->thread = thread;
 	last->epoch = samples->output->epoch;
-	frame = user_frame(samples, process, chain->user[0], PROF_FRAME_EXACT, time_ns);
-	last->maps_version = process->maps->version;
-	return output_stack(samples->output, stack, frame);
+	last->maps_version = (*maps)->version;
+	return stack;
 }
 
-static uint32_t kernel_stack(struct samples *samples, const struct chain *chain, uint32_t parent)
+static uint32_t kernel_stack(struct samples *samples, const struct sample *sample, uint32_t parent)
 {
 	uint32_t stack = parent;
 	size_t i;
 
-	for (i = chain->n_kernel; i > 0; i--)
+	for (i = sample->n_kernel; i > 0; i--)
 		stack = output_stack(samples->output, stack,
-				     kernel_frame(samples, chain->kernel[i - 1],
+				     kernel_frame(samples, sample->kernel[i - 1],
 						  i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN));
 	return stack;
 }
 
-/* How far the user stack can be trusted; cuts off what cannot. */
+/* How far a chain of frame pointers can be trusted; cuts off what cannot. */
 static enum prof_user_stop judge(struct chain *chain, const struct process *process)
 {
 	size_t depth = chain->n_user + chain->n_kernel, i;
@@ -253,44 +239,180 @@ static enum prof_user_stop judge(struct chain *chain, const struct process *proc
 	return PROF_STOP_UNKNOWN;
 }
 
+/* The user part as the kernel found it. */
+static void take_chain(struct samples *samples, struct chain *chain, struct sample *sample)
+{
+	enum prof_user_stop stop = judge(chain, sample->thread->process);
+	size_t i;
+
+	for (i = 0; i < chain->n_user; i++)
+		samples->ips[i] = (chain->user[i] & ~UNWIND_EXACT) | (i == 0 ? UNWIND_EXACT : 0);
+	sample->user = (struct unwind_stack){
+		.ips = samples->ips,
+		.n = chain->n_user,
+		.cut_at = chain->n_user,
+		.method = chain->n_user ? PROF_METHOD_FP : PROF_METHOD_NONE,
+		.stop = stop,
+	};
+}
+
+static void count(struct samples *samples, const struct unwind_stack *user)
+{
+	if (user->stop == PROF_STOP_KERNEL_THREAD)
+		return;
+	if (user->n == 0)
+		samples->none++;
+	else if (user->method != PROF_METHOD_CFI)
+		samples->guessed++;
+	else if (user->stop == PROF_STOP_ROOT)
+		samples->complete++;
+	else if (user->stop == PROF_STOP_COPY_END || user->stop == PROF_STOP_DEPTH)
+		samples->truncated++;
+	else
+		samples->guessed++;
+}
+
+static void emit(const struct sample *sample, struct maps **maps, void *data)
+{
+	struct samples *samples = data;
+	struct output *output = samples->output;
+	uint32_t stack;
+
+	count(samples, &sample->user);
+	stack = user_stack(samples, sample, maps);
+	stack = kernel_stack(samples, sample, stack);
+	tasks_need(samples->tasks, sample->thread);
+	output_need(output, sample->source);
+	output_add(
+		output, PROF_TABLE_SAMPLE,
+		(const struct prof_value[]){
+			[PROF_SAMPLE_TIME] = PROF_NUMBER(sample->time_ns),
+			[PROF_SAMPLE_THREAD] = PROF_NUMBER(sample->thread->row.id),
+			[PROF_SAMPLE_CPU] = PROF_NUMBER(sample->cpu),
+			[PROF_SAMPLE_MODE] =
+				PROF_NUMBER(sample->in_kernel ? PROF_MODE_KERNEL : PROF_MODE_USER),
+			[PROF_SAMPLE_STACK] = PROF_NUMBER(stack),
+			[PROF_SAMPLE_WEIGHT] = PROF_NUMBER(sample->period),
+			[PROF_SAMPLE_SOURCE] = PROF_NUMBER(sample->source->id),
+			[PROF_SAMPLE_USER_METHOD] = PROF_NUMBER(sample->user.method),
+			[PROF_SAMPLE_USER_STOP] = PROF_NUMBER(sample->user.stop),
+			[PROF_SAMPLE_CGROUP] = PROF_NUMBER(cgroup_string(samples, sample->cgroup)),
+		});
+}
+
+/* Walks the copied stack; false: the sample waits for a table. */
+static bool walk(struct samples *samples, const struct record_sample *record, struct sample *sample)
+{
+	const struct process *process = sample->thread->process;
+	struct unwind_input input = {
+		.stack = record->stack,
+		.stack_bytes = record->stack_bytes,
+		.wanted_bytes = samples->stack_bytes,
+		.thread = sample->thread->row.id,
+		.pid = process->pid,
+		.in_kernel = sample->in_kernel,
+	};
+	struct image *missing;
+
+	unwind_read_registers(record->registers, &input.registers);
+	if (unwind_run(samples->unwind, &input, process->maps, process->maps_known, false,
+		       &sample->user, &missing))
+		return true;
+	unwind_want_all(samples->unwind, &input, process->maps);
+	if (sample_queue_add_waiting(&samples->queue, sample, &input, missing,
+				     samples->output->now_ns))
+		return false;
+	return unwind_run(samples->unwind, &input, process->maps, process->maps_known, true,
+			  &sample->user, &missing);
+}
+
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source)
 {
-	const struct record_sample *sample = &record->sample;
-	bool in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL;
-	struct output *output = samples->output;
-	struct chain chain = split_chain(sample);
-	enum prof_user_stop stop;
-	uint32_t stack;
+	struct chain chain = split_chain(&record->sample);
+	struct sample sample = {
+		.time_ns = record->time_ns,
+		.period = record->sample.period,
+		.cgroup = record->sample.cgroup,
+		.cpu = record->cpu,
+		.in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL,
+		.thread = thread,
+		.source = source,
+	};
 
 	if (chain.n_kernel == 0 && chain.n_user == 0) {
-		chain.kernel = chain.user = &sample->ip;
-		chain.n_kernel = in_kernel;
-		chain.n_user = !in_kernel;
+		chain.kernel = chain.user = &record->sample.ip;
+		chain.n_kernel = sample.in_kernel;
+		chain.n_user = !sample.in_kernel;
 	}
-	stop = judge(&chain, thread->process);
-	if (!samples->keep_kernel)
-		chain.n_kernel = 0;
-	if (stop != PROF_STOP_KERNEL_THREAD)
-		*(chain.n_user ? &samples->guessed : &samples->none) += 1;
-	stack = user_stack(samples, &chain, thread, record->time_ns);
-	stack = kernel_stack(samples, &chain, stack);
-	tasks_need(samples->tasks, thread);
-	output_need(output, source);
-	output_add(output, PROF_TABLE_SAMPLE,
-		   (const struct prof_value[]){
-			   [PROF_SAMPLE_TIME] = PROF_NUMBER(record->time_ns),
-			   [PROF_SAMPLE_THREAD] = PROF_NUMBER(thread->row.id),
-			   [PROF_SAMPLE_CPU] = PROF_NUMBER(record->cpu),
-			   [PROF_SAMPLE_MODE] =
-				   PROF_NUMBER(in_kernel ? PROF_MODE_KERNEL : PROF_MODE_USER),
-			   [PROF_SAMPLE_STACK] = PROF_NUMBER(stack),
-			   [PROF_SAMPLE_WEIGHT] = PROF_NUMBER(sample->period),
-			   [PROF_SAMPLE_SOURCE] = PROF_NUMBER(source->id),
-			   [PROF_SAMPLE_USER_METHOD] =
-				   PROF_NUMBER(chain.n_user ? PROF_METHOD_FP : PROF_METHOD_NONE),
-			   [PROF_SAMPLE_USER_STOP] = PROF_NUMBER(stop),
-			   [PROF_SAMPLE_CGROUP] =
-				   PROF_NUMBER(cgroup_string(samples, sample->cgroup)),
-		   });
+	if (samples->keep_kernel) {
+		sample.kernel = chain.kernel;
+		sample.n_kernel = chain.n_kernel;
+	}
+	if (!record->sample.registers || !samples->unwind || thread->process->kernel)
+		take_chain(samples, &chain, &sample);
+	else if (!walk(samples, &record->sample, &sample))
+		return;
+	if (sample_queue_is_empty(&samples->queue))
+		emit(&sample, &thread->process->maps, samples);
+	else
+		sample_queue_add(&samples->queue, &sample);
+}
+
+void samples_run(struct samples *samples, uint64_t now_ns)
+{
+	sample_queue_run(&samples->queue, now_ns);
+}
+
+uint64_t samples_delay_ns(const struct samples *samples)
+{
+	return sample_queue_is_empty(&samples->queue) ? 0 : SAMPLE_QUEUE_WAIT_NS;
+}
+
+static void free_cgroup(gpointer data)
+{
+	struct samples_cgroup *cgroup = data;
+
+	g_free(cgroup->path);
+	g_free(cgroup);
+}
+
+void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
+		  struct images *images, struct kernel *kernel)
+{
+	*samples = (struct samples){
+		.output = output,
+		.tasks = tasks,
+		.images = images,
+		.kernel = kernel,
+		.keep_kernel = true,
+		.cgroups = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_cgroup),
+		.chains = g_new0(struct samples_chain, SAMPLES_CACHE),
+	};
+	sample_queue_init(&samples->queue, NULL, emit, samples);
+}
+
+void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
+		    uint32_t stack_bytes)
+{
+	samples->unwind = g_new(struct unwind, 1);
+	unwind_init(samples->unwind, tables);
+	samples->unwind->want = want_image;
+	samples->unwind->data = samples;
+	samples->queue.unwind = samples->unwind;
+	samples->stack_bytes = stack_bytes;
+}
+
+void samples_done(struct samples *samples)
+{
+	sample_queue_done(&samples->queue);
+	if (samples->unwind)
+		unwind_done(samples->unwind);
+	g_free(samples->unwind);
+	if (samples->cut)
+		row_unref(&samples->cut->row);
+	if (samples->cgroups)
+		g_hash_table_destroy(samples->cgroups);
+	g_free(samples->chains);
+	*samples = (struct samples){ 0 };
 }

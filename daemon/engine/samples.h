@@ -3,9 +3,12 @@
 
 #include "daemon/engine/kernel.h"
 #include "daemon/engine/record.h"
+#include "daemon/engine/sample-queue.h"
 #include "daemon/engine/tasks.h"
 
 #define SAMPLES_CACHE 64
+#define SAMPLES_MAX_IPS \
+	1024 /* kernel.perf_event_max_stack may be raised; more are cut at the root */
 
 /* The last chain of a thread: most of it is the next one's. */
 struct samples_chain {
@@ -13,7 +16,7 @@ struct samples_chain {
 	uint32_t epoch;
 	uint32_t thread;
 	uint32_t n;
-	uint64_t ips[128];
+	uint64_t ips[128];    /* from the root, with UNWIND_EXACT */
 	uint32_t stacks[128]; /* of the part from the root up to here */
 };
 
@@ -30,11 +33,23 @@ struct samples {
 			  void *data);
 	void *data;
 	struct samples_chain *chains; /* SAMPLES_CACHE of them */
+	struct unwind *unwind;        /* NULL: chains are the kernel's */
+	uint32_t stack_bytes;         /* that a sample copies, at most */
+	struct sample_queue queue;
+	struct image *cut;             /* made when a stack is cut */
+	uint64_t ips[SAMPLES_MAX_IPS]; /* of a chain of the kernel's */
 };
 
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
 		  struct images *images, struct kernel *kernel);
+/* Samples will have stacks, of so many bytes at most. */
+void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
+		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source);
+/* Goes on with samples that wait for a table. */
+void samples_run(struct samples *samples, uint64_t now_ns);
+/* How old the oldest of them may be; 0: none waits. */
+uint64_t samples_delay_ns(const struct samples *samples);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Answers - what the broker read from /proc, until it may be applied
+ * Answers - what the broker read from /proc, until it may be applied; and the files that it opened
  *
  * /proc tells of a later moment than the rings have been drained up to. Applied at once, it would make records of the
  * time between look old, and an exec among them would be lost; so an answer waits until the rings are drained beyond
@@ -113,4 +113,32 @@ bool session_take_answer(struct session *session, struct channel_message *messag
 void session_drop_answers(struct session *session)
 {
 	g_queue_clear_full(&session->answers, free_answer);
+}
+
+/* A file that a sample hit: what it is, and the file where its frames are walked through. */
+bool session_take_image(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_image answer;
+	struct image *image;
+
+	if (message->length != sizeof(answer) || session->state == SESSION_NEW)
+		return true;
+	memcpy(&answer, message->body, sizeof(answer));
+	image = images_by_id(&session->images, answer.image_id);
+	if (!image)
+		return true;
+	/* The broker does a few at a time: the next hit asks again. */
+	if (answer.error == EAGAIN) {
+		image->requested = false;
+		return true;
+	}
+	if (answer.error == 0) {
+		image_opened(image, &answer);
+		output_touch(&session->output, &image->row);
+	}
+	if (answer.error == 0 && message->n_fds == 1 && session->samples.unwind)
+		unwind_tables_add(session->tables, image, steal_fd(&message->fds[0]));
+	else
+		image->unwind_state = IMAGE_UNWIND_NONE;
+	return true;
 }

@@ -12,8 +12,10 @@
 
 #include <errno.h>
 #include <gio/gio.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
+#define ANSWER_WAIT_MS 20
 #define WRITER_WAIT_MS 500
 #define WRITER_PATIENCE_MS 8000
 #define SEND_PATIENCE_MS 2000
@@ -150,12 +152,45 @@ static bool wait_for_writer(struct session *session)
 	return false;
 }
 
+/* Answers that samples wait for. False: none will come any more. */
+static bool receive_answers(struct session *session, int timeout_ms)
+{
+	struct pollfd wait[] = { { .fd = session->channel.fd, .events = POLLIN },
+				 { .fd = unwind_tables_fd(session->tables), .events = POLLIN } };
+	enum channel_result result = CHANNEL_EMPTY;
+	struct channel_message message;
+
+	channel_flush(&session->channel);
+	if (poll(wait, ARRAY_SIZE(wait), timeout_ms) <= 0)
+		return true;
+	while ((result = channel_receive(&session->channel, &message)) == CHANNEL_MESSAGE) {
+		if (message.type == MESSAGE_IMAGE)
+			session_take_image(session, &message, NULL);
+		channel_message_done(&message);
+	}
+	return result != CHANNEL_CLOSED;
+}
+
+/* Samples that wait for a table get it, or have waited long enough. */
+static void finish_samples(struct session *session)
+{
+	bool answered = true;
+
+	samples_run(&session->samples, session_clock());
+	while (samples_delay_ns(&session->samples) > 0) {
+		answered = answered && receive_answers(session, ANSWER_WAIT_MS);
+		unwind_tables_take(session->tables);
+		samples_run(&session->samples, answered ? session_clock() : UINT64_MAX);
+	}
+}
+
 void session_finish(struct session *session)
 {
 	bool whole = false;
 
 	if (session->output.writer) {
 		close_cpus(session);
+		finish_samples(session);
 		if (session->kallsyms_fd >= 0)
 			kernel_write_symbols(&session->kernel, session->kallsyms_fd,
 					     &session->output);

@@ -92,6 +92,9 @@ static void connect_parts(struct session *session)
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
 		     &session->kernel);
 	session->samples.keep_kernel = session->config.kernel;
+	if (session->config.stack_bytes)
+		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
+	session->events.has_stacks = session->config.stack_bytes != 0;
 	session->events.build_ids = session->config.build_ids;
 	session->samples.first_hit = session_first_hit;
 	session->samples.data = session;

@@ -62,10 +62,11 @@ void session_first_hit(struct image *image, const struct mapping *mapping, int32
 }
 
 void session_init(struct session *session, int socket, struct writer *writer,
-		  const uint8_t *boot_id)
+		  struct unwind_tables *tables, const uint8_t *boot_id)
 {
 	*session = (struct session){
 		.writer = writer,
+		.tables = tables,
 		.capture_fd = -1,
 		.stat_fd = -1,
 		.online_fd = -1,
@@ -94,6 +95,7 @@ void session_done(struct session *session)
 		output_done(&session->output);
 	session_drop_answers(session);
 	tasks_done(&session->tasks);
+	unwind_tables_free(session->tables);
 	kernel_done(&session->kernel);
 	images_done(&session->images);
 	loss_done(&session->losses);
@@ -133,27 +135,6 @@ void session_request_scan(struct session *session, int32_t pid)
 void session_drain(struct session *session, uint64_t limit_ns)
 {
 	round_run(&session->round, limit_ns);
-}
-
-static bool on_image(struct session *session, struct channel_message *message, GError **error)
-{
-	struct message_image answer;
-	struct image *image;
-
-	if (message->length != sizeof(answer) || session->state == SESSION_NEW)
-		return true;
-	memcpy(&answer, message->body, sizeof(answer));
-	image = images_by_id(&session->images, answer.image_id);
-	if (!image)
-		return true;
-	/* The broker does a few at a time: the next hit asks again. */
-	if (answer.error == EAGAIN)
-		image->requested = false;
-	if (answer.error)
-		return true;
-	image_opened(image, &answer);
-	output_touch(&session->output, &image->row);
-	return true;
 }
 
 /* The first reason stands. */
@@ -219,7 +200,7 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_PAUSE] = on_pause,
 	[MESSAGE_RESUME] = on_resume,
 	[MESSAGE_SNAPSHOT] = session_take_answer,
-	[MESSAGE_IMAGE] = on_image,
+	[MESSAGE_IMAGE] = session_take_image,
 };
 
 static void fail(struct session *session)
@@ -361,7 +342,9 @@ static void run_round(struct session *session)
 	session_drain(session, now_ns - ROUND_SLACK_NS);
 	if (!session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
-	if (now_ns - session->closed_ns >= CLOSE_NS)
+	unwind_tables_take(session->tables);
+	samples_run(&session->samples, now_ns);
+	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
 	if (now_ns - session->checked_ns >= CHECK_NS)
 		check(session, now_ns);
@@ -409,7 +392,8 @@ bool session_run(struct session *session)
 	struct epoll_event events[16];
 	int n, i;
 
-	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)))
+	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)) ||
+	    !watch(session, unwind_tables_fd(session->tables)))
 		fail(session);
 	while (!session->ending) {
 		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));

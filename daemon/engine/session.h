@@ -38,6 +38,7 @@ struct session {
 	struct events events;
 	struct round round;
 	struct scan scan;
+	struct unwind_tables *tables;
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
@@ -55,9 +56,9 @@ struct session {
 	GError *failure; /* what ended the session; NULL = it was asked to end */
 };
 
-/* Takes the writer; the socket stays the caller's. */
+/* Takes the writer and the tables; the socket stays the caller's. */
 void session_init(struct session *session, int socket, struct writer *writer,
-		  const uint8_t *boot_id);
+		  struct unwind_tables *tables, const uint8_t *boot_id);
 void session_done(struct session *session);
 /* Until the session has ended; then FINISHED has been sent. */
 bool session_run(struct session *session);
@@ -69,6 +70,7 @@ bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
 /* session-answers.c */
 bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
+bool session_take_image(struct session *session, struct channel_message *message, GError **error);
 /* Those that came before drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 void session_drop_answers(struct session *session);

@@ -41,6 +41,25 @@ static size_t find_build_id(const uint8_t *notes, size_t length, uint8_t *build_
 	return 0;
 }
 
+const uint8_t *vdso_find(size_t *ret_size)
+{
+	const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	const ElfW(Ehdr) *header = (const void *)base;
+	const ElfW(Phdr) * segment;
+	size_t end;
+	int i;
+
+	if (!base)
+		return NULL;
+	end = header->e_shoff + header->e_shnum * sizeof(ElfW(Shdr));
+	segment = (const void *)(base + header->e_phoff);
+	for (i = 0; i < header->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && segment[i].p_offset + segment[i].p_filesz > end)
+			end = segment[i].p_offset + segment[i].p_filesz;
+	*ret_size = end;
+	return base;
+}
+
 size_t vdso_read_build_id(uint8_t *build_id, size_t size)
 {
 	const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);

@@ -5,6 +5,8 @@
  */
 #include "daemon/engine/record.h"
 
+#include "arch/regs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +28,17 @@ static void read_names(const struct record *record)
 
 static void read_all(const struct record *record)
 {
+	const struct regs *regs = regs_get(REGS_NATIVE);
 	size_t i;
 
 	read_names(record);
 	for (i = 0; record->kind == RECORD_SAMPLE && i < record->sample.n_ips; i++)
 		sum += record->sample.ips[i];
+	for (i = 0; record->kind == RECORD_SAMPLE && i < record->sample.stack_bytes; i++)
+		sum += record->sample.stack[i];
+	for (i = 0; record->kind == RECORD_SAMPLE && record->sample.registers && i < regs->perf_n;
+	     i++)
+		sum += record->sample.registers[i];
 	for (i = 0; record->kind == RECORD_MMAP && i < record->mmap.build_id_bytes; i++)
 		sum += record->mmap.build_id[i];
 }
@@ -47,7 +55,9 @@ static void parse_one(const uint8_t *data, size_t size)
 	copy->size = size;
 	if (record_time(copy, &time_ns))
 		sum += time_ns;
-	if (record_parse(copy, &record))
+	if (record_parse(copy, false, &record))
+		read_all(&record);
+	if (record_parse(copy, true, &record))
 		read_all(&record);
 	free(copy);
 }

@@ -335,7 +335,6 @@ def test_usage(profctl, capture, busy):
     done = profctl("record", "-e", "sched:sched_swich", "-o", capture, "true", check=2)
     assert 'did you mean "sched:sched_switch"?' in done.stderr
     assert "perf_event_max_sample_rate" in profctl("record", "-F", 10**8, "-o", capture, "true", check=2).stderr
-    assert "fp" in profctl("record", "-g", "dwarf", "-o", capture, "true", check=2).stderr
     assert "system bus" in profctl("record", "--bus", "system", "-o", capture, "true", check=5).stderr
     assert not capture.exists()
 

@@ -2,12 +2,13 @@
 /*
  * Checks of daemon/engine/record.c: what each kind says, and records that contradict themselves.
  */
+#include "arch/regs.h"
 #include "daemon/engine/record.h"
 #include "tests/unit/engine.h"
 
 static bool parse(struct bytes *bytes, struct record *record)
 {
-	return record_parse((const void *)bytes->data, record);
+	return record_parse((const void *)bytes->data, false, record);
 }
 
 static void put_mmap2(struct bytes *bytes, uint16_t misc, uint64_t length, uint8_t build_id_bytes,
@@ -47,6 +48,81 @@ static void test_sample(void)
 	CHECK_INT(record.sample.cgroup, 1);
 	CHECK(record_time((const void *)bytes.data, &time_ns));
 	CHECK_INT(time_ns, 77);
+}
+
+/* A sample with registers (three on x86_64) and a stack of `room` bytes, of which `filled` are said to be there. */
+static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, uint64_t filled)
+{
+	const size_t n = regs_get(REGS_NATIVE)->perf_n;
+	size_t at = record_begin(bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER), i;
+
+	put_u64(bytes, 7);
+	put_u64(bytes, 0x1234);
+	put_u64(bytes, 10 | UINT64_C(11) << 32);
+	put_u64(bytes, 77);
+	put_u64(bytes, 0);
+	put_u64(bytes, 1001001);
+	put_u64(bytes, 0); /* no chain */
+	put_u64(bytes, abi);
+	for (i = 0; abi != PERF_SAMPLE_REGS_ABI_NONE && i < n; i++)
+		put_u64(bytes, 0x100 + i);
+	put_u64(bytes, room);
+	for (i = 0; i < room / 8 && i < 64; i++)
+		put_u64(bytes, i);
+	if (room)
+		put_u64(bytes, filled);
+	put_u64(bytes, 99); /* cgroup */
+	record_close(bytes, at);
+}
+
+static bool parse_stack(uint64_t abi, uint64_t room, uint64_t filled, struct record *record)
+{
+	static struct bytes bytes;
+
+	bytes.length = 0;
+	put_stack_sample(&bytes, abi, room, filled);
+	return record_parse((const void *)bytes.data, true, record);
+}
+
+static void test_stack(void)
+{
+	struct record record;
+
+	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, 40, &record));
+	CHECK_INT(record.sample.registers[1], 0x101);
+	CHECK_INT(record.sample.stack_bytes, 40);
+	CHECK_INT(record.sample.stack[8], 1);
+	CHECK_INT(record.sample.cgroup, 99);
+	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_NONE, 0, 0, &record));
+	CHECK(!record.sample.registers && !record.sample.stack);
+	CHECK_INT(record.sample.cgroup, 99);
+	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_32, 64, 64, &record));
+	CHECK(!record.sample.registers); /* of a 32-bit program: other registers */
+	CHECK_INT(record.sample.cgroup, 99);
+	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 0, 0, &record));
+	CHECK_INT(record.sample.stack_bytes, 0);
+	/* lies */
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, 72, &record));
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, UINT64_MAX, &record));
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 63, 40, &record));
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 4096, 40, &record));
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, UINT64_MAX - 7, 40, &record));
+}
+
+/* Cut at each word. */
+static void test_stack_cut(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct perf_event_header *header = (void *)bytes.data;
+	struct record record;
+	size_t whole;
+
+	put_stack_sample(&bytes, PERF_SAMPLE_REGS_ABI_64, 64, 64);
+	whole = header->size;
+	for (header->size -= 8; header->size > 0; header->size -= 8)
+		CHECK(!record_parse(header, true, &record));
+	header->size = whole;
+	CHECK(record_parse(header, true, &record));
 }
 
 static void test_mmap(void)
@@ -178,6 +254,8 @@ static void test_unknown(void)
 int main(void)
 {
 	RUN(test_sample);
+	RUN(test_stack);
+	RUN(test_stack_cut);
 	RUN(test_mmap);
 	RUN(test_names);
 	RUN(test_switch);

@@ -29,7 +29,7 @@ static void run_engine(int socket)
 	bool ok;
 
 	signal(SIGPIPE, SIG_IGN);
-	session_init(session, socket, writer_new(NULL), boot_id);
+	session_init(session, socket, writer_new(NULL), unwind_tables_new(NULL), boot_id);
 	ok = session_run(session);
 	session_done(session);
 	g_free(session);

@@ -114,10 +114,6 @@ static int check(struct record_options *options)
 		return cli_usage_error(_("--append needs --output FILE, the capture to continue"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
-	if (strcmp(call_graphs[options->call_graph], "dwarf") == 0)
-		return cli_usage_error(
-			_("--call-graph dwarf is not in this version; 'fp' follows frame "
-			  "pointers, and is what 'auto' means"));
 	if (options->bus == BUS_SYSTEM) {
 		cli_error(_(
 			"this version has no profd on the system bus; leave --bus out, and profctl "

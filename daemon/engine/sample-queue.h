@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/tasks.h"
+#include "daemon/engine/unwind.h"
+
+#include <glib.h>
+
+#define SAMPLE_QUEUE_WAIT_NS UINT64_C(250000000)
+
+/* A sample on its way into the capture. */
+struct sample {
+	uint64_t time_ns, period, cgroup;
+	uint32_t cpu;
+	bool in_kernel;
+	struct thread *thread;
+	struct row *source;
+	const uint64_t *kernel; /* leaf first */
+	size_t n_kernel;
+	struct unwind_stack user;
+};
+
+/* Samples that wait, in order. */
+struct sample_queue {
+	GQueue items; /* struct queued_sample */
+	uint64_t bytes;
+	unsigned int n_waiting; /* of them, for a table; the others wait for their turn */
+	struct unwind *unwind;
+	void (*emit)(const struct sample *sample, struct maps **maps, void *data);
+	void *data;
+};
+
+void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
+		       void (*emit)(const struct sample *sample, struct maps **maps, void *data),
+		       void *data);
+void sample_queue_done(struct sample_queue *queue);
+
+/* Whether a sample may go past: nothing is older. */
+static inline bool sample_queue_is_empty(const struct sample_queue *queue)
+{
+	return g_queue_is_empty((GQueue *)&queue->items);
+}
+/* Copies a sample that is complete. */
+void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
+/* Copies a sample whose walk lacks the table of `missing` (NULL: the mappings), with its stack. False: there is no room. */
+bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
+			      const struct unwind_input *input, struct image *missing,
+			      uint64_t now_ns);
+/* Walks again what may go on by now or has waited for too long, and lets out what is complete. */
+void sample_queue_run(struct sample_queue *queue, uint64_t now_ns);

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Unwind file - from an ELF file to its unwind table
+ *
+ * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is read gives a short
+ * read, where a mapping would raise SIGBUS. The sections tell where .eh_frame and .debug_frame are; a file without
+ * section headers has its .eh_frame behind PT_GNU_EH_FRAME, up to the end of the segment.
+ * Who made the file may be hostile. Invariants:
+ *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear  [fuzz_unwind_file]
+ *      (2) memory is bounded by max_bytes                                     [test-engine-unwind: bad_files]
+ * Thread-safe: no state. See elf(5), and the Linux Standard Base Core 5.0, section 10.6, for .eh_frame_hdr.
+ */
+#include "daemon/engine/unwind-file.h"
+
+#include "arch/base.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_PROGRAM_HEADERS 256
+#define MAX_NAMES_BYTES (1u << 20)
+
+struct loader {
+	const struct unwind_source *source;
+	uint64_t max_bytes;
+	enum regs_arch arch;
+	Elf64_Ehdr header;
+	Elf64_Phdr *segments;
+	size_t n_segments;
+	struct cfi_section sections[2]; /* .eh_frame first: where both tell of a place, it counts */
+	uint8_t *bytes[2];              /* of the sections */
+	size_t n_sections;
+};
+
+/* ---- Reading ---- */
+
+static int read_at(const struct unwind_source *source, uint64_t offset, void *buffer, size_t size)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	if (source->fd < 0) {
+		if (offset > source->size || source->size - offset < size)
+			return ENOEXEC;
+		memcpy(buffer, source->bytes + offset, size);
+		return 0;
+	}
+	if (offset > INT64_MAX - size)
+		return ENOEXEC;
+	while (done < size) {
+		n = pread(source->fd, (uint8_t *)buffer + done, size - done,
+			  (off_t)(offset + done));
+		if (n < 0 && errno != EINTR)
+			return errno;
+		if (n == 0)
+			return ENOEXEC;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+/* `size` bytes at `offset`, to be freed; grows with what is really there, so that a lie about the size costs little. */
+static int read_new(const struct loader *loader, uint64_t offset, uint64_t size, void **ret_bytes)
+{
+	uint8_t *bytes = NULL, *grown;
+	size_t done = 0, part;
+	int r = 0;
+
+	if (size == 0 || size > loader->max_bytes)
+		return size ? E2BIG : ENODATA;
+	while (r == 0 && done < size) {
+		part = MIN_OF(size - done, MAX_OF(done, (size_t)(1u << 20)));
+		grown = realloc(bytes, done + part);
+		if (!grown) {
+			r = ENOMEM;
+			break;
+		}
+		bytes = grown;
+		r = read_at(loader->source, offset + done, bytes + done, part);
+		done += part;
+	}
+	if (r != 0) {
+		free(bytes);
+		return r;
+	}
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static int read_headers(struct loader *loader)
+{
+	Elf64_Ehdr *header = &loader->header;
+	void *segments;
+	int r = read_at(loader->source, 0, header, sizeof(*header));
+
+	if (r != 0)
+		return r;
+	loader->arch = regs_of_elf(header->e_machine);
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    loader->arch == REGS_NONE || loader->arch != REGS_NATIVE ||
+	    header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 ||
+	    header->e_phnum > MAX_PROGRAM_HEADERS)
+		return ENOEXEC;
+	r = read_new(loader, header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), &segments);
+	if (r != 0)
+		return r;
+	loader->segments = segments;
+	loader->n_segments = header->e_phnum;
+	return 0;
+}
+
+/* ---- Sections ---- */
+
+static int add_section(struct loader *loader, uint64_t offset, uint64_t size, uint64_t address,
+		       bool is_debug_frame)
+{
+	struct cfi_section *section = &loader->sections[loader->n_sections];
+	void *bytes;
+	int r = read_new(loader, offset, size, &bytes);
+
+	if (r != 0)
+		return r;
+	loader->bytes[loader->n_sections++] = bytes;
+	*section = (struct cfi_section){
+		.bytes = bytes,
+		.size = size,
+		.address = address,
+		.arch = loader->arch,
+		.is_debug_frame = is_debug_frame,
+	};
+	return 0;
+}
+
+static const Elf64_Shdr *find_section(const Elf64_Shdr *sections, size_t n, const char *names,
+				      size_t names_bytes, const char *name)
+{
+	size_t i, length = strlen(name) + 1;
+
+	for (i = 0; i < n; i++)
+		if (sections[i].sh_name < names_bytes &&
+		    names_bytes - sections[i].sh_name >= length &&
+		    memcmp(names + sections[i].sh_name, name, length) == 0)
+			return &sections[i];
+	return NULL;
+}
+
+static bool has_bytes(const Elf64_Shdr *section)
+{
+	return section && section->sh_type != SHT_NOBITS && section->sh_size > 0 &&
+	       !(section->sh_flags & SHF_COMPRESSED);
+}
+
+/* 0 also where there are none of the two. */
+static int add_named(struct loader *loader, const Elf64_Shdr *sections, size_t n, const char *names,
+		     size_t names_bytes)
+{
+	const Elf64_Shdr *found = find_section(sections, n, names, names_bytes, ".eh_frame");
+	int r = 0;
+
+	if (has_bytes(found))
+		r = add_section(loader, found->sh_offset, found->sh_size, found->sh_addr, false);
+	found = find_section(sections, n, names, names_bytes, ".debug_frame");
+	if (r == 0 && has_bytes(found))
+		r = add_section(loader, found->sh_offset, found->sh_size, 0, true);
+	return r;
+}
+
+static int add_by_sections(struct loader *loader)
+{
+	const Elf64_Ehdr *header = &loader->header;
+	const Elf64_Shdr *names_section;
+	void *sections = NULL, *names = NULL;
+	int r;
+
+	if (header->e_shoff == 0 || header->e_shnum == 0 ||
+	    header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shstrndx >= header->e_shnum)
+		return 0;
+	r = read_new(loader, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr), &sections);
+	if (r != 0)
+		return r == ENOMEM ? r : 0;
+	names_section = (const Elf64_Shdr *)sections + header->e_shstrndx;
+	if (names_section->sh_size <= MAX_NAMES_BYTES)
+		r = read_new(loader, names_section->sh_offset, names_section->sh_size, &names);
+	if (r == 0 && names)
+		r = add_named(loader, sections, header->e_shnum, names, names_section->sh_size);
+	free(names);
+	free(sections);
+	return r == ENOEXEC || r == ENODATA ? 0 : r;
+}
+
+static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address)
+{
+	size_t i;
+
+	for (i = 0; i < loader->n_segments; i++) {
+		const Elf64_Phdr *segment = &loader->segments[i];
+
+		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+		    address - segment->p_vaddr < segment->p_filesz)
+			return segment;
+	}
+	return NULL;
+}
+
+/* .eh_frame_hdr: version, the encoding of the pointer that follows, two more encodings. Linkers write sdata4 relative to
+ * the pointer's own place, and nothing else is read here. */
+static int add_by_header(struct loader *loader)
+{
+	const Elf64_Phdr *segment = NULL, *load;
+	struct {
+		uint8_t version, encoding, count_encoding, table_encoding;
+		int32_t distance;
+	} hdr;
+	uint64_t address, inside;
+	size_t i;
+	int r;
+
+	for (i = 0; i < loader->n_segments && !segment; i++)
+		if (loader->segments[i].p_type == PT_GNU_EH_FRAME)
+			segment = &loader->segments[i];
+	if (!segment)
+		return ENODATA;
+	r = read_at(loader->source, segment->p_offset, &hdr, sizeof(hdr));
+	if (r != 0)
+		return r;
+	if (hdr.version != 1 || hdr.encoding != 0x1b)
+		return ENODATA;
+	address = segment->p_vaddr + 4 + (uint64_t)(int64_t)hdr.distance;
+	load = find_load(loader, address);
+	if (!load)
+		return ENODATA;
+	inside = address - load->p_vaddr;
+	return add_section(loader, load->p_offset + inside, load->p_filesz - inside, address,
+			   false);
+}
+
+/* ---- Compiling ---- */
+
+static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
+{
+	if (new_bytes > 0)
+		return realloc(block, new_bytes);
+	free(block);
+	return NULL;
+}
+
+static int add_segments(const struct loader *loader, struct unwind_file *file,
+			struct table_source *source)
+{
+	size_t i;
+
+	source->low = UINT64_MAX;
+	for (i = 0; i < loader->n_segments && file->n_segments < UNWIND_FILE_MAX_SEGMENTS; i++) {
+		const Elf64_Phdr *segment = &loader->segments[i];
+		uint64_t end;
+
+		if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) ||
+		    !add_u64(segment->p_vaddr, segment->p_filesz, &end) || segment->p_filesz == 0)
+			continue;
+		file->segments[file->n_segments++] = (struct unwind_segment){
+			.offset = segment->p_offset,
+			.size = segment->p_filesz,
+			.address = segment->p_vaddr,
+		};
+		source->low = MIN_OF(source->low, segment->p_vaddr);
+		source->high = MAX_OF(source->high, end);
+	}
+	return file->n_segments ? 0 : ENODATA;
+}
+
+static int compile(const struct loader *loader, struct unwind_file *file)
+{
+	static const struct table_memory memory = { .resize = resize };
+	struct table_source source = {
+		.sections = loader->sections,
+		.n_sections = loader->n_sections,
+		.max_bytes = loader->max_bytes,
+	};
+	int r = add_segments(loader, file, &source);
+
+	if (r == 0)
+		r = -table_build(&source, &memory, &file->bytes, &file->size);
+	if (r == 0)
+		r = -table_init(&file->table, file->bytes, file->size);
+	return r;
+}
+
+static int load(struct loader *loader, struct unwind_file *file)
+{
+	int r = read_headers(loader);
+
+	if (r == 0)
+		r = add_by_sections(loader);
+	if (r == 0 && loader->n_sections == 0)
+		r = add_by_header(loader);
+	return r == 0 ? compile(loader, file) : r;
+}
+
+struct unwind_file *unwind_file_new(const struct unwind_source *source, uint64_t max_bytes,
+				    int *ret_error)
+{
+	struct loader loader = { .source = source, .max_bytes = max_bytes };
+	struct unwind_file *file = calloc(1, sizeof(*file));
+	int r = file ? load(&loader, file) : ENOMEM;
+
+	free(loader.segments);
+	free(loader.bytes[0]);
+	free(loader.bytes[1]);
+	if (r == 0)
+		return file;
+	unwind_file_free(file);
+	*ret_error = r;
+	return NULL;
+}
+
+void unwind_file_free(struct unwind_file *file)
+{
+	if (!file)
+		return;
+	free(file->bytes);
+	free(file);
+}
+
+bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64_t *ret_address)
+{
+	const struct unwind_segment *segment;
+
+	for (segment = file->segments; segment < file->segments + file->n_segments; segment++)
+		if (offset >= segment->offset && offset - segment->offset < segment->size) {
+			*ret_address = segment->address + (offset - segment->offset);
+			return true;
+		}
+	return false;
+}

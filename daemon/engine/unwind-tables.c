@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Unwind tables - made once a file, by a thread of their own
+ *
+ * The broker opened the file; here it is read and compiled, which takes from 0.1 ms to some 50 ms. A file is known by its
+ * build-id, device, inode, size and change time together: a build-id alone may be forged, and then only the forger's
+ * processes have the forger's table. Images of one identity share a table. Tables stay until the session ends, and have
+ * a limit of memory in all: files beyond it have none.
+ * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are two queues
+ *             (2) a file that cannot be used costs a failed table and no more   [test-engine-unwind: bad]
+ *             (3) each identity is compiled once                                [test-engine-unwind: shared]
+ * Threads: the worker's own, which sees jobs only; everything here is called by the drain thread. `lock` guards the two
+ * queues.
+ */
+#include "daemon/engine/unwind-tables.h"
+
+#include "arch/base.h"
+#include "daemon/engine/unwind-file.h"
+#include "daemon/engine/vdso.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#define MAX_FILE_BYTES (UINT64_C(256) << 20) /* of sections, and again while compiling */
+#define MAX_TABLES_BYTES (UINT64_C(256) << 20)
+#define END_PATIENCE_MS 100
+
+struct identity {
+	uint64_t dev, inode, size;
+	int64_t ctime_ns;
+	uint32_t build_id_bytes;
+	uint8_t build_id[RECORD_BUILD_ID_MAX];
+};
+
+/* A file, from when it is known to the end. */
+struct file {
+	struct identity identity;
+	int fd; /* -1: it was read */
+	bool done;
+	struct unwind_file *table; /* NULL: there is none */
+	int error;
+	GPtrArray *images; /* that wait for it; referenced */
+};
+
+struct unwind_tables {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake, end;
+	GQueue todo, done; /* struct file */
+	bool ending, ended;
+	int event_fd;
+	uint64_t bytes;    /* of all tables; the worker's */
+	GHashTable *files; /* struct identity in struct file; the drain thread's */
+	unsigned int n_waiting;
+	struct unwind_file *vdso;
+};
+
+static guint hash_identity(gconstpointer data)
+{
+	const struct identity *identity = data;
+	uint64_t hash = identity->inode * UINT64_C(0x9e3779b97f4a7c15) ^ identity->dev;
+
+	return (guint)(hash >> 32) ^ (guint)hash ^ (guint)identity->ctime_ns;
+}
+
+static gboolean same_identity(gconstpointer a, gconstpointer b)
+{
+	const struct identity *x = a, *y = b;
+
+	return x->dev == y->dev && x->inode == y->inode && x->size == y->size &&
+	       x->ctime_ns == y->ctime_ns && x->build_id_bytes == y->build_id_bytes &&
+	       memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0;
+}
+
+static void free_file(gpointer data)
+{
+	struct file *file = data;
+
+	if (file->fd >= 0)
+		close(file->fd);
+	unwind_file_free(file->table);
+	g_ptr_array_free(file->images, TRUE);
+	g_free(file);
+}
+
+/* ---- The worker ---- */
+
+static void make(struct unwind_tables *tables, struct file *file)
+{
+	const struct unwind_source source = { .fd = file->fd };
+
+	file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
+	close(steal_fd(&file->fd));
+	if (!file->table)
+		return;
+	if (tables->bytes + file->table->size > MAX_TABLES_BYTES) {
+		unwind_file_free(steal_ptr(&file->table));
+		file->error = E2BIG;
+		return;
+	}
+	tables->bytes += file->table->size;
+}
+
+static void *work(void *data)
+{
+	struct unwind_tables *tables = data;
+	struct file *file;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&tables->lock);
+	while (!tables->ending) {
+		file = g_queue_pop_head(&tables->todo);
+		if (!file) {
+			pthread_cond_wait(&tables->wake, &tables->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&tables->lock);
+		make(tables, file);
+		pthread_mutex_lock(&tables->lock);
+		g_queue_push_tail(&tables->done, file);
+		if (write(tables->event_fd, &one, sizeof(one)) < 0)
+			continue; /* the drain thread also asks once a round */
+	}
+	tables->ended = true;
+	pthread_cond_signal(&tables->end);
+	pthread_mutex_unlock(&tables->lock);
+	return NULL;
+}
+
+/* ---- The drain thread ---- */
+
+static void make_vdso(struct unwind_tables *tables)
+{
+	struct unwind_source source = { .fd = -1 };
+	int error;
+
+	source.bytes = vdso_find(&source.size);
+	if (source.bytes)
+		tables->vdso = unwind_file_new(&source, MAX_FILE_BYTES, &error);
+}
+
+struct unwind_tables *unwind_tables_new(GError **error)
+{
+	struct unwind_tables *tables = g_new0(struct unwind_tables, 1);
+	pthread_condattr_t attributes;
+	int r = 0;
+
+	pthread_mutex_init(&tables->lock, NULL);
+	pthread_cond_init(&tables->wake, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&tables->end, &attributes);
+	pthread_condattr_destroy(&attributes);
+	tables->files = g_hash_table_new_full(hash_identity, same_identity, NULL, free_file);
+	tables->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = tables->event_fd < 0 ? errno : pthread_create(&tables->thread, NULL, work, tables);
+	if (r == 0) {
+		make_vdso(tables);
+		return tables;
+	}
+	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(r),
+		    "Starting the thread for unwind tables failed: %s", g_strerror(r));
+	if (tables->event_fd >= 0)
+		close(tables->event_fd);
+	g_hash_table_destroy(tables->files);
+	g_free(tables);
+	return NULL;
+}
+
+static bool end_worker(struct unwind_tables *tables)
+{
+	struct timespec until;
+	bool ended;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += END_PATIENCE_MS * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&tables->lock);
+	tables->ending = true;
+	pthread_cond_signal(&tables->wake);
+	while (!tables->ended && r == 0)
+		r = pthread_cond_timedwait(&tables->end, &tables->lock, &until);
+	ended = tables->ended;
+	pthread_mutex_unlock(&tables->lock);
+	return ended;
+}
+
+void unwind_tables_free(struct unwind_tables *tables)
+{
+	if (!tables)
+		return;
+	if (!end_worker(tables)) {
+		pthread_detach(tables->thread);
+		return;
+	}
+	pthread_join(tables->thread, NULL);
+	g_queue_clear(&tables->todo);
+	g_queue_clear(&tables->done);
+	g_hash_table_destroy(tables->files);
+	unwind_file_free(tables->vdso);
+	pthread_mutex_destroy(&tables->lock);
+	pthread_cond_destroy(&tables->wake);
+	pthread_cond_destroy(&tables->end);
+	close(tables->event_fd);
+	g_free(tables);
+}
+
+int unwind_tables_fd(const struct unwind_tables *tables)
+{
+	return tables->event_fd;
+}
+
+static void give(const struct file *file, struct image *image)
+{
+	image->unwind = file->table;
+	image->unwind_state = file->table ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
+}
+
+static struct identity identity_of(const struct image *image)
+{
+	struct identity identity = {
+		.dev = image->opened.dev,
+		.inode = image->opened.inode,
+		.size = image->size,
+		.ctime_ns = image->ctime_ns,
+		.build_id_bytes = image->opened.build_id_bytes,
+	};
+
+	memcpy(identity.build_id, image->opened.build_id, identity.build_id_bytes);
+	return identity;
+}
+
+void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd)
+{
+	struct identity identity = identity_of(image);
+	struct file *file = g_hash_table_lookup(tables->files, &identity);
+
+	if (file && file->done) {
+		give(file, image);
+		close(fd);
+		return;
+	}
+	image->unwind_state = IMAGE_UNWIND_WAITING;
+	if (file) {
+		g_ptr_array_add(file->images, row_ref(&image->row));
+		close(fd);
+		return;
+	}
+	file = g_new0(struct file, 1);
+	file->identity = identity;
+	file->fd = fd;
+	file->images = g_ptr_array_new_with_free_func((GDestroyNotify)row_unref);
+	g_ptr_array_add(file->images, row_ref(&image->row));
+	g_hash_table_insert(tables->files, &file->identity, file);
+	tables->n_waiting++;
+	pthread_mutex_lock(&tables->lock);
+	g_queue_push_tail(&tables->todo, file);
+	pthread_cond_signal(&tables->wake);
+	pthread_mutex_unlock(&tables->lock);
+}
+
+bool unwind_tables_take(struct unwind_tables *tables)
+{
+	struct file *file;
+	uint64_t count;
+	bool any = false;
+	guint i;
+
+	/* Even if nothing is waited for: what was written after its file was taken would wake us for ever. */
+	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
+		return false;
+	pthread_mutex_lock(&tables->lock);
+	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
+		any = file->done = true;
+		tables->n_waiting--;
+		for (i = 0; i < file->images->len; i++)
+			give(file, g_ptr_array_index(file->images, i));
+		g_ptr_array_set_size(file->images, 0);
+	}
+	pthread_mutex_unlock(&tables->lock);
+	return any;
+}
+
+unsigned int unwind_tables_waiting(const struct unwind_tables *tables)
+{
+	return tables->n_waiting;
+}
+
+const struct unwind_file *unwind_tables_vdso(const struct unwind_tables *tables)
+{
+	return tables->vdso;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Unwind - from the registers and the stack of a sample to its callers
+ *
+ * arch/walk.h does the steps; here stand what is where in a process, and what becomes of a walk that did not reach the
+ * root. A file is asked for when a walk first gets there, and the walk is done again when its table is ready. A stack
+ * that is deeper than its copy is continued with what the same thread's stack was before: a frame that returns to the
+ * same place at the same height of the stack has the same callers, unless it was left and entered again. That is a
+ * guess, and is called stitched.
+ * Invariants: (1) what a sample says never makes a walk read outside of its copy            [fuzz_walk]
+ *             (2) a stitched stack is never `cfi`, nor stitched to another thread's         [test-engine-unwind: stitch]
+ *             (3) a walk that waits for a table ends with last_chance                       [test-engine-unwind: waits]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/unwind.h"
+
+#include "arch/base.h"
+#include "daemon/engine/unwind-file.h"
+
+#include <string.h>
+
+#define N_ROOTS 128
+#define HISTORY_SLOTS 64
+#define MAX_SEARCHED_BYTES (size_t)16384
+
+/* The last stack of a thread that was nearly as deep as a copy, or deeper. */
+struct unwind_history {
+	uint32_t thread;
+	size_t n, cut_at, n_cut;
+	enum prof_user_stop stop;
+	struct place {
+		uint64_t ip, sp;
+	} * places; /* UNWIND_MAX_FRAMES of them, leaf first */
+};
+
+void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
+{
+	memset(unwind, 0, sizeof(*unwind));
+	unwind->tables = tables;
+	unwind->history = g_new0(struct unwind_history, HISTORY_SLOTS);
+}
+
+void unwind_done(struct unwind *unwind)
+{
+	size_t i;
+
+	for (i = 0; unwind->history && i < HISTORY_SLOTS; i++)
+		g_free(unwind->history[i].places);
+	g_clear_pointer(&unwind->history, g_free);
+}
+
+void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret_registers)
+{
+	const struct regs *regs = regs_get(REGS_NATIVE);
+
+	*ret_registers = (struct walk_registers){
+		.pc = registers[regs->perf_pc],
+		.sp = registers[regs->perf_sp],
+		.fp = registers[regs->perf_fp],
+		.lr = regs->has_lr ? registers[regs->perf_lr] : 0,
+	};
+}
+
+/* ---- What is where ---- */
+
+static void resolve_file(struct unwind *unwind, const struct mapping *mapping, uint64_t pc,
+			 struct walk_code *ret_code)
+{
+	struct image *image = mapping->image;
+	const struct unwind_file *file = image->unwind;
+
+	if (image->kind == PROF_IMAGE_VDSO) {
+		file = unwind_tables_vdso(unwind->tables);
+	} else if (image->unwind_state == IMAGE_UNWIND_UNASKED && !image->requested) {
+		unwind->want(image, mapping, unwind->pid, unwind->data);
+	}
+	ret_code->kind = WALK_CODE_FP;
+	if (file) {
+		if (unwind_file_address(file, pc - mapping->start + mapping->file_offset,
+					&ret_code->address)) {
+			ret_code->kind = WALK_CODE_TABLE;
+			ret_code->table = &file->table;
+		}
+		return;
+	}
+	if (image->kind != PROF_IMAGE_FILE || image->unwind_state == IMAGE_UNWIND_NONE)
+		return;
+	unwind->pending = true;
+	unwind->missing = image;
+	if (!unwind->last_chance)
+		ret_code->kind = WALK_CODE_PENDING;
+}
+
+static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
+{
+	struct unwind *unwind = data;
+	const struct mapping *mapping = maps_find(unwind->maps, pc);
+
+	if (mapping && mapping->image) {
+		resolve_file(unwind, mapping, pc, ret_code);
+	} else if (mapping) {
+		ret_code->kind = WALK_CODE_JIT;
+	} else if (!unwind->maps_known) {
+		unwind->pending = true;
+		unwind->missing = NULL;
+		ret_code->kind = unwind->last_chance ? WALK_CODE_FP : WALK_CODE_PENDING;
+	}
+}
+
+void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
+		     const struct maps *maps)
+{
+	const struct mapping *mapping;
+	uint64_t word, low, high;
+	size_t at;
+
+	if (maps->n == 0)
+		return;
+	low = maps->mappings[0].start;
+	high = maps->mappings[maps->n - 1].end;
+	for (at = 0; at + sizeof(word) <= MIN_OF(input->stack_bytes, MAX_SEARCHED_BYTES);
+	     at += sizeof(word)) {
+		memcpy(&word, input->stack + at, sizeof(word));
+		mapping = word > low && word < high ? maps_find(maps, word - 1) : NULL;
+		if (mapping && mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
+		    mapping->image->unwind_state == IMAGE_UNWIND_UNASKED &&
+		    !mapping->image->requested)
+			unwind->want(mapping->image, mapping, input->pid, unwind->data);
+	}
+}
+
+/* ---- Deep stacks ---- */
+
+static void take_history(struct unwind *unwind, struct unwind_history *history, uint32_t thread,
+			 const struct unwind_stack *stack)
+{
+	size_t i;
+
+	if (!history->places)
+		history->places = g_new(struct place, UNWIND_MAX_FRAMES);
+	history->thread = thread;
+	history->n = stack->n;
+	history->cut_at = stack->cut_at;
+	history->n_cut = stack->n_cut;
+	history->stop = stack->stop;
+	for (i = 0; i < stack->n; i++)
+		history->places[i] = (struct place){ stack->ips[i], unwind->frames[i].sp };
+}
+
+/* Puts the callers of the outermost frame that the thread's last deep stack had behind it. */
+static void stitch(struct unwind *unwind, const struct unwind_history *history,
+		   struct unwind_stack *stack)
+{
+	const uint64_t ip = stack->ips[stack->n - 1], sp = unwind->frames[stack->n - 1].sp;
+	size_t i, from, n;
+
+	for (i = 0; i < history->n; i++)
+		if (history->places[i].sp == sp && history->places[i].ip == ip)
+			break;
+	if (i == history->n || i + 1 == history->n)
+		return;
+	from = i + 1;
+	n = MIN_OF(history->n - from, UNWIND_MAX_FRAMES - stack->n);
+	if (history->n_cut && history->cut_at >= from) {
+		stack->cut_at = stack->n + (history->cut_at - from);
+		stack->n_cut = history->n_cut;
+	}
+	if (n < history->n - from) {
+		/* No room for all: those next to the root stay. */
+		stack->cut_at = stack->n;
+		stack->n_cut = history->n - from - n + history->n_cut;
+		from = history->n - n;
+	}
+	for (i = 0; i < n; i++) {
+		unwind->ips[stack->n + i] = history->places[from + i].ip;
+		unwind->frames[stack->n + i].sp = history->places[from + i].sp;
+	}
+	stack->n += n;
+	stack->method = PROF_METHOD_STITCHED;
+	stack->stop = history->stop;
+}
+
+static void mend_deep(struct unwind *unwind, const struct unwind_input *input,
+		      struct unwind_stack *stack)
+{
+	struct unwind_history *history = &unwind->history[input->thread % HISTORY_SLOTS];
+	uint64_t depth = unwind->frames[stack->n - 1].sp - input->registers.sp;
+
+	if (stack->stop == PROF_STOP_COPY_END && history->thread == input->thread && stack->n > 1)
+		stitch(unwind, history, stack);
+	/* Whole ones, where the next may be deeper than a copy. */
+	if (stack->stop == PROF_STOP_ROOT &&
+	    (stack->method == PROF_METHOD_STITCHED || depth > input->wanted_bytes / 2))
+		take_history(unwind, history, input->thread, stack);
+}
+
+/* ---- Walking ---- */
+
+static enum prof_user_method method_of(uint32_t flags)
+{
+	if (flags & WALK_FRAME_JIT)
+		return PROF_METHOD_JIT_FP;
+	return flags & WALK_FRAME_FP ? PROF_METHOD_FP : PROF_METHOD_CFI;
+}
+
+bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
+		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
+		struct image **ret_missing)
+{
+	static const enum prof_user_stop stops[] = {
+		[WALK_ROOT] = PROF_STOP_ROOT,           [WALK_COPY_END] = PROF_STOP_COPY_END,
+		[WALK_NO_TABLE] = PROF_STOP_NO_TABLE,   [WALK_NO_RULE] = PROF_STOP_NO_RULE,
+		[WALK_BAD_FRAME] = PROF_STOP_BAD_FRAME, [WALK_DEPTH] = PROF_STOP_DEPTH,
+	};
+	const struct walk walk = {
+		.arch = REGS_NATIVE,
+		.stack = input->stack,
+		.stack_start = input->registers.sp,
+		.stack_size = input->stack_bytes,
+		.resolve = resolve,
+		.data = unwind,
+		/* A guess for want of a table must not outlive the want. */
+		.cache = last_chance ? NULL : &unwind->cache,
+		.generation = (uint32_t)maps->version | 1u << 31,
+		.frames = unwind->frames,
+		.n_frames = UNWIND_MAX_FRAMES,
+		.n_roots = N_ROOTS,
+	};
+	struct walk_result result;
+	size_t i;
+
+	unwind->pid = input->pid;
+	unwind->maps = maps;
+	unwind->maps_known = maps_known;
+	unwind->last_chance = last_chance;
+	unwind->pending = false;
+	walk_run(&walk, &input->registers, &result);
+	if (unwind->pending && !last_chance) {
+		*ret_missing = unwind->missing;
+		return false;
+	}
+	for (i = 0; i < result.n; i++)
+		unwind->ips[i] = (unwind->frames[i].pc & ~UNWIND_EXACT) |
+				 (unwind->frames[i].flags & WALK_FRAME_EXACT ? UNWIND_EXACT : 0);
+	*ret_stack = (struct unwind_stack){
+		.ips = unwind->ips,
+		.n = result.n,
+		.cut_at = result.cut_at,
+		.n_cut = result.n_cut,
+		.method = method_of(result.flags),
+		.stop = unwind->pending ? PROF_STOP_NO_TABLE : stops[result.stop],
+	};
+	/* Within exec the registers are those of the program before, in a process that is the next one already. */
+	if (input->in_kernel && result.n == 1 && result.stop == WALK_BAD_FRAME)
+		*ret_stack = (struct unwind_stack){ .stop = PROF_STOP_UNKNOWN };
+	else
+		mend_deep(unwind, input, ret_stack);
+	return true;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "arch/walk.h"
+#include "daemon/engine/maps.h"
+#include "daemon/engine/record.h"
+#include "daemon/engine/unwind-tables.h"
+#include "libcapture/prof-capture.h"
+
+#define UNWIND_MAX_FRAMES 1024
+#define UNWIND_EXACT \
+	(UINT64_C(1) << 63) /* with an address: the CPU was there, it is no return address */
+
+/* The user part of a stack. Addresses are leaf first, with UNWIND_EXACT. */
+struct unwind_stack {
+	const uint64_t *ips;
+	size_t n;
+	size_t cut_at, n_cut; /* n_cut frames were left out before ips[cut_at]; n_cut 0: none */
+	enum prof_user_method method;
+	enum prof_user_stop stop;
+};
+
+/* What a walk starts from. The stack is not changed while it goes on. */
+struct unwind_input {
+	struct walk_registers registers;
+	const uint8_t *stack;
+	size_t stack_bytes,
+		wanted_bytes; /* how much there is; how much there would be of a deep stack */
+	uint32_t thread;      /* id of the row */
+	int32_t pid;
+	bool in_kernel;
+};
+
+struct unwind_history;
+
+struct unwind {
+	const struct unwind_tables *tables;
+	/* A file was hit that nobody has asked for. */
+	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+	void *data;
+	/* Of the walk that goes on: */
+	int32_t pid;
+	const struct maps *maps;
+	bool maps_known, last_chance;
+	bool pending;          /* something was not ready */
+	struct image *missing; /* its file; NULL: the mappings are not known */
+	struct walk_cache cache;
+	struct walk_frame frames[UNWIND_MAX_FRAMES];
+	uint64_t ips[UNWIND_MAX_FRAMES];
+	struct unwind_history *history; /* of threads with deep stacks */
+};
+
+/* Big: on the heap. */
+void unwind_init(struct unwind *unwind, const struct unwind_tables *tables);
+void unwind_done(struct unwind *unwind);
+
+/* Asks for the files of everything on the stack that may be a return address, so that a walk that has to wait for one
+ * of them does not wait for each. */
+void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
+		     const struct maps *maps);
+
+/* The registers of a sample that has some. */
+void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret_registers);
+
+/*
+ * Walks. False where a table or the mappings are not there yet: then *ret_missing is the image that has to have its table
+ * first, or NULL where it is the mappings. With last_chance it does not wait: frames without a table are followed by
+ * frame pointers. The result is valid until the next walk.
+ */
+bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
+		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
+		struct image **ret_missing);

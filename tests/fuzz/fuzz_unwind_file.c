@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Fuzz target of daemon/engine/unwind-file.c: the input is one ELF file. Every segment of code is looked up in the table
+ * that comes of it.
+ */
+#include "daemon/engine/unwind-file.h"
+
+#include "arch/base.h"
+
+#define MAX_BYTES (UINT64_C(16) << 20)
+#define PLACES 64
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sum;
+
+static void look_up(const struct unwind_file *file, const struct unwind_segment *segment)
+{
+	uint64_t address;
+
+	for (uint64_t part = 0; part < PLACES; part++)
+		if (unwind_file_address(file, segment->offset + segment->size / PLACES * part,
+					&address))
+			sum += table_get(&file->table, address)->cfa;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct unwind_source source = { .fd = -1, .bytes = data, .size = size };
+	int error;
+	struct unwind_file *file = unwind_file_new(&source, MAX_BYTES, &error);
+
+	for (size_t i = 0; file && i < file->n_segments; i++)
+		look_up(file, &file->segments[i]);
+	unwind_file_free(file);
+	return 0;
+}

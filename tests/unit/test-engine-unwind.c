@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this program's own file,
+ * mappings and stack, and on files that are wrong.
+ */
+#include "daemon/engine/sample-queue.h"
+#include "daemon/engine/unwind-file.h"
+#include "tests/unit/elf-builder.h"
+#include "tests/unit/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ucontext.h>
+
+#define MANY (UINT64_C(64) << 20)
+
+/* ---- Files ---- */
+
+static int open_self(void)
+{
+	return open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+}
+
+static void test_file(void)
+{
+	struct unwind_source source = { .fd = open_self() };
+	struct unwind_file *file;
+	uint64_t address, last = 0;
+	int error = 0;
+
+	file = unwind_file_new(&source, MANY, &error);
+	REQUIRE(file);
+	CHECK(file->table.n_rows > 100);
+	CHECK(file->n_segments >= 1);
+	CHECK(unwind_file_address(file, file->segments[0].offset, &address));
+	CHECK(address == file->segments[0].address);
+	last = file->segments[0].offset + file->segments[0].size;
+	CHECK(!unwind_file_address(file, last, &address));
+	CHECK(!unwind_file_address(file, UINT64_MAX, &address));
+	unwind_file_free(file);
+	close(source.fd);
+}
+
+/* What a file without section headers has is what the sections told. */
+static void test_stripped(void)
+{
+	static uint8_t bytes[64 << 20];
+	int fd = open_self(), error = 0;
+	ssize_t n = read(fd, bytes, sizeof(bytes));
+	const struct unwind_source source = { .fd = -1, .bytes = bytes, .size = n };
+	struct unwind_file *whole, *stripped;
+	Elf64_Ehdr *header = (void *)bytes;
+
+	close(fd);
+	REQUIRE(n > 0 && n < (ssize_t)sizeof(bytes));
+	whole = unwind_file_new(&source, MANY, &error);
+	header->e_shoff = header->e_shnum = header->e_shstrndx = 0;
+	stripped = unwind_file_new(&source, MANY, &error);
+	REQUIRE(whole && stripped);
+	CHECK_INT(stripped->table.n_rows, whole->table.n_rows);
+	unwind_file_free(whole);
+	unwind_file_free(stripped);
+}
+
+static int error_of(const uint8_t *bytes, size_t size, uint64_t max_bytes)
+{
+	const struct unwind_source source = { .fd = -1, .bytes = bytes, .size = size };
+	int error = 0;
+	struct unwind_file *file = unwind_file_new(&source, max_bytes, &error);
+
+	unwind_file_free(file);
+	return file ? 0 : error;
+}
+
+/* Files that are cut anywhere, have a byte that is wrong, or lie about sizes: an error or a table, and no more. */
+static void test_bad_files(void)
+{
+	const struct build_fde fdes[] = { { 0x401000, 0x100 }, { 0x401100, 0x80 } };
+	const struct build build = { .fdes = fdes, .n_fdes = 2 };
+	static uint8_t bytes[BUILD_FILE_BYTES];
+	int fd = build_elf(&build);
+	Elf64_Ehdr *header = (void *)bytes;
+	size_t i;
+
+	REQUIRE(pread(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	close(fd);
+	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), 0);
+	CHECK_INT(error_of(bytes, 0, MANY), ENOEXEC);
+	for (i = 1; i < sizeof(Elf64_Ehdr) + 5 * sizeof(Elf64_Phdr); i++)
+		CHECK_INT(error_of(bytes, i, MANY), ENOEXEC);
+	for (i = sizeof(Elf64_Ehdr); i < sizeof(bytes); i += 64)
+		error_of(bytes, i, MANY);
+	for (i = 0; i < 0x500; i++) {
+		bytes[i] ^= 0xff;
+		error_of(bytes, sizeof(bytes), MANY);
+		bytes[i] ^= 0xff;
+	}
+	CHECK_INT(error_of(bytes, sizeof(bytes), 32), E2BIG);
+	header->e_machine = EM_S390;
+	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), ENOEXEC);
+	header->e_machine = EM_X86_64;
+	header->e_ident[EI_CLASS] = ELFCLASS32;
+	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), ENOEXEC);
+}
+
+/* A section of 2^40 bytes in a small file costs no more than the file has. */
+static void test_lying_section(void)
+{
+	const struct build_fde fdes[] = { { 0x401000, 0x100 } };
+	const struct build build = { .fdes = fdes, .n_fdes = 1 };
+	static uint8_t bytes[BUILD_FILE_BYTES];
+	int fd = build_elf(&build);
+	Elf64_Shdr *sections = (void *)(bytes + BUILD_SECTIONS_OFFSET);
+
+	REQUIRE(pread(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	close(fd);
+	sections[3].sh_size = UINT64_C(1) << 40;
+	CHECK_INT(error_of(bytes, sizeof(bytes), UINT64_C(1) << 50), 0); /* by .eh_frame_hdr then */
+	sections[3].sh_offset = UINT64_MAX - 8;
+	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), E2BIG);
+}
+
+/* ---- Tables ---- */
+
+static void wait_for(struct unwind_tables *tables)
+{
+	while (unwind_tables_waiting(tables) > 0) {
+		unwind_tables_take(tables);
+		g_usleep(1000);
+	}
+}
+
+static struct image *named_image(struct images *images, const char *path, uint64_t inode)
+{
+	const struct image_key key = { .path = path, .path_bytes = strlen(path), .inode = inode };
+
+	return images_of_mapping(images, &key);
+}
+
+static void test_shared(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	struct image *first, *second, *other, *late;
+	struct images images;
+
+	REQUIRE(tables);
+	images_init(&images);
+	first = named_image(&images, "/bin/a", 1);
+	second = named_image(&images, "/bin/same", 1);
+	other = named_image(&images, "/bin/other", 2);
+	late = named_image(&images, "/bin/late", 1);
+	unwind_tables_add(tables, first, open_self());
+	unwind_tables_add(tables, second, open_self());
+	unwind_tables_add(tables, other, open("/dev/null", O_RDONLY | O_CLOEXEC));
+	CHECK_INT(unwind_tables_waiting(tables), 2);
+	CHECK_INT(second->unwind_state, IMAGE_UNWIND_WAITING);
+	wait_for(tables);
+	CHECK_INT(first->unwind_state, IMAGE_UNWIND_READY);
+	CHECK(first->unwind && first->unwind == second->unwind);
+	CHECK_INT(other->unwind_state, IMAGE_UNWIND_NONE);
+	unwind_tables_add(tables, late, open_self());
+	CHECK(late->unwind == first->unwind);
+	unwind_tables_free(tables);
+	images_done(&images);
+}
+
+/* It is ended while there is work, and what is not a file is closed and failed. */
+static void test_bad(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	struct images images;
+	char name[32];
+	int i;
+
+	REQUIRE(tables);
+	images_init(&images);
+	for (i = 0; i < 50; i++) {
+		snprintf(name, sizeof(name), "/bin/%d", i);
+		unwind_tables_add(tables, named_image(&images, name, 100 + i),
+				  i % 2 ? open("/", O_RDONLY | O_CLOEXEC) : open_self());
+	}
+	unwind_tables_free(tables);
+	images_done(&images);
+}
+
+/* ---- Walks of the own stack ---- */
+
+struct self {
+	struct parts parts;
+	struct unwind_tables *tables;
+	struct unwind *unwind;
+	struct maps *maps;
+	unsigned int wanted;
+};
+
+static void want(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
+{
+	((struct self *)data)->wanted++;
+	image->requested = true;
+}
+
+static void read_maps(struct self *self)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	char line[512], path[256], permissions[8];
+	struct mapping mapping;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		path[0] = 0;
+		mapping = (struct mapping){ 0 };
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %255s",
+			   &mapping.start, &mapping.end, permissions, &mapping.file_offset,
+			   path) < 4 ||
+		    permissions[2] != 'x')
+			continue;
+		mapping.image = named_image(&self->parts.images, path, mapping.start);
+		maps_insert(&self->maps, &mapping);
+	}
+	if (file)
+		fclose(file);
+}
+
+/* Has the tables of all files made that are mapped now. */
+static void make_tables(struct self *self)
+{
+	uint32_t i;
+
+	for (i = 0; i < self->maps->n; i++) {
+		struct image *image = self->maps->mappings[i].image;
+
+		if (image && image->kind == PROF_IMAGE_FILE &&
+		    image->unwind_state == IMAGE_UNWIND_UNASKED)
+			unwind_tables_add(self->tables, image,
+					  open(image->path, O_RDONLY | O_CLOEXEC));
+	}
+	wait_for(self->tables);
+}
+
+static bool self_init(struct self *self)
+{
+	memset(self, 0, sizeof(*self));
+	parts_init(&self->parts);
+	self->tables = unwind_tables_new(NULL);
+	if (!self->tables)
+		return false;
+	self->unwind = g_new(struct unwind, 1);
+	unwind_init(self->unwind, self->tables);
+	self->unwind->want = want;
+	self->unwind->data = self;
+	self->maps = maps_new();
+	read_maps(self);
+	return true;
+}
+
+static void self_done(struct self *self)
+{
+	maps_unref(self->maps);
+	unwind_done(self->unwind);
+	g_free(self->unwind);
+	unwind_tables_free(self->tables);
+	parts_finish(&self->parts);
+	parts_done(&self->parts);
+}
+
+struct snapshot_of_self {
+	struct walk_registers registers;
+	uint8_t *stack;
+	size_t bytes;
+};
+
+static uintptr_t stack_top(void)
+{
+	pthread_attr_t attributes;
+	void *base;
+	size_t size;
+
+	if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+		abort();
+	pthread_attr_getstack(&attributes, &base, &size);
+	pthread_attr_destroy(&attributes);
+	return (uintptr_t)base + size;
+}
+
+/* The sanitizer keeps off its stacks. */
+__attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
+	struct snapshot_of_self *ret_snapshot)
+{
+	uintptr_t top = stack_top();
+	ucontext_t context;
+	size_t i;
+
+	if (getcontext(&context) != 0)
+		abort();
+#if defined(__x86_64__)
+	ret_snapshot->registers = (struct walk_registers){
+		.pc = context.uc_mcontext.gregs[REG_RIP],
+		.sp = context.uc_mcontext.gregs[REG_RSP],
+		.fp = context.uc_mcontext.gregs[REG_RBP],
+	};
+#elif defined(__aarch64__)
+	ret_snapshot->registers = (struct walk_registers){
+		.pc = context.uc_mcontext.pc,
+		.sp = context.uc_mcontext.sp,
+		.fp = context.uc_mcontext.regs[29],
+		.lr = context.uc_mcontext.regs[30],
+	};
+#endif
+	ret_snapshot->bytes = (top - ret_snapshot->registers.sp) & ~(size_t)7;
+	ret_snapshot->stack = malloc(ret_snapshot->bytes);
+	for (i = 0; i < ret_snapshot->bytes; i += 8)
+		*(uint64_t *)(void *)(ret_snapshot->stack + i) =
+			*(volatile uint64_t *)(ret_snapshot->registers.sp + i);
+}
+
+/* So deep, with frames of some 256 bytes. */
+__attribute__((noinline)) static unsigned int dive(unsigned int depth,
+						   struct snapshot_of_self *ret_snapshot)
+{
+	volatile char room[200];
+
+	room[depth % sizeof(room)] = 1;
+	if (depth == 0)
+		take_snapshot(ret_snapshot);
+	else
+		dive(depth - 1, ret_snapshot);
+	return room[depth % sizeof(room)];
+}
+
+static bool run(struct self *self, const struct snapshot_of_self *snapshot, size_t bytes,
+		uint32_t thread, bool last_chance, struct unwind_stack *stack,
+		struct image **missing)
+{
+	const struct unwind_input input = {
+		.registers = snapshot->registers,
+		.stack = snapshot->stack,
+		.stack_bytes = bytes,
+		.wanted_bytes = 4096,
+		.thread = thread,
+		.pid = 1,
+	};
+
+	return unwind_run(self->unwind, &input, self->maps, true, last_chance, stack, missing);
+}
+
+static void test_waits(void)
+{
+	struct snapshot_of_self snapshot;
+	struct image *missing = NULL;
+	struct unwind_stack stack;
+	struct self self;
+
+	REQUIRE(self_init(&self));
+	dive(20, &snapshot);
+	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK(missing && missing->requested);
+	CHECK_INT(self.wanted, 1);
+	/* it must not wait: what is there, said to be for want of a table */
+	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
+	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));
+	make_tables(&self);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_ROOT);
+	CHECK_INT(stack.method, PROF_METHOD_CFI);
+	CHECK(stack.n > 21);
+	CHECK(!(stack.ips[1] & UNWIND_EXACT));
+	free(snapshot.stack);
+	self_done(&self);
+}
+
+static void test_stitch(void)
+{
+	struct snapshot_of_self snapshot;
+	struct image *missing = NULL;
+	struct unwind_stack whole, cut;
+	struct self self;
+	uint64_t ips[UNWIND_MAX_FRAMES];
+	size_t n;
+
+	REQUIRE(self_init(&self));
+	make_tables(&self);
+	dive(50, &snapshot);
+	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
+	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
+	CHECK_INT(cut.method, PROF_METHOD_CFI);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &whole, &missing));
+	CHECK_INT(whole.stop, PROF_STOP_ROOT);
+	CHECK_INT(whole.method, PROF_METHOD_CFI);
+	n = whole.n;
+	memcpy(ips, whole.ips, n * sizeof(*ips));
+	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
+	CHECK_INT(cut.stop, PROF_STOP_ROOT);
+	CHECK_INT(cut.method, PROF_METHOD_STITCHED);
+	CHECK_INT(cut.n, n);
+	CHECK(memcmp(cut.ips, ips, n * sizeof(*ips)) == 0);
+	/* another thread with the same slot has no part in it */
+	REQUIRE(run(&self, &snapshot, 2000, 1 + 64, false, &cut, &missing));
+	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
+	free(snapshot.stack);
+	self_done(&self);
+}
+
+/* Deeper than there is room: the leaf and the root are there, and how much is not. */
+static void test_cut(void)
+{
+	struct snapshot_of_self snapshot;
+	struct image *missing = NULL;
+	struct unwind_stack stack, shallow;
+	struct self self;
+	uint64_t root;
+
+	REQUIRE(self_init(&self));
+	make_tables(&self);
+	dive(3, &snapshot);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &shallow, &missing));
+	root = shallow.ips[shallow.n - 1];
+	free(snapshot.stack);
+	dive(3000, &snapshot);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 2, false, &stack, &missing));
+	CHECK_INT(stack.n, UNWIND_MAX_FRAMES);
+	CHECK(stack.n_cut > 3000 - UNWIND_MAX_FRAMES);
+	CHECK(stack.cut_at > 0 && stack.cut_at < stack.n);
+	CHECK(stack.ips[stack.n - 1] == root);
+	free(snapshot.stack);
+	self_done(&self);
+}
+
+/* ---- The queue ---- */
+
+struct emitted {
+	uint64_t times[8];
+	enum prof_user_stop stops[8];
+	size_t n;
+};
+
+static void emit(const struct sample *sample, struct maps **maps, void *data)
+{
+	struct emitted *emitted = data;
+
+	if (emitted->n < 8) {
+		emitted->times[emitted->n] = sample->time_ns;
+		emitted->stops[emitted->n] = sample->user.stop;
+	}
+	emitted->n++;
+}
+
+struct waiting {
+	struct self self;
+	struct snapshot_of_self snapshot;
+	struct unwind_input input;
+	struct sample sample;
+	struct emitted emitted;
+	struct sample_queue queue;
+	struct image *missing;
+	struct unwind_stack stack;
+};
+
+static bool waiting_init(struct waiting *waiting)
+{
+	struct thread *thread;
+
+	memset(waiting, 0, sizeof(*waiting));
+	if (!self_init(&waiting->self))
+		return false;
+	dive(5, &waiting->snapshot);
+	thread = tasks_found(&waiting->self.parts.tasks, 10, 10, 1);
+	thread->process->maps_known = true;
+	maps_unref(thread->process->maps);
+	thread->process->maps = maps_ref(waiting->self.maps);
+	waiting->sample = (struct sample){ .thread = thread, .time_ns = 1 };
+	waiting->input = (struct unwind_input){
+		.registers = waiting->snapshot.registers,
+		.stack = waiting->snapshot.stack,
+		.stack_bytes = waiting->snapshot.bytes,
+		.wanted_bytes = 65528,
+		.thread = 1,
+		.pid = 10,
+	};
+	sample_queue_init(&waiting->queue, waiting->self.unwind, emit, &waiting->emitted);
+	return !run(&waiting->self, &waiting->snapshot, waiting->snapshot.bytes, 1, false,
+		    &waiting->stack, &waiting->missing);
+}
+
+static void waiting_done(struct waiting *waiting)
+{
+	sample_queue_done(&waiting->queue);
+	free(waiting->snapshot.stack);
+	self_done(&waiting->self);
+}
+
+static void add_complete(struct waiting *waiting, uint64_t time_ns)
+{
+	static const uint64_t ip = 0x1234;
+
+	waiting->sample.time_ns = time_ns;
+	waiting->sample.user = (struct unwind_stack){
+		.ips = &ip, .n = 1, .cut_at = 1, .method = PROF_METHOD_FP, .stop = PROF_STOP_ROOT
+	};
+	sample_queue_add(&waiting->queue, &waiting->sample);
+}
+
+static void test_queue_order(void)
+{
+	struct waiting waiting;
+
+	REQUIRE(waiting_init(&waiting));
+	CHECK(sample_queue_is_empty(&waiting.queue));
+	CHECK(sample_queue_add_waiting(&waiting.queue, &waiting.sample, &waiting.input,
+				       waiting.missing, 0));
+	add_complete(&waiting, 2);
+	add_complete(&waiting, 3);
+	sample_queue_run(&waiting.queue, 1);
+	CHECK_INT(waiting.emitted.n, 0);
+	make_tables(&waiting.self);
+	/* every file that was asked for has a table, so the walk goes through at once */
+	waiting.missing->unwind_state = IMAGE_UNWIND_READY;
+	sample_queue_run(&waiting.queue, 2);
+	CHECK_INT(waiting.emitted.n, 3);
+	CHECK_INT(waiting.emitted.times[0], 1);
+	CHECK_INT(waiting.emitted.stops[0], PROF_STOP_ROOT);
+	CHECK_INT(waiting.emitted.times[2], 3);
+	CHECK(sample_queue_is_empty(&waiting.queue));
+	CHECK_INT(waiting.queue.bytes, 0);
+	waiting_done(&waiting);
+}
+
+static void test_queue_late(void)
+{
+	struct waiting waiting;
+
+	REQUIRE(waiting_init(&waiting));
+	CHECK(sample_queue_add_waiting(&waiting.queue, &waiting.sample, &waiting.input,
+				       waiting.missing, 1000));
+	add_complete(&waiting, 2);
+	sample_queue_run(&waiting.queue, 1000 + SAMPLE_QUEUE_WAIT_NS - 1);
+	CHECK_INT(waiting.emitted.n, 0);
+	sample_queue_run(&waiting.queue, 1000 + SAMPLE_QUEUE_WAIT_NS);
+	CHECK_INT(waiting.emitted.n, 2);
+	CHECK_INT(waiting.emitted.stops[0], PROF_STOP_NO_TABLE);
+	CHECK_INT(waiting.emitted.stops[1], PROF_STOP_ROOT);
+	CHECK_INT(waiting.queue.n_waiting, 0);
+	waiting_done(&waiting);
+}
+
+static void test_queue_room(void)
+{
+	const size_t size = 1 << 20;
+	struct waiting waiting;
+	unsigned int n = 0;
+	uint8_t *stack = calloc(1, size);
+
+	REQUIRE(waiting_init(&waiting));
+	memcpy(stack, waiting.snapshot.stack, MIN_OF(size, waiting.snapshot.bytes));
+	waiting.input.stack = stack;
+	waiting.input.stack_bytes = size;
+	while (n < 100 && sample_queue_add_waiting(&waiting.queue, &waiting.sample, &waiting.input,
+						   waiting.missing, 0))
+		n++;
+	CHECK_INT(n, 63);
+	waiting_done(&waiting);
+	free(stack);
+}
+
+int main(void)
+{
+	RUN(test_file);
+	RUN(test_stripped);
+	RUN(test_bad_files);
+	RUN(test_lying_section);
+	RUN(test_shared);
+	RUN(test_bad);
+	RUN(test_waits);
+	RUN(test_stitch);
+	RUN(test_cut);
+	RUN(test_queue_order);
+	RUN(test_queue_late);
+	RUN(test_queue_room);
+	return test_end();
+}
