@@ -79,6 +79,7 @@ static void close_cpus(struct session *session)
 	session->stop_ns = now_ns = session_clock();
 	if (session->state != SESSION_RUNNING)
 		return;
+	ticks_read(&session->ticks);
 	session_drain(session, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))

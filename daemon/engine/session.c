@@ -168,6 +168,7 @@ static bool set_paused(struct session *session, bool paused, GError **error)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), !paused, error))
 			return false;
 	if (paused) {
+		ticks_read(&session->ticks);
 		session_drain(session, now_ns);
 		ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
 		session->ticks.running = false;
@@ -337,8 +338,11 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 static void run_round(struct session *session)
 {
 	uint64_t now_ns = session_clock();
+	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
 
 	output_tick(&session->output, now_ns);
+	if (check_due)
+		ticks_read(&session->ticks);
 	session_drain(session, now_ns - ROUND_SLACK_NS);
 	if (!session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
@@ -346,7 +350,7 @@ static void run_round(struct session *session)
 	samples_run(&session->samples, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
-	if (now_ns - session->checked_ns >= CHECK_NS)
+	if (check_due)
 		check(session, now_ns);
 	check_limits(session, now_ns);
 	channel_flush(&session->channel);

@@ -67,30 +67,30 @@ static bool is_heard(struct cpu *cpu, uint64_t busy_ns)
 	return true;
 }
 
-static bool read_busy(const struct ticks *ticks, uint64_t *busy_ns)
+void ticks_read(struct ticks *ticks)
 {
 	CLEANUP_FREE char *text = malloc(STAT_BYTES);
 	ssize_t length = text ? pread(ticks->stat_fd, text, STAT_BYTES - 1, 0) : -1;
 
-	if (length <= 0)
-		return false;
+	ticks->is_read = length > 0;
+	if (!ticks->is_read)
+		return;
 	text[length] = 0;
-	memset(busy_ns, 0, ENGINE_MAX_CPUS * sizeof(*busy_ns));
-	ticks_parse(text, ticks->user_only, busy_ns, ENGINE_MAX_CPUS);
-	return true;
+	memset(ticks->busy_ns, 0, sizeof(ticks->busy_ns));
+	ticks_parse(text, ticks->user_only, ticks->busy_ns, ENGINE_MAX_CPUS);
 }
 
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 {
-	uint64_t busy_ns[ENGINE_MAX_CPUS];
 	guint i;
 
-	ticks->running = ticks->period_ns && read_busy(ticks, busy_ns);
+	ticks_read(ticks);
+	ticks->running = ticks->period_ns && ticks->is_read;
 	for (i = 0; ticks->running && i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
 
 		cpu_count_lost(cpu, ticks->period_ns);
-		ticks_begin_cpu(cpu, busy_ns, now_ns);
+		ticks_begin_cpu(cpu, ticks->busy_ns, now_ns);
 	}
 }
 
@@ -111,10 +111,11 @@ static double share_of(const struct cpu *cpu)
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
 		   uint64_t now_ns)
 {
-	uint64_t busy_ns[ENGINE_MAX_CPUS], missed_ns;
+	const uint64_t *busy_ns = ticks->busy_ns;
+	uint64_t missed_ns;
 	guint i;
 
-	if (!ticks->running || !read_busy(ticks, busy_ns))
+	if (!ticks->running || !ticks->is_read)
 		return;
 	for (i = 0; i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);

@@ -10,11 +10,16 @@ struct ticks {
 	uint64_t period_ns; /* 0: no source counts time */
 	bool user_only;     /* samples are taken in user mode only */
 	bool running;
+	bool is_read;
+	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* as ticks_read() found them */
 };
 
 /* Sampling goes on: what was busy before does not count. */
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns);
-/* Adds the ticks that were missed since ticks_begin and not yet told. */
+/* Reads how long each CPU was busy. Comes before the rings are drained: what is sampled while they are has not come yet,
+ * and is not missed. */
+void ticks_read(struct ticks *ticks);
+/* Adds the ticks that were missed from ticks_begin until ticks_read and not yet told. */
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
 		   uint64_t now_ns);
 /* The text of /proc/stat: busy time without steal of each CPU below n. */

@@ -585,4 +585,4 @@ def test_killed(recorder, profcapture, capture, busy, victim, state):
     rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
     last = seen["start_monotonic_ns"] + rows[-1]["time_ns"]
     assert killed - last < 1.3e9, "at most the last second is missing"
-    assert len(rows) > 300
+    assert len(rows) > 100
