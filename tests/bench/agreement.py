@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profd and perf on the same work at the same time: do they say the same?
 
-Both sample cpu-clock at the same rate over the whole system. For each program the ten symbols with the largest self share
+Both sample cpu-clock at the same rate over the whole system; what is compared is the time in which both did. For each program the ten symbols with the largest self share
 in either must agree within max(3 points, 4 sigma); where perf has no name the image's share is compared instead, and the
 numbers of samples must agree within 2 % (or 4 sigma of a small run).
 """
@@ -32,7 +32,7 @@ def record_both(folder, name, start, seconds, frequency):
     with bench.Work(folder) as work:
         start(work)
         time.sleep(0.5)
-        perf = subprocess.Popen(["perf", "record", "-q", "-B", "-N", "-a", "-F", str(frequency), "-e", "cpu-clock", "-o", data],
+        perf = subprocess.Popen(["perf", "record", "-q", "-B", "-N", "-a", "-k", "CLOCK_MONOTONIC", "-F", str(frequency), "-e", "cpu-clock", "-o", data],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         profctl = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-e", "cpu-clock", "-F",
                                     str(frequency), "-o", capture], stdin=subprocess.DEVNULL)
@@ -48,9 +48,22 @@ class PerfDied(Exception):
     """perf 6.1 aborts on some machines' processes (build-id.c: an assertion, then a smashed stack)."""
 
 
-def perf_rows(data, comms):
+def common_time(capture, data):
+    """(from, to) in CLOCK_MONOTONIC seconds: when both were sampling."""
+    script = subprocess.run(["perf", "script", "-i", data, "-F", "time"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if script.returncode != 0:
+        raise PerfDied(script.returncode, script.stderr[-300:])
+    perf = [float(line.strip().rstrip(":")) for line in script.stdout.splitlines() if line.strip()]
+    info = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "info", capture, "--json"))
+    start = info["capture"]["start_monotonic_ns"]
+    samples, = [table for table in info["data"]["tables"] if table["name"] == "sample"]
+    ours = [(start + samples[end]) / 1e9 for end in ("t_min_ns", "t_max_ns")]
+    return start / 1e9, max(ours[0], min(perf)), min(ours[1], max(perf))
+
+
+def perf_rows(data, comms, first, last):
     """{(image, symbol or None): samples} of the processes with these names."""
-    report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--no-children", "-g", "none", "-F",
+    report = subprocess.run(["perf", "report", "-i", data, "--time", f"{first:.6f},{last:.6f}", "--stdio", "--no-children", "-g", "none", "-F",
                              "sample,comm,dso,sym", "-t", "\t", "--comms", ",".join(comms)],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if report.returncode != 0:
@@ -68,8 +81,9 @@ def perf_rows(data, comms):
     return rows
 
 
-def our_rows(capture, comms):
-    filters = [arg for comm in comms for arg in ("--comm", comm)]
+def our_rows(capture, comms, first, last):
+    filters = ["--from", f"{first:.6f}s", "--to", f"{last:.6f}s"]
+    filters += [arg for comm in comms for arg in ("--comm", comm)]
     report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--limit", "0",
                                   *filters))
     rows = collections.Counter()
@@ -139,12 +153,13 @@ def check(folder, name, seconds, frequency, attempts=3):
     for left in reversed(range(attempts)):
         capture, data = record_both(folder, f"{name}-{left}", start, seconds, frequency)
         try:
-            theirs = fold(perf_rows(data, comms))
+            start_s, first, last = common_time(capture, data)
+            theirs = fold(perf_rows(data, comms, first, last))
             break
         except PerfDied:
             if not left:
                 raise
-    ours = fold(our_rows(capture, comms))
+    ours = fold(our_rows(capture, comms, first - start_s, last - start_s))
     if not ours or not theirs:
         return [f"no samples: {sum(ours.values())} and perf {sum(theirs.values())}"], [], 0, 0
     problems, lines = disagreements(ours, theirs)
