@@ -6,6 +6,8 @@ no half-written result, and takes neither memory nor time without end.
 """
 import os
 import random
+import resource
+import signal
 import socket
 import subprocess
 import threading
@@ -123,6 +125,18 @@ def test_standard_input_that_is_no_file(run, tmp_path, verb):
         assert "not a profd capture" in run(verb, "-", 3, stdin=theirs).stderr
     done = run(verb, "-", 1, stdin=None, preexec_fn=lambda: os.close(0))
     assert "'-'" in done.stderr and not done.stdout
+
+
+def test_where_a_pipe_waits(run, whole, tmp_path, verb):
+    """No folder, and no room, for the copy of what cannot be read twice."""
+    if verb == "symbolize":  # which reads no pipes
+        return
+    limit = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+    for options in {"env": {"TMPDIR": tmp_path / "missing"}}, {"preexec_fn": limit}:
+        with subprocess.Popen(["cat", whole], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as pipe:
+            done = run(verb, "-", 1, stdin=pipe.stdout, **options)
+            pipe.stdout.close()
+        assert "'-'" in done.stderr and "TMPDIR" in done.stderr and not done.stdout
 
 
 def test_named_pipe(run, whole, tmp_path, verb):

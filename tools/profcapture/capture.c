@@ -238,6 +238,18 @@ static bool refuse_nothing(const struct capture *capture, GError **error)
 	return false;
 }
 
+/* What cannot be said of the file, which is open: a pipe is copied into a temporary one. */
+static bool failed_to_copy(int result)
+{
+	static const int errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
+				      ENOSPC, EDQUOT,  EOPNOTSUPP, EFBIG };
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (result == -errors[i])
+			return true;
+	return false;
+}
+
 static bool open_reader(struct capture *capture, GError **error)
 {
 	CLEANUP_CLOSE int opened = -1;
@@ -251,6 +263,10 @@ static bool open_reader(struct capture *capture, GError **error)
 					     capture->file);
 	}
 	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
+	if (failed_to_copy(r))
+		return capture_error(error, r,
+				     _("cannot copy capture '%s' into TMPDIR, by default /tmp"),
+				     capture->file);
 	if (r != 0)
 		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 	return true;
