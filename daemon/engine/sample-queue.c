@@ -37,6 +37,7 @@ static void free_item(gpointer data)
 	g_free((void *)item->sample.kernel);
 	g_free((void *)item->sample.user.ips);
 	g_free((void *)item->input.stack);
+	g_free((void *)item->input.chain);
 	g_free(item);
 }
 
@@ -99,6 +100,7 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 	item->until_ns = now_ns + SAMPLE_QUEUE_WAIT_NS;
 	item->input = *input;
 	item->input.stack = g_memdup2(input->stack, input->stack_bytes);
+	item->input.chain = g_memdup2(input->chain, input->n_chain * sizeof(*input->chain));
 	item->missing = missing;
 	item->bytes += input->stack_bytes;
 	queue->bytes += input->stack_bytes;

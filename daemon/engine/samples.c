@@ -301,13 +301,16 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 }
 
 /* Walks the copied stack; false: the sample waits for a table. */
-static bool walk(struct samples *samples, const struct record_sample *record, struct sample *sample)
+static bool walk(struct samples *samples, const struct record_sample *record,
+		 const struct chain *chain, struct sample *sample)
 {
 	const struct process *process = sample->thread->process;
 	struct unwind_input input = {
 		.stack = record->stack,
 		.stack_bytes = record->stack_bytes,
 		.wanted_bytes = samples->stack_bytes,
+		.chain = chain->user,
+		.n_chain = chain->n_user,
 		.thread = sample->thread->row.id,
 		.pid = process->pid,
 		.in_kernel = sample->in_kernel,
@@ -351,7 +354,7 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 	}
 	if (!record->sample.registers || !samples->unwind || thread->process->kernel)
 		take_chain(samples, &chain, &sample);
-	else if (!walk(samples, &record->sample, &sample))
+	else if (!walk(samples, &record->sample, &chain, &sample))
 		return;
 	if (sample_queue_is_empty(&samples->queue))
 		emit(&sample, &thread->process->maps, samples);

@@ -6,7 +6,9 @@
  * root. A file is asked for when a walk first gets there, and the walk is done again when its table is ready. A stack
  * that is deeper than its copy is continued with what the same thread's stack was before: a frame that returns to the
  * same place at the same height of the stack has the same callers, unless it was left and entered again. That is a
- * guess, and is called stitched.
+ * guess, and is called stitched. Where that fails the kernel's chain of frame pointers may go on from the last frame;
+ * it is followed if by its CFI every function on it, from that frame to the last but one, had set its frame pointer up:
+ * then none was skipped. That is called fp-repaired.
  * Invariants: (1) what a sample says never makes a walk read outside of its copy            [fuzz_walk]
  *             (2) a stitched stack is never `cfi`, nor stitched to another thread's         [test-engine-unwind: stitch]
  *             (3) a walk that waits for a table ends with last_chance                       [test-engine-unwind: waits]
@@ -180,16 +182,64 @@ static void stitch(struct unwind *unwind, const struct unwind_history *history,
 	stack->stop = history->stop;
 }
 
+/* The rule at a place; NULL where no table is. */
+static const struct cfi_rule *rule_at(struct unwind *unwind, uint64_t ip)
+{
+	struct walk_code code = { .kind = WALK_CODE_NONE };
+
+	resolve(unwind, ip & UNWIND_EXACT ? ip & ~UNWIND_EXACT : ip - 1, &code);
+	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
+}
+
+/* Whether the function there has its caller's registers where its frame pointer says, so that a chain of frame pointers
+ * has its return address. */
+static bool is_on_chain(struct unwind *unwind, uint64_t ip)
+{
+	const struct cfi_rule *rule = rule_at(unwind, ip);
+
+	return rule && rule->cfa == CFI_CFA_FP && rule->fp == CFI_AT_CFA;
+}
+
+/* Goes on with the kernel's chain of frame pointers, where that can be trusted. */
+static void repair(struct unwind *unwind, const uint64_t *chain, size_t n,
+		   struct unwind_stack *stack)
+{
+	const struct cfi_rule *rule;
+	size_t i, from = 0;
+
+	/* Where the chain has the last frame: each function up to there with a frame pointer has one address on it. */
+	for (i = 0; i + 1 < stack->n; i++)
+		from += is_on_chain(unwind, stack->ips[i]);
+	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
+	    !is_on_chain(unwind, stack->ips[stack->n - 2]) ||
+	    stack->n + (n - from - 1) > UNWIND_MAX_FRAMES)
+		return;
+	/* Nothing is taken from the frame of the last one. */
+	for (i = from; i + 1 < n; i++)
+		if (!is_on_chain(unwind, chain[i]))
+			return;
+	for (i = from + 1; i < n; i++)
+		unwind->ips[stack->n++] = chain[i];
+	rule = rule_at(unwind, chain[n - 1]);
+	stack->cut_at = stack->n;
+	stack->method = PROF_METHOD_FP_REPAIRED;
+	stack->stop = rule && rule->ra == CFI_UNDEFINED ? PROF_STOP_ROOT : PROF_STOP_UNKNOWN;
+}
+
 static void mend_deep(struct unwind *unwind, const struct unwind_input *input,
 		      struct unwind_stack *stack)
 {
 	struct unwind_history *history = &unwind->history[input->thread % HISTORY_SLOTS];
 	uint64_t depth = unwind->frames[stack->n - 1].sp - input->registers.sp;
 
-	if (stack->stop == PROF_STOP_COPY_END && history->thread == input->thread && stack->n > 1)
-		stitch(unwind, history, stack);
+	if (stack->stop == PROF_STOP_COPY_END && stack->n > 1) {
+		if (history->thread == input->thread)
+			stitch(unwind, history, stack);
+		if (stack->stop == PROF_STOP_COPY_END)
+			repair(unwind, input->chain, input->n_chain, stack);
+	}
 	/* Whole ones, where the next may be deeper than a copy. */
-	if (stack->stop == PROF_STOP_ROOT &&
+	if (stack->stop == PROF_STOP_ROOT && stack->method != PROF_METHOD_FP_REPAIRED &&
 	    (stack->method == PROF_METHOD_STITCHED || depth > input->wanted_bytes / 2))
 		take_history(unwind, history, input->thread, stack);
 }

@@ -25,8 +25,10 @@ struct unwind_input {
 	struct walk_registers registers;
 	const uint8_t *stack;
 	size_t stack_bytes,
-		wanted_bytes; /* how much there is; how much there would be of a deep stack */
-	uint32_t thread;      /* id of the row */
+		wanted_bytes;  /* how much there is; how much there would be of a deep stack */
+	const uint64_t *chain; /* the kernel's, by frame pointers: leaf first, without marks */
+	size_t n_chain;
+	uint32_t thread; /* id of the row */
 	int32_t pid;
 	bool in_kernel;
 };
