@@ -21,7 +21,8 @@
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
-#define WALK_GO WALK_N_STOPS             /* not yet a reason to stop */
+#define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
+#define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
 
 struct state {
 	const struct walk *walk;
@@ -194,16 +195,32 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 	return (rule->flags & CFI_SIGNAL) && state->n_switches++ < MAX_SWITCHES;
 }
 
+/*
+ * Compilers do not say that `pop fp` gave fp back: until `ret` its place is the one on the stack, then below sp. A leaf may
+ * also have put fp there to use it for something else, so it has to look like a frame pointer of a caller.
+ */
+static bool is_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa)
+{
+	uint64_t fp = state->at.fp, place = cfa + (uint64_t)(int64_t)rule->fp_offset;
+
+	return state->exact && state->fp_known && rule->fp == CFI_AT_CFA && place < state->at.sp &&
+	       state->at.sp - place <= RED_ZONE && fp >= cfa && fp - cfa <= MAX_FP_FRAME &&
+	       fp % 8 == 0;
+}
+
 static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
 	uint64_t fp;
 
 	if (rule->fp == CFI_SAME)
 		return;
-	state->fp_known = rule->fp != CFI_UNDEFINED &&
-			  get_place(state, rule->fp, rule->fp_offset, cfa, &fp) == WALK_GO;
-	if (state->fp_known)
+	if (rule->fp != CFI_UNDEFINED &&
+	    get_place(state, rule->fp, rule->fp_offset, cfa, &fp) == WALK_GO) {
+		state->fp_known = true;
 		state->at.fp = fp;
+		return;
+	}
+	state->fp_known = is_popped(state, rule, cfa);
 }
 
 static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *rule)
@@ -375,6 +392,8 @@ static enum walk_stop step(struct state *state)
 		return WALK_DEPTH;
 	if (slot->kind == WALK_CODE_NONE)
 		return WALK_BAD_FRAME;
+	if (slot->kind == WALK_CODE_ENTRY)
+		return WALK_ROOT;
 	if (slot->kind == WALK_CODE_PENDING)
 		return WALK_NO_TABLE;
 	if (slot->kind == WALK_CODE_TABLE && slot->rule.cfa != CFI_CFA_NONE)

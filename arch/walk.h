@@ -30,10 +30,11 @@ enum walk_stop {
 };
 
 enum walk_code_kind {
-	WALK_CODE_NONE,    /* nothing executable is there */
-	WALK_CODE_TABLE,   /* `table` has it at `address` */
-	WALK_CODE_FP,      /* code without CFI: by frame pointers */
-	WALK_CODE_JIT,     /* the same for generated code */
+	WALK_CODE_NONE,  /* nothing executable is there */
+	WALK_CODE_TABLE, /* `table` has it at `address` */
+	WALK_CODE_FP,    /* code without CFI: by frame pointers */
+	WALK_CODE_JIT,   /* the same for generated code */
+	WALK_CODE_ENTRY, /* where a program begins: nothing called it, and CFI may not say so yet */
 	WALK_CODE_PENDING, /* its table is not ready: the walk ends here, with WALK_NO_TABLE */
 };
 

@@ -281,6 +281,7 @@ static int compile(const struct loader *loader, struct unwind_file *file)
 	};
 	int r = add_segments(loader, file, &source);
 
+	file->entry = loader->header.e_entry;
 	if (r == 0)
 		r = -table_build(&source, &memory, &file->bytes, &file->size);
 	if (r == 0)

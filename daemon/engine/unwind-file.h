@@ -18,6 +18,7 @@ struct unwind_segment {
 struct unwind_file {
 	struct unwind_segment segments[UNWIND_FILE_MAX_SEGMENTS];
 	size_t n_segments;
+	uint64_t entry; /* where the program, or the loader, begins; 0: nowhere */
 	struct table table;
 	void *bytes; /* of the table */
 	size_t size;

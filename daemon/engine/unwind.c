@@ -82,6 +82,8 @@ static void resolve_file(struct unwind *unwind, const struct mapping *mapping, u
 					&ret_code->address)) {
 			ret_code->kind = WALK_CODE_TABLE;
 			ret_code->table = &file->table;
+			if (ret_code->address == file->entry)
+				ret_code->kind = WALK_CODE_ENTRY;
 		}
 		return;
 	}

@@ -27,6 +27,8 @@
 #define AT_SP 0x18000u /* CFA = *sp */
 #define NO_CFI 0x19000u
 #define FP_LOST 0x1a000u /* as LEAF, and fp is gone */
+#define ENDING 0x1b000u  /* as LEAF, and fp has been popped: it stood below sp */
+#define ENTRY 0x1c000u   /* as LEAF, and where a program begins */
 
 struct world {
 	struct table table;
@@ -81,6 +83,8 @@ static void build_x86(void)
 			0x24, 0x22));
 	build_fde(&b, AT_SP, 0x1000, BYTES(OP_DEF_CFA_EXPRESSION, 3, 0x77, 0, 0x06));
 	build_fde(&b, FP_LOST, 0x1000, BYTES(OP_UNDEFINED, 6));
+	build_fde(&b, ENDING, 0x1000, BYTES(OP_OFFSET | 6, 2));
+	build_fde(&b, ENTRY, 0x1000, NO_BYTES);
 	build_cie(&b, "zRS", 1, -8, 16, BYTES(0x1b), BYTES(OP_NOP));
 	/* *(rsp + 160) is sp, rsp + 168 has pc, rsp + 120 has fp */
 	build_fde(&b, SIGNAL - 1, 0x1000,
@@ -93,7 +97,9 @@ static void build_x86(void)
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	world.resolved++;
-	if (pc >= LOW && pc < HIGH)
+	if (pc == ENTRY)
+		ret_code->kind = WALK_CODE_ENTRY;
+	else if (pc >= LOW && pc < HIGH)
 		*ret_code = (struct walk_code){ WALK_CODE_TABLE, &world.table, pc };
 	else if (pc >= JIT && pc < JIT + AREA)
 		ret_code->kind = WALK_CODE_JIT;
@@ -264,6 +270,36 @@ static void test_lost_fp(void)
 	world.words[1] = JIT + 1;
 	result = run(FP_LOST, STACK + 64);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FP_LOST, LEAF + 1, JIT + 1);
+}
+
+/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, where a copy does not reach. */
+static void test_popped_fp(void)
+{
+	static const uint64_t no_frames[] = { 0, STACK, STACK + 17, STACK + (UINT64_C(1) << 32),
+					      UINT64_MAX - 7 };
+	struct walk_result result;
+
+	build_x86();
+	world.words[0] = LEAF + 1;
+	world.words[1] = BY_FP + 1;
+	world.words[9] = ROOT + 1;
+	result = run(ENDING, STACK + 64);
+	CHECK_CHAIN(&result, WALK_ROOT, ENDING, LEAF + 1, BY_FP + 1, ROOT + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(no_frames); i++) {
+		result = run(ENDING, no_frames[i]);
+		CHECK_CHAIN(&result, WALK_NO_RULE, ENDING, LEAF + 1, BY_FP + 1);
+	}
+}
+
+/* The words that a program begins with look like a return address. */
+static void test_entry(void)
+{
+	struct walk_result result;
+
+	build_x86();
+	world.words[0] = LEAF + 1;
+	result = run(ENTRY, 0);
+	CHECK_CHAIN(&result, WALK_ROOT, ENTRY);
 }
 
 /* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a function. */
@@ -578,6 +614,8 @@ int main(void)
 	RUN(test_stops);
 	RUN(test_frame_pointers);
 	RUN(test_lost_fp);
+	RUN(test_popped_fp);
+	RUN(test_entry);
 	RUN(test_signal);
 	RUN(test_trampolines);
 	RUN(test_plt);
