@@ -234,6 +234,14 @@ static struct identity identity_of(const struct image *image)
 	return identity;
 }
 
+/* Small files first: many samples wait for them, and little time makes them. */
+static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
+{
+	const struct file *x = a, *y = b;
+
+	return x->identity.size < y->identity.size ? -1 : x->identity.size > y->identity.size;
+}
+
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd)
 {
 	struct identity identity = identity_of(image);
@@ -258,7 +266,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	g_hash_table_insert(tables->files, &file->identity, file);
 	tables->n_waiting++;
 	pthread_mutex_lock(&tables->lock);
-	g_queue_push_tail(&tables->todo, file);
+	g_queue_insert_sorted(&tables->todo, file, compare_sizes, NULL);
 	pthread_cond_signal(&tables->wake);
 	pthread_mutex_unlock(&tables->lock);
 }
