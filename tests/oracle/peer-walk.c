@@ -52,22 +52,41 @@ static int add_frame(Dwfl_Frame *frame, void *data)
 	return DWARF_CB_OK;
 }
 
+static const Dwfl_Thread_Callbacks threads = {
+	.next_thread = next_thread,
+	.get_thread = get_thread,
+	.memory_read = read_memory,
+	.set_initial_registers = set_registers,
+};
+
 bool peer_walk_init(struct peer_walk *peer, pid_t pid)
 {
 	static const Dwfl_Callbacks callbacks = {
 		.find_elf = dwfl_linux_proc_find_elf,
 		.find_debuginfo = dwfl_standard_find_debuginfo,
 	};
-	static const Dwfl_Thread_Callbacks threads = {
-		.next_thread = next_thread,
-		.get_thread = get_thread,
-		.memory_read = read_memory,
-		.set_initial_registers = set_registers,
-	};
 
 	*peer = (struct peer_walk){ .dwfl = dwfl_begin(&callbacks), .pid = pid };
 	return peer->dwfl && dwfl_linux_proc_report(peer->dwfl, pid) == 0 &&
 	       dwfl_report_end(peer->dwfl, NULL, NULL) == 0 &&
+	       dwfl_attach_state(peer->dwfl, NULL, pid, &threads, peer);
+}
+
+bool peer_walk_init_modules(struct peer_walk *peer, pid_t pid, const struct peer_module *modules,
+			    size_t n)
+{
+	static const Dwfl_Callbacks callbacks = {
+		.find_elf = dwfl_build_id_find_elf,
+		.find_debuginfo = dwfl_standard_find_debuginfo,
+	};
+
+	*peer = (struct peer_walk){ .dwfl = dwfl_begin(&callbacks), .pid = pid };
+	if (!peer->dwfl)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		dwfl_report_elf(peer->dwfl, modules[i].path, modules[i].path, -1, modules[i].bias,
+				true);
+	return dwfl_report_end(peer->dwfl, NULL, NULL) == 0 &&
 	       dwfl_attach_state(peer->dwfl, NULL, pid, &threads, peer);
 }
 
@@ -83,6 +102,9 @@ size_t peer_walk_run(struct peer_walk *peer, const struct live_sample *sample, u
 	peer->pcs = pcs;
 	peer->n = 0;
 	peer->n_allocated = n;
-	dwfl_getthread_frames(peer->dwfl, peer->pid, add_frame, peer);
+	dwfl_errno();
+	peer->error = dwfl_getthread_frames(peer->dwfl, peer->pid, add_frame, peer) < 0
+			      ? dwfl_errno()
+			      : 0;
 	return peer->n;
 }

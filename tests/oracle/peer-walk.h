@@ -14,10 +14,20 @@ struct peer_walk {
 	const struct live_sample *sample;
 	uint64_t *pcs;
 	size_t n, n_allocated;
+	int error; /* dwfl_errno() of the last walk; 0: it came to an end */
+};
+
+/* A file that is mapped, `bias` above what it calls its addresses. */
+struct peer_module {
+	const char *path;
+	uint64_t bias;
 };
 
 /* False where libdwfl cannot read the process. */
 bool peer_walk_init(struct peer_walk *peer, pid_t pid);
+/* The same of a process that is gone: by what was mapped. */
+bool peer_walk_init_modules(struct peer_walk *peer, pid_t pid, const struct peer_module *modules,
+			    size_t n);
 void peer_walk_done(struct peer_walk *peer);
 
 /* The pcs of a stack, innermost first; how many there are. */
