@@ -9,7 +9,7 @@
 
 #define TABLE_MAGIC 0x62617475u /* "utab" */
 #define TABLE_VERSION 1
-#define TABLE_PAGE 65536u
+#define TABLE_PAGE 4096u
 
 /* Numbers are the machine's own, which are little-endian everywhere that this is built. */
 static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "tables are little-endian");

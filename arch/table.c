@@ -4,7 +4,7 @@
  *
  *     header   table-layout.h
  *     rules    n_rules x 16 bytes; rule 0 is "no CFI"
- *     pages    n_pages + 1 x u32: the first row of each 64 KiB of code
+ *     pages    n_pages + 1 x u32: the first row of each 4 KiB of code, so that few rows are searched
  *     rows     n_rows x u16: where a row begins, within its page; ascending
  *     ids      n_rows x u16, or u32 in a wide table: the rule that holds from there to the next row
  *
