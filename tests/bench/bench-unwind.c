@@ -19,6 +19,7 @@
 #define SECONDS 6
 #define MAX_FILES 256
 #define RUNS 7
+#define DESKTOP_FILES 200
 
 static const char *const table_files[] = {
 	"/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
@@ -128,6 +129,38 @@ static void bench_table(const char *path)
 	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
 }
 
+/* More than a busy desktop has mapped: the largest of all libraries that programs here may be linked with. */
+static void bench_desktop(void)
+{
+	size_t bytes = 0, n = 0, files_bytes = 0;
+	double start = cpu_ns();
+	char path[512];
+	FILE *list =
+		popen("/sbin/ldconfig -p | sed -n 's/.* => //p' | xargs readlink -f | sort -u |"
+		      " xargs du -b | sort -rn | cut -f2",
+		      "r");
+
+	while (list && n < DESKTOP_FILES && fgets(path, sizeof(path), list)) {
+		CLEANUP_ELF_CFI struct elf_cfi *file = NULL;
+		CLEANUP_FREE void *block = NULL;
+		struct table table;
+		size_t size;
+
+		path[strcspn(path, "\n")] = '\0';
+		file = elf_cfi_open(path);
+		if (!file || !elf_cfi_build(file, &table, &block, &size))
+			continue;
+		bytes += size;
+		files_bytes += file->sections[0].size;
+		n++;
+	}
+	if (list)
+		pclose(list);
+	printf("the %zu largest libraries: tables %.1f MB (their .eh_frame %.1f MB), %.0f ms  %s\n",
+	       n, (double)bytes / 1e6, (double)files_bytes / 1e6, (cpu_ns() - start) / 1e6,
+	       verdict(n > 0 && bytes < 60000000));
+}
+
 /* ---- A process ---- */
 
 static struct elf_cfi *open_mapped(pid_t pid, const char *path)
@@ -232,7 +265,7 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 
 struct tally {
 	size_t stops[WALK_N_STOPS];
-	size_t n, same, jit, differs, shorter;
+	size_t n, same, jit, differs, shorter, longer;
 	uint64_t frames, peer_frames;
 };
 
@@ -282,6 +315,8 @@ static void compare(const struct space *space, const struct walk_result *result,
 		tally->shorter++;
 	else if (i == result->n && n_peer == i + 1)
 		tally->same++; /* libdwfl goes one beyond the root */
+	else if (i == n_peer && result->stop == WALK_ROOT)
+		tally->longer++; /* bench_differential says why */
 	else
 		tally->differs++;
 	if (verbose && !(i == result->n && result->stop == WALK_ROOT)) {
@@ -352,12 +387,27 @@ static double time_peer(struct peer_walk *peer, const struct live *live, uint64_
 	return total;
 }
 
+/* The first walk of another process with the same files: nothing but the tables is there. */
+static double time_first(struct space *space, const struct live *live)
+{
+	struct walk_result result;
+	double worst = 0;
+
+	for (size_t i = 0; i < MIN_OF(live->n, (size_t)100); i++) {
+		double start = cpu_ns();
+
+		walk_sample(space, &live->samples[i], true, (uint32_t)i + 2, &result);
+		worst = MAX_OF(worst, cpu_ns() - start);
+	}
+	return worst;
+}
+
 static void bench_walks(const char *name, struct space *space, const struct live *live,
 			struct peer_walk *peer)
 {
 	struct tally tally = { .n = live->n };
 	bool verbose = getenv("BENCH_VERBOSE") != NULL;
-	double hot, cold, peer_ns, pass, peer_pass;
+	double hot, cold, peer_ns, pass, peer_pass, first;
 
 	for (size_t i = 0; i < live->n; i++) {
 		struct walk_result result;
@@ -368,6 +418,7 @@ static void bench_walks(const char *name, struct space *space, const struct live
 		tally.stops[result.stop]++;
 		compare(space, &result, n_peer, &tally, verbose);
 	}
+	first = time_first(space, live);
 	hot = time_walks(space, live, true, &tally.frames);
 	cold = time_walks(space, live, false, &tally.frames);
 	peer_ns = time_peer(peer, live, &tally.peer_frames);
@@ -382,11 +433,14 @@ static void bench_walks(const char *name, struct space *space, const struct live
 	       verdict(hot / (double)tally.frames <= 30 && cold / (double)tally.frames <= 80));
 	printf("         a pass over all of them, from memory: %.1f ns/frame  libdwfl %.1f  ratio %.1f\n",
 	       pass, peer_pass, peer_pass / pass);
-	printf("         same %.2f %%  by frame pointers from somewhere %.2f %%  shorter %.2f %%  different %.2f %%"
+	printf("         the slowest of 100 first walks of a new process: %.1f us  %s\n",
+	       first / 1e3, verdict(first < 5e6));
+	printf("         same %.2f %%  by frame pointers from somewhere %.2f %%  shorter %.2f %%  longer, to the root %.2f %%  different %.2f %%"
 	       "   root %zu copy-end %zu no-table %zu no-rule %zu bad-frame %zu depth %zu\n",
 	       100.0 * (double)tally.same / (double)tally.n,
 	       100.0 * (double)tally.jit / (double)tally.n,
 	       100.0 * (double)tally.shorter / (double)tally.n,
+	       100.0 * (double)tally.longer / (double)tally.n,
 	       100.0 * (double)tally.differs / (double)tally.n, tally.stops[WALK_ROOT],
 	       tally.stops[WALK_COPY_END], tally.stops[WALK_NO_TABLE], tally.stops[WALK_NO_RULE],
 	       tally.stops[WALK_BAD_FRAME], tally.stops[WALK_DEPTH]);
@@ -441,6 +495,7 @@ int main(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(table_files); i++)
 		bench_table(table_files[i]);
+	bench_desktop();
 	if (!make_source(source))
 		return 1;
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
