@@ -344,15 +344,26 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 		ret_slot->rule = *table_get(code.table, code.address);
 }
 
+static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
+{
+	uint64_t hash = (pc ^ walk->generation) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
+}
+
+void walk_prefetch(const struct walk *walk, uint64_t pc)
+{
+	__builtin_prefetch(slot_of(walk, pc));
+}
+
 /* `own` is used where there is no cache. NULL: too much was looked up. */
 static const struct walk_slot *find_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
-	uint64_t hash = (pc ^ walk->generation) * UINT64_C(0x9e3779b97f4a7c15);
 	struct walk_slot *slot = own;
 
 	if (walk->cache) {
-		slot = &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
+		slot = slot_of(walk, pc);
 		if (slot->pc == pc && slot->generation == walk->generation)
 			return slot;
 		if (state->n + WALK_LOOKUP_STEPS * state->n_lookups++ >= WALK_MAX_STEPS)

@@ -110,5 +110,8 @@ struct walk_result {
 	struct walk_registers last; /* of the outermost frame, as far as they are known */
 };
 
+/* Has the processor fetch what the cache says of `pc`, which a walk will ask soon. */
+void walk_prefetch(const struct walk *walk, uint64_t pc);
+
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result);

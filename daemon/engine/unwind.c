@@ -23,6 +23,8 @@
 
 #define N_ROOTS 128
 #define HISTORY_SLOTS 64
+#define TRACE_SLOTS 64
+#define TRACE_FRAMES 96
 #define MAX_SEARCHED_BYTES (size_t)16384
 
 /* The last stack of a thread that was nearly as deep as a copy, or deeper. */
@@ -35,11 +37,20 @@ struct unwind_history {
 	} * places; /* UNWIND_MAX_FRAMES of them, leaf first */
 };
 
+/* Where the last stack of a thread had its frames. */
+struct unwind_trace {
+	uint32_t thread, n;
+	struct {
+		uint64_t pc, sp;
+	} frames[TRACE_FRAMES];
+};
+
 void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
 {
 	memset(unwind, 0, sizeof(*unwind));
 	unwind->tables = tables;
 	unwind->history = g_new0(struct unwind_history, HISTORY_SLOTS);
+	unwind->traces = g_new0(struct unwind_trace, TRACE_SLOTS);
 }
 
 void unwind_done(struct unwind *unwind)
@@ -49,6 +60,7 @@ void unwind_done(struct unwind *unwind)
 	for (i = 0; unwind->history && i < HISTORY_SLOTS; i++)
 		g_free(unwind->history[i].places);
 	g_clear_pointer(&unwind->history, g_free);
+	g_clear_pointer(&unwind->traces, g_free);
 }
 
 void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret_registers)
@@ -246,6 +258,43 @@ static void mend_deep(struct unwind *unwind, const struct unwind_input *input,
 		take_history(unwind, history, input->thread, stack);
 }
 
+/* ---- Memory ---- */
+
+/*
+ * A copy has just come from the kernel, and each step of a walk waits for the memory that the step before has named. Most
+ * frames of a thread are where its last ones were, so those places are asked for all at once.
+ */
+static void prefetch(const struct unwind *unwind, const struct unwind_input *input,
+		     const struct walk *walk)
+{
+	const struct unwind_trace *trace = &unwind->traces[input->thread % TRACE_SLOTS];
+	uint32_t i;
+
+	if (trace->thread != input->thread)
+		return;
+	for (i = 0; i < trace->n; i++) {
+		uint64_t at = trace->frames[i].sp - 16 - input->registers.sp;
+
+		if (at < input->stack_bytes)
+			__builtin_prefetch(input->stack + at);
+		if (walk->cache)
+			walk_prefetch(walk, trace->frames[i].pc - 1);
+	}
+}
+
+static void take_trace(struct unwind *unwind, uint32_t thread, size_t n)
+{
+	struct unwind_trace *trace = &unwind->traces[thread % TRACE_SLOTS];
+	size_t i;
+
+	trace->thread = thread;
+	trace->n = (uint32_t)MIN_OF(n, (size_t)TRACE_FRAMES);
+	for (i = 0; i < trace->n; i++) {
+		trace->frames[i].pc = unwind->frames[i].pc;
+		trace->frames[i].sp = unwind->frames[i].sp;
+	}
+}
+
 /* ---- Walking ---- */
 
 static enum prof_user_method method_of(uint32_t flags)
@@ -286,7 +335,9 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 	unwind->maps_known = maps_known;
 	unwind->last_chance = last_chance;
 	unwind->pending = false;
+	prefetch(unwind, input, &walk);
 	walk_run(&walk, &input->registers, &result);
+	take_trace(unwind, input->thread, result.n);
 	if (unwind->pending && !last_chance) {
 		*ret_missing = unwind->missing;
 		return false;

@@ -34,6 +34,7 @@ struct unwind_input {
 };
 
 struct unwind_history;
+struct unwind_trace;
 
 struct unwind {
 	const struct unwind_tables *tables;
@@ -50,6 +51,7 @@ struct unwind {
 	struct walk_frame frames[UNWIND_MAX_FRAMES];
 	uint64_t ips[UNWIND_MAX_FRAMES];
 	struct unwind_history *history; /* of threads with deep stacks */
+	struct unwind_trace *traces;    /* of the last walks */
 };
 
 /* Big: on the heap. */
