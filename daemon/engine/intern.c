@@ -7,6 +7,7 @@
  * next one begins.
  * Invariants: (1) the same key has the same id within an epoch        [test-engine-rows: intern_same]
  *             (2) ids start at 1 and have no gaps                     [test-engine-rows: intern_same]
+ *             (3) a path's ids are those of its pairs one by one      [test-engine-rows: intern_path]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/intern.h"
@@ -17,6 +18,7 @@
 #define FIRST_SLOTS 4096u
 #define FIRST_BYTES 65536u
 #define KEPT_SLOTS 65536u
+#define PATH_PART 64 /* of a path at once */
 
 static uint32_t mix(uint64_t a, uint64_t b)
 {
@@ -79,9 +81,9 @@ static void grow_pairs(struct intern_pairs *intern)
 		insert_slot(intern->slots, intern->mask, intern->pairs[i].hash, i + 1);
 }
 
-uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new)
+static uint32_t add_pair(struct intern_pairs *intern, uint32_t hash, uint64_t a, uint32_t b,
+			 bool *ret_new)
 {
-	uint32_t hash = mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
 	const struct intern_pair *pair;
 	uint32_t i, id;
 
@@ -98,6 +100,51 @@ uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, b
 	insert_slot(intern->slots, intern->mask, hash, id);
 	*ret_new = true;
 	return id;
+}
+
+uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new)
+{
+	uint32_t hash = mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
+
+	return add_pair(intern, hash, a, b, ret_new);
+}
+
+/* A pair's hash follows from those of the pairs before it, not from their ids, which are not known yet. */
+static uint32_t hash_child(const struct intern_pairs *intern, uint32_t parent_hash, uint32_t b)
+{
+	return mix(parent_hash ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
+}
+
+/* First where the pairs' ids are, then where these say the pairs are. */
+static void prefetch_path(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(&intern->slots[hashes[i] & intern->mask]);
+	for (i = 0; i < n; i++) {
+		uint32_t id = intern->slots[hashes[i] & intern->mask];
+
+		if (id)
+			__builtin_prefetch(&intern->pairs[id - 1]);
+	}
+}
+
+void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
+			   size_t n, uint32_t *ret_ids, bool *ret_new)
+{
+	uint32_t hashes[PATH_PART], hash = parent ? intern->pairs[parent - 1].hash : 0;
+	size_t from, i, part;
+
+	for (from = 0; from < n; from += part) {
+		part = MIN(n - from, (size_t)PATH_PART);
+		for (i = 0; i < part; i++)
+			hashes[i] = hash = hash_child(intern, hash, b[from + i]);
+		prefetch_path(intern, hashes, part);
+		for (i = from; i < from + part; i++)
+			parent = ret_ids[i] =
+				add_pair(intern, hashes[i - from], parent, b[i], &ret_new[i]);
+	}
 }
 
 void intern_strings_init(struct intern_strings *intern, uint64_t seed)

@@ -36,6 +36,13 @@ void intern_pairs_clear(struct intern_pairs *intern);
 /* The id of (a, b); *ret_new tells whether it is its first use. */
 uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new);
 
+/*
+ * A path in a tree: each pair is (id of the one before, b); the first one's is (parent, b), with parent an id of the same
+ * table or 0. The memory of the whole path is fetched at once. *ret_new of each, in order.
+ */
+void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
+			   size_t n, uint32_t *ret_ids, bool *ret_new);
+
 void intern_strings_init(struct intern_strings *intern, uint64_t seed);
 void intern_strings_done(struct intern_strings *intern);
 void intern_strings_clear(struct intern_strings *intern);

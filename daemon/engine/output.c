@@ -183,19 +183,23 @@ uint32_t output_frame(struct output *output, struct row *image, uint64_t offset,
 	return id;
 }
 
-uint32_t output_stack(struct output *output, uint32_t parent, uint32_t frame)
+void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
+		   uint32_t *ret_stacks)
 {
-	bool added;
-	uint32_t id = intern_pairs_add(&output->stacks, parent, frame, &added);
+	bool added[OUTPUT_MAX_PATH];
+	size_t i;
 
-	if (added)
-		output_add(output, PROF_TABLE_STACK,
-			   (const struct prof_value[]){
-				   [PROF_STACK_ID] = PROF_NUMBER(id),
-				   [PROF_STACK_PARENT] = PROF_NUMBER(parent),
-				   [PROF_STACK_FRAME] = PROF_NUMBER(frame),
-			   });
-	return id;
+	g_assert(n <= OUTPUT_MAX_PATH);
+	intern_pairs_add_path(&output->stacks, parent, frames, n, ret_stacks, added);
+	for (i = 0; i < n; i++)
+		if (added[i])
+			output_add(output, PROF_TABLE_STACK,
+				   (const struct prof_value[]){
+					   [PROF_STACK_ID] = PROF_NUMBER(ret_stacks[i]),
+					   [PROF_STACK_PARENT] =
+						   PROF_NUMBER(i ? ret_stacks[i - 1] : parent),
+					   [PROF_STACK_FRAME] = PROF_NUMBER(frames[i]),
+				   });
 }
 
 void output_queue(struct output *output, struct row *row)

@@ -35,6 +35,8 @@ struct output_drops {
 	uint64_t rows, bytes, from_ns, to_ns;
 };
 
+#define OUTPUT_MAX_PATH 4096
+
 struct output {
 	struct writer *writer;
 	struct prof_block *blocks[OUTPUT_TABLES];
@@ -61,7 +63,9 @@ uint32_t output_string(struct output *output, const void *text, size_t length);
 uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0 */
 uint32_t output_frame(struct output *output, struct row *image, uint64_t offset,
 		      enum prof_frame_kind kind, bool *ret_new);
-uint32_t output_stack(struct output *output, uint32_t parent, uint32_t frame);
+/* The stacks that begin with `parent` (0: none) and go on with one frame after the other, up to OUTPUT_MAX_PATH. */
+void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
+		   uint32_t *ret_stacks);
 
 /* The next block names this row. */
 void output_queue(struct output *output, struct row *row);

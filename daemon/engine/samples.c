@@ -177,48 +177,65 @@ static size_t common_roots(const struct samples_chain *last, const struct unwind
 	return n;
 }
 
-/* The stack of the user part; 0 without one. */
-static uint32_t user_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
+/* The user part's frames that are not in the thread's last chain, root first; how many there are. */
+static size_t add_user_frames(struct samples *samples, const struct sample *sample,
+			      struct maps **maps, size_t n_common)
 {
-	uint32_t thread = sample->thread->row.id, stack = 0;
-	struct samples_chain *last = &samples->chains[thread % SAMPLES_CACHE];
 	const struct unwind_stack *user = &sample->user;
-	size_t i = 0;
+	size_t i, n = 0;
 
-	if (last->thread == thread && last->epoch == samples->output->epoch &&
-	    last->maps_version == (*maps)->version && user->n_cut == 0)
-		i = common_roots(last, user);
-	if (i > 0)
-		stack = last->stacks[i - 1];
-	for (; i < user->n; i++) {
-		uint64_t ip = user->ips[user->n - 1 - i];
-
+	for (i = n_common; i < user->n; i++) {
 		if (user->n_cut && user->n - i == user->cut_at)
-			stack = output_stack(samples->output, stack,
-					     cut_frame(samples, user->n_cut));
-		stack = output_stack(samples->output, stack, user_frame(samples, sample, maps, ip));
-		if (i < ARRAY_SIZE(last->ips)) {
-			last->ips[i] = ip;
-			last->stacks[i] = stack;
-		}
+			samples->frames[n++] = cut_frame(samples, user->n_cut);
+		samples->frames[n++] =
+			user_frame(samples, sample, maps, user->ips[user->n - 1 - i]);
 	}
-	last->n = user->n_cut ? 0 : MIN_OF(i, ARRAY_SIZE(last->ips));
-	last->thread = thread;
-	last->epoch = samples->output->epoch;
-	last->maps_version = (*maps)->version;
-	return stack;
+	return n;
 }
 
-static uint32_t kernel_stack(struct samples *samples, const struct sample *sample, uint32_t parent)
+static size_t add_kernel_frames(struct samples *samples, const struct sample *sample, size_t n)
 {
-	uint32_t stack = parent;
 	size_t i;
 
 	for (i = sample->n_kernel; i > 0; i--)
-		stack = output_stack(samples->output, stack,
-				     kernel_frame(samples, sample->kernel[i - 1],
-						  i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN));
-	return stack;
+		samples->frames[n++] = kernel_frame(samples, sample->kernel[i - 1],
+						    i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN);
+	return n;
+}
+
+/* Remembers the user part, of which `n_common` frames are known already. */
+static void remember(struct samples *samples, struct samples_chain *last,
+		     const struct sample *sample, const struct maps *maps, size_t n_common)
+{
+	const struct unwind_stack *user = &sample->user;
+	size_t i;
+
+	last->n = user->n_cut ? 0 : MIN_OF(user->n, ARRAY_SIZE(last->ips));
+	last->thread = sample->thread->row.id;
+	last->epoch = samples->output->epoch;
+	last->maps_version = maps->version;
+	for (i = n_common; i < last->n; i++) {
+		last->ips[i] = user->ips[user->n - 1 - i];
+		last->stacks[i] = samples->stacks[i - n_common];
+	}
+}
+
+/* The stack of a sample; 0 without one. */
+static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
+{
+	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
+	size_t n_common = 0, n;
+	uint32_t parent;
+
+	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
+	    last->maps_version == (*maps)->version && sample->user.n_cut == 0)
+		n_common = common_roots(last, &sample->user);
+	parent = n_common ? last->stacks[n_common - 1] : 0;
+	n = add_user_frames(samples, sample, maps, n_common);
+	n = add_kernel_frames(samples, sample, n);
+	output_stacks(samples->output, parent, samples->frames, n, samples->stacks);
+	remember(samples, last, sample, *maps, n_common);
+	return n ? samples->stacks[n - 1] : parent;
 }
 
 /* How far a chain of frame pointers can be trusted; cuts off what cannot. */
@@ -279,8 +296,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	uint32_t stack;
 
 	count(samples, &sample->user);
-	stack = user_stack(samples, sample, maps);
-	stack = kernel_stack(samples, sample, stack);
+	stack = add_stack(samples, sample, maps);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
 	output_add(

@@ -10,6 +10,8 @@
 #define SAMPLES_MAX_IPS \
 	1024 /* kernel.perf_event_max_stack may be raised; more are cut at the root */
 
+#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 1 + SAMPLES_MAX_IPS)
+
 /* The last chain of a thread: most of it is the next one's. */
 struct samples_chain {
 	uint64_t maps_version;
@@ -38,6 +40,7 @@ struct samples {
 	struct sample_queue queue;
 	struct image *cut;             /* made when a stack is cut */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* of a chain of the kernel's */
+	uint32_t frames[SAMPLES_MAX_PATH], stacks[SAMPLES_MAX_PATH]; /* of a sample, root first */
 };
 
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,

@@ -29,6 +29,41 @@ static void test_intern_same(void)
 	intern_pairs_done(&pairs);
 }
 
+#define N_PATH 200 /* more than is looked up at once */
+
+/* Paths that begin alike share what is alike, also where they are added in parts. */
+static void test_intern_path(void)
+{
+	struct intern_pairs pairs;
+	uint32_t frames[N_PATH], ids[N_PATH], again[N_PATH], i;
+	bool added[N_PATH];
+
+	intern_pairs_init(&pairs, 42);
+	for (i = 0; i < N_PATH; i++)
+		frames[i] = i % 3 + 1;
+	intern_pairs_add_path(&pairs, 0, frames, N_PATH, ids, added);
+	for (i = 0; i < N_PATH; i++) {
+		CHECK_INT(ids[i], i + 1);
+		CHECK(added[i]);
+		CHECK_INT(pairs.pairs[i].a, i);
+	}
+	intern_pairs_add_path(&pairs, 0, frames, 100, again, added);
+	intern_pairs_add_path(&pairs, again[99], frames + 100, 100, again + 100, added + 100);
+	for (i = 0; i < N_PATH; i++) {
+		CHECK_INT(again[i], ids[i]);
+		CHECK(!added[i]);
+	}
+	frames[50] = 9;
+	intern_pairs_add_path(&pairs, 0, frames, N_PATH, again, added);
+	for (i = 0; i < N_PATH; i++) {
+		CHECK_INT(again[i], i < 50 ? ids[i] : N_PATH + i - 49);
+		CHECK_INT(added[i], i >= 50);
+	}
+	intern_pairs_add_path(&pairs, 0, frames, 0, again, added);
+	CHECK_INT(pairs.n, 2 * N_PATH - 50);
+	intern_pairs_done(&pairs);
+}
+
 static void test_intern_strings(void)
 {
 	struct intern_strings strings;
@@ -233,6 +268,7 @@ static void test_loss_storm(void)
 int main(void)
 {
 	RUN(test_intern_same);
+	RUN(test_intern_path);
 	RUN(test_intern_strings);
 	RUN(test_order);
 	RUN(test_time);
