@@ -396,7 +396,11 @@ static void name_class(struct differential *d, const struct process *process,
 {
 	const char *error = process->peer.error ? dwfl_errmsg(process->peer.error) : "no error";
 
-	if (i == stack->n && is_program_entry(process, stack->ips[i - 1]))
+	if (stack->n == 0)
+		snprintf(
+			class, size,
+			"in exec: the registers are still those of the program before, and no code is there");
+	else if (i == stack->n && is_program_entry(process, stack->ips[i - 1]))
 		snprintf(
 			class, size,
 			"beyond the entry: libdwfl takes the count of arguments for a return address");
