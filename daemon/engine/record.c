@@ -114,34 +114,36 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 	return name < end && memchr(name, 0, end - name);
 }
 
-/* Registers and stack at `at`, of which `words` are there; returns what stands behind them, or NULL. */
-static const uint64_t *parse_stack(const uint64_t *at, size_t words, struct record_sample *sample)
+/* Registers and stack at `at`; returns what stands behind them, or NULL. A stack may have any length. */
+static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
+				  struct record_sample *sample)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
+	size_t words = (size_t)(end - (const uint8_t *)at) / 8, left;
+	const uint8_t *stack;
 	uint64_t abi, size;
 
 	if (!regs || words < 2)
 		return NULL;
 	abi = *at++;
-	words--;
 	if (abi != PERF_SAMPLE_REGS_ABI_NONE) {
-		if (words < regs->perf_n + (size_t)1)
+		if (words < regs->perf_n + (size_t)2)
 			return NULL;
 		if (abi == PERF_SAMPLE_REGS_ABI_64)
 			sample->registers = at;
 		at += regs->perf_n;
-		words -= regs->perf_n;
 	}
 	size = *at++;
-	words--;
+	stack = (const uint8_t *)at;
 	if (size == 0)
-		return at;
+		return stack;
 	/* Behind the room for the stack: how much of it was filled. */
-	if (size % 8 != 0 || size / 8 >= words || at[size / 8] > size)
+	left = (size_t)(end - stack);
+	if (size > left || left - size < 8 || load_le64(stack + size) > size)
 		return NULL;
-	sample->stack = (const uint8_t *)at;
-	sample->stack_bytes = at[size / 8];
-	return at + size / 8 + 1;
+	sample->stack = stack;
+	sample->stack_bytes = load_le64(stack + size);
+	return stack + size + 8;
 }
 
 static bool parse_sample_of(const struct perf_event_header *header, bool has_stack,
@@ -149,7 +151,7 @@ static bool parse_sample_of(const struct perf_event_header *header, bool has_sta
 {
 	const struct sample_fixed *fixed = (const void *)header;
 	size_t words = (header->size - sizeof(*fixed)) / 8;
-	const uint64_t *end = fixed->ips + words, *at;
+	const uint8_t *end = (const uint8_t *)header + header->size, *at;
 
 	if (words < 1 || fixed->n_ips > words - 1)
 		return false;
@@ -164,12 +166,12 @@ static bool parse_sample_of(const struct perf_event_header *header, bool has_sta
 		.ips = fixed->ips,
 		.n_ips = fixed->n_ips,
 	};
-	at = fixed->ips + fixed->n_ips;
+	at = (const uint8_t *)(fixed->ips + fixed->n_ips);
 	if (has_stack)
-		at = parse_stack(at, end - at, &record->sample);
-	if (!at || at >= end)
+		at = parse_stack(fixed->ips + fixed->n_ips, end, &record->sample);
+	if (!at || end - at < 8)
 		return false;
-	record->sample.cgroup = *at;
+	record->sample.cgroup = load_le64(at);
 	return true;
 }
 
@@ -327,7 +329,7 @@ bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
 		*ret_time_ns = ((const struct sample_fixed *)(const void *)header)->time_ns;
 		return true;
 	}
-	if (header->size < sizeof(*header) + sizeof(struct trailer))
+	if (header->size < sizeof(*header) + sizeof(struct trailer) || header->size % 8 != 0)
 		return false;
 	*ret_time_ns = find_trailer(header)->time_ns;
 	return true;
@@ -341,7 +343,7 @@ bool record_parse(const struct perf_event_header *header, bool has_stacks,
 	const struct trailer *trailer;
 	size_t tail_bytes = header->type == PERF_RECORD_SAMPLE ? 0 : sizeof(*trailer);
 
-	if (header->size % 8 != 0 || header->size < sizeof(*header) + tail_bytes)
+	if (header->size < sizeof(*header) + tail_bytes || (tail_bytes && header->size % 8 != 0))
 		return false;
 	record.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK;
 	if (tail_bytes) {

@@ -3,10 +3,12 @@
  * Ring - reads one perf_event ring in place
  *
  * The kernel writes records and moves data_head, we read them and move data_tail. Records are looked at where they
- * stand; only one that wraps around the end is copied. Lengths are checked although the writer is the kernel: nothing
+ * stand; one that wraps around the end is copied, and so is one at an odd place: a copy of a stack ends with the address
+ * space, unrounded (kernel/events/core.c, perf_sample_ustack_size), and so does every record then until another such one.
+ * Of 32-bit programs half are like that. Lengths are checked although the writer is the kernel: nothing
  * here may read outside the ring whatever it holds.
  * Invariants: (1) released <= tail <= head                            [test-engine-ring: order]
- *             (2) a record lies within [tail, head)                   [test-engine-ring: hostile]
+ *             (2) a record lies within [tail, head)                   [test-engine-ring: hostile, odd]
  *             (3) a bad length empties this ring and is reported once [test-engine-ring: hostile]
  * Runs on the drain thread only. Does not interpret records (record.c).
  */
@@ -88,29 +90,35 @@ static bool ring_reserve_copy(struct ring *ring, size_t bytes)
 	return true;
 }
 
+static void copy_out(const struct ring *ring, void *to, size_t bytes)
+{
+	uint64_t at = ring->tail & (ring->size - 1);
+	size_t first = MIN_OF(bytes, ring->size - at);
+
+	memcpy(to, ring->data + at, first);
+	memcpy((uint8_t *)to + first, ring->data, bytes - first);
+}
+
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record)
 {
 	uint64_t available = ring->head - ring->tail;
 	uint64_t at = ring->tail & (ring->size - 1);
-	const struct perf_event_header *record = (const void *)(ring->data + at);
-	size_t bytes, first;
+	struct perf_event_header header;
 
 	if (available == 0)
 		return RING_EMPTY;
-	if (available > ring->size || available < sizeof(*record) || at % 8 != 0)
+	if (available > ring->size || available < sizeof(header))
 		return ring_give_up(ring);
-	bytes = record->size;
-	if (bytes < sizeof(*record) || bytes % 8 != 0 || bytes > available)
+	copy_out(ring, &header, sizeof(header));
+	if (header.size < sizeof(header) || header.size > available)
 		return ring_give_up(ring);
-	first = ring->size - at;
-	if (first < bytes) {
-		if (!ring_reserve_copy(ring, bytes))
-			return ring_give_up(ring);
-		memcpy(ring->wrapped, ring->data + at, first);
-		memcpy(ring->wrapped + first, ring->data, bytes - first);
-		record = (const void *)ring->wrapped;
-	}
-	*ret_record = record;
+	*ret_record = (const void *)(ring->data + at);
+	if (at % 8 == 0 && header.size <= ring->size - at)
+		return RING_RECORD;
+	if (!ring_reserve_copy(ring, header.size))
+		return ring_give_up(ring);
+	copy_out(ring, ring->wrapped, header.size);
+	*ret_record = (const void *)ring->wrapped;
 	return RING_RECORD;
 }
 

@@ -15,7 +15,7 @@ struct ring {
 	uint64_t tail;       /* start of the next record */
 	uint64_t head;       /* as last loaded */
 	uint64_t released;   /* tail that the kernel knows */
-	uint8_t *wrapped;    /* copy of a record that wraps */
+	uint8_t *wrapped;    /* copy of a record that wraps, or is at an odd place */
 	size_t wrapped_bytes;
 };
 

@@ -139,7 +139,7 @@ def show(table, load, ours, theirs, bytes_goal, rate_goal=None):
     table.row(f"{load}: file, kB/s", rate, theirs["file"] / (ours["elapsed_ns"] / 1e9) / 1e3 if theirs else None,
               goal=f"under {rate_goal}" if rate_goal else None, met=rate < rate_goal if rate_goal else None)
     unwind = ours["unwind"]
-    table.row(f"{load}: stacks to the root, %", 100 * unwind["complete"] / max(sum(unwind.values()), 1))
+    table.row(f"{load}: stacks by CFI to the root, %", 100 * unwind["complete"] / max(sum(unwind.values()), 1))
 
 
 def main():

@@ -69,6 +69,7 @@ static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, u
 	put_u64(bytes, room);
 	for (i = 0; i < room / 8 && i < 64; i++)
 		put_u64(bytes, i);
+	bytes->length += room % 8;
 	if (room)
 		put_u64(bytes, filled);
 	put_u64(bytes, 99); /* cgroup */
@@ -101,10 +102,14 @@ static void test_stack(void)
 	CHECK_INT(record.sample.cgroup, 99);
 	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 0, 0, &record));
 	CHECK_INT(record.sample.stack_bytes, 0);
+	/* up to the end of the address space */
+	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 61, 59, &record));
+	CHECK_INT(record.sample.stack_bytes, 59);
+	CHECK_INT(record.sample.cgroup, 99);
 	/* lies */
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, 72, &record));
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, UINT64_MAX, &record));
-	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 63, 40, &record));
+	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 63, 64, &record));
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 4096, 40, &record));
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, UINT64_MAX - 7, 40, &record));
 }
