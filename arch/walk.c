@@ -20,6 +20,7 @@
 
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
+#define MAX_ARGUMENTS (UINT64_C(1) << 20)
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
 #define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
@@ -268,16 +269,27 @@ static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t 
 	}
 }
 
-/* A chain ends with a 0, which says nothing of a function that was only begun. */
+/* Where the kernel starts a program: at sp stand argc, argv, and a 0 behind it. The code there often has no CFI. */
+static bool is_entry(const struct state *state)
+{
+	uint64_t sp = state->at.sp, argc, first, end;
+
+	return sp % 16 == 0 && read_word(state, sp, &argc) && argc > 0 && argc < MAX_ARGUMENTS &&
+	       read_word(state, sp + 8, &first) && first > sp &&
+	       (!read_word(state, sp + 8 + 8 * argc, &end) || end == 0);
+}
+
+/*
+ * A chain ends with a 0, which says nothing of a function that was only begun. In code that is not known to be on a
+ * chain of frame pointers, a 0 is a number like another, in a register that is free.
+ */
 static bool is_root_by_fp(const struct state *state)
 {
 	uint64_t next = state->at.fp;
 
-	if (state->n <= 1)
-		return false;
 	if (state->regs->frame == REGS_FRAME_CHAIN)
-		return read_word(state, state->at.sp, &next) && next == 0;
-	return next == 0;
+		return state->n > 1 && read_word(state, state->at.sp, &next) && next == 0;
+	return next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state));
 }
 
 static enum walk_stop step_by_fp(struct state *state)
@@ -295,6 +307,8 @@ static enum walk_stop step_by_fp(struct state *state)
 	if (!read_word(state, ra_at, &ra) || !read_word(state, fp_at, &fp))
 		return fp_at - state->at.sp > MAX_FP_FRAME ? WALK_NO_TABLE : WALK_COPY_END;
 	ra &= ~state->walk->pac_mask;
+	if (ra == 0 && !is_chain && !(state->flags & WALK_FRAME_FP))
+		return WALK_NO_TABLE;
 	if (ra != 0 && (ra % state->regs->code_align != 0 || !is_after_call(state, ra)))
 		return WALK_NO_TABLE;
 	state->fp_known = !is_chain;

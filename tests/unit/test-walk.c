@@ -302,6 +302,27 @@ static void test_entry(void)
 	CHECK_CHAIN(&result, WALK_ROOT, ENTRY);
 }
 
+/* Where a program starts, or where no function is known to have a frame pointer. */
+static void test_zero_fp(void)
+{
+	struct walk_result result;
+
+	build_x86();
+	world.words[3] = NO_CFI + 1;
+	result = run(FRAME, 0);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
+	world.words[4] = 2; /* argc, argv, 0 */
+	world.words[5] = STACK + 800;
+	world.words[6] = STACK + 810;
+	result = run(FRAME, 0);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME, NO_CFI + 1);
+	world.words[7] = 1;
+	result = run(FRAME, 0);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
+	result = run(FRAME, STACK + 128); /* at two words of 0 */
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
+}
+
 /* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a function. */
 static void test_signal(void)
 {
@@ -616,6 +637,7 @@ int main(void)
 	RUN(test_lost_fp);
 	RUN(test_popped_fp);
 	RUN(test_entry);
+	RUN(test_zero_fp);
 	RUN(test_signal);
 	RUN(test_trampolines);
 	RUN(test_plt);
