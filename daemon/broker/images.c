@@ -24,7 +24,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -32,6 +34,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #define MAX_IMAGES 4096 /* of a session; and at most a quarter of our descriptors */
 
@@ -137,13 +140,35 @@ static bool is_same_file(int fd, const struct message_image_request *request)
 	return (uint32_t)generation == (uint32_t)request->inode_generation;
 }
 
+/* An overlaid file's inode is not the one that the kernel tells of mappings, so its name has to do. */
+static bool is_overlaid_file(int fd, const char *name)
+{
+	char link[32], path[PATH_MAX];
+	struct statfs status;
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (fstatfs(fd, &status) < 0 || status.f_type != OVERLAYFS_SUPER_MAGIC)
+		return false;
+	length = readlink(link, path, sizeof(path) - 1);
+	if (length < 0)
+		return false;
+	path[length] = '\0';
+	return g_str_has_suffix(path, name);
+}
+
 int image_open(const struct message_image_request *request, const char *path, int *ret_fd)
 {
+	CLEANUP_CLOSE int mapped = -1;
 	CLEANUP_CLOSE int fd = -1;
 	int failed;
 
-	if (open_mapping(request->pid, request->start, request->end, ret_fd) == 0)
+	/* A library may have been closed since, and another one opened at the same place. */
+	if (open_mapping(request->pid, request->start, request->end, &mapped) == 0 &&
+	    (is_same_file(mapped, request) || is_overlaid_file(mapped, path))) {
+		*ret_fd = steal_fd(&mapped);
 		return 0;
+	}
 	failed = open_path(request->pid, path, &fd);
 	if (failed)
 		return failed;

@@ -102,6 +102,32 @@ static void test_mapping_of_a_deleted_file(void)
 	munmap(map, page);
 }
 
+/* Another file is mapped where a sample hit the first one. */
+static void test_mapping_of_another_file(void)
+{
+	g_autofree char *first = put("first", "first bytes");
+	g_autofree char *second = put("second", "second bytes");
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct message_image_request request = { .pid = getpid() };
+	int fd = open(second, O_RDONLY | O_CLOEXEC), found = -1;
+	void *map = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0);
+	char text[16] = { 0 };
+	struct stat status;
+
+	close(fd);
+	REQUIRE(map != MAP_FAILED && stat(first, &status) == 0);
+	request.start = (uintptr_t)map;
+	request.end = request.start + page;
+	request.inode = status.st_ino;
+	REQUIRE(CHECK_INT(image_open(&request, first, &found), 0));
+	CHECK_INT(read(found, text, sizeof(text)), 11);
+	CHECK_STR(text, "first bytes");
+	close(found);
+	g_unlink(first);
+	CHECK_INT(image_open(&request, first, &found), ENOENT);
+	munmap(map, page);
+}
+
 /* A process is gone, and its path leads to another file meanwhile. */
 static void test_replaced(void)
 {
@@ -181,6 +207,7 @@ int main(void)
 	RUN(test_only_regular_files);
 	RUN(test_no_magic_links);
 	RUN(test_mapping_of_a_deleted_file);
+	RUN(test_mapping_of_another_file);
 	RUN(test_replaced);
 	RUN(test_build_id);
 	RUN(test_kept);
