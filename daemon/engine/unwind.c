@@ -30,11 +30,10 @@
 /* The last stack of a thread that was nearly as deep as a copy, or deeper. */
 struct unwind_history {
 	uint32_t thread;
-	size_t n, cut_at, n_cut;
-	enum prof_user_stop stop;
+	size_t n;
 	struct place {
 		uint64_t ip, sp;
-	} * places; /* UNWIND_MAX_FRAMES of them, leaf first */
+	} * places; /* leaf first, to the root */
 };
 
 /* Where the last stack of a thread had its frames. */
@@ -152,13 +151,9 @@ static void take_history(struct unwind *unwind, struct unwind_history *history, 
 {
 	size_t i;
 
-	if (!history->places)
-		history->places = g_new(struct place, UNWIND_MAX_FRAMES);
+	history->places = g_renew(struct place, history->places, stack->n);
 	history->thread = thread;
 	history->n = stack->n;
-	history->cut_at = stack->cut_at;
-	history->n_cut = stack->n_cut;
-	history->stop = stack->stop;
 	for (i = 0; i < stack->n; i++)
 		history->places[i] = (struct place){ stack->ips[i], unwind->frames[i].sp };
 }
@@ -168,32 +163,19 @@ static void stitch(struct unwind *unwind, const struct unwind_history *history,
 		   struct unwind_stack *stack)
 {
 	const uint64_t ip = stack->ips[stack->n - 1], sp = unwind->frames[stack->n - 1].sp;
-	size_t i, from, n;
+	size_t i;
 
 	for (i = 0; i < history->n; i++)
 		if (history->places[i].sp == sp && history->places[i].ip == ip)
 			break;
-	if (i == history->n || i + 1 == history->n)
+	if (i == history->n || history->n - i > UNWIND_MAX_WALKED - stack->n)
 		return;
-	from = i + 1;
-	n = MIN_OF(history->n - from, UNWIND_MAX_FRAMES - stack->n);
-	if (history->n_cut && history->cut_at >= from) {
-		stack->cut_at = stack->n + (history->cut_at - from);
-		stack->n_cut = history->n_cut;
+	while (++i < history->n) {
+		unwind->ips[stack->n] = history->places[i].ip;
+		unwind->frames[stack->n++].sp = history->places[i].sp;
 	}
-	if (n < history->n - from) {
-		/* No room for all: those next to the root stay. */
-		stack->cut_at = stack->n;
-		stack->n_cut = history->n - from - n + history->n_cut;
-		from = history->n - n;
-	}
-	for (i = 0; i < n; i++) {
-		unwind->ips[stack->n + i] = history->places[from + i].ip;
-		unwind->frames[stack->n + i].sp = history->places[from + i].sp;
-	}
-	stack->n += n;
 	stack->method = PROF_METHOD_STITCHED;
-	stack->stop = history->stop;
+	stack->stop = PROF_STOP_ROOT;
 }
 
 /* The rule at a place; NULL where no table is. */
@@ -221,6 +203,9 @@ static void repair(struct unwind *unwind, const uint64_t *chain, size_t n,
 	const struct cfi_rule *rule;
 	size_t i, from = 0;
 
+	/* The kernel's chains are shorter. */
+	if (stack->n > UNWIND_MAX_FRAMES)
+		return;
 	/* Where the chain has the last frame: each function up to there with a frame pointer has one address on it. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(unwind, stack->ips[i]);
@@ -235,7 +220,6 @@ static void repair(struct unwind *unwind, const uint64_t *chain, size_t n,
 	for (i = from + 1; i < n; i++)
 		unwind->ips[stack->n++] = chain[i];
 	rule = rule_at(unwind, chain[n - 1]);
-	stack->cut_at = stack->n;
 	stack->method = PROF_METHOD_FP_REPAIRED;
 	stack->stop = rule && rule->ra == CFI_UNDEFINED ? PROF_STOP_ROOT : PROF_STOP_UNKNOWN;
 }
@@ -256,6 +240,21 @@ static void mend_deep(struct unwind *unwind, const struct unwind_input *input,
 	if (stack->stop == PROF_STOP_ROOT && stack->method != PROF_METHOD_FP_REPAIRED &&
 	    (stack->method == PROF_METHOD_STITCHED || depth > input->wanted_bytes / 2))
 		take_history(unwind, history, input->thread, stack);
+}
+
+/* Of a stack that is too deep the frames next to the leaf and next to the root are kept. */
+static void cut(struct unwind *unwind, struct unwind_stack *stack)
+{
+	const size_t n_inner = UNWIND_MAX_FRAMES - N_ROOTS;
+
+	stack->cut_at = stack->n;
+	if (stack->n <= UNWIND_MAX_FRAMES)
+		return;
+	memmove(unwind->ips + n_inner, unwind->ips + stack->n - N_ROOTS,
+		N_ROOTS * sizeof(*unwind->ips));
+	stack->cut_at = n_inner;
+	stack->n_cut = stack->n - UNWIND_MAX_FRAMES;
+	stack->n = UNWIND_MAX_FRAMES;
 }
 
 /* ---- Memory ---- */
@@ -324,8 +323,7 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 		.cache = last_chance ? NULL : &unwind->cache,
 		.generation = (uint32_t)maps->version | 1u << 31,
 		.frames = unwind->frames,
-		.n_frames = UNWIND_MAX_FRAMES,
-		.n_roots = N_ROOTS,
+		.n_frames = UNWIND_MAX_WALKED,
 	};
 	struct walk_result result;
 	size_t i;
@@ -348,8 +346,6 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 	*ret_stack = (struct unwind_stack){
 		.ips = unwind->ips,
 		.n = result.n,
-		.cut_at = result.cut_at,
-		.n_cut = result.n_cut,
 		.method = method_of(result.flags),
 		.stop = unwind->pending ? PROF_STOP_NO_TABLE : stops[result.stop],
 	};
@@ -358,5 +354,6 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 		*ret_stack = (struct unwind_stack){ .stop = PROF_STOP_UNKNOWN };
 	else
 		mend_deep(unwind, input, ret_stack);
+	cut(unwind, ret_stack);
 	return true;
 }

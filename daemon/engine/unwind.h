@@ -7,7 +7,8 @@
 #include "daemon/engine/unwind-tables.h"
 #include "libcapture/prof-capture.h"
 
-#define UNWIND_MAX_FRAMES 1024
+#define UNWIND_MAX_FRAMES 1024           /* that are kept of a stack */
+#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* a copy of 64 KiB has no more */
 #define UNWIND_EXACT \
 	(UINT64_C(1) << 63) /* with an address: the CPU was there, it is no return address */
 
@@ -48,8 +49,8 @@ struct unwind {
 	bool pending;          /* something was not ready */
 	struct image *missing; /* its file; NULL: the mappings are not known */
 	struct walk_cache cache;
-	struct walk_frame frames[UNWIND_MAX_FRAMES];
-	uint64_t ips[UNWIND_MAX_FRAMES];
+	struct walk_frame frames[UNWIND_MAX_WALKED];
+	uint64_t ips[UNWIND_MAX_WALKED];
 	struct unwind_history *history; /* of threads with deep stacks */
 	struct unwind_trace *traces;    /* of the last walks */
 };
