@@ -45,7 +45,7 @@ static void read_all(const struct record *record)
 
 static void parse_one(const uint8_t *data, size_t size)
 {
-	struct perf_event_header *copy = aligned_alloc(8, size);
+	struct perf_event_header *copy = malloc(size);
 	struct record record;
 	uint64_t time_ns;
 
@@ -69,9 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	while (size >= sizeof(header)) {
 		memcpy(&header, data, sizeof(header));
-		bytes = header.size & ~7u;
+		bytes = header.size;
 		if (bytes < sizeof(header) || bytes > size)
-			bytes = size & ~(size_t)7;
+			bytes = size;
 		if (bytes > UINT16_MAX)
 			return 0;
 		parse_one(data, bytes);
