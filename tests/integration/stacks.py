@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What the tests of stacks have in common: programs without frame pointers, and the chains that were recorded of them.
+
+A chain is the names of the frames of a sample's user part, leaf first, joined by ";", so that what is expected is a
+regular expression. Most programs spend nearly all of their time in spin(); only samples there are looked at.
+"""
+import json
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from recordings import recorded
+
+# What is below main(): libc has no symbol for the function that calls it.
+MAIN = r"main(;libc\.so\.6\+\w+)?;__libc_start_main\w*;_start"
+CLONE = r"(__clone3|clone3|clone|libc\.so\.6\+\w+)"
+THREAD = r"(start_thread|libc\.so\.6\+\w+);" + CLONE
+# What the kernel returns to when a signal's handler is done.
+SIGRETURN = r"(__restore_rt|libc\.so\.6\+\w+)"
+
+HEAD = r"""
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+#define ALONE __attribute__((noinline)) /* a function that stays one */
+#else
+#define ALONE __attribute__((noipa))
+#endif
+#define BEHIND __asm__ volatile("" ::: "memory") /* behind a call: not a tail call */
+
+static long cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Where the samples are. */
+ALONE void spin(int ms)
+{
+	volatile long turns = 0;
+	long end = cpu_ms() + ms;
+
+	do
+		for (int i = 0; i < 100000; i++)
+			turns = turns + 1;
+	while (cpu_ms() < end);
+	BEHIND;
+}
+#line 1 "test"
+"""
+
+
+def build(folder, name, source, *flags, head=HEAD):
+    """Compiles C, C++ (name.cc) or assembly (name.s) without frame pointers into folder/name."""
+    stem, _, suffix = name.partition(".")
+    suffix = suffix or "c"
+    text = folder / f"{stem}.{suffix}"
+    text.write_text((head if suffix in ("c", "cc") else "") + source)
+    compiler = "g++" if suffix == "cc" else "gcc"
+    command = [compiler, "-O2", "-fomit-frame-pointer", "-w", "-o", folder / stem, text, *flags]
+    subprocess.run(command, check=True, timeout=120)
+    return folder / stem
+
+
+class Sample:
+    def __init__(self, row):
+        self.comm, self.pid = row["comm"], row["pid"]
+        self.method, self.stop = row["user_method"], row["user_stop"]
+        self.time_ns = row["time_ns"]
+        user = [frame for frame in row["frames"] if frame["kind"] != "kernel"]
+        self.names = [frame["name"].partition("(")[0] for frame in user]
+        self.images = [Path((frame["image"] or "").removesuffix(" (deleted)")).name for frame in user]
+        self.chain = ";".join(self.names)
+
+    def __str__(self):
+        return f"{self.method} {self.stop} {self.chain}"
+
+
+def read(profcapture, capture):
+    rows = profcapture.json("dump", capture, "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
+    return [Sample(row) for row in rows]
+
+
+def at(samples, place="spin"):
+    """Those whose leaf is that function."""
+    return [sample for sample in samples if sample.names[:1] == [place]]
+
+
+def started(samples):
+    """Without those of each process's beginning that could not wait long enough for their tables."""
+    ready, kept = set(), []
+    for sample in samples:
+        if sample.stop != "no-table":
+            ready.add(sample.pid)
+        if sample.pid in ready:
+            kept.append(sample)
+    return kept
+
+
+def expect(samples, chain, method="cfi", stop="root", least=100, share=0.99):
+    """`share` of the samples have the whole chain, and were walked and ended like that."""
+    if stop != "no-table":
+        samples = started(samples)
+    assert len(samples) >= least, f"only {len(samples)} samples"
+    pattern = re.compile(chain)
+    others = [sample for sample in samples if (sample.method, sample.stop) != (method, stop)
+              or not pattern.fullmatch(sample.chain)]
+    if len(samples) - len(others) < share * len(samples):
+        counted = Counter(map(shorten, others)).most_common(5)
+        shown = "\n".join(f"{n:6} {text}" for text, n in counted)
+        pytest.fail(f"{len(others)} of {len(samples)} are not {method} {stop} {chain} but\n{shown}")
+
+
+def shorten(sample):
+    text = re.sub(r"(?<=;)([^;]+);(?:\1;){3,}", lambda m: f"{m[1]}×{m[0].count(';')};", str(sample))
+    return text if len(text) < 1000 else f"{text[:500]} … {text[-400:]}"

@@ -1,0 +1,612 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The stack of each kind of code that is hard to walk through, whole, as the real daemon records it."""
+import pytest
+
+from recordings import recorded
+from stacks import CLONE, MAIN, SIGRETURN, THREAD, at, build, expect, read
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require("gcc", "g++", root=True)
+
+
+@pytest.fixture
+def samples_of(profctl, profcapture, capture, tmp_path):
+    """Compiles a program, records it, and reads its samples."""
+
+    def run(name, source, *flags, arguments=(), options=(), prefix=()):
+        program = build(tmp_path, name, source, *flags)
+        recorded(profctl, *options, "-o", capture, "--", *prefix, program, *arguments)
+        return read(profcapture, capture)
+
+    return run
+
+
+# ---- deep
+
+RECURSION = r"""
+ALONE int down(int left)
+{
+	if (left == 0)
+		spin(400);
+	else
+		down(left - 1);
+	BEHIND;
+	return left;
+}
+int main(int argc, char **argv)
+{
+	down(atoi(argv[1]) - 1);
+	BEHIND;
+}
+"""
+
+
+def test_recursion(samples_of):
+    samples = samples_of("recursion", RECURSION, arguments=[500], options=["-F", 249])
+    expect(at(samples), "spin;(down;){500}" + MAIN, least=50)
+
+
+def test_recursion_of_more_frames_than_are_kept(samples_of):
+    samples = samples_of("recursion", RECURSION, arguments=[2000], options=["-F", 249])
+    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, least=50)
+
+
+def test_recursion_deeper_than_a_copy(samples_of):
+    samples = samples_of("recursion", RECURSION, arguments=[5000], options=["-F", 249])
+    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+(;down){128}", stop="copy-end", least=50)
+
+
+SLOWLY = r"""
+ALONE int down(int left, int ms)
+{
+	char room[SIZE];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	if (left == 0)
+		spin(300);
+	else if (left % EACH == 0)
+		spin(ms);
+	if (left > 0)
+		down(left - 1, ms);
+	BEHIND;
+	return left;
+}
+int main(int argc, char **argv)
+{
+	down(atoi(argv[1]) - 1, atoi(argv[2]));
+	BEHIND;
+}
+"""
+
+
+def test_stitched(samples_of):
+    """What is deeper than a copy goes on with what the stack was on the way there, and says so."""
+    samples = at(samples_of("slowly", SLOWLY, "-DSIZE=2000", "-DEACH=1", arguments=[50, 10]))
+    fits = [sample for sample in samples if sample.names.count("down") <= 31]
+    expect(fits, "spin;(down;){1,31}" + MAIN)
+    deeper = [sample for sample in samples if sample.names.count("down") >= 34]
+    expect(deeper, "spin;(down;){34,50}" + MAIN, method="stitched")
+    assert deeper[-1].names.count("down") == 50
+
+
+def test_stitched_recursion(samples_of):
+    samples = samples_of("slowly", SLOWLY, "-DSIZE=8", "-DEACH=200", arguments=[5000, 10], options=["-F", 249])
+    expect(at(samples)[-60:], r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", least=60)
+
+
+# ---- frames that are not of a fixed size
+
+FRAMES = r"""
+ALONE void variable(int n)
+{
+	char room[n];
+	char *more = (char *)alloca(n * 3);
+
+	__asm__ volatile("" ::"r"(room), "r"(more) : "memory");
+	spin(300);
+	BEHIND;
+}
+ALONE void aligned(int n) /* push %rbp; mov %rsp,%rbp; and $-32,%rsp */
+{
+	char room[64] __attribute__((aligned(32)));
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	variable(n);
+	BEHIND;
+}
+ALONE void realigned(int a, int b, int c, int d, int e, int f, int g, int n) /* lea 8(%rsp),%r10; and $-32,%rsp */
+{
+	char room[96] __attribute__((aligned(32)));
+	char *more = (char *)alloca(n + g);
+
+	__asm__ volatile("" ::"r"(room), "r"(more) : "memory");
+	aligned(n);
+	__asm__ volatile("" ::"r"(g) : "memory");
+}
+int main(int argc, char **argv)
+{
+	realigned(1, 2, 3, 4, 5, 6, 7, argc * 111);
+	BEHIND;
+}
+"""
+
+
+def test_frames_of_any_size(samples_of):
+    expect(at(samples_of("frames", FRAMES)), "spin;variable;aligned;realigned;" + MAIN)
+
+
+TAIL = r"""
+ALONE int last(int n)
+{
+	spin(n);
+	BEHIND;
+	return 1;
+}
+ALONE int second(int n)
+{
+	return last(n * 2);
+}
+ALONE int first(int n)
+{
+	int r = second(n * 2);
+
+	BEHIND;
+	return r;
+}
+int main(void)
+{
+	first(100);
+	BEHIND;
+}
+"""
+
+
+def test_tail_call(samples_of):
+    expect(at(samples_of("tail", TAIL)), "spin;last;first;" + MAIN)
+
+
+POPPED = r"""
+void popped(long turns);
+/* As compilers do it: nothing says that %rbp has its value again, and its place is below the stack. */
+__asm__(".text; .globl popped; .type popped,@function; popped: .cfi_startproc; push %rbp; .cfi_def_cfa_offset 16;"
+	".cfi_offset 6,-16; push %rbx; .cfi_def_cfa_offset 24; .cfi_offset 3,-24; mov %rdi,%rbp; mov %rbp,%rcx; pop %rbx;"
+	".cfi_def_cfa_offset 16; pop %rbp; .cfi_def_cfa_offset 8; 1: dec %rcx; jnz 1b; ret; .cfi_endproc;"
+	".size popped,.-popped");
+ALONE void variable(int n)
+{
+	char *room = (char *)alloca(n);
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	for (long end = cpu_ms() + 300; cpu_ms() < end;)
+		popped(1000000);
+}
+int main(int argc, char **argv)
+{
+	variable(argc * 100);
+	BEHIND;
+}
+"""
+
+
+def test_end_of_function(samples_of):
+    expect(at(samples_of("popped", POPPED), "popped"), "popped;variable;" + MAIN)
+
+
+ODD = r"""
+void odd(long turns);
+__asm__(".text; .globl odd; .type odd,@function; odd: .cfi_startproc; sub $4,%rsp; .cfi_def_cfa_offset 12; 1: dec %rdi;"
+	"jnz 1b; add $4,%rsp; .cfi_def_cfa_offset 8; ret; .cfi_endproc; .size odd,.-odd");
+int main(void)
+{
+	for (long end = cpu_ms() + 300; cpu_ms() < end;)
+		odd(1000000);
+}
+"""
+
+
+@pytest.mark.parametrize("prefix", [[], ["setarch", "-R"]], ids=["anywhere", "top"])
+def test_odd_stack_pointer(samples_of, profcapture, capture, prefix):
+    """Where the stack is at the top of the address space, the kernel's records of it are not aligned either."""
+    expect(at(samples_of("odd", ODD, prefix=prefix), "odd"), "odd;" + MAIN)
+    losses = profcapture.json("dump", capture, "--table", "loss", "--limit", 0)["data"]["rows"]
+    assert not [loss for loss in losses if loss["cause"] == "ring-corrupt"]
+
+
+# ---- signals, jumps, exceptions
+
+FAULT = r"""
+void fault(void);
+/* A signal that interrupts a function's first instruction: one byte earlier is another function, and another rule. */
+__asm__(".text; .type before,@function; before: .cfi_startproc; push %rbx; .cfi_adjust_cfa_offset 8; push %rbx;"
+	".cfi_adjust_cfa_offset 8; call abort; .cfi_endproc; .size before,.-before;"
+	".globl fault; .type fault,@function; fault: .cfi_startproc; ud2; ret; .cfi_endproc; .size fault,.-fault");
+static int left;
+ALONE void handler(int number, siginfo_t *info, void *data)
+{
+	if (--left > 0)
+		fault();
+	else
+		spin(300);
+	((ucontext_t *)data)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+ALONE void worker(void)
+{
+	char room[400];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	fault();
+	BEHIND;
+}
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	stack_t other = { .ss_sp = malloc(1 << 16), .ss_size = 1 << 16 };
+
+	left = atoi(argv[1]);
+	if (argc > 2) {
+		sigaltstack(&other, NULL);
+		action.sa_flags |= SA_ONSTACK;
+	}
+	sigaction(SIGILL, &action, NULL);
+	worker();
+	BEHIND;
+}
+"""
+
+
+def test_signal(samples_of):
+    expect(at(samples_of("fault", FAULT, arguments=[1])), f"spin;handler;{SIGRETURN};fault;worker;" + MAIN)
+
+
+def test_signals_in_signals(samples_of):
+    samples = samples_of("fault", FAULT, arguments=[3])
+    expect(at(samples), f"spin;(handler;{SIGRETURN};fault;){{3}}worker;" + MAIN)
+
+
+def test_signal_on_a_stack_of_its_own(samples_of):
+    """The copy has the handler's stack only; where the signal came from is known by the registers that it kept."""
+    samples = samples_of("fault", FAULT, arguments=[1, "alternate"])
+    expect(at(samples), f"spin;handler;{SIGRETURN};fault", stop="copy-end")
+
+
+TIMER = r"""
+#include <sys/time.h>
+ALONE void burn(int number)
+{
+	for (volatile int i = 0; i < 2000000; i++)
+		;
+}
+ALONE void handler(int number)
+{
+	burn(number);
+	BEHIND;
+}
+ALONE void worker(void)
+{
+	spin(400);
+	BEHIND;
+}
+int main(void)
+{
+	struct itimerval often = { { 0, 6000 }, { 0, 6000 } };
+
+	signal(SIGPROF, handler);
+	setitimer(ITIMER_PROF, &often, NULL);
+	worker();
+	BEHIND;
+}
+"""
+
+
+def test_signal_anywhere(samples_of):
+    expect(at(samples_of("timer", TIMER), "burn"), f"burn;handler;{SIGRETURN};(.*;)?spin;worker;" + MAIN)
+
+
+JUMP = r"""
+static jmp_buf back;
+ALONE void inner(int n)
+{
+	char room[300];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	spin(n);
+	longjmp(back, 1);
+}
+ALONE void outer(void)
+{
+	for (volatile int i = 0; i < 40; i++)
+		if (setjmp(back) == 0)
+			inner(5);
+		else
+			spin(5);
+}
+int main(void)
+{
+	outer();
+	BEHIND;
+}
+"""
+
+
+def test_long_jump(samples_of):
+    samples = at(samples_of("jump", JUMP))
+    expect(samples, "spin;(inner;)?outer;" + MAIN)
+    assert 0.3 < sum("inner" in sample.names for sample in samples) / len(samples) < 0.7
+
+
+THROW = r"""
+struct guard {
+	int *to;
+	~guard() { ++*to; }
+};
+static int passed;
+ALONE void thrower(int n)
+{
+	guard here = { &passed };
+
+	if (n == 0)
+		throw n;
+	thrower(n - 1);
+	BEHIND;
+}
+ALONE void catcher(int n)
+{
+	try {
+		thrower(n);
+	} catch (int) {
+	}
+	BEHIND;
+}
+int main()
+{
+	for (long end = cpu_ms() + 500; cpu_ms() < end;)
+		for (int i = 0; i < 20; i++)
+			catcher(10);
+}
+"""
+
+
+def test_exception(samples_of):
+    samples = samples_of("throw.cc", THROW)
+    throwing = [sample for sample in samples if "__cxa_throw" in sample.names]
+    expect(throwing, "(.*;)?__cxa_throw;(thrower;){11}catcher;" + MAIN)
+    unwinding = [sample for sample in samples if "_Unwind_Resume" in sample.names]
+    # its last instructions change sp and fp, to registers that nobody keeps, for the frame that it goes to
+    expect(unwinding, "(.*;)?_Unwind_Resume;(thrower;){1,11}catcher;" + MAIN, share=0.97)
+    personality = [sample for sample in samples if "__gxx_personality_v0" in sample.names]
+    expect(personality, "(.*;)?__gxx_personality_v0;.*;(thrower;){1,11}catcher;" + MAIN, least=20)
+
+
+# ---- code without CFI
+
+ASSEMBLY = r"""
+typedef void (*code)(void (*)(void), long);
+void with_fp(void (*function)(void), long fp), without_fp(void (*function)(void), long fp);
+void call(code code, void (*function)(void), long fp);
+__asm__(".text; .globl with_fp; .type with_fp,@function; with_fp: push %rbp; mov %rsp,%rbp; sub $48,%rsp; call *%rdi;"
+	"leave; ret; .size with_fp,.-with_fp;"
+	".globl without_fp; .type without_fp,@function; without_fp: sub $56,%rsp; call *%rdi; add $56,%rsp; ret;"
+	".size without_fp,.-without_fp;"
+	".globl call; .type call,@function; call: .cfi_startproc; push %rbp; .cfi_adjust_cfa_offset 8;"
+	".cfi_rel_offset %rbp,0; mov %rdx,%rbp; mov %rdi,%rax; mov %rsi,%rdi; call *%rax; pop %rbp;"
+	".cfi_adjust_cfa_offset -8; .cfi_restore %rbp; ret; .cfi_endproc; .size call,.-call");
+ALONE void work(void)
+{
+	spin(300);
+	BEHIND;
+}
+static const unsigned char jit_with_fp[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+static const unsigned char jit_without_fp[] = { 0x48, 0x83, 0xec, 0x38, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x38, 0xc3 };
+static code generate(int fd, const unsigned char *bytes, size_t size)
+{
+	void *memory;
+
+	if (fd >= 0)
+		write(fd, bytes, size);
+	memory = mmap(NULL, 4096, PROT_READ | (fd < 0 ? PROT_WRITE : PROT_EXEC),
+		      MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+	if (fd < 0) {
+		memcpy(memory, bytes, size);
+		mprotect(memory, 4096, PROT_READ | PROT_EXEC);
+	}
+	return (code)memory;
+}
+int main(int argc, char **argv)
+{
+	int has_fp = strcmp(argv[2], "fp") == 0, fd = argv[1][0] == 'm' ? memfd_create("jit", 0) : -1;
+	long room[64] = { 0 }, fp = strcmp(argv[2], "stack") == 0 ? (long)room : atoi(argv[2]);
+	code code = has_fp ? with_fp : without_fp;
+
+	if (argv[1][0] != 'a')
+		code = has_fp ? generate(fd, jit_with_fp, sizeof(jit_with_fp))
+			      : generate(fd, jit_without_fp, sizeof(jit_without_fp));
+	call(code, work, fp);
+	__asm__ volatile("" ::"r"(room) : "memory");
+}
+"""
+GENERATED = r"anon\+0x\w+"
+
+
+@pytest.mark.parametrize("kind, name, method", [
+    ("assembly", "with_fp", "fp"), ("jit", GENERATED, "jit-fp"), ("memfd", GENERATED, "jit-fp"),
+])
+def test_code_without_cfi(samples_of, kind, name, method):
+    samples = samples_of("code", ASSEMBLY, arguments=[kind, "fp"])
+    expect(at(samples), f"spin;work;{name};call;" + MAIN, method)
+
+
+@pytest.mark.parametrize("fp", ["0", "1", "stack"])
+@pytest.mark.parametrize("kind, name, method", [("assembly", "without_fp", "cfi"), ("jit", GENERATED, "jit-fp")])
+def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
+    """It ends there, and does not say that this is the root."""
+    samples = samples_of("code", ASSEMBLY, arguments=[kind, fp])
+    expect(at(samples), f"spin;work;{name}", method, stop="no-table")
+
+
+PLT = r"""
+#include <elf.h>
+#include <link.h>
+int library(int n);
+static long *slot, begins;
+/* Where the call of library() goes to: at first to the stub's second half, which has the address looked up. */
+static void find_slot(void)
+{
+	char *strings = NULL;
+	Elf64_Sym *symbols = NULL;
+	Elf64_Rela *at = NULL;
+	long bytes = 0;
+
+	for (Elf64_Dyn *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_STRTAB)
+			strings = (char *)d->d_un.d_ptr;
+		else if (d->d_tag == DT_SYMTAB)
+			symbols = (Elf64_Sym *)d->d_un.d_ptr;
+		else if (d->d_tag == DT_JMPREL)
+			at = (Elf64_Rela *)d->d_un.d_ptr;
+		else if (d->d_tag == DT_PLTRELSZ)
+			bytes = d->d_un.d_val;
+	for (; bytes > 0; bytes -= sizeof(*at), at++)
+		if (strcmp(strings + symbols[ELF64_R_SYM(at->r_info)].st_name, "library") == 0)
+			slot = (long *)at->r_offset;
+	begins = *slot;
+}
+ALONE void caller(int lazily)
+{
+	for (volatile int i = 0; i < 20000; i++) {
+		if (lazily)
+			*slot = begins;
+		library(i);
+	}
+	BEHIND;
+}
+int main(int argc, char **argv)
+{
+	find_slot();
+	for (long end = cpu_ms() + 500; cpu_ms() < end;)
+		caller(argc > 1);
+}
+"""
+
+
+@pytest.fixture
+def plt(samples_of, tmp_path):
+    library = build(tmp_path, "library", "int library(int n) { return n; }", "-shared", "-fPIC", "-o", tmp_path / "lib.so")
+
+    def run(*arguments):
+        return samples_of("plt", PLT, tmp_path / "lib.so", "-no-pie", "-Wl,-z,lazy", arguments=arguments)
+
+    return run
+
+
+def test_plt(plt):
+    samples = [sample for sample in plt() if "caller" in sample.names]
+    expect(samples, "([^;]+;)?caller;" + MAIN)
+    assert sum(sample.images[:1] == ["plt"] and sample.names[0] != "caller" for sample in samples) > 20, "no stub"
+
+
+def test_plt_lazily(plt):
+    """What ld.so enters by has its CFA in a register that no rule can hold: it ends there, and says why."""
+    samples = [sample for sample in plt("lazily") if "_start" not in sample.names and "caller" not in sample.names]
+    expect(samples, r"(ld-linux[^;]*;)*ld-linux[^;]*", stop="no-rule")
+
+
+VDSO = r"""
+ALONE void caller(void)
+{
+	struct timespec t;
+
+	for (int i = 0; i < 100000; i++)
+		clock_gettime(CLOCK_MONOTONIC, &t);
+	BEHIND;
+}
+int main(void)
+{
+	for (long end = cpu_ms() + 300; cpu_ms() < end;)
+		caller();
+}
+"""
+
+
+def test_vdso(samples_of):
+    samples = [sample for sample in samples_of("vdso", VDSO) if "[vdso]" in sample.images[:1]]
+    expect(samples, "(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
+
+
+# ---- threads and children
+
+THREADS = r"""
+#include <pthread.h>
+ALONE void *work(void *data)
+{
+	spin(250);
+	BEHIND;
+	return data;
+}
+int main(void)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+"""
+
+
+def test_threads(samples_of):
+    expect(at(samples_of("threads", THREADS, "-pthread")), "spin;work;" + THREAD)
+
+
+CHILDREN = r"""
+extern char **environ;
+ALONE void forked(void)
+{
+	spin(250);
+	BEHIND;
+	_exit(0);
+}
+ALONE void spawned(void)
+{
+	spin(250);
+	BEHIND;
+	_exit(0);
+}
+ALONE void spawn(char **argv)
+{
+	char *again[] = { argv[0], "again", NULL };
+	posix_spawn_file_actions_t actions;
+
+	posix_spawn_file_actions_init(&actions);
+	for (int i = 0; i < 100000; i++) /* for there to be samples in the child before its exec */
+		posix_spawn_file_actions_adddup2(&actions, 0, 0);
+	posix_spawn(NULL, argv[0], &actions, NULL, again, environ);
+	wait(NULL);
+	wait(NULL);
+}
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		spawned();
+	if (vfork() == 0)
+		forked();
+	if (fork() == 0)
+		forked();
+	spawn(argv);
+	BEHIND;
+}
+"""
+
+
+def test_children(samples_of):
+    samples = samples_of("children", CHILDREN)
+    expect([sample for sample in at(samples) if "forked" in sample.names], "spin;forked;" + MAIN)
+    expect([sample for sample in at(samples) if "spawned" in sample.names], "spin;spawned;" + MAIN)
+    parents = [sample for sample in samples if "spawn" in sample.names or "main" in sample.names]
+    expect(parents, ".*" + MAIN)
+    spawning = [sample for sample in samples if set(sample.images) == {"libc.so.6"} and sample.names[0] != "execve"]
+    expect(spawning, r"(.*;)?libc\.so\.6\+\w+;" + CLONE, least=20)
