@@ -67,3 +67,9 @@ enum regs_arch regs_of_elf(uint16_t elf_machine);
 
 /* Whether the code that ends at a return address is a call. `code` has the `size` bytes before it. */
 bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size);
+
+/*
+ * The bits of a return address that hold its signature in this process, with which walks strip it. 0 where nothing is
+ * signed; on a CPU that cannot sign, too.
+ */
+uint64_t regs_own_pac_mask(void);

@@ -356,6 +356,10 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 	};
 	if (code.kind == WALK_CODE_TABLE)
 		ret_slot->rule = *table_get(code.table, code.address);
+	if (code.kind == WALK_CODE_RULE) {
+		ret_slot->kind = WALK_CODE_TABLE;
+		ret_slot->rule = code.rule;
+	}
 }
 
 static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
@@ -384,7 +388,7 @@ static const struct walk_slot *find_slot(struct state *state, uint64_t pc, struc
 			return NULL;
 	}
 	look_up(walk, pc, slot);
-	if (slot->kind == WALK_CODE_PENDING && walk->cache) {
+	if ((slot->kind == WALK_CODE_PENDING || slot->kind == WALK_CODE_NONE) && walk->cache) {
 		*own = *slot;
 		slot->generation = 0;
 		return own;

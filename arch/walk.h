@@ -32,6 +32,7 @@ enum walk_stop {
 enum walk_code_kind {
 	WALK_CODE_NONE,  /* nothing executable is there */
 	WALK_CODE_TABLE, /* `table` has it at `address` */
+	WALK_CODE_RULE,  /* `rule` is what CFI says of it */
 	WALK_CODE_FP,    /* code without CFI: by frame pointers */
 	WALK_CODE_JIT,   /* the same for generated code */
 	WALK_CODE_ENTRY, /* where a program begins: nothing called it, and CFI may not say so yet */
@@ -42,6 +43,7 @@ struct walk_code {
 	uint8_t kind; /* enum walk_code_kind */
 	const struct table *table;
 	uint64_t address; /* what the table calls the place */
+	struct cfi_rule rule;
 };
 
 struct walk_registers {
@@ -69,7 +71,10 @@ struct walk_slot {
 	struct cfi_rule rule;
 };
 
-/* What was found for a pc, so that tables are rarely searched. All zero is empty. */
+/*
+ * What was found for a pc, so that tables are rarely searched. All zero is empty. What is not ready, or no code, is not
+ * kept.
+ */
 struct walk_cache {
 	struct walk_slot slots[WALK_CACHE_SLOTS];
 };

@@ -6,6 +6,7 @@
 #include "arch/walk.h"
 
 #include "config.h"
+#include "tests/unit/context.h"
 #include "tests/unit/test.h"
 
 #include <alloca.h>
@@ -29,33 +30,6 @@
 #define HAS_SIGNAL_FRAMES false
 #else
 #define HAS_SIGNAL_FRAMES true
-#endif
-
-#if defined(__x86_64__)
-#define CONTEXT_REGISTERS(c)                                    \
-	{                                                       \
-		.pc = (uint64_t)(c).uc_mcontext.gregs[REG_RIP], \
-		.sp = (uint64_t)(c).uc_mcontext.gregs[REG_RSP], \
-		.fp = (uint64_t)(c).uc_mcontext.gregs[REG_RBP], \
-	}
-#elif defined(__aarch64__)
-#define CONTEXT_REGISTERS(c)                                                    \
-	{                                                                       \
-		.pc = (c).uc_mcontext.pc, .sp = (c).uc_mcontext.sp,             \
-		.fp = (c).uc_mcontext.regs[29], .lr = (c).uc_mcontext.regs[30], \
-	}
-#elif defined(__riscv)
-#define CONTEXT_REGISTERS(c)                                                                  \
-	{                                                                                     \
-		.pc = (c).uc_mcontext.__gregs[REG_PC], .sp = (c).uc_mcontext.__gregs[REG_SP], \
-		.fp = (c).uc_mcontext.__gregs[REG_S0], .lr = (c).uc_mcontext.__gregs[REG_RA], \
-	}
-#elif defined(__powerpc64__)
-#define CONTEXT_REGISTERS(c)                                                          \
-	{                                                                             \
-		.pc = (c).uc_mcontext.gp_regs[32], .sp = (c).uc_mcontext.gp_regs[1],  \
-		.fp = (c).uc_mcontext.gp_regs[31], .lr = (c).uc_mcontext.gp_regs[36], \
-	}
 #endif
 
 struct module {
@@ -198,20 +172,6 @@ static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
 }
 
 /* ---- Chains ---- */
-
-/* The bits that an address of user space has not: signing sets them, stripping clears them. */
-static uint64_t find_pac_mask(void)
-{
-#if defined(__aarch64__)
-	const uint64_t all = (UINT64_C(1) << 55) - 1;
-	register uint64_t address __asm__("x30") = all;
-
-	__asm__("hint #7" : "+r"(address)); /* xpaclri */
-	return all & ~address;
-#else
-	return 0;
-#endif
-}
 
 static _Unwind_Reason_Code add_expected(struct _Unwind_Context *context, void *data)
 {
@@ -467,7 +427,7 @@ int main(void)
 {
 	if (pipe(pipes) < 0)
 		return 1;
-	pac_mask = find_pac_mask();
+	pac_mask = regs_own_pac_mask();
 	dl_iterate_phdr(add_module, NULL);
 	RUN(test_plain);
 	RUN(test_deep);
