@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Modules - what the code of this process says about its frames
+ *
+ * A module is known by where it is, by the loader's record and by its build-id, which is compared with the one in memory
+ * whenever a stack goes through it. So another library at the same address is noticed by itself: not every dlclose() can
+ * be interposed, since libc closes its own modules by an inner call.
+ *
+ * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are copied side by side as if
+ * they were a section of their own. No table is built here, as that takes as long as the file is big.
+ * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a chain that reached its
+ *                 root: such modules are in use                    [test-own-stack: signal storm, dlclose]
+ *             (2) nothing of it is believed: counts and lengths are bounded by the module and by this file's buffers
+ *                                                                  [fuzz_cfi for what comes behind them]
+ *             (3) no rule survives its module                      [test-own-stack: same address]
+ * Of code in no module (generated code, and the trampoline of an emulator) only its being readable is known.
+ */
+#include "libcollector/modules.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+
+#define HEADER_BYTES 12 /* version, three encodings, where .eh_frame is, and the count */
+#define ENTRY_BYTES 8
+#define MAX_SEGMENTS 64
+#define MAX_NOTE_BYTES 1024
+#define PROBE_BYTES 4
+
+/* glibc has it since 2.35. Where it is not, frame pointers are all there is. */
+#pragma weak _dl_find_object
+
+/* DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1): what every linker writes */
+static const uint8_t encodings[] = { 1, 0x1b, 0x03, 0x3b };
+
+void modules_clear(struct modules *modules)
+{
+	modules->n = 0;
+	memset(modules->page_addresses, 0, sizeof(modules->page_addresses));
+}
+
+/* ---- Reading ---- */
+
+static const uint8_t *get_page(struct modules *modules, struct own_memory *memory, uint64_t address)
+{
+	size_t slot = (size_t)(address / OWN_MEMORY_PAGE % MODULES_PAGES);
+
+	if (modules->page_addresses[slot] == address)
+		return modules->pages[slot];
+	modules->page_addresses[slot] = 0;
+	if (!own_memory_read(memory, address, modules->pages[slot], OWN_MEMORY_PAGE))
+		return NULL;
+	modules->page_addresses[slot] = address;
+	return modules->pages[slot];
+}
+
+static bool read_bytes(struct modules *modules, struct own_memory *memory, uint64_t address,
+		       void *buffer, size_t size)
+{
+	uint8_t *to = buffer;
+
+	while (size > 0) {
+		size_t offset = (size_t)(address % OWN_MEMORY_PAGE);
+		size_t part = MIN_OF(size, OWN_MEMORY_PAGE - offset);
+		const uint8_t *page = get_page(modules, memory, address - offset);
+
+		if (!page)
+			return false;
+		memcpy(to, page + offset, part);
+		to += part;
+		address += part;
+		size -= part;
+	}
+	return true;
+}
+
+static bool read_inside(struct modules *modules, struct own_memory *memory,
+			const struct module *module, uint64_t address, void *buffer, size_t size)
+{
+	return address >= module->start && address < module->end && module->end - address >= size &&
+	       read_bytes(modules, memory, address, buffer, size);
+}
+
+/* ---- What a module is ---- */
+
+static void find_table(struct modules *modules, struct own_memory *memory, struct module *module)
+{
+	uint8_t header[HEADER_BYTES];
+	uint32_t n;
+
+	if (!read_inside(modules, memory, module, module->header, header, sizeof(header)) ||
+	    memcmp(header, encodings, sizeof(encodings)) != 0)
+		return;
+	n = load_le32(header + 8);
+	module->table = module->header + HEADER_BYTES;
+	if (n <= (module->end - module->table) / ENTRY_BYTES)
+		module->n_entries = n;
+}
+
+/* The build-id among the notes of a segment; 0 where it is not. */
+static uint64_t find_build_id(struct modules *modules, struct own_memory *memory,
+			      const struct module *module, uint64_t at, uint64_t size,
+			      uint32_t *ret_bytes)
+{
+	Elf64_Nhdr note;
+	char name[4];
+
+	size = MIN_OF(size, (uint64_t)MAX_NOTE_BYTES);
+	for (uint64_t end = at + size; at + sizeof(note) + sizeof(name) <= end;) {
+		uint64_t name_bytes, id_bytes;
+
+		if (!read_inside(modules, memory, module, at, &note, sizeof(note)) ||
+		    !read_inside(modules, memory, module, at + sizeof(note), name, sizeof(name)))
+			return 0;
+		name_bytes = ((uint64_t)note.n_namesz + 3) & ~UINT64_C(3);
+		id_bytes = ((uint64_t)note.n_descsz + 3) & ~UINT64_C(3);
+		if (note.n_type == NT_GNU_BUILD_ID && name_bytes == 4 &&
+		    memcmp(name, ELF_NOTE_GNU, 4) == 0 && note.n_descsz > 0) {
+			*ret_bytes = MIN_OF(note.n_descsz, (uint32_t)MODULES_MAX_ID);
+			return at + sizeof(note) + name_bytes;
+		}
+		at += sizeof(note) + name_bytes + id_bytes;
+	}
+	return 0;
+}
+
+static bool find_id(struct modules *modules, struct own_memory *memory, struct module *module)
+{
+	Elf64_Ehdr header;
+	uint64_t bias = module->start;
+
+	module->id_at = module->start;
+	module->n_id_bytes = MODULES_MAX_ID;
+	if (read_inside(modules, memory, module, module->start, &header, sizeof(header)) &&
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+	    header.e_phentsize == sizeof(Elf64_Phdr)) {
+		uint32_t n = MIN_OF((uint32_t)header.e_phnum, (uint32_t)MAX_SEGMENTS);
+
+		for (uint32_t i = 0; i < n; i++) {
+			Elf64_Phdr segment;
+			uint64_t found = 0;
+
+			if (!read_inside(modules, memory, module,
+					 module->start + header.e_phoff + i * sizeof(segment),
+					 &segment, sizeof(segment)))
+				break;
+			if (segment.p_type == PT_LOAD && segment.p_offset == 0)
+				bias = module->start - segment.p_vaddr;
+			if (segment.p_type == PT_NOTE)
+				found = find_build_id(modules, memory, module,
+						      bias + segment.p_vaddr, segment.p_memsz,
+						      &module->n_id_bytes);
+			if (found) {
+				module->id_at = found;
+				break;
+			}
+		}
+	}
+	return read_inside(modules, memory, module, module->id_at, module->id, module->n_id_bytes);
+}
+
+/* The loader's word for what is at pc. */
+static bool ask_loader(uint64_t pc, struct module *ret_module)
+{
+	struct dl_find_object found;
+
+	if (!_dl_find_object || _dl_find_object((void *)(uintptr_t)pc, &found) != 0)
+		return false;
+	*ret_module = (struct module){
+		.start = (uint64_t)(uintptr_t)found.dlfo_map_start,
+		.end = (uint64_t)(uintptr_t)found.dlfo_map_end,
+		.map = (uint64_t)(uintptr_t)found.dlfo_link_map,
+		.header = (uint64_t)(uintptr_t)found.dlfo_eh_frame,
+	};
+	return true;
+}
+
+/* ---- Those that are known ---- */
+
+/* The first that ends behind pc: where pc's is, or would be. */
+static size_t find_place(const struct modules *modules, uint64_t pc)
+{
+	size_t low = 0, high = modules->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (modules->modules[middle].end <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static struct module *find_known(struct modules *modules, uint64_t pc)
+{
+	size_t at = find_place(modules, pc);
+
+	return at < modules->n && pc >= modules->modules[at].start ? &modules->modules[at] : NULL;
+}
+
+/* False where it overlaps with another one, or where there is no room: some have gone. */
+static bool add(struct modules *modules, const struct module *module)
+{
+	size_t at = find_place(modules, module->start);
+
+	if (modules->n == MODULES_MAX ||
+	    (at < modules->n && modules->modules[at].start < module->end))
+		return false;
+	memmove(&modules->modules[at + 1], &modules->modules[at],
+		(modules->n - at) * sizeof(*module));
+	modules->modules[at] = *module;
+	modules->n++;
+	return true;
+}
+
+static bool is_same(struct own_memory *memory, const struct module *module, uint64_t pc,
+		    bool trusted)
+{
+	uint8_t id[MODULES_MAX_ID];
+	const void *at = id;
+	struct module now;
+
+	if (!ask_loader(pc, &now) || now.start != module->start || now.end != module->end ||
+	    now.map != module->map || now.header != module->header)
+		return false;
+	if (trusted && module->id_at + module->n_id_bytes <= module->start + OWN_MEMORY_PAGE)
+		at = (const void *)(uintptr_t)module->id_at;
+	else if (!own_memory_read(memory, module->id_at, id, module->n_id_bytes))
+		return false;
+	return memcmp(at, module->id, module->n_id_bytes) == 0;
+}
+
+bool modules_check(struct modules *modules, struct own_memory *memory,
+		   const struct walk_frame *frames, size_t n, bool trusted)
+{
+	const struct module *last = NULL;
+
+	modules->n_checks++;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t pc = frames[i].pc - (frames[i].flags & WALK_FRAME_EXACT ? 0 : 1);
+		struct module *module, now;
+
+		if (last && pc >= last->start && pc < last->end)
+			continue;
+		if (frames[i].flags & WALK_FRAME_JIT) {
+			if (ask_loader(pc, &now))
+				return false;
+			continue;
+		}
+		module = find_known(modules, pc);
+		if (!module)
+			return false;
+		if (module->checked != modules->n_checks && !is_same(memory, module, pc, trusted))
+			return false;
+		module->checked = modules->n_checks;
+		last = module;
+	}
+	return true;
+}
+
+/* ---- Rules ---- */
+
+static uint64_t entry_number(const struct module *module, const uint8_t *at)
+{
+	return module->header + (uint64_t)(int64_t)(int32_t)load_le32(at);
+}
+
+/* Where the FDE is that may cover pc. */
+static bool find_fde(struct modules *modules, struct own_memory *memory,
+		     const struct module *module, uint64_t pc, uint64_t *ret_at)
+{
+	uint32_t low = 0, high = module->n_entries;
+	uint8_t entry[ENTRY_BYTES];
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (!read_bytes(modules, memory, module->table + (uint64_t)middle * ENTRY_BYTES,
+				entry, sizeof(entry)))
+			return false;
+		if (entry_number(module, entry) <= pc) {
+			*ret_at = entry_number(module, entry + 4);
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	return low > 0;
+}
+
+/* A record with its length; 0 where it has none, or is too long. */
+static size_t read_record(struct modules *modules, struct own_memory *memory,
+			  const struct module *module, uint64_t at, uint8_t *buffer, size_t max)
+{
+	uint32_t size;
+
+	if (!read_inside(modules, memory, module, at, buffer, 4))
+		return 0;
+	size = load_le32(buffer);
+	if (size < 4 || size > max - 4 ||
+	    !read_inside(modules, memory, module, at + 4, buffer + 4, size))
+		return 0;
+	return size + 4;
+}
+
+/* The CIE comes first; the FDE keeps its address, and is told where its CIE is now. */
+static bool make_section(struct modules *modules, struct own_memory *memory,
+			 const struct module *module, uint64_t at, struct cfi_section *ret_section)
+{
+	uint8_t *fde = modules->record + MODULES_MAX_CIE;
+	size_t n_fde = read_record(modules, memory, module, at, fde, MODULES_MAX_FDE), n_cie, start;
+
+	if (n_fde < 8)
+		return false;
+	n_cie = read_record(modules, memory, module, at + 4 - load_le32(fde + 4), modules->record,
+			    MODULES_MAX_CIE);
+	if (n_cie == 0)
+		return false;
+	start = MODULES_MAX_CIE - n_cie;
+	memmove(modules->record + start, modules->record, n_cie);
+	store_le32(fde + 4, (uint32_t)(n_cie + 4));
+	*ret_section = (struct cfi_section){
+		.bytes = modules->record + start,
+		.size = n_cie + n_fde,
+		.address = at - n_cie,
+		.arch = REGS_NATIVE,
+	};
+	return true;
+}
+
+static void get_rule(struct modules *modules, struct own_memory *memory,
+		     const struct module *module, uint64_t pc, struct cfi_rule *ret_rule)
+{
+	struct cfi_section section;
+	uint64_t at;
+
+	*ret_rule = (struct cfi_rule){ .cfa = CFI_CFA_NONE };
+	if (!find_fde(modules, memory, module, pc, &at))
+		return;
+	if (!make_section(modules, memory, module, at, &section)) {
+		ret_rule->cfa = CFI_CFA_UNSUPPORTED;
+		return;
+	}
+	cfi_reader_init(&modules->reader, &section);
+	cfi_get_rule(&modules->reader, pc, ret_rule);
+}
+
+bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_t pc,
+		     struct walk_code *ret_code)
+{
+	const struct module *known = find_known(modules, pc);
+	struct module module;
+	uint8_t code[PROBE_BYTES];
+
+	if (!known) {
+		if (!ask_loader(pc, &module)) {
+			ret_code->kind = own_memory_read(memory, pc, code, sizeof(code))
+						 ? WALK_CODE_JIT
+						 : WALK_CODE_NONE;
+			return true;
+		}
+		find_table(modules, memory, &module);
+		if (!find_id(modules, memory, &module) || !add(modules, &module))
+			return false;
+		known = find_known(modules, pc);
+	}
+	ret_code->kind = WALK_CODE_FP;
+	if (!known || known->n_entries == 0)
+		return true;
+	ret_code->kind = WALK_CODE_RULE;
+	get_rule(modules, memory, known, pc, &ret_code->rule);
+	return true;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Modules - what the code of this process says about its frames
+ *
+ * Finds the module at a pc, and the rule that its CFI has there, without the loader's lock: _dl_find_object() takes none.
+ * CFI is read from where it is mapped, through copies of its pages, so that a module that is unmapped meanwhile costs a
+ * frame and not the process. Everything is async-signal-safe and allocates nothing. One user at a time.
+ */
+#pragma once
+
+#include "arch/walk.h"
+#include "libcollector/own-memory.h"
+
+#define MODULES_MAX 256
+#define MODULES_PAGES 64
+#define MODULES_MAX_CIE 512
+#define MODULES_MAX_FDE 16384
+#define MODULES_MAX_ID 32
+
+struct module {
+	uint64_t start, end;
+	uint64_t map;       /* the loader's own record of it */
+	uint64_t header;    /* .eh_frame_hdr; 0: none */
+	uint64_t table;     /* its entries, of 8 bytes each */
+	uint32_t n_entries; /* 0: no CFI, or none that can be searched */
+	uint32_t n_id_bytes;
+	uint64_t id_at; /* of its build-id; without one, of its ELF header */
+	uint8_t id[MODULES_MAX_ID];
+	uint64_t checked; /* the check that last found it the same */
+};
+
+/* All zero is empty. */
+struct modules {
+	struct module modules[MODULES_MAX]; /* ascending */
+	size_t n;
+	uint64_t n_checks;
+	uint64_t page_addresses[MODULES_PAGES]; /* 0: none */
+	uint8_t pages[MODULES_PAGES][OWN_MEMORY_PAGE];
+	uint8_t record[MODULES_MAX_CIE +
+		       MODULES_MAX_FDE]; /* the FDE that is looked at, and its CIE */
+	struct cfi_reader reader;
+};
+
+void modules_clear(struct modules *modules);
+
+/* What is at pc. False where that contradicts what was known: some module has gone, and all is to be cleared. */
+bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_t pc,
+		     struct walk_code *ret_code);
+
+/*
+ * Whether all frames are still in the modules that their rules came from. `trusted`: the chain is whole, so that
+ * nothing on it can be unmapped while its owner looks.
+ */
+bool modules_check(struct modules *modules, struct own_memory *memory,
+		   const struct walk_frame *frames, size_t n, bool trusted);

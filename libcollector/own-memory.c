@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Own memory - reads memory of this process that may not be there
+ *
+ * The kernel reads: process_vm_readv() on itself fails where a load would fault. Where that is refused, and where a seccomp
+ * filter could kill for asking, memory is probed: rt_sigprocmask() copies a mask in before it finds that it was told
+ * nothing sensible, so that EINVAL means readable. No filter that lets a program run refuses that call. What is unmapped
+ * between probe and load would fault; only there.
+ * Invariants: (1) nothing faults, whatever the address                     [test-own-stack: corrupt stacks, memory]
+ *             (2) with a seccomp filter no call is made but prctl(), getpid() and rt_sigprocmask()
+ *                                                                          [test-own-stack: seccomp]
+ * Does not check that memory stays what it was.
+ */
+#include "libcollector/own-memory.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#define MASK_BYTES 8   /* of the kernel's sigset_t */
+#define NO_SUCH_HOW 77 /* not one of SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK */
+#define SECCOMP_FILTERED 2
+#define BATCH 64
+
+/* ---- By probe ---- */
+
+static bool is_readable(uint64_t address)
+{
+	/* A pointer at NULL is no mask at all, which is no mistake. */
+	return address >= OWN_MEMORY_PAGE &&
+	       syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, address & ~UINT64_C(7), NULL, MASK_BYTES) <
+		       0 &&
+	       errno == EINVAL;
+}
+
+/* An emulator may look at the arguments in another order: then nothing can be found out. */
+static bool can_probe(void)
+{
+	return !is_readable(UINT64_MAX - OWN_MEMORY_PAGE);
+}
+
+/* Words, so that a concurrent writer is met whole ones; volatile, as this must not become memcpy(). */
+__attribute__((no_sanitize("address", "undefined"))) static void load(uint64_t address,
+								      uint8_t *buffer, size_t size)
+{
+	const volatile uint8_t *from = (const volatile uint8_t *)(uintptr_t)address;
+	size_t i = 0;
+
+	for (; address % 8 == 0 && i + 8 <= size; i += 8) {
+		uint64_t word = *(const volatile uint64_t *)(from + i);
+
+		memcpy(buffer + i, &word, 8);
+	}
+	for (; i < size; i++)
+		buffer[i] = from[i];
+}
+
+static bool read_by_probe(uint64_t address, void *buffer, size_t size)
+{
+	uint64_t last = address + size - 1;
+
+	if (last < address || !can_probe())
+		return false;
+	for (uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE; page <= last;
+	     page += OWN_MEMORY_PAGE)
+		if (!is_readable(page))
+			return false;
+	load(address, buffer, size);
+	return true;
+}
+
+static size_t count_by_probe(uint64_t end, size_t n)
+{
+	size_t i = 0;
+
+	while (can_probe() && i < n && is_readable(end - (i + 1) * OWN_MEMORY_PAGE))
+		i++;
+	return i;
+}
+
+/* ---- By the kernel ---- */
+
+static void choose_way(struct own_memory *memory)
+{
+	if (memory->way != OWN_MEMORY_UNKNOWN)
+		return;
+	memory->pid = (int32_t)syscall(SYS_getpid);
+	memory->way = syscall(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_FILTERED
+			      ? OWN_MEMORY_BY_PROBE
+			      : OWN_MEMORY_BY_KERNEL;
+}
+
+/* The bytes that were read before the first that cannot be; a refusal changes the way. */
+static size_t read_by_kernel(struct own_memory *memory, void *buffer, size_t size,
+			     const struct iovec *remote, size_t n)
+{
+	struct iovec local = { buffer, size };
+	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1, remote, n, 0);
+
+	if (got < 0 && errno != EFAULT && errno != EINVAL)
+		memory->way = OWN_MEMORY_BY_PROBE;
+	return got < 0 ? 0 : (size_t)got;
+}
+
+bool own_memory_read(struct own_memory *memory, uint64_t address, void *buffer, size_t size)
+{
+	struct iovec remote = { (void *)(uintptr_t)address, size };
+
+	choose_way(memory);
+	if (memory->way == OWN_MEMORY_BY_KERNEL) {
+		bool done = read_by_kernel(memory, buffer, size, &remote, 1) == size;
+
+		if (done || memory->way == OWN_MEMORY_BY_KERNEL)
+			return done;
+	}
+	return read_by_probe(address, buffer, size);
+}
+
+size_t own_memory_count_below(struct own_memory *memory, uint64_t end, size_t n)
+{
+	struct iovec remote[BATCH];
+	uint8_t bytes[BATCH];
+	size_t done = 0;
+
+	choose_way(memory);
+	n = MIN_OF(n, end / OWN_MEMORY_PAGE);
+	while (done < n && memory->way == OWN_MEMORY_BY_KERNEL) {
+		size_t part = MIN_OF(n - done, (size_t)BATCH), got;
+
+		for (size_t i = 0; i < part; i++)
+			remote[i] = (struct iovec){
+				(void *)(uintptr_t)(end - (done + i + 1) * OWN_MEMORY_PAGE), 1
+			};
+		got = read_by_kernel(memory, bytes, part, remote, part);
+		done += got;
+		if (got < part && memory->way == OWN_MEMORY_BY_KERNEL)
+			return done;
+	}
+	return done + count_by_probe(end - done * OWN_MEMORY_PAGE, n - done);
+}

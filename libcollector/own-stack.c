@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Own stack - the calls that a thread is in, found by the thread itself
+ *
+ * Two things are needed: what of the stack may be loaded without asking, and something to walk with.
+ *
+ * The stack. A thread's highest address is known without a lock: its thread pointer, which libc puts on top of a stack, or for
+ * the first thread the bytes that the kernel put there. That sp is on the same stack is seen by every page between being
+ * readable. When sp is found lower later, the pages between are looked at, once. What else sp points at is a signal
+ * stack, if sigaltstack() says so, or a fiber. There, and wherever a frame leads out of the known range, each read is made by
+ * own-memory.c; on a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
+ *
+ * A cache. A fixed number of them is in one mapping; a walk takes a free one, preferably the thread's last, by one
+ * exchange, and gives it back. So a handler that interrupts a walk finds that cache taken and uses another one, and nobody
+ * ever waits. A cache whose walk was left by siglongjmp(), or died with a vfork() child, is known by its holder's
+ * frame being gone, and taken over.
+ *
+ * fork() gives the child an empty mapping (MADV_WIPEONFORK): what other threads held there is free. A vfork() child is the
+ * thread, on its stack, while that waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid:
+ * it leaves its parent's struct own_stack alone.
+ * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
+ *                                           [test-own-stack: fiber, signal stack, corrupt stacks, guard page]
+ *             (2) a cache has one user      [test-own-stack: signal storm, threads]
+ *             (3) memory is one mapping     [test-own-stack: memory]
+ *             (4) errno stays               [test-own-stack: errno]
+ * A stack without a guard page whose neighbour is readable and is unmapped later is not told from that.
+ */
+#include "libcollector/own-stack.h"
+
+#include "libcollector/modules.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define N_CACHES 32
+#define ROOT_SHARE 8 /* of the room, one part in so many is for the outermost frames */
+#define MAX_FOREIGN_READS (2 * OWN_STACK_MAX_FOREIGN)
+#define MAX_GROWTH (UINT64_C(64) << 20) /* how far below what is known a stack is looked for */
+#define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is when a stack has just overflowed */
+#define WINDOW_BYTES 512
+
+struct cache {
+	_Atomic(uintptr_t) holder;
+	uint64_t holder_sp;  /* of the walk that holds it; 0: between two stores */
+	uint32_t generation; /* of its slots; 0: never used */
+	uint32_t forgotten;  /* as many calls of own_stack_forget() as it knows of */
+	struct walk_cache slots;
+	struct modules modules;
+	struct walk_frame frames[OWN_STACK_MAX_FRAMES];
+};
+
+struct arena {
+	_Atomic(int32_t) pid; /* 0: just forked */
+	_Atomic(uint32_t) n_threads, n_forgotten;
+	struct cache caches[N_CACHES];
+};
+
+/* One walk. */
+struct visit {
+	struct own_memory memory;
+	struct cache *cache;
+	uint64_t frame;     /* where own_stack_walk() is */
+	uint64_t outer;     /* the same of the walk before, which this one may have interrupted */
+	uint64_t low, high; /* of the thread's stack */
+	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
+	bool is_child;              /* shares its parent's memory */
+	bool is_stale;              /* a module has gone */
+	size_t n_foreign_reads;
+	uint64_t window; /* the address of bytes[0] */
+	size_t n_window_bytes;
+	uint8_t bytes[WINDOW_BYTES];
+};
+
+static _Atomic(struct arena *) shared_arena;
+static uint64_t first_stack_top, pac_mask;
+
+/* ---- The process ---- */
+
+size_t own_stack_max_bytes(void)
+{
+	return sizeof(struct arena);
+}
+
+int own_stack_setup(void)
+{
+	const size_t size = sizeof(struct arena);
+	struct arena *arena, *none = NULL;
+
+	if (atomic_load_explicit(&shared_arena, memory_order_acquire))
+		return 0;
+	first_stack_top = getauxval(AT_RANDOM);
+	pac_mask = regs_own_pac_mask();
+	arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (arena == MAP_FAILED)
+		return -ENOMEM;
+	madvise(arena, size, MADV_NOHUGEPAGE);
+	madvise(arena, size, MADV_WIPEONFORK);
+	atomic_store(&arena->pid, (int32_t)getpid());
+	/* pairs with own_stack_walk() */
+	if (!atomic_compare_exchange_strong(&shared_arena, &none, arena))
+		munmap(arena, size);
+	return 0;
+}
+
+void own_stack_forget(void)
+{
+	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+
+	if (arena)
+		atomic_fetch_add(&arena->n_forgotten, 1);
+}
+
+/* Whether this is a process of its own in another one's memory. */
+static bool is_child(struct arena *arena)
+{
+	int32_t own = (int32_t)syscall(SYS_getpid), forked = 0;
+
+	return !atomic_compare_exchange_strong(&arena->pid, &forked, own) && forked != own;
+}
+
+/* ---- The stack ---- */
+
+static uint64_t thread_pointer(void)
+{
+	uint64_t pointer = 0;
+
+#if defined(__x86_64__)
+	__asm__("mov %%fs:0, %0" : "=r"(pointer));
+#elif defined(__aarch64__)
+	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#elif defined(__riscv)
+	__asm__("mv %0, tp" : "=r"(pointer));
+#elif defined(__powerpc64__)
+	__asm__("addi %0, 13, -0x7000"
+		: "=b"(pointer)); /* ELFv2 ABI 3.7.2: r13 is that much above */
+#endif
+	return pointer;
+}
+
+/* Moves *low down to the page of sp, if all between is readable, else as far as it is. */
+static void reach(struct own_memory *memory, uint64_t sp, uint64_t *low)
+{
+	uint64_t page = sp & -(uint64_t)OWN_MEMORY_PAGE;
+
+	if (sp >= *low || *low - sp > MAX_GROWTH)
+		return;
+	*low -= own_memory_count_below(memory, *low, (*low - page) / OWN_MEMORY_PAGE) *
+		OWN_MEMORY_PAGE;
+}
+
+/*
+ * The thread's range, from its top down to where it runs. Of a thread that is first seen on another stack, as far down as
+ * it goes.
+ */
+static void find_range(struct visit *visit)
+{
+	bool is_first = syscall(SYS_gettid) == syscall(SYS_getpid);
+	uint64_t top = is_first ? first_stack_top : thread_pointer();
+	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	bool is_near = frame < top && top - frame <= MAX_GROWTH;
+
+	visit->high = top & ~UINT64_C(7);
+	visit->low = top & -(uint64_t)OWN_MEMORY_PAGE;
+	reach(&visit->memory, is_near ? frame : visit->low - MAX_GROWTH, &visit->low);
+}
+
+static void find_signal_stack(struct visit *visit, uint64_t sp)
+{
+	stack_t stack;
+	uint64_t start;
+
+	if (syscall(SYS_sigaltstack, NULL, &stack) != 0 || (stack.ss_flags & SS_DISABLE))
+		return;
+	start = (uint64_t)(uintptr_t)stack.ss_sp;
+	if (sp - start >= stack.ss_size)
+		return;
+	visit->alt_low = start;
+	visit->alt_high = start + stack.ss_size;
+}
+
+/* What sp is on. The first look is the only one for as long as sp stays where it was seen. */
+static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, struct visit *visit)
+{
+	visit->low = own->low;
+	visit->high = own->high;
+	if (sp >= visit->low && sp < visit->high)
+		return;
+	visit->is_child = is_child(arena);
+	find_signal_stack(visit, sp);
+	if (visit->high == 0)
+		find_range(visit);
+	if (sp < visit->high && visit->alt_high == 0)
+		reach(&visit->memory, sp, &visit->low);
+	if (visit->is_child)
+		return;
+	own->low = visit->low;
+	own->high = visit->high;
+}
+
+static bool is_own(const struct visit *visit, uint64_t address)
+{
+	return address < visit->high && address + GUARD_BYTES >= visit->low;
+}
+
+static bool is_foreign(const struct visit *visit, uint64_t address)
+{
+	return !is_own(visit, address) && !(address >= visit->alt_low && address < visit->alt_high);
+}
+
+/* ---- A cache ---- */
+
+static void clear(struct cache *cache)
+{
+	cache->generation += cache->generation == UINT32_MAX ? 2 : 1;
+	modules_clear(&cache->modules);
+}
+
+/* Whether a walk of this thread was interrupted by the present one and goes on after it. */
+static bool has_outer(const struct visit *visit)
+{
+	uint64_t outer = visit->outer;
+
+	return outer != 0 &&
+	       (!is_own(visit, visit->frame) || (is_own(visit, outer) && outer > visit->frame));
+}
+
+/*
+ * Whether its walk, of this thread, will never go on: on the thread's own stack a frame that is below the present one has
+ * ended, and so have all of other stacks, which are left when the thread's own is gone back to.
+ */
+static bool is_abandoned(const struct cache *cache, const struct visit *visit)
+{
+	uint64_t sp = cache->holder_sp;
+
+	if (!has_outer(visit))
+		return true;
+	return sp != 0 && is_own(visit, visit->frame) && (!is_own(visit, sp) || sp < visit->frame);
+}
+
+/* Whether it is held by a child that shared this memory, and is no more. */
+static bool is_orphaned(uintptr_t holder)
+{
+	return (holder & 1) && syscall(SYS_kill, (pid_t)(holder >> 1), 0) < 0 && errno == ESRCH;
+}
+
+static bool take(struct cache *cache, uintptr_t holder, const struct visit *visit)
+{
+	uintptr_t before = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(&cache->holder, &before, holder,
+						     memory_order_acquire, memory_order_relaxed)) {
+		bool is_gone = is_orphaned(before) ||
+			       (before == holder && !visit->is_child && is_abandoned(cache, visit));
+
+		if (!is_gone || !atomic_compare_exchange_strong(&cache->holder, &before, holder))
+			return false;
+		clear(cache);
+	}
+	cache->holder_sp = visit->frame;
+	return true;
+}
+
+static void give_back(struct cache *cache, uintptr_t holder)
+{
+	cache->holder_sp = 0;
+	/* pairs with take() */
+	atomic_compare_exchange_strong_explicit(&cache->holder, &holder, 0, memory_order_release,
+						memory_order_relaxed);
+}
+
+static struct cache *take_any(struct arena *arena, struct own_stack *own, uintptr_t holder,
+			      const struct visit *visit)
+{
+	uint32_t first = own->cache, forgotten;
+
+	if (first == 0) {
+		first = atomic_fetch_add_explicit(&arena->n_threads, 1, memory_order_relaxed) %
+				N_CACHES +
+			1;
+		own->cache = first;
+	}
+	for (uint32_t i = 0; i < N_CACHES; i++) {
+		struct cache *cache = &arena->caches[(first - 1 + i) % N_CACHES];
+
+		if (!take(cache, holder, visit))
+			continue;
+		forgotten = atomic_load_explicit(&arena->n_forgotten, memory_order_acquire);
+		if (cache->generation == 0 || cache->forgotten != forgotten)
+			clear(cache);
+		cache->forgotten = forgotten;
+		return cache;
+	}
+	return NULL;
+}
+
+/* ---- The walk ---- */
+
+/* Through a window, as the words of a frame are near each other. */
+static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
+{
+	struct visit *visit = data;
+	uint64_t at = address - visit->window, rest = OWN_MEMORY_PAGE - address % OWN_MEMORY_PAGE;
+	size_t size = MIN_OF(MAX_OF(rest, sizeof(*ret_word)), (size_t)WINDOW_BYTES);
+
+	if (is_foreign(visit, address) && visit->n_foreign_reads++ >= MAX_FOREIGN_READS)
+		return false;
+	if (at >= visit->n_window_bytes || visit->n_window_bytes - at < sizeof(*ret_word)) {
+		visit->n_window_bytes = 0;
+		if (!own_memory_read(&visit->memory, address, visit->bytes, size))
+			return false;
+		visit->window = address;
+		visit->n_window_bytes = size;
+		at = 0;
+	}
+	memcpy(ret_word, visit->bytes + at, sizeof(*ret_word));
+	return true;
+}
+
+static bool read_code(void *data, uint64_t address, void *buffer, size_t size)
+{
+	struct visit *visit = data;
+
+	return own_memory_read(&visit->memory, address, buffer, size);
+}
+
+static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
+{
+	struct visit *visit = data;
+
+	if (modules_resolve(&visit->cache->modules, &visit->memory, pc, ret_code))
+		return;
+	ret_code->kind = WALK_CODE_PENDING;
+	visit->is_stale = true;
+}
+
+static void run(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
+		struct walk_result *ret_result)
+{
+	uint64_t start = MAX_OF(registers->sp, visit->low);
+	bool is_foreign_stack = is_foreign(visit, registers->sp);
+	size_t n = MIN_OF(n_pcs, is_foreign_stack ? OWN_STACK_MAX_FOREIGN : OWN_STACK_MAX_FRAMES);
+	const struct walk walk = {
+		.arch = REGS_NATIVE,
+		.pac_mask = pac_mask,
+		.stack = (const uint8_t *)(uintptr_t)start,
+		.stack_start = start,
+		.stack_size = is_own(visit, registers->sp) ? visit->high - start : 0,
+		.read_word = read_word,
+		.read_code = read_code,
+		.resolve = resolve,
+		.data = visit,
+		.cache = &visit->cache->slots,
+		.generation = visit->cache->generation,
+		.frames = visit->cache->frames,
+		.n_frames = n,
+		.n_roots = is_foreign_stack ? 0 : n / ROOT_SHARE,
+	};
+
+	visit->n_foreign_reads = 0;
+	visit->n_window_bytes = 0;
+	visit->is_stale = false;
+	walk_run(&walk, registers, ret_result);
+}
+
+/* A chain that met a module which is not what it was is walked once more, with nothing remembered. */
+static void run_checked(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
+			struct walk_result *ret_result)
+{
+	struct cache *cache = visit->cache;
+
+	run(visit, registers, n_pcs, ret_result);
+	if (!visit->is_stale &&
+	    modules_check(&cache->modules, &visit->memory, cache->frames, ret_result->n,
+			  ret_result->stop == WALK_ROOT && ret_result->flags == WALK_FRAME_EXACT))
+		return;
+	clear(cache);
+	run(visit, registers, n_pcs, ret_result);
+}
+
+static void copy_chain(const struct visit *visit, const struct walk_result *result, uint64_t *pcs,
+		       struct own_stack_chain *chain)
+{
+	size_t n_foreign = 0;
+
+	*chain = (struct own_stack_chain){
+		.stop = result->stop,
+		.n_cut = result->n_cut,
+		.cut_at = result->cut_at,
+		.flags = (result->flags & WALK_FRAME_FP ? OWN_STACK_FP : 0) |
+			 (result->flags & WALK_FRAME_JIT ? OWN_STACK_JIT : 0),
+	};
+	for (; chain->n < result->n; chain->n++) {
+		const struct walk_frame *frame = &visit->cache->frames[chain->n];
+
+		if (is_foreign(visit, frame->sp)) {
+			if (n_foreign++ == OWN_STACK_MAX_FOREIGN) {
+				chain->stop = WALK_DEPTH;
+				break;
+			}
+			chain->flags |= OWN_STACK_FOREIGN;
+		}
+		pcs[chain->n] = frame->pc;
+	}
+	if (chain->cut_at >= chain->n) {
+		chain->cut_at = chain->n;
+		chain->n_cut = 0;
+	}
+}
+
+static bool walk_with_any(struct arena *arena, struct own_stack *own,
+			  const struct walk_registers *registers, struct visit *visit,
+			  uint64_t *pcs, size_t n_pcs, struct own_stack_chain *ret_chain)
+{
+	uintptr_t holder = (uintptr_t)own;
+	struct walk_result result;
+
+	if (visit->is_child)
+		holder = (uintptr_t)getpid() << 1 | 1; /* odd, as no address is */
+	visit->outer = own->walking;
+	if (!visit->is_child)
+		own->walking = visit->frame;
+	atomic_signal_fence(memory_order_seq_cst);
+	visit->cache = take_any(arena, own, holder, visit);
+	if (visit->cache) {
+		run_checked(visit, registers, n_pcs, &result);
+		copy_chain(visit, &result, pcs, ret_chain);
+		give_back(visit->cache, holder);
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	if (!visit->is_child)
+		own->walking = has_outer(visit) ? visit->outer : 0;
+	return visit->cache != NULL;
+}
+
+void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
+		    size_t n_pcs, struct own_stack_chain *ret_chain)
+{
+	/* pairs with own_stack_setup() */
+	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+	struct visit visit;
+	int error = errno;
+
+	visit.memory = (struct own_memory){ .way = OWN_MEMORY_UNKNOWN };
+	visit.frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	visit.alt_low = visit.alt_high = 0;
+	visit.is_child = false;
+	if (arena)
+		find_stack(arena, own, registers->sp, &visit);
+	if (!arena || !walk_with_any(arena, own, registers, &visit, pcs, n_pcs, ret_chain)) {
+		*ret_chain = (struct own_stack_chain){
+			.stop = WALK_NO_TABLE, .n = 1, .cut_at = 1, .flags = OWN_STACK_BUSY
+		};
+		pcs[0] = registers->pc;
+	}
+	errno = error;
+}

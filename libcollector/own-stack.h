@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Own stack - the calls that a thread is in, found by the thread itself
+ *
+ *     static _Thread_local struct own_stack own;
+ *     struct walk_registers here;
+ *     struct own_stack_chain chain;
+ *
+ *     own_stack_get_registers(&here);
+ *     own_stack_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
+ *
+ * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal stack, on a fiber, and in a
+ * child that shares its parent's memory. It allocates nothing, takes no lock, waits for nobody, leaves errno alone, and
+ * cannot fault on what a stack says.
+ */
+#pragma once
+
+#include "arch/walk.h"
+
+#define OWN_STACK_MAX_FRAMES 1024
+#define OWN_STACK_MAX_FOREIGN 16
+
+/* What is known of a thread. Each has one of its own; all zero is a fresh one. */
+struct own_stack {
+	uint64_t low,
+		high; /* its stack, as far as it was seen to be readable; 0: not yet looked for */
+	volatile uint64_t walking; /* the frame of the innermost walk; 0: none */
+	uint32_t cache;            /* where it looks for a cache first, and 1 */
+	uint32_t reserved;
+};
+
+#define OWN_STACK_FP 0x01  /* some frame was found by a frame pointer */
+#define OWN_STACK_JIT 0x02 /* some frame is in generated code */
+/*
+ * Some frame is on a stack that is neither the thread's nor its signal stack: a fiber's. Of those at most
+ * OWN_STACK_MAX_FOREIGN are there.
+ */
+#define OWN_STACK_FOREIGN 0x04
+#define OWN_STACK_BUSY 0x08 /* nothing to walk with was free: there is one frame */
+
+struct own_stack_chain {
+	enum walk_stop stop; /* WALK_ROOT: whole, but for n_cut */
+	size_t n;            /* at least one */
+	size_t n_cut; /* frames that are not there, between cut_at - 1 and cut_at; the outermost are kept */
+	size_t cut_at;  /* n where nothing is missing */
+	uint32_t flags; /* OWN_STACK_* */
+};
+
+/*
+ * Makes ready for the process; until then every stack is BUSY. To be called outside of hooks; more than once does nothing.
+ * Returns 0 or -ENOMEM. One mapping of own_stack_max_bytes(), of which only what is used takes memory.
+ */
+MUST_CHECK int own_stack_setup(void);
+size_t own_stack_max_bytes(void);
+
+/* A module has gone: call it behind dlclose(). Without it a stack through another module at the same place is still right. */
+void own_stack_forget(void);
+
+/*
+ * `registers` are the thread's own: of where it is, or of where a signal interrupted it. Fills pcs, innermost first; n_pcs
+ * is at least 1. From a chain with more frames than n_pcs, or than OWN_STACK_MAX_FRAMES, the middle is cut.
+ */
+void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
+		    size_t n_pcs, struct own_stack_chain *ret_chain);
+
+/* The registers of the function that this is used in, where it is used. */
+static inline __attribute__((always_inline)) void own_stack_get_registers(
+	struct walk_registers *ret_registers)
+{
+	struct walk_registers at = { 0 };
+
+#if defined(__x86_64__)
+	__asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
+			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp));
+#elif defined(__aarch64__)
+	__asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29\n\tmov %3, x30"
+			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp), "=&r"(at.lr));
+#elif defined(__riscv)
+	__asm__ volatile("auipc %0, 0\n\tmv %1, sp\n\tmv %2, s0\n\tmv %3, ra"
+			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp), "=&r"(at.lr));
+#elif defined(__powerpc64__)
+	__asm__ volatile(
+		"mflr %3\n\tbcl 20, 31, 1f\n1:\tmflr %0\n\tmtlr %3\n\tmr %1, 1\n\tmr %2, 31"
+		: "=&b"(at.pc), "=&b"(at.sp), "=&b"(at.fp), "=&b"(at.lr));
+#endif
+	*ret_registers = at;
+}
