@@ -254,6 +254,9 @@ static void cut(struct unwind *unwind, struct unwind_stack *stack)
 		N_ROOTS * sizeof(*unwind->ips));
 	stack->cut_at = n_inner;
 	stack->n_cut = stack->n - UNWIND_MAX_FRAMES;
+	/* The root is there, but the stack is not whole. */
+	if (stack->stop == PROF_STOP_ROOT)
+		stack->stop = PROF_STOP_DEPTH;
 	stack->n = UNWIND_MAX_FRAMES;
 }
 

@@ -52,7 +52,7 @@ def test_recursion(samples_of):
 
 def test_recursion_of_more_frames_than_are_kept(samples_of):
     samples = samples_of("recursion", RECURSION, arguments=[2000], options=["-F", 249])
-    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, least=50)
+    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, stop="depth", least=50)
 
 
 def test_recursion_deeper_than_a_copy(samples_of):
@@ -95,7 +95,76 @@ def test_stitched(samples_of):
 
 def test_stitched_recursion(samples_of):
     samples = samples_of("slowly", SLOWLY, "-DSIZE=8", "-DEACH=200", arguments=[5000, 10], options=["-F", 249])
-    expect(at(samples)[-60:], r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", least=60)
+    expect(at(samples)[-60:], r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", stop="depth", least=60)
+
+
+WAYS = r"""
+static unsigned int way;
+ALONE void left(int n);
+ALONE void right(int n);
+#define GO(n) ((way >> (n) % 8 & 1) ? left : right)
+#define BODY                                          \
+	char room[2000];                              \
+	__asm__ volatile("" ::"r"(room) : "memory");  \
+	if (n % 8 == 0)                               \
+		spin(2);                              \
+	if (n > 0)                                    \
+		GO(n)(n - 1);                         \
+	BEHIND;
+ALONE void left(int n) { BODY }
+ALONE void right(int n) { way += 0; BODY }
+int main(int argc, char **argv)
+{
+	for (long end = cpu_ms() + 2000; cpu_ms() < end;) {
+		way = rand() % 256;
+		GO(105)(104);
+	}
+	BEHIND;
+}
+"""
+
+
+def test_how_often_stitching_is_wrong(samples_of):
+    """Each descent takes another way, the same eight turns again and again: the oracle of what was put together."""
+    samples = at(samples_of("ways", WAYS))
+    stitched = [sample.names for sample in samples if sample.method == "stitched"]
+    assert len(stitched) > 200
+    wrong = 0
+    for names in stitched:
+        turns = [name for name in names if name in ("left", "right")]
+        wrong += len(turns) % 8 != 1 or any(a != b for a, b in zip(turns, turns[8:]))
+    print(f"{wrong} of {len(stitched)} stitched stacks are wrong")
+    assert wrong <= 0.01 * len(stitched)
+
+
+DEEP = r"""
+ALONE int down(int left)
+{
+	char room[3000];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	if (left == 0)
+		spin(400);
+	else
+		down(left - 1);
+	BEHIND;
+	return left;
+}
+int main(int argc, char **argv)
+{
+	down(59);
+	BEHIND;
+}
+"""
+
+
+def test_repaired_by_frame_pointers(samples_of):
+    """Programs that keep frame pointers have all of a stack that is deeper than a copy, to where libc has none."""
+    flags = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"]
+    chain = r"spin;(down;){60}main(;libc\.so\.6\+\w+|;__libc_start_call_main)?"
+    expect(at(samples_of("repaired", DEEP, *flags)), chain, method="fp-repaired", stop="unknown")
+    samples = samples_of("not-repaired", DEEP, options=["--force"])
+    expect(at(samples), "spin(;down){15,30}", stop="copy-end")
 
 
 # ---- frames that are not of a fixed size

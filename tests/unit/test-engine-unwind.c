@@ -418,6 +418,7 @@ static void test_cut(void)
 	dive(3000, &snapshot);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 2, false, &stack, &missing));
 	CHECK_INT(stack.n, UNWIND_MAX_FRAMES);
+	CHECK_INT(stack.stop, PROF_STOP_DEPTH);
 	CHECK(stack.n_cut > 3000 - UNWIND_MAX_FRAMES);
 	CHECK(stack.cut_at > 0 && stack.cut_at < stack.n);
 	CHECK(stack.ips[stack.n - 1] == root);
