@@ -379,7 +379,8 @@ static int take_group(struct decoding *at, const struct prof_array *arrays, size
 			entry.chunk.offset = at->link;
 		if (entry.chunk.offset % 8 != 0 || entry.chunk.offset < FILE_HEADER_BYTES ||
 		    entry.chunk.offset > at->end || entry_end(&entry) > at->end ||
-		    entry.chunk.sequence < at->next_sequence || entry.chunk.sequence == UINT64_MAX)
+		    entry.chunk.sequence < at->next_sequence ||
+		    entry.chunk.sequence > format_max_sequence(entry.chunk.offset))
 			return PROF_DAMAGED;
 		r = taker->take(&entry, taker->data);
 		if (r)

@@ -17,7 +17,7 @@
  *      22 stream u16         24 sequence u64             32 segment u32    36 epoch u32     40 rows u32
  *      44 groups u32         48 t_min u64                56 t_max u64      64 stored u32    68 raw u32
  *      72 XXH3 of payload    80 link u64                 88 reserved u64
- *   sequence rises by one a chunk, through all segments. stored is the payload without its padding, raw the rows as
+ *   sequence rises by one a chunk, through all segments; behind a gap it is the offset / 8, more than which none is. stored is the payload without its padding, raw the rows as
  *   8-byte numbers and bytes. link: dictionary data: lowest id; checkpoint: offset of the previous checkpoint or 0;
  *   trailer: offset of the checkpoint that ends where the trailer starts. A reader skips kinds it does not know.
  *
@@ -142,6 +142,12 @@ bool chunk_header_decode(const uint8_t bytes[CHUNK_HEADER_BYTES], uint64_t salt,
 uint64_t format_checksum(const void *data, size_t size, uint64_t salt);
 /* The first multiple of 8 not below `from` where a magic of a chunk stands, or SIZE_MAX. */
 size_t chunk_magic_find(const uint8_t *data, size_t size, size_t from);
+
+/* The highest sequence of a chunk that stands at an offset: such numbers rise faster than chunks can follow each other. */
+static inline uint64_t format_max_sequence(uint64_t offset)
+{
+	return offset / 8;
+}
 
 /* Header, payload and padding. */
 static inline uint64_t chunk_bytes(const struct chunk_header *header)

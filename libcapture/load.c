@@ -42,7 +42,8 @@ int load_header(const struct prof_reader *reader, uint64_t offset, struct chunk_
 	if (r)
 		return r;
 	if (n < sizeof(bytes) || !chunk_header_decode(bytes, reader->header.salt, &header) ||
-	    header.stored > reader->size - offset - sizeof(bytes))
+	    header.stored > reader->size - offset - sizeof(bytes) ||
+	    header.sequence > format_max_sequence(offset))
 		return PROF_DAMAGED;
 	*ret_header = header;
 	return 0;

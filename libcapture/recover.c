@@ -7,12 +7,14 @@
  * payload are taken. What was skipped is a hole.
  *
  * A header may be whole and its payload not: a crashed writer's last chunk, after which another writer went on. So a
- * chunk that no valid header follows counts only if its payload checks; else the search goes on inside it.
+ * chunk that the header with the next sequence number does not follow counts only if its payload checks; else the search
+ * goes on inside it. Should the other writer's padding have made it whole, that one's checkpoint says that it is a gap:
+ * what a gap covers is no chunk.
  *
  * Invariants: (1) chunks rise in offset and sequence and do not overlap          [test-capture-reader: flips]
  *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
  *                                                                                [by construction of walk_check_payload()]
- *             (3) no valid chunk is lost by damage elsewhere                     [test-capture-reader: flips]
+ *             (3) no valid chunk is lost by damage elsewhere     [test-capture-reader: flips, test-capture-cut]
  */
 #include "libcapture/reader.h"
 
@@ -83,7 +85,8 @@ static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		return r;
 	if (n < CHUNK_HEADER_BYTES ||
 	    !chunk_header_decode(bytes, walk->reader->header.salt, ret_header) ||
-	    ret_header->sequence < walk->next_sequence)
+	    ret_header->sequence < walk->next_sequence ||
+	    ret_header->sequence > format_max_sequence(offset))
 		return PROF_DAMAGED;
 	return ret_header->stored > left - CHUNK_HEADER_BYTES ? PROF_END : 0;
 }
@@ -206,30 +209,16 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on and notes what lies
- * between. */
-static int walk_hole(struct walk *walk, const struct chunk_header *cut)
+/* A chunk was found at `next`; what lies between the last one and that is a hole. One before a chunk that was dropped and
+ * the one from there on are one. */
+static int walk_leap(struct walk *walk, uint64_t next)
 {
-	uint64_t hole = walk->at, next = 0;
+	uint64_t hole = walk_end(walk);
 	struct chunk_header header;
-	int r = PROF_END;
+	int r = walk_header(walk, next, 0, &header);
 
-	if (walk->has_last && !walk->verified) {
-		r = walk_enter_last(walk, &next);
-		if (r < 0)
-			return r;
-		walk->verified = true;
-	}
-	if (r == 0)
-		hole = walk_end(walk);
-	else
-		r = walk_search(walk, hole + 8, &next);
-	if (r)
-		return r < 0 ? r : walk_tail(walk, cut);
-	r = walk_header(walk, next, 0, &header);
 	if (r)
 		return r < 0 ? r : -EIO;
-	/* A hole before the dropped chunk and the one from there on are one. */
 	while (walk->damage.n > 0 && walk->damage.items[walk->damage.n - 1].offset >= hole)
 		walk->damage.n--;
 	walk->at = next;
@@ -238,6 +227,54 @@ static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 			  header.sequence == walk->next_sequence + 1 ? walk->next_sequence
 								     : UINT64_MAX,
 			  PROF_DAMAGE_HEADER);
+}
+
+/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on and notes what lies
+ * between. */
+static int walk_hole(struct walk *walk, const struct chunk_header *cut)
+{
+	uint64_t next = 0;
+	int r = PROF_END;
+
+	if (walk->has_last && !walk->verified) {
+		r = walk_enter_last(walk, &next);
+		if (r < 0)
+			return r;
+		walk->verified = true;
+	}
+	if (r > 0)
+		r = walk_search(walk, walk->at + 8, &next);
+	if (r)
+		return r < 0 ? r : walk_tail(walk, cut);
+	return walk_leap(walk, next);
+}
+
+/* What the last chunk is turns out to be a gap, before the chunk at walk->at. */
+static int walk_forget_last(struct walk *walk)
+{
+	walk_drop_last(walk);
+	return walk_leap(walk, walk->at);
+}
+
+/* Whether the checkpoint at walk->at says so: one of its gaps ends there. */
+static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *view)
+{
+	for (size_t i = 0; walk->has_last && i < view->n_gaps; i++) {
+		struct gap gap = checkpoint_gap(view, i);
+
+		if (gap.offset <= walk->last.chunk.offset && walk->at - gap.offset == gap.bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Whether it is known already. */
+static bool reader_has_gap(const struct walk *walk)
+{
+	uint64_t offset = walk->last.chunk.offset, bytes = walk->at - offset;
+
+	return walk->has_last && reader_gap_covers(walk->reader, offset, bytes) &&
+	       !reader_gap_covers(walk->reader, offset, bytes + 1);
 }
 
 /* Checks a checkpoint's payload and takes it in. */
@@ -255,6 +292,8 @@ static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 		r = reader_take_checkpoint(walk->learn, &view);
 	if (!r)
 		walk->last_checkpoint = walk->at;
+	if (!r && view_has_gap(walk, &view))
+		r = walk_forget_last(walk);
 	if (r != PROF_DAMAGED)
 		return r;
 	return add_damage(walk, walk->at, chunk_bytes(header), header->sequence, PROF_DAMAGE_INDEX);
@@ -274,18 +313,37 @@ static int walk_settle(struct walk *walk)
 	return r;
 }
 
+/* The number of the chunk at walk->at does not follow on the last one's: chunks may stand inside that one. */
+static int walk_check_last(struct walk *walk)
+{
+	uint64_t next;
+	int r = walk_enter_last(walk, &next);
+
+	walk->verified = true;
+	return r ? r : walk_leap(walk, next);
+}
+
 static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 {
 	struct entry entry = entry_of_header(header, walk->at);
 	uint64_t end = MIN_OF(walk->at + chunk_bytes(header), walk->reader->size);
+	bool follows = header->sequence == walk->next_sequence || walk->after_hole;
 	int r = 0;
 
-	if (header->sequence != walk->next_sequence && !walk->after_hole)
+	if (!follows && walk->has_last && !walk->verified) {
+		r = walk_check_last(walk);
+		if (r != PROF_END)
+			return r;
+		r = 0;
+	}
+	if (reader_has_gap(walk))
+		r = walk_forget_last(walk);
+	else if (!follows)
 		r = add_damage(walk, walk->at, 0, walk->next_sequence, PROF_DAMAGE_ORDER);
-	walk->after_hole = false;
 	walk->verified = header->stored == 0;
 	if (!r && header->kind == CHUNK_CHECKPOINT && walk->learn)
 		r = walk_checkpoint(walk, header);
+	walk->after_hole = false;
 	if (!r)
 		r = walk_settle(walk);
 	walk->last = entry;

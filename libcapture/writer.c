@@ -6,7 +6,8 @@
  * any instruction leaves whole chunks and at most one part of one. The entry of a chunk is remembered until the next
  * checkpoint, and packed (entries.c) for the index.
  *
- * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write  [test-capture-writer: errors]
+ * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write, and behind a gap are higher
+ *                 than any that can stand before it                  [test-capture-writer: errors, test-capture-cut]
  *             (2) a table's schema is in a checkpoint before its first row is in a chunk       [test-capture-reader: round trip]
  *             (3) while the file system can reserve room, there is always enough left for loss rows and for the
  *                 index and the trailer                                                        [test-capture-writer: full]
@@ -40,20 +41,26 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
 }
 
-/* Moves to where a chunk may start, and notes what lies between it and the last one. */
+/* Moves to where a chunk may start, and notes what lies between it and the last one. Part of a chunk may be there: it is
+ * not padded with zeros, which may be what it lacks. Its number is not known, so the next one is one that no chunk before
+ * may have. */
 static int writer_settle(struct prof_writer *writer)
 {
-	static const uint8_t zeros[8];
+	static const uint8_t zeros[8], ones[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
 	struct sink *sink = &writer->sink;
 	struct gap *last =
 		writer->gaps.n > writer->new_gaps ? &writer->gaps.items[writer->gaps.n - 1] : NULL;
 	size_t pad = -sink->position & 7;
-	int r = pad && sink->stream ? sink_write(sink, zeros, pad) : 0;
+	bool gap = sink->position > writer->index.end;
+	int r = pad && (gap || sink->stream) ? sink_write(sink, gap ? ones : zeros, pad) : 0;
 
 	if (r)
 		return r;
 	sink->position = PADDED(sink->position);
-	if (sink->position <= writer->index.end || writer->gaps.n >= FORMAT_MAX_GAPS)
+	if (sink->position <= writer->index.end)
+		return 0;
+	writer->sequence = format_max_sequence(sink->position);
+	if (writer->gaps.n >= FORMAT_MAX_GAPS)
 		return 0;
 	if (!last || last->offset != writer->index.end)
 		return gap_list_add(&writer->gaps, writer->index.end,

@@ -431,18 +431,20 @@ def test_append(profctl, profcapture, capture, busy):
     assert "cannot append" in profctl("record", "--append", "-o", f"{capture}.none", "true", check=1).stderr
 
 
-def test_append_to_what_is_not_whole(profctl, profcapture, capture):
+@pytest.mark.parametrize("cut", [1, 50, 97])
+def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
     """An empty file, and a capture that was cut: what was readable stays, and the new segment follows."""
     capture.touch()
     profctl("record", "--append", "-o", capture, "true")
     profcapture("verify", capture)
     first = profcapture.json("info", capture)["capture"]["events"]
     with capture.open("r+b") as file:
-        file.truncate(capture.stat().st_size - 50)
+        file.truncate(capture.stat().st_size - cut)
     profcapture("verify", capture, check=3)
     profctl("record", "--append", "-o", capture, "true")
     profcapture("verify", capture)
     whole = profcapture.json("info", capture)
+    assert whole["capture"]["state"] == "finished"
     assert whole["data"]["segments"] == 2 and whole["capture"]["events"] > first
 
 

@@ -229,7 +229,7 @@ static void forge_chunk(uint8_t *bytes, uint64_t salt)
 	struct chunk_header header = {
 		.kind = CHUNK_DATA,
 		.table = PROF_TABLE_METADATA,
-		.sequence = UINT64_C(0x1122334455667788),
+		.sequence = 200, /* not more than may stand there */
 		.segment = 0x01020304,
 		.epoch = 0x05060708,
 		.rows = 0x0a0b,
