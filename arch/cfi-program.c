@@ -610,7 +610,9 @@ void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_r
 
 	if (cfi_find(reader, pc, &fde))
 		for (cfi_rows_init(&rows, reader, &fde); cfi_rows_next(&rows, &row);)
-			if (pc >= row.start && pc < row.end)
+			if (pc < row.end) {
 				rule = row.rule;
+				break;
+			}
 	*ret_rule = rule;
 }
