@@ -261,9 +261,17 @@ bool modules_check(struct modules *modules, struct own_memory *memory,
 
 /* ---- Rules ---- */
 
-static uint64_t entry_number(const struct module *module, const uint8_t *at)
+/* One of the two distances of an entry, which linkers align. */
+static bool read_distance(struct modules *modules, struct own_memory *memory,
+			  const struct module *module, uint64_t at, uint64_t *ret_address)
 {
-	return module->header + (uint64_t)(int64_t)(int32_t)load_le32(at);
+	const uint8_t *page = get_page(modules, memory, at & -(uint64_t)OWN_MEMORY_PAGE);
+
+	if (!page || at % 4 != 0)
+		return false;
+	*ret_address = module->header +
+		       (uint64_t)(int64_t)(int32_t)load_le32(page + at % OWN_MEMORY_PAGE);
+	return true;
 }
 
 /* Where the FDE is that may cover pc. */
@@ -271,22 +279,21 @@ static bool find_fde(struct modules *modules, struct own_memory *memory,
 		     const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
 	uint32_t low = 0, high = module->n_entries;
-	uint8_t entry[ENTRY_BYTES];
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
+		uint64_t start;
 
-		if (!read_bytes(modules, memory, module->table + (uint64_t)middle * ENTRY_BYTES,
-				entry, sizeof(entry)))
+		if (!read_distance(modules, memory, module,
+				   module->table + (uint64_t)middle * ENTRY_BYTES, &start))
 			return false;
-		if (entry_number(module, entry) <= pc) {
-			*ret_at = entry_number(module, entry + 4);
+		if (start <= pc)
 			low = middle + 1;
-		} else {
+		else
 			high = middle;
-		}
 	}
-	return low > 0;
+	return low > 0 && read_distance(modules, memory, module,
+					module->table + (uint64_t)low * ENTRY_BYTES - 4, ret_at);
 }
 
 /* A record with its length; 0 where it has none, or is too long. */

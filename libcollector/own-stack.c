@@ -77,6 +77,7 @@ struct visit {
 
 static _Atomic(struct arena *) shared_arena;
 static uint64_t first_stack_top, pac_mask;
+static int32_t first_pid;
 
 /* ---- The process ---- */
 
@@ -94,13 +95,14 @@ int own_stack_setup(void)
 		return 0;
 	first_stack_top = getauxval(AT_RANDOM);
 	pac_mask = regs_own_pac_mask();
+	first_pid = (int32_t)getpid();
 	arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (arena == MAP_FAILED)
 		return -ENOMEM;
 	madvise(arena, size, MADV_NOHUGEPAGE);
 	madvise(arena, size, MADV_WIPEONFORK);
-	atomic_store(&arena->pid, (int32_t)getpid());
+	atomic_store(&arena->pid, first_pid);
 	/* pairs with own_stack_walk() */
 	if (!atomic_compare_exchange_strong(&shared_arena, &none, arena))
 		munmap(arena, size);
@@ -153,20 +155,32 @@ static void reach(struct own_memory *memory, uint64_t sp, uint64_t *low)
 		OWN_MEMORY_PAGE;
 }
 
-/*
- * The thread's range, from its top down to where it runs. Of a thread that is first seen on another stack, as far down as
- * it goes.
- */
-static void find_range(struct visit *visit)
+/* Down to where this runs, or as far as it goes. */
+static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 {
-	bool is_first = syscall(SYS_gettid) == syscall(SYS_getpid);
-	uint64_t top = is_first ? first_stack_top : thread_pointer();
-	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	bool is_near = frame < top && top - frame <= MAX_GROWTH;
 
 	visit->high = top & ~UINT64_C(7);
 	visit->low = top & -(uint64_t)OWN_MEMORY_PAGE;
 	reach(&visit->memory, is_near ? frame : visit->low - MAX_GROWTH, &visit->low);
+}
+
+/*
+ * The thread's range. The first thread has the stack of the kernel, unless it was forked from another one; of a thread that
+ * is first seen on another stack the range is known all the same.
+ */
+static void find_ranges(struct visit *visit)
+{
+	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	int32_t pid = (int32_t)syscall(SYS_getpid);
+	bool is_first = syscall(SYS_gettid) == pid;
+
+	find_range(visit, is_first ? first_stack_top : thread_pointer(), frame);
+	if (!is_first || pid == first_pid || (frame >= visit->low && frame < visit->high))
+		return;
+	find_range(visit, thread_pointer(), frame);
+	if (frame < visit->low || frame >= visit->high)
+		find_range(visit, first_stack_top, frame);
 }
 
 static void find_signal_stack(struct visit *visit, uint64_t sp)
@@ -193,7 +207,7 @@ static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, 
 	visit->is_child = is_child(arena);
 	find_signal_stack(visit, sp);
 	if (visit->high == 0)
-		find_range(visit);
+		find_ranges(visit);
 	if (sp < visit->high && visit->alt_high == 0)
 		reach(&visit->memory, sp, &visit->low);
 	if (visit->is_child)

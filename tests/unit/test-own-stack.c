@@ -385,9 +385,12 @@ static void test_overflow(void)
 
 static int child_status(pid_t pid)
 {
-	int status = -1;
+	int status = -1, r;
 
-	return waitpid(pid, &status, 0) == pid ? status : -1;
+	do
+		r = waitpid(pid, &status, 0);
+	while (r < 0 && errno == EINTR);
+	return r == pid ? status : -1;
 }
 
 static void test_fork(void)
@@ -407,6 +410,29 @@ static void test_fork(void)
 	}
 	CHECK_INT(child_status(pid), 0);
 	check_here();
+}
+
+/* The child's first thread is on the stack of one that was not; it has not walked before. */
+static void *fork_in_thread(void *data)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		int before = atomic_load(&test_failures);
+
+		recurse(100, check_here);
+		run_thread(fibers);
+		_exit(atomic_load(&test_failures) != before);
+	}
+	CHECK_INT(child_status(pid), 0);
+	return NULL;
+}
+
+static void test_fork_of_thread(void)
+{
+	run_thread(fork_in_thread);
 }
 
 static __attribute__((noinline)) pid_t walk_in_vfork(void)
@@ -608,6 +634,46 @@ static void test_storm(void)
 	if (!PROF_EMULATED)
 		CHECK(atomic_load(&n_storm_whole) * 100 >= atomic_load(&n_storm) * 95);
 	check_here();
+}
+
+static void *walk_in_storm(void *data)
+{
+	const struct timespec *start = data;
+
+	while (!has_passed(0.3, start))
+		recurse(30, see);
+	return NULL;
+}
+
+/* What other threads hold at that moment is not held in the child. */
+static void test_fork_in_storm(void)
+{
+	struct sigaction before;
+	struct timespec start;
+	pthread_t ids[3];
+	int n_bad = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	fflush(stdout);
+	start_storm(&before);
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		REQUIRE(pthread_create(&ids[i], NULL, walk_in_storm, &start) == 0);
+	while (!has_passed(0.3, &start)) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			int failures = atomic_load(&test_failures);
+
+			for (int i = 0; i < 40; i++)
+				check_here();
+			_exit(atomic_load(&test_failures) != failures);
+		}
+		n_bad += child_status(pid) != 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		pthread_join(ids[i], NULL);
+	stop_storm(&before);
+	CHECK_INT(n_bad, 0);
 }
 
 /* Handlers that leave by siglongjmp() what they interrupted: a walk, mostly. */
@@ -866,11 +932,13 @@ int main(void)
 	RUN(test_signal_stack_of_thread);
 	RUN(test_overflow);
 	RUN(test_fork);
+	RUN(test_fork_of_thread);
 	RUN(test_vfork);
 	RUN(test_spawn);
 	RUN(test_killed);
 	RUN(test_threads);
 	RUN(test_storm);
+	RUN(test_fork_in_storm);
 	RUN(test_left);
 	RUN(test_same_address);
 	RUN(test_forget);
