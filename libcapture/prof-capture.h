@@ -528,7 +528,8 @@ struct prof_reader_info {
 struct prof_reader;
 
 /* Opens a capture for reading. A seekable fd is duplicated; from a pipe everything is first copied to an unlinked
- * temporary file in $TMPDIR. Every prefix of a capture that has the file header opens. */
+ * temporary file in $TMPDIR; -ENOSPC: that would leave less room there than it takes. Every prefix of a capture that has
+ * the file header opens. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);

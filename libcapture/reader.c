@@ -13,7 +13,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define SPOOL_BYTES (256u << 10)
 
@@ -228,29 +230,63 @@ static int check_beginning(const uint8_t *data, size_t size)
 	return size < FILE_HEADER_BYTES ? 0 : file_header_decode(data, &header, &bad_copies);
 }
 
+/* A file without a name in TMPDIR, or /tmp. */
+static int open_spool(int *ret_fd)
+{
+	const char *directory = getenv("TMPDIR");
+	CLEANUP_FREE char *name = NULL;
+	int fd;
+
+	if (!directory || !*directory)
+		directory = "/tmp";
+	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	/* A file system that makes none without a name, or a kernel that takes the flag for a folder's. */
+	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+		if (asprintf(&name, "%s/profd-XXXXXX", directory) < 0) {
+			name = NULL;
+			return -ENOMEM;
+		}
+		fd = mkostemp(name, O_CLOEXEC);
+		if (fd >= 0)
+			unlink(name);
+	}
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+/* A capture may have no end either: a copy takes no more than it leaves to others. */
+static int check_room(int file, uint64_t copied)
+{
+	struct statvfs vfs;
+
+	if (fstatvfs(file, &vfs) < 0 || vfs.f_blocks == 0 || vfs.f_frsize == 0)
+		return 0; /* not known: writing fails when it fails */
+	return vfs.f_bavail < copied / vfs.f_frsize ? -ENOSPC : 0;
+}
+
 /* Copies all of a pipe into a temporary file without a name. */
 static int spool(int fd, int *ret_fd)
 {
-	const char *directory = getenv("TMPDIR");
 	CLEANUP_FREE uint8_t *data = malloc(SPOOL_BYTES);
 	CLEANUP_CLOSE int file = -1;
-	bool begun = false;
+	uint64_t copied = 0;
 	size_t n;
 	int r;
 
 	if (!data)
 		return -ENOMEM;
-	file = open(directory && *directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC,
-		    0600);
-	if (file < 0)
-		return -errno;
+	r = open_spool(&file);
+	if (r)
+		return r;
 	do {
 		r = read_pipe(fd, data, SPOOL_BYTES, &n);
-		if (!r && !begun)
-			r = check_beginning(data, n);
+		if (!r)
+			r = copied ? check_room(file, copied + n) : check_beginning(data, n);
 		if (!r)
 			r = write_spool(file, data, n);
-		begun = true;
+		copied += n;
 	} while (!r && n == SPOOL_BYTES);
 	if (r)
 		return r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the writer and of blocks: limits, refusals, full disks, writes that fail half way, hostile dictionaries.
+ * Checks of the writer and of blocks: limits, refusals, full disks, also those that a reader copies a pipe to, writes that
+ * fail half way, hostile dictionaries.
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -14,6 +15,8 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const struct prof_writer_options new_options = { .segment = { .start_monotonic_ns =
 									     ROWS_START } };
@@ -214,6 +217,52 @@ static void test_full(void)
 	close(disk);
 }
 
+/* A capture's header and zeros, for as long as somebody reads. */
+static _Noreturn void write_endlessly(int from, int to)
+{
+	uint8_t bytes[4096] = { 0 };
+	bool ok = pread(from, bytes, 256, 0) == 256;
+
+	signal(SIGPIPE, SIG_DFL);
+	while (ok && write(to, bytes, sizeof(bytes)) > 0)
+		memset(bytes, 0, sizeof(bytes));
+	_exit(1);
+}
+
+/* A reader that copies a pipe leaves half of what room there was. */
+static void test_endless_capture(void)
+{
+	int disk = small_disk(), file = memfd_create("capture", MFD_CLOEXEC), ends[2];
+	char path[64], *before = getenv("TMPDIR");
+	struct prof_writer *writer;
+	struct prof_reader *reader;
+	pid_t child;
+
+	if (disk < 0)
+		SKIP("needs the right to mount a tmpfs");
+	REQUIRE(file >= 0 && prof_writer_new(file, &new_options, &writer) == 0);
+	prof_writer_free(writer);
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0 && (child = fork()) >= 0);
+	if (child == 0) {
+		close(ends[0]);
+		write_endlessly(file, ends[1]);
+	}
+	close(ends[1]);
+	before = before ? strdup(before) : NULL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", disk);
+	setenv("TMPDIR", path, 1);
+	CHECK_INT(prof_reader_open(ends[0], &reader), -ENOSPC);
+	if (before)
+		setenv("TMPDIR", before, 1);
+	else
+		unsetenv("TMPDIR");
+	free(before);
+	close(ends[0]);
+	CHECK(waitpid(child, NULL, 0) == child);
+	close(file);
+	close(disk);
+}
+
 /* Limits the file's length in the middle of a chunk, then lifts it. */
 static void fail_once(int fd)
 {
@@ -357,5 +406,6 @@ int main(void)
 	RUN(test_hostile_ids);
 	RUN(test_dictionary_bomb);
 	RUN(test_full);
+	RUN(test_endless_capture);
 	return test_end();
 }
