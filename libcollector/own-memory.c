@@ -7,7 +7,7 @@
  * nothing sensible, so that EINVAL means readable. No filter that lets a program run refuses that call. What is unmapped
  * between probe and load would fault; only there.
  * Invariants: (1) nothing faults, whatever the address                     [test-own-stack: corrupt stacks, memory]
- *             (2) with a seccomp filter no call is made but prctl(), getpid() and rt_sigprocmask()
+ *             (2) with a seccomp filter only what programs cannot do without is called: prctl(), getpid(), rt_sigprocmask()
  *                                                                          [test-own-stack: seccomp]
  * Does not check that memory stays what it was.
  */

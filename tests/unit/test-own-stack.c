@@ -29,7 +29,7 @@
 
 #define MAX_FRAMES 4000
 #define STACK_BYTES (1u << 18)
-#define N_CORRUPT 20000
+#define N_CORRUPT (PROF_EMULATED ? 2000 : 20000)
 #define STORM_SECONDS 1
 
 /* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say how to walk it. */
@@ -186,6 +186,73 @@ static void *check_in_thread(void *data)
 	for (int i = 0; i < 20; i++)
 		recurse(i * 20, check_here);
 	return NULL;
+}
+
+/* On memory of the program's, without a guard. */
+static void test_given_stack(void)
+{
+	void *stack = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t id;
+
+	REQUIRE(stack != MAP_FAILED && pthread_attr_init(&attributes) == 0);
+	for (int i = 0; i < 2; i++) {
+		if (i == 0)
+			CHECK(pthread_attr_setguardsize(&attributes, 0) == 0);
+		else
+			CHECK(pthread_attr_setstack(&attributes, stack, 1u << 20) == 0);
+		REQUIRE(pthread_create(&id, &attributes, check_in_thread, NULL) == 0);
+		pthread_join(id, NULL);
+	}
+	pthread_attr_destroy(&attributes);
+	munmap(stack, 1u << 20);
+}
+
+static struct expected before_generated;
+
+static __attribute__((noinline)) void call_generated(void (*code)(int (*)(void)))
+{
+	before_generated.n = 0;
+	_Unwind_Backtrace(add_expected, &before_generated);
+	code(see);
+	CHECK(seen.chain.flags & OWN_STACK_FP);
+}
+
+/* Makes a frame, calls its argument, and returns; the call ends at RETURN_AT. */
+#if defined(__x86_64__)
+#define RETURN_AT 6
+static const uint8_t generated[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+#elif defined(__aarch64__)
+#define RETURN_AT 12
+static const uint32_t generated[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0 };
+#else
+#define RETURN_AT 0
+static const uint8_t generated[] = { 0 };
+#endif
+
+/* Code that has a frame pointer and no CFI leads on to what called it; libgcc ends there. */
+static void test_generated(void)
+{
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	char *code = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (RETURN_AT == 0)
+		SKIP("nobody has written the code for this architecture");
+	REQUIRE(code != MAP_FAILED);
+	memcpy(code, generated, sizeof(generated));
+	__builtin___clear_cache(code, code + sizeof(generated));
+	REQUIRE(mprotect(code, size, PROT_READ | PROT_EXEC) == 0);
+	for (int i = 0; i < 2; i++) {
+		call_generated((void (*)(int (*)(void)))(uintptr_t)code);
+		REQUIRE(seen.chain.n == before_generated.n + 2);
+		CHECK_INT(seen.chain.stop, WALK_ROOT);
+		CHECK_INT(seen.chain.flags, OWN_STACK_FP | OWN_STACK_JIT);
+		CHECK_INT(seen.pcs[1], (uintptr_t)code + RETURN_AT);
+		check_pcs(seen.pcs + 2, before_generated.pcs, before_generated.n);
+	}
+	munmap(code, size);
+	check_here();
 }
 
 static void test_errno(void)
@@ -924,6 +991,8 @@ int main(void)
 	RUN(test_cut);
 	RUN(test_room);
 	RUN(test_alloca);
+	RUN(test_given_stack);
+	RUN(test_generated);
 	RUN(test_errno);
 	RUN(test_fiber);
 	RUN(test_fiber_of_thread);
