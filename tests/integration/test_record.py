@@ -357,7 +357,7 @@ def test_progress_on_a_terminal(profctl, capture, busy):
     updates = [line for line in drawn.split("\r") if " samples, " in line]
     assert 1 <= len(updates) <= 4 * json.loads(done.stdout)["data"]["elapsed_ns"] / 1e9 + 1
     assert all(line.endswith("\x1b[K") and "\n" not in line for line in updates)
-    assert summary.startswith("Recorded ") and "\x1b" not in summary
+    assert "\r\nRecorded " in "\r\n" + summary and "\x1b" not in summary
 
 
 def test_quiet(profctl, capture, busy):

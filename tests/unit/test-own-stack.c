@@ -342,7 +342,7 @@ static void test_fiber_of_thread(void)
 
 static struct expected before_signal;
 static sigjmp_buf after_fault;
-static volatile bool is_fault, is_on_fiber;
+static volatile bool is_fault;
 
 static void handler(int number, siginfo_t *info, void *context)
 {
