@@ -90,6 +90,7 @@ C_LOOP = r"""
 #include <stdlib.h>
 #include <string.h>
 static double work[4096];
+static int n; /* never the same twice: a turn of one length would keep step with a timer */
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -97,21 +98,21 @@ static int by_value(const void *a, const void *b)
 }
 __attribute__((noinline)) static void fill(unsigned *seed)
 {
-	for (int i = 0; i < 4096; i++)
+	for (int i = 0; i < n; i++)
 		work[i] = (double)(*seed = *seed * 1664525u + 1013904223u);
 }
 __attribute__((noinline)) static double smooth(void)
 {
 	double sum = 0;
 	for (int k = 0; k < 8; k++)
-		for (int i = 1; i < 4095; i++)
+		for (int i = 1; i < n - 1; i++)
 			sum += work[i] = (work[i - 1] + work[i] + work[i + 1]) / 3;
 	return sum;
 }
 __attribute__((noinline)) static double curve(void)
 {
 	double sum = 0;
-	for (int i = 0; i < 4096; i++)
+	for (int i = 0; i < n; i++)
 		sum += sin(work[i]) * exp(-fabs(work[i]) * 1e-9);
 	return sum;
 }
@@ -120,9 +121,10 @@ int main(void)
 	unsigned seed = 1;
 	volatile double sink = 0;
 	for (;;) {
+		n = 512 + seed / 65536 % 3584;
 		fill(&seed);
 		sink += smooth() + curve();
-		qsort(work, 4096, sizeof(*work), by_value);
+		qsort(work, n, sizeof(*work), by_value);
 	}
 }
 """
