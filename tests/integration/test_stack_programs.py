@@ -65,6 +65,9 @@ def commands(folder):
 def test_program(profctl, profcapture, capture, tmp_path, require, name):
     command, comms = commands(tmp_path)[name]
     require(command[0])
+    # The first run may be over when the tables are ready.
+    runs = "1 2 3 4" if SANITIZED else "1 2"
+    command = ["sh", "-c", f'for i in {runs}; do "$@"; done', "sh", *command]
     recorded(profctl, "-o", capture, "--", *command)
     samples = [sample for sample in read(profcapture, capture) if sample.comm in comms and sample.names]
     classes = Counter((sample.method, sample.stop) for sample in samples)
