@@ -3,8 +3,10 @@
 """Counts the cases of the last `meson test` in each build folder: the TAP lines, pytest cases and plain programs.
 
     summary.py [--strict] [--failed STEP]… BUILD…
+    summary.py --list-failed BUILD
 
-Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". The exit status is 1 where
+Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that was run again counts as it
+ended then, and is named as flaky where it had failed before. --list-failed prints the names of the tests that failed. The exit status is 1 where
 a case failed, and with --strict also where one was skipped that tests/expected-skips does not name.
 --failed counts a step that is not a test, such as a build.
 """
@@ -21,6 +23,10 @@ TAP = re.compile(r"^(not )?ok\b\s*\d*\s*(?:- )?([^#]*?)\s*(?:#\s*(SKIP)\b\s*(.*)
 PLAIN = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped", "IGNORED": "skipped"}
 
 Case = collections.namedtuple("Case", "id result reason")
+
+
+def short(name):
+    return name.split(" / ")[-1]
 
 
 def pytest_cases(test, path):
@@ -42,7 +48,7 @@ def tap_cases(test, output):
 
 def cases_of(build, record):
     """A test's own cases; a test that failed has at least one failed case, whatever it printed."""
-    test, output = record["name"].split(" / ")[-1], record.get("stdout") or ""
+    test, output = short(record["name"]), record.get("stdout") or ""
     result = PLAIN.get(record["result"], "failed")
     junit = build / "test-results" / f"{test}.xml"
     if junit.exists():
@@ -57,14 +63,31 @@ def cases_of(build, record):
     return cases
 
 
-def read_build(build):
-    log = build / "meson-logs/testlog.json"
+def read_log(log):
+    """The records by test."""
     if not log.exists():
-        return [Case(f"{build.name}", "failed", "no test ran")]
+        return {}
+    records = map(json.loads, log.read_text(encoding="utf-8", errors="replace").splitlines())
+    return {record["name"]: record for record in records}
+
+
+
+def read_build(build):
+    first = read_log(build / "meson-logs/testlog-first.json")
+    last = read_log(build / "meson-logs/testlog.json")
+    for test, record in last.items():
+        if test in first and PLAIN.get(first[test]["result"], "failed") == "failed" and record["result"] in PLAIN:
+            print(f"FLAKY {build.name}:{short(test)} failed, and passed when it was run again")
     cases = []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        cases += cases_of(build, json.loads(line))
-    return cases
+    for record in {**first, **last}.values():
+        cases += cases_of(build, record)
+    return cases or [Case(f"{build.name}", "failed", "no test ran")]
+
+
+def list_failed(build):
+    for test, record in read_log(build / "meson-logs/testlog.json").items():
+        if PLAIN.get(record["result"], "failed") == "failed":
+            print(short(test))
 
 
 def expected_skips(path):
@@ -83,8 +106,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--failed", action="append", default=[])
+    parser.add_argument("--list-failed", action="store_true")
     parser.add_argument("builds", nargs="*", type=Path)
     options = parser.parse_args()
+    if options.list_failed:
+        return list_failed(*options.builds)
     patterns = expected_skips(Path(__file__).parent / "expected-skips")
     counts = collections.Counter(failed=len(options.failed))
     unexpected = 0

@@ -97,6 +97,16 @@ def test_no_log_fails(summary):
     assert (status, lines[-1]) == (1, "0 passed, 1 failed, 0 skipped")
 
 
+def test_what_was_run_again_counts_and_is_named(summary, tmp_path):
+    logs = tmp_path / "build/meson-logs"
+    summary([("shaky", "FAIL", "not ok 1 test_a\n1..1\n"), ("broken", "FAIL", ""), ("plain", "OK", "")])
+    assert summary(None, "--list-failed") == (0, ["shaky", "broken"])
+    (logs / "testlog.json").rename(logs / "testlog-first.json")
+    status, lines = summary([("shaky", "OK", "ok 1 test_a\n1..1\n"), ("broken", "FAIL", "")])
+    assert (status, lines[-1]) == (1, "2 passed, 1 failed, 0 skipped")
+    assert [line.split()[:2] for line in lines if line.startswith("FLAKY")] == [["FLAKY", "build:shaky"]]
+
+
 def test_expected_skips_have_reasons():
     for line in (SOURCE / "tests/expected-skips").read_text().splitlines():
         assert not line.strip() or line.startswith("#") or len(line.split(None, 1)) == 2, line
