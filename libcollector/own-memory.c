@@ -96,7 +96,8 @@ static size_t read_by_kernel(struct own_memory *memory, void *buffer, size_t siz
 			     const struct iovec *remote, size_t n)
 {
 	struct iovec local = { buffer, size };
-	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1, remote, n, 0);
+	/* The sixth argument is on the stack, where an int is half of what syscall() takes. */
+	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1UL, remote, n, 0UL);
 
 	if (got < 0 && errno != EFAULT && errno != EINVAL)
 		memory->way = OWN_MEMORY_BY_PROBE;

@@ -406,11 +406,11 @@ static void test_signal_stack_of_thread(void)
 
 static __attribute__((noinline)) int overflow(int n)
 {
-	volatile char room[2000];
+	char room[2000];
 
 	room[0] = (char)n;
-	room[1999] = room[0];
-	return n < 0 ? 0 : overflow(n + 1) + room[1999];
+	__asm__ volatile("" ::"r"(room) : "memory"); /* all of it */
+	return n < 0 ? 0 : overflow(n + 1) + room[0];
 }
 
 static void overflow_handler(int number, siginfo_t *info, void *context)
