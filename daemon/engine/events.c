@@ -105,8 +105,9 @@ static void on_comm(struct events *events, struct cpu *cpu, const struct record 
 {
 	if (!record->comm.exec)
 		tasks_comm(events->tasks, record->tid, record->comm.name, record->time_ns);
-	else
-		tasks_exec(events->tasks, record->pid, record->comm.name, record->time_ns);
+	else if (tasks_exec(events->tasks, record->pid, record->comm.name, record->time_ns))
+		switches_exec(&cpu->switches, events->tasks, cpu->number, record->tid,
+			      record->time_ns);
 }
 
 static void on_fork(struct events *events, struct cpu *cpu, const struct record *record)

@@ -5,7 +5,8 @@
  * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from `start` to `time`.
  * Idle has no rows, and neither have strangers of a filtered session, which are not in the task tables.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
- *             (2) what still runs at the end has a row as `running` [test-engine-tasks: switches]
+ *             (2) what still runs at the end, or when it becomes another program, has a row as `running`
+ *                                                               [test-engine-tasks: switches, switch_exec]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/switches.h"
@@ -70,6 +71,14 @@ void switches_apply(struct switches *switches, struct tasks *tasks, const struct
 		add_row(switches, tasks, record->cpu,
 			change->preempted ? PROF_SWITCH_PREEMPTED : PROF_SWITCH_WAIT, time_ns);
 	enter(switches, tasks, change->other_tid, time_ns);
+}
+
+void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
+		   uint64_t time_ns)
+{
+	if (switches->thread)
+		add_row(switches, tasks, cpu, PROF_SWITCH_RUNNING, time_ns);
+	enter(switches, tasks, tid, time_ns);
 }
 
 void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns)

@@ -15,5 +15,8 @@ void switches_init(struct switches *switches, uint64_t start_ns);
 void switches_done(struct switches *switches);
 /* A record of PERF_RECORD_SWITCH_CPU_WIDE. */
 void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record);
+/* What runs on the CPU has become another instance, by exec; `tid` is its number now. */
+void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
+		   uint64_t time_ns);
 /* Writes the interval that is still open. */
 void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns);

@@ -447,6 +447,32 @@ static void test_switches(void)
 	parts_done(&parts);
 }
 
+/* What ran before exec is the old instance's, what ran after it the new one's. */
+static void test_switch_exec(void)
+{
+	struct switches switches;
+	struct parts parts;
+	uint32_t before, after;
+
+	parts_init(&parts);
+	switches_init(&switches, 1000);
+	before = tasks_found(&parts.tasks, 10, 10, 1)->row.id;
+	switch_to(&parts, &switches, 0, 10, false, 2000);
+	CHECK(tasks_exec(&parts.tasks, 10, "next", 3000) != NULL);
+	switches_exec(&switches, &parts.tasks, 3, 10, 3000);
+	after = tasks_thread(&parts.tasks, 10)->row.id;
+	switch_to(&parts, &switches, 10, 0, false, 9000);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_SWITCH), 2);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_THREAD, 0), before);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, 0), 3000);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, 0), PROF_SWITCH_RUNNING);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_THREAD, 1), after);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 1), 3000);
+	switches_done(&switches);
+	parts_done(&parts);
+}
+
 int main(void)
 {
 	RUN(test_maps_overlap);
@@ -463,5 +489,6 @@ int main(void)
 	RUN(test_scan_stamps);
 	RUN(test_scan_unseen);
 	RUN(test_switches);
+	RUN(test_switch_exec);
 	return test_end();
 }
