@@ -119,7 +119,7 @@ static int run(void)
 	read_boot_id(boot_id);
 	ignore_signals();
 	go_first();
-	/* One heap for the two threads: what one frees the other takes. */
+	/* One heap for all threads: what one frees another takes. */
 	mallopt(M_ARENA_MAX, 1);
 	if (!enter_sandbox(&writer, &tables, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
