@@ -369,9 +369,31 @@ static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
 }
 
-void walk_prefetch(const struct walk *walk, uint64_t pc)
+void walk_prefetch(const struct walk *walk, const struct walk_trace *trace)
 {
-	__builtin_prefetch(slot_of(walk, pc));
+	uint32_t i;
+
+	for (i = 0; i < trace->n; i++) {
+		uint64_t at = trace->frames[i].sp - 16 - walk->stack_start;
+
+		if (at < walk->stack_size)
+			__builtin_prefetch(walk->stack + at);
+		if (walk->cache)
+			__builtin_prefetch(slot_of(walk, trace->frames[i].pc - 1));
+	}
+}
+
+void walk_take_trace(const struct walk *walk, const struct walk_result *result, uint32_t thread,
+		     struct walk_trace *ret_trace)
+{
+	uint32_t i;
+
+	ret_trace->thread = thread;
+	ret_trace->n = (uint32_t)MIN_OF(result->n, (size_t)WALK_TRACE_FRAMES);
+	for (i = 0; i < ret_trace->n; i++) {
+		ret_trace->frames[i].pc = walk->frames[i].pc;
+		ret_trace->frames[i].sp = walk->frames[i].sp;
+	}
 }
 
 /* `own` is used where there is no cache. NULL: too much was looked up. */

@@ -8,7 +8,7 @@
  * the order that the message's comment gives. Both programs come from one build, so there is no version; each side
  * still checks every length, since the broker must not trust an engine that hostile bytes may have taken over.
  *
- * A session: broker CONFIG, CPU (one each), START -> engine enables the side band, SNAPSHOT_REQUEST -> broker SNAPSHOT
+ * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine enables the side band, SNAPSHOT_REQUEST -> broker SNAPSHOT
  * -> engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
  * The engine takes end-of-file on the socket as STOP with reason client-gone.
  */
@@ -22,6 +22,9 @@
 #define ENGINE_MAX_SOURCES 16
 #define ENGINE_MAX_TARGETS 256
 #define ENGINE_MAX_CPUS 1024
+/* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
+ * below 300 MiB, and what stands beside them. Rings are not among it. */
+#define ENGINE_MEMORY_BYTES (UINT64_C(1) << 30)
 
 enum message_type {
 	/* broker to engine */
@@ -34,6 +37,7 @@ enum message_type {
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
 	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
+	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -92,10 +96,12 @@ struct message_config {
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* of the capture; 0 = no limit */
 	uint64_t max_duration_ns; /* 0 = no limit */
+	uint64_t max_rate;        /* samples a second of all CPUs; 0 = no limit */
 	int32_t ignored_pids[4];  /* reserved, 0 */
 	uint32_t
 		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
-	uint32_t pad;
+	uint32_t
+		by_task; /* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
 };
 
 /* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
@@ -105,7 +111,8 @@ struct message_metadata {
 };
 
 /* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once before. Sources after the
- * first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). */
+ * first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). By task the first two events deliver
+ * nothing, and n_sources is 1 where there is sampling. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
@@ -113,6 +120,16 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
+};
+
+/* An event of a thread, and of what inherits it: the engine has it write into a ring of its CPU. Who has some of several
+ * ranks has those of the highest completely, and the others twice. */
+struct message_event {
+	uint64_t id; /* PERF_EVENT_IOC_ID */
+	uint32_t cpu;
+	int32_t tid;
+	uint32_t rank;     /* from 1 on */
+	uint32_t position; /* 0: the side band, else 1 + that of the source */
 };
 
 enum engine_reason {

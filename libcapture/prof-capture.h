@@ -465,8 +465,8 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_checkpoint(struct prof_writer *writer);
 /* Index and trailer: makes the capture `finished`. Nothing may be written after it. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_finish(struct prof_writer *writer);
-PROF_PUBLIC uint64_t
-prof_writer_bytes(const struct prof_writer *writer); /* length of the capture so far */
+/* Length of the capture so far; another thread may ask while one writes. */
+PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer);
 /* Frees without finishing: the file is left as a crash would leave it. */
 PROF_PUBLIC void prof_writer_free(struct prof_writer *writer);
 

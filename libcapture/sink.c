@@ -10,6 +10,7 @@
  * is begun and the last words still fit. Where a file system cannot do that, writes just fail when they fail.
  *
  * Short writes, EINTR, and EAGAIN of a non-blocking pipe are dealt with here. SIGPIPE is the caller's.
+ * A stream is written in small pieces, and the position moves with each: who waits for a slow reader can see that it reads.
  */
 #include "libcapture/sink.h"
 
@@ -22,6 +23,7 @@
 /* How far ahead room is taken: little for small captures, never more than AHEAD_MAX. */
 #define AHEAD_MIN (UINT64_C(256) << 10)
 #define AHEAD_MAX (UINT64_C(8) << 20)
+#define STREAM_PIECE ((size_t)4096)
 
 int sink_init(struct sink *sink, int fd, uint64_t *ret_size)
 {
@@ -85,7 +87,7 @@ int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve)
 /* Once: bytes written, or -errno; 0 after waiting for a full pipe. */
 static ssize_t write_some(const struct sink *sink, const uint8_t *data, size_t size, uint64_t at)
 {
-	ssize_t n = sink->stream ? write(sink->fd, data, size)
+	ssize_t n = sink->stream ? write(sink->fd, data, MIN_OF(size, STREAM_PIECE))
 				 : pwrite(sink->fd, data, size, (off_t)at);
 	struct pollfd pollfd = { .fd = sink->fd, .events = POLLOUT };
 
@@ -100,6 +102,12 @@ static ssize_t write_some(const struct sink *sink, const uint8_t *data, size_t s
 	return poll(&pollfd, 1, -1) < 0 && errno != EINTR ? -errno : 0;
 }
 
+/* pairs with prof_writer_bytes() */
+static void set_position(struct sink *sink, uint64_t position)
+{
+	__atomic_store_n(&sink->position, position, __ATOMIC_RELAXED);
+}
+
 int sink_write(struct sink *sink, const void *data, size_t size)
 {
 	uint64_t at = sink->position;
@@ -110,12 +118,14 @@ int sink_write(struct sink *sink, const void *data, size_t size)
 
 		if (n < 0) {
 			sink->touched = MAX_OF(sink->touched, at + done);
-			sink->position = sink->stream ? at + done : at;
+			set_position(sink, sink->stream ? at + done : at);
 			return (int)n;
 		}
 		done += n;
+		if (sink->stream)
+			set_position(sink, at + done);
 	}
-	sink->position = at + done;
+	set_position(sink, at + done);
 	sink->touched = MAX_OF(sink->touched, sink->position);
 	return 0;
 }

@@ -56,7 +56,7 @@ static int writer_settle(struct prof_writer *writer)
 
 	if (r)
 		return r;
-	sink->position = PADDED(sink->position);
+	__atomic_store_n(&sink->position, PADDED(sink->position), __ATOMIC_RELAXED);
 	if (sink->position <= writer->index.end)
 		return 0;
 	writer->sequence = format_max_sequence(sink->position);
@@ -494,5 +494,6 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 
 PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer)
 {
-	return writer->sink.position;
+	/* pairs with sink_write() */
+	return __atomic_load_n(&writer->sink.position, __ATOMIC_RELAXED);
 }

@@ -55,6 +55,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 	g_string_printf(text, "%u", plan->stack_bytes);
 	if (plan->stack_bytes)
 		add_text(bytes, "stack_bytes", text->str);
+	if (options->reduced)
+		add_text(bytes, "reduced", options->reduced);
 	add_text(bytes, "options", json);
 	g_string_truncate(text, 0);
 	for (char **word = options->command; word && *word; word++)
@@ -85,15 +87,17 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.system = options->system,
 		.children = options->children,
 		.n_targets = options->n_pids,
-		.kernel = options->kernel,
+		.kernel = plan->kernel,
 		.call_graph = options->call_graph,
 		.stack_bytes = plan->stack_bytes,
 		.build_ids = plan->build_ids,
+		.by_task = plan->by_task,
 		.append = options->append,
 		.paused = options->paused,
 		.n_sources = options->n_events,
 		.max_bytes = options->max_bytes,
 		.max_duration_ns = options->max_duration_ns,
+		.max_rate = options->max_rate,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

@@ -2,8 +2,7 @@
 /*
  * Engine - the unprivileged process of one session, seen from the broker
  *
- * profd-engine is started in a session of its own, so that a Ctrl-C at the terminal does not reach it, with a
- * SOCK_SEQPACKET socket as its fd 3 and nothing else.
+ * profd-engine has a SOCK_SEQPACKET socket as its fd 3 and nothing else.
  * It parses hostile bytes, so it may have been taken over. Invariants:
  *   (1) a message is delivered only with a known type and a length that fits it
  *   (2) descriptors that it sends are never received
@@ -16,13 +15,14 @@
 #include "daemon/broker/engine.h"
 
 #include "arch/base.h"
+#include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glib-unix.h>
+#include <inttypes.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -138,46 +138,14 @@ static void on_child_exit(GPid pid, gint wait_status, gpointer data)
 	engine->listener->gone(wait_status, engine->data);
 }
 
-static char *find_engine(void)
+struct engine *engine_new(const struct engine_listener *listener, void *data, uint64_t max_bytes,
+			  GError **error)
 {
-	const char *dir = secure_getenv("PROF_LIBEXEC_DIR");
-
-	return g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, "profd-engine", NULL);
-}
-
-static int spawn(const char *path, int socket, pid_t *ret_pid)
-{
-	char *const argv[] = { (char *)"profd-engine", NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
-	int r;
-
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-	posix_spawn_file_actions_adddup2(&actions, socket, ENGINE_SOCKET_FD);
-	posix_spawn_file_actions_addclosefrom_np(&actions, ENGINE_SOCKET_FD + 1);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
-						      POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	r = posix_spawn(ret_pid, path, &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
-}
-
-struct engine *engine_new(const struct engine_listener *listener, void *data, GError **error)
-{
-	g_autofree char *path = find_engine();
+	g_autofree char *limit = max_bytes ? g_strdup_printf("%" PRIu64, max_bytes) : NULL;
 	CLEANUP_CLOSE int ours = -1;
 	CLEANUP_CLOSE int theirs = -1;
 	struct engine *engine;
-	int sockets[2], r;
+	int sockets[2];
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
@@ -186,13 +154,8 @@ struct engine *engine_new(const struct engine_listener *listener, void *data, GE
 	}
 	ours = sockets[0];
 	theirs = sockets[1];
-	r = spawn(path, theirs, &pid);
-	if (r != 0) {
-		broker_fail(error, BROKER_ERROR_FAILED,
-			    "starting \"%s\": %s; PROF_LIBEXEC_DIR names the folder that it is in",
-			    path, g_strerror(r));
+	if (!child_spawn("profd-engine", limit, &theirs, 1, &pid, error))
 		return NULL;
-	}
 	engine = g_new0(struct engine, 1);
 	engine->listener = listener;
 	engine->data = data;
@@ -231,7 +194,7 @@ void engine_free(struct engine *engine)
 	g_free(engine);
 }
 
-/* 0, or an errno; EAGAIN: no room now. */
+/* 0, or an errno; EAGAIN: no room now, be it for more descriptors on their way. */
 static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
 {
 	union {
@@ -253,7 +216,9 @@ static int send_now(int socket, const void *datagram, size_t bytes, const int *f
 	do {
 		n = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? errno : 0;
+	if (n < 0)
+		return errno == ETOOMANYREFS ? EAGAIN : errno;
+	return 0;
 }
 
 static gboolean on_output(gint fd, GIOCondition condition, gpointer data)

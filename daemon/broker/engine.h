@@ -16,7 +16,9 @@ struct engine_listener {
 	void (*gone)(int wait_status, void *data);
 };
 
-struct engine *engine_new(const struct engine_listener *listener, void *data, GError **error);
+/* max_bytes: of the capture, 0 = no limit; the engine cannot make it much longer, whatever becomes of it. */
+struct engine *engine_new(const struct engine_listener *listener, void *data, uint64_t max_bytes,
+			  GError **error);
 /* Kills it if it still runs, without calling the listener. */
 void engine_free(struct engine *engine);
 void engine_kill(struct engine *engine);

@@ -21,6 +21,7 @@ static const GDBusErrorEntry entries[] = {
 	{ BROKER_ERROR_LIMIT_EXCEEDED, "org.profd.Profiler1.Error.LimitExceeded" },
 	{ BROKER_ERROR_NO_SUCH_IMAGE, "org.profd.Profiler1.Error.NoSuchImage" },
 	{ BROKER_ERROR_FAILED, "org.profd.Profiler1.Error.Failed" },
+	{ BROKER_ERROR_INTERACTION, "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired" },
 };
 static_assert(ARRAY_SIZE(entries) == BROKER_ERRORS, "every code has its name");
 

@@ -14,6 +14,7 @@ enum broker_error {
 	BROKER_ERROR_LIMIT_EXCEEDED,
 	BROKER_ERROR_NO_SUCH_IMAGE,
 	BROKER_ERROR_FAILED,
+	BROKER_ERROR_INTERACTION, /* a prompt would help, and the caller did not allow one */
 	BROKER_ERRORS
 };
 

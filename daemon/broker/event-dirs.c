@@ -22,12 +22,22 @@
 #define MAX_FILE_BYTES 1024
 #define MAX_TERM_DEPTH 1 /* a named set of terms has no named sets in it */
 
+static int own_tracefs = -1;
+
+/* A mount that no path leads to: it changes nothing for anyone else. */
+static int mount_tracefs(void)
+{
+	CLEANUP_CLOSE int context = fsopen("tracefs", FSOPEN_CLOEXEC);
+
+	if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -1;
+	return fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
+}
+
 static int tracefs_open(void)
 {
 	static const char *const paths[] = { "/sys/kernel/tracing/events",
 					     "/sys/kernel/debug/tracing/events" };
-	CLEANUP_CLOSE int context = -1;
-	CLEANUP_CLOSE int root = -1;
 	int first_error;
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
@@ -38,14 +48,20 @@ static int tracefs_open(void)
 		if (i == 0)
 			first_error = errno;
 	}
-	/* Mounted nowhere: a mount that no path leads to serves as well, and changes nothing for anyone else. */
-	context = fsopen("tracefs", FSOPEN_CLOEXEC);
-	if (context >= 0 && fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		root = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
-	if (root >= 0)
-		return openat(root, "events", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (own_tracefs >= 0)
+		return openat(own_tracefs, "events", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	errno = first_error;
 	return -1;
+}
+
+void event_dirs_prepare(void)
+{
+	int fd = tracefs_open();
+
+	if (fd < 0)
+		own_tracefs = mount_tracefs();
+	else
+		close(fd);
 }
 
 void event_dirs_open(struct event_dirs *ret_dirs)

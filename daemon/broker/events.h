@@ -26,7 +26,8 @@ struct event_dirs {
 	int pmus_error, tracepoints_error;
 };
 
-/* Opens both; a tracefs that nobody mounted is opened without mounting it, where the rights suffice. */
+/* Once, while mounting is still possible: a tracefs that nobody mounted is opened without a place, where the rights suffice. */
+void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 

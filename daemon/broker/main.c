@@ -2,15 +2,22 @@
 /*
  * profd - entry point
  *
+ *     profd --system        serves everybody on the system bus, as far as polkit allows
  *     profd --private=FD    serves one client on FD, one end of a SOCK_STREAM socketpair, without a bus
  *
- * Whoever holds the other end asked for this process and has its rights, so nothing more is authorised here. When the
- * client goes, the engines finish their files, and profd exits. SIGTERM ends it in the same way.
+ * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. So there is no moment in which a
+ * client could be served unasked. Losing the bus or the name ends it as SIGTERM does: files are finished first. So does
+ * a minute without sessions and calls.
+ * --private: whoever holds the other end asked for this process and has its rights, so nothing more is authorised. When
+ * the client goes, the engines finish their files, and profd exits.
  */
 #include "config.h"
 
 #include "arch/base.h"
+#include "daemon/broker/child.h"
+#include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
+#include "daemon/broker/sandbox.h"
 #include "daemon/broker/service.h"
 
 #include <fcntl.h>
@@ -21,25 +28,40 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#define BUS_NAME "org.profd.Profiler1"
+#define IDLE_TIMEOUT_S 60
+
 struct program {
 	GMainLoop *loop;
 	GDBusConnection *connection;
+	struct authority *authority; /* NULL: private */
 	struct service *service;
-	bool client_gone;
+	guint name, unused;
+	unsigned idle_timeout_s; /* 0: stays for ever */
+	bool ending;
 	int status;
 };
+
+static gboolean on_unused(gpointer data);
 
 static void on_idle(void *data)
 {
 	struct program *program = data;
 
-	if (program->client_gone)
+	if (program->ending) {
 		g_main_loop_quit(program->loop);
+	} else if (program->idle_timeout_s && service_is_unused(program->service)) {
+		g_clear_handle_id(&program->unused, g_source_remove);
+		program->unused =
+			g_timeout_add_seconds(program->idle_timeout_s, on_unused, program);
+	}
 }
 
 static void end(struct program *program)
 {
-	program->client_gone = true;
+	program->ending = true;
+	g_clear_handle_id(&program->unused, g_source_remove);
+	g_clear_handle_id(&program->name, g_bus_unown_name);
 	if (program->service)
 		service_client_gone(program->service);
 	if (!program->service || service_is_idle(program->service))
@@ -58,12 +80,132 @@ static gboolean on_terminate(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-static void fail(struct program *program, const GError *error)
+static void fail(struct program *program, const char *act, const GError *error)
 {
-	fprintf(stderr, _("profd: cannot serve the client: %s\n"), error->message);
+	fprintf(stderr, "profd: %s: %s\n", act, error->message);
 	program->status = 1;
 	g_main_loop_quit(program->loop);
 }
+
+static int run(struct program *program)
+{
+	images_raise_limit();
+	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
+	g_unix_signal_add(SIGTERM, on_terminate, program);
+	g_main_loop_run(program->loop);
+	g_clear_handle_id(&program->name, g_bus_unown_name);
+	if (program->authority)
+		authority_end(program->authority);
+	/* clients that leave meanwhile still go through the service to the authority */
+	while (program->authority && g_main_context_iteration(NULL, FALSE))
+		;
+	if (program->service)
+		service_free(program->service);
+	authority_free(program->authority);
+	if (program->connection) {
+		g_signal_handlers_disconnect_by_data(program->connection, program);
+		g_object_unref(program->connection);
+	}
+	g_main_loop_unref(program->loop);
+	return program->status;
+}
+
+/* Before there is another thread: each has capabilities of its own. */
+static bool enter_sandbox(void)
+{
+	g_autoptr(GError) error = NULL;
+
+	event_dirs_prepare();
+	if (sandbox_enter(&error))
+		return true;
+	fprintf(stderr, _("profd: cannot give up what it does not need: %s\n"), error->message);
+	return false;
+}
+
+/* ---- The system bus ----------------------------------------------------------------------------- */
+
+static void on_name_lost(GDBusConnection *connection, const char *name, gpointer data)
+{
+	struct program *program = data;
+
+	if (program->ending)
+		return;
+	fprintf(stderr,
+		_("profd: cannot have the name \"%s\" on the system bus: the bus's policy is not "
+		  "installed, or another profd has it\n"),
+		BUS_NAME);
+	program->status = 1;
+	end(program);
+}
+
+static void own_name(struct program *program)
+{
+	program->name = g_bus_own_name_on_connection(program->connection, BUS_NAME,
+						     G_BUS_NAME_OWNER_FLAGS_DO_NOT_QUEUE, NULL,
+						     on_name_lost, program, NULL);
+}
+
+/* Without the name, calls go to a profd that the bus starts for them; those that came before are served here. */
+static gboolean on_unused(gpointer data)
+{
+	struct program *program = data;
+
+	program->unused = 0;
+	if (!service_is_unused(program->service))
+		return G_SOURCE_REMOVE; /* on_idle() comes again */
+	g_clear_handle_id(&program->name, g_bus_unown_name);
+	while (g_main_context_iteration(NULL, FALSE))
+		;
+	if (program->ending)
+		return G_SOURCE_REMOVE;
+	if (service_is_unused(program->service))
+		end(program);
+	else
+		own_name(program);
+	return G_SOURCE_REMOVE;
+}
+
+static void on_authority(struct authority *authority, const GError *error, void *data)
+{
+	struct program *program = data;
+	g_autoptr(GError) failure = NULL;
+
+	if (!authority) {
+		fail(program, _("polkit cannot be asked, so nothing is served"), error);
+		return;
+	}
+	program->authority = authority;
+	program->service = service_new(program->connection, authority, on_idle, program, &failure);
+	if (!program->service) {
+		fail(program, _("cannot serve"), failure);
+		return;
+	}
+	own_name(program);
+	on_idle(program);
+}
+
+static int serve_system(unsigned idle_timeout_s)
+{
+	struct program program = { .idle_timeout_s = idle_timeout_s };
+	g_autoptr(GError) error = NULL;
+
+	child_use_own_folder();
+	if (!enter_sandbox())
+		return 1;
+	/* the one that polkit's library uses, too */
+	program.connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
+	if (!program.connection) {
+		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
+		return 1;
+	}
+	program.loop = g_main_loop_new(NULL, FALSE);
+	g_dbus_connection_set_exit_on_close(program.connection, FALSE);
+	g_signal_connect(program.connection, "closed", G_CALLBACK(on_closed), &program);
+	authority_new(on_authority, &program);
+	return run(&program);
+}
+
+/* ---- One client --------------------------------------------------------------------------------- */
 
 static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 {
@@ -72,9 +214,9 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 
 	program->connection = g_dbus_connection_new_finish(result, &error);
 	if (program->connection)
-		program->service = service_new(program->connection, on_idle, program, &error);
+		program->service = service_new(program->connection, NULL, on_idle, program, &error);
 	if (!program->service) {
-		fail(program, error);
+		fail(program, _("cannot serve the client"), error);
 		return;
 	}
 	g_signal_connect(program->connection, "closed", G_CALLBACK(on_closed), program);
@@ -83,9 +225,9 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 		end(program);
 }
 
-static int serve(int fd)
+static int serve_private(int fd)
 {
-	struct program program = { .loop = g_main_loop_new(NULL, FALSE) };
+	struct program program = { 0 };
 	g_autoptr(GError) error = NULL;
 	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &error);
 	g_autoptr(GSocketConnection) stream = NULL;
@@ -95,35 +237,28 @@ static int serve(int fd)
 		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), fd, error->message);
 		return 2;
 	}
+	if (!enter_sandbox())
+		return 1;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	images_raise_limit();
-	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
-	g_unix_signal_add(SIGTERM, on_terminate, &program);
+	program.loop = g_main_loop_new(NULL, FALSE);
 	stream = g_socket_connection_factory_create_connection(socket);
 	g_dbus_connection_new(G_IO_STREAM(stream), guid,
 			      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_SERVER |
 				      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_ALLOW_ANONYMOUS |
 				      G_DBUS_CONNECTION_FLAGS_DELAY_MESSAGE_PROCESSING,
 			      NULL, NULL, on_connected, &program);
-	g_main_loop_run(program.loop);
-	if (program.service)
-		service_free(program.service);
-	if (program.connection)
-		g_object_unref(program.connection);
-	g_main_loop_unref(program.loop);
-	return program.status;
+	return run(&program);
 }
 
-/* The number behind "--private=", or -1. */
-static int parse_private(const char *argument)
+/* The number behind the prefix, or -1. */
+static int parse_number(const char *argument, const char *prefix)
 {
-	static const char prefix[] = "--private=";
-	guint64 fd;
+	guint64 number;
 
 	if (!g_str_has_prefix(argument, prefix) ||
-	    !g_ascii_string_to_unsigned(argument + strlen(prefix), 10, 0, INT_MAX, &fd, NULL))
+	    !g_ascii_string_to_unsigned(argument + strlen(prefix), 10, 0, INT_MAX, &number, NULL))
 		return -1;
-	return (int)fd;
+	return (int)number;
 }
 
 int main(int argc, char **argv)
@@ -137,8 +272,15 @@ int main(int argc, char **argv)
 		printf("profd %s\n", PROF_VERSION);
 		return 0;
 	}
-	if (argc == 2 && parse_private(argv[1]) >= 0)
-		return serve(parse_private(argv[1]));
-	fprintf(help ? stdout : stderr, _("Usage: %s --private=FD | --version\n"), "profd");
+	if (argc == 2 && strcmp(argv[1], "--system") == 0)
+		return serve_system(IDLE_TIMEOUT_S);
+	if (argc == 3 && strcmp(argv[1], "--system") == 0 &&
+	    parse_number(argv[2], "--idle-timeout=") >= 0)
+		return serve_system((unsigned)parse_number(argv[2], "--idle-timeout="));
+	if (argc == 2 && parse_number(argv[1], "--private=") >= 0)
+		return serve_private(parse_number(argv[1], "--private="));
+	fprintf(help ? stdout : stderr,
+		_("Usage: %s --system [--idle-timeout=SECONDS] | --private=FD | --version\n"),
+		"profd");
 	return help ? 0 : 2;
 }

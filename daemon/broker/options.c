@@ -12,6 +12,7 @@
 #include "arch/base.h"
 #include "arch/regs.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
 
 #include <errno.h>
@@ -48,6 +49,7 @@ static bool take_children(struct parse *parse, GVariant *value, GError **error)
 
 static bool take_kernel(struct parse *parse, GVariant *value, GError **error)
 {
+	parse->options->kernel_asked = g_variant_get_boolean(value);
 	return take_bool(&parse->options->kernel, value);
 }
 
@@ -155,6 +157,12 @@ static bool take_max_bytes(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
+static bool take_max_rate(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->max_rate = g_variant_get_uint64(value);
+	return true;
+}
+
 static bool take_max_duration(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->max_duration_ns = g_variant_get_uint64(value);
@@ -188,13 +196,21 @@ static const struct {
 	const char *key, *type;
 	bool (*take)(struct parse *parse, GVariant *value, GError **error);
 } keys[] = {
-	{ "append", "b", take_append },       { "call-graph", "s", take_call_graph },
-	{ "children", "b", take_children },   { "command", "aay", take_command },
-	{ "events", "as", take_events },      { "frequency", "u", take_frequency },
-	{ "kernel", "b", take_kernel },       { "lifetime", "h", take_lifetime },
-	{ "max-bytes", "t", take_max_bytes }, { "max-duration", "t", take_max_duration },
-	{ "paused", "b", take_paused },       { "pids", "au", take_pids },
-	{ "policy", "s", take_policy },       { "ring-bytes", "t", take_ring_bytes },
+	{ "append", "b", take_append },
+	{ "call-graph", "s", take_call_graph },
+	{ "children", "b", take_children },
+	{ "command", "aay", take_command },
+	{ "events", "as", take_events },
+	{ "frequency", "u", take_frequency },
+	{ "kernel", "b", take_kernel },
+	{ "lifetime", "h", take_lifetime },
+	{ "max-bytes", "t", take_max_bytes },
+	{ "max-duration", "t", take_max_duration },
+	{ "max-rate", "t", take_max_rate },
+	{ "paused", "b", take_paused },
+	{ "pids", "au", take_pids },
+	{ "policy", "s", take_policy },
+	{ "ring-bytes", "t", take_ring_bytes },
 	{ "system", "b", take_system },
 };
 
@@ -249,7 +265,7 @@ static bool parse_events(struct parse *parse, GError **error)
 	return ok;
 }
 
-/* What was asked for, without descriptors, and with the events that it came to. */
+/* What was asked for, without descriptors, and with what it came to. */
 static GVariant *describe(const struct options *options, GVariant *variant)
 {
 	GVariantDict dict;
@@ -267,6 +283,7 @@ static GVariant *describe(const struct options *options, GVariant *variant)
 		names[i] = options->events[i].name;
 	g_variant_dict_insert_value(&dict, "events", g_variant_new_strv(names, options->n_events));
 	g_variant_dict_insert(&dict, "frequency", "u", options->frequency);
+	g_variant_dict_insert(&dict, "kernel", "b", options->kernel);
 	return g_variant_ref_sink(g_variant_dict_end(&dict));
 }
 
@@ -294,6 +311,13 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	struct parse parse = { .options = options, .fds = fds };
 	bool ok;
 
+	if (g_variant_get_size(variant) > LIMITS_OPTIONS_BYTES) {
+		g_free(options);
+		return broker_fail(
+			error, BROKER_ERROR_LIMIT_EXCEEDED,
+			"the options have %zu bytes, which is more than MaxOptionsBytes, %d",
+			g_variant_get_size(variant), LIMITS_OPTIONS_BYTES);
+	}
 	options->children = options->kernel = true;
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
@@ -314,6 +338,30 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	return true;
 }
 
+void options_set_reduced(struct options *options, bool kernel, const char *text)
+{
+	GVariantDict dict;
+
+	g_variant_dict_init(&dict, options->given);
+	g_variant_dict_insert(&dict, "kernel", "b", kernel);
+	g_variant_dict_insert(&dict, "reduced", "s", text);
+	g_variant_unref(options->given);
+	options->given = g_variant_ref_sink(g_variant_dict_end(&dict));
+	options->kernel = kernel;
+	g_free(options->reduced);
+	options->reduced = g_strdup(text);
+}
+
+void options_deny_kernel(struct options *options)
+{
+	GVariant *given = options->given;
+
+	options->kernel = false;
+	options->kernel_denied = true;
+	options->given = describe(options, given);
+	g_variant_unref(given);
+}
+
 void options_free(struct options *options)
 {
 	if (!options)
@@ -321,18 +369,21 @@ void options_free(struct options *options)
 	if (options->lifetime_fd >= 0)
 		close(options->lifetime_fd);
 	g_strfreev(options->command);
+	g_free(options->reduced);
+	targets_free(options->targets);
 	if (options->given)
 		g_variant_unref(options->given);
 	g_free(options);
 }
 
-GVariant *options_capabilities(void)
+GVariant *options_capabilities(bool system, bool kernel)
 {
 	static const char *const call_graphs[] = {
 		"none", "fp", BEST_CALL_GRAPH == ENGINE_CALL_GRAPH_DWARF ? "dwarf" : NULL, NULL
 	};
 	g_autoptr(GPtrArray) events = g_ptr_array_new();
 	struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
+	bool system_works, kernel_works;
 	GVariantDict dict;
 	struct event event;
 
@@ -346,7 +397,8 @@ GVariant *options_capabilities(void)
 	g_variant_dict_insert(&dict, "call-graphs", "^as", call_graphs);
 	g_variant_dict_insert(&dict, "max-frequency", "u", perf_max_frequency());
 	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
-	g_variant_dict_insert(&dict, "kernel", "b", events->len > 0);
-	g_variant_dict_insert(&dict, "system", "b", events->len > 0);
+	perf_rights(&system_works, &kernel_works);
+	g_variant_dict_insert(&dict, "kernel", "b", kernel && kernel_works);
+	g_variant_dict_insert(&dict, "system", "b", system && system_works);
 	return g_variant_dict_end(&dict);
 }

@@ -4,7 +4,8 @@
  *
  * On each CPU: a side-band event (mappings, names, forks, switches …) with a ring of its own, so that samples cannot
  * push it out, and the sampling events, which share a second ring. All are CPU-wide: the engine keeps what belongs to
- * the targets.
+ * the targets. By task (perf-tasks.c) there are only the two rings here, of events on ourselves that never deliver
+ * anything: those live as long as we do, whatever the targets do.
  * Invariants: (1) nothing is enabled here; the engine enables the side band first
  *             (2) every ring was mapped here before its descriptor is passed on: its size fits the mlock budget
  *             (3) no byte of a ring is ever read here
@@ -31,12 +32,15 @@
 /* The most that PERF_SAMPLE_STACK_USER takes is what fits into a record, whose length has 16 bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
-#define STACK_RINGS_A_SECOND 2 /* a ring holds the samples of half a second, at most */
+#define STACK_GOOD_BYTES 32768u /* what nearly all stacks are shorter than */
+#define STACK_RINGS_A_SECOND 2  /* a ring holds the samples of half a second, at most */
 #define STACK_WAIT_A_SECOND 4 /* and of a quarter at least: the engine wakes at a quarter of that */
+#define STACK_HURRY_A_SECOND 16 /* or less, where stacks would be cut to less than most need */
+#define SAMPLES_TO_SIDE_BAND 4
 
-static int open_event(struct perf_event_attr *attr, int cpu)
+int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
-	return (int)syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 static long read_setting(const char *path, long fallback)
@@ -80,7 +84,7 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error)
 }
 
 /* Why an event did not open, and what to do about it. */
-static bool fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
+bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
 {
 	const char *name = event ? event->name : "dummy";
 
@@ -90,9 +94,10 @@ static bool fail_open(const struct event *event, unsigned cpu, int failed, GErro
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
 			"recording is not permitted here: opening the perf event \"%s\" failed with \"%s\"; "
-			"kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing. Ways out: run as root; "
-			"give the program CAP_PERFMON; `sysctl kernel.perf_event_paranoid=-1` as root, until "
-			"the next boot%s",
+			"kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing. Ways out: the system "
+			"service, where profd is installed and the administrator allows it; run as root, or "
+			"give profd CAP_PERFMON; `sysctl kernel.perf_event_paranoid=-1` as root, until the next "
+			"boot (2 is enough for your own processes)%s",
 			name, g_strerror(failed),
 			read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
 			failed == EPERM
@@ -127,7 +132,7 @@ static bool fail_open(const struct event *event, unsigned cpu, int failed, GErro
 	}
 }
 
-static struct perf_event_attr side_band_attr(const struct perf_plan *plan)
+struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan)
 {
 	return (struct perf_event_attr){
 		.size = sizeof(struct perf_event_attr),
@@ -142,10 +147,13 @@ static struct perf_event_attr side_band_attr(const struct perf_plan *plan)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
-		.namespaces = 1,
-		.cgroup = 1,
-		.ksymbol = 1,
-		.bpf_event = 1,
+		/* what is not about a task */
+		.cgroup = !plan->by_task,
+		.ksymbol = !plan->by_task,
+		.bpf_event = !plan->by_task,
+		.exclude_kernel = plan->by_task,
+		.inherit = plan->by_task,
+		.inherit_thread = plan->by_task && !plan->children,
 		.context_switch = 1,
 		.sample_id_all = 1,
 		.use_clockid = 1,
@@ -155,7 +163,7 @@ static struct perf_event_attr side_band_attr(const struct perf_plan *plan)
 	};
 }
 
-static struct perf_event_attr source_attr(const struct perf_plan *plan, const struct event *event)
+struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event)
 {
 	struct perf_event_attr attr = event->attr;
 
@@ -168,6 +176,8 @@ static struct perf_event_attr source_attr(const struct perf_plan *plan, const st
 	attr.sample_id_all = 1;
 	attr.use_clockid = 1;
 	attr.clockid = CLOCK_MONOTONIC;
+	attr.inherit = plan->by_task;
+	attr.inherit_thread = plan->by_task && !plan->children;
 	attr.watermark = 1;
 	attr.wakeup_watermark = plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
 	if (event->counts_ns)
@@ -186,16 +196,16 @@ static struct perf_event_attr source_attr(const struct perf_plan *plan, const st
 	return attr;
 }
 
-static bool open_one(struct perf_event_attr *attr, const struct event *event, struct perf_cpu *cpu,
-		     GError **error)
+static bool open_one(struct perf_event_attr *attr, const struct event *event, pid_t pid,
+		     struct perf_cpu *cpu, GError **error)
 {
-	int fd = open_event(attr, (int)cpu->cpu);
+	int fd = perf_open_event(attr, pid, (int)cpu->cpu);
 
 	if (fd < 0)
-		return fail_open(event, cpu->cpu, errno, error);
+		return perf_fail_open(event, cpu->cpu, errno, error);
 	cpu->fds[cpu->n_fds] = fd;
 	if (ioctl(fd, PERF_EVENT_IOC_ID, &cpu->ids[cpu->n_fds++]) < 0)
-		return fail_open(event, cpu->cpu, errno, error);
+		return perf_fail_open(event, cpu->cpu, errno, error);
 	return true;
 }
 
@@ -219,18 +229,54 @@ static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool 
 	return true;
 }
 
+/* An event for nothing but its ring; of ourselves, which everybody may have. */
+static struct perf_event_attr ring_attr(uint32_t pages)
+{
+	return (struct perf_event_attr){
+		.size = sizeof(struct perf_event_attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = ENGINE_SIDE_BAND_TYPE,
+		.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST,
+		.disabled = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+		.watermark = 1,
+		.wakeup_watermark = pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4,
+	};
+}
+
+static bool cpu_open_rings(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
+			   GError **error)
+{
+	const uint32_t pages[] = { plan->side_band_pages, plan->sample_pages };
+
+	for (unsigned i = 0; i < 1 + (plan->n_events > 0); i++) {
+		struct perf_event_attr attr = ring_attr(pages[i]);
+
+		if (!open_one(&attr, NULL, 0, cpu, error) ||
+		    !map_ring(cpu, i, pages[i], ret_too_big, error))
+			return false;
+	}
+	return true;
+}
+
 static bool cpu_open(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
 		     bool *ret_too_big, GError **error)
 {
-	struct perf_event_attr attr = side_band_attr(plan);
+	struct perf_event_attr attr = perf_side_band_attr(plan);
 
 	*cpu = (struct perf_cpu){ .cpu = number };
-	if (!open_one(&attr, NULL, cpu, error) ||
+	if (plan->by_task)
+		return cpu_open_rings(plan, cpu, ret_too_big, error);
+	if (!open_one(&attr, NULL, -1, cpu, error) ||
 	    !map_ring(cpu, 0, plan->side_band_pages, ret_too_big, error))
 		return false;
 	for (unsigned i = 0; i < plan->n_events; i++) {
-		attr = source_attr(plan, &plan->events[i]);
-		if (!open_one(&attr, &plan->events[i], cpu, error))
+		attr = perf_source_attr(plan, &plan->events[i]);
+		if (!open_one(&attr, &plan->events[i], -1, cpu, error))
 			return false;
 		if (i == 0 && !map_ring(cpu, 1, plan->sample_pages, ret_too_big, error))
 			return false;
@@ -315,7 +361,11 @@ static void choose_stack_bytes(struct perf_plan *plan)
 	plan->stack_bytes = 0;
 	if (plan->call_graph != ENGINE_CALL_GRAPH_DWARF || plan->n_events == 0)
 		return;
-	bytes = ring * STACK_WAIT_A_SECOND / sample_rate(plan) / 1024 * 1024;
+	bytes = ring * STACK_WAIT_A_SECOND / sample_rate(plan);
+	if (bytes < STACK_GOOD_BYTES)
+		bytes = MIN_OF(ring * STACK_HURRY_A_SECOND / sample_rate(plan),
+			       (uint64_t)STACK_GOOD_BYTES);
+	bytes = bytes / 1024 * 1024;
 	plan->stack_bytes = (uint32_t)MIN_OF(MAX_OF(bytes, (uint64_t)STACK_MIN_BYTES),
 					     (uint64_t)STACK_MAX_BYTES);
 }
@@ -332,17 +382,18 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves the rings; false when they are as small as they may get. */
+/* Halves a ring: that of the samples while it is far larger. False when both are as small as they may get. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
+	bool samples = plan->sample_pages > SAMPLES_TO_SIDE_BAND * plan->side_band_pages;
 
 	if (plan->side_band_pages <= smallest && plan->sample_pages <= smallest)
 		return false;
-	if (plan->side_band_pages > smallest)
-		plan->side_band_pages /= 2;
-	if (plan->sample_pages > smallest)
+	if (plan->side_band_pages <= smallest || (samples && plan->sample_pages > smallest))
 		plan->sample_pages /= 2;
+	else
+		plan->side_band_pages /= 2;
 	choose_stack_bytes(plan);
 	return true;
 }
@@ -391,6 +442,11 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 	if (!perf_online_cpus(&numbers, error))
 		return false;
+	if (plan->by_task && plan->kernel) {
+		bool system;
+
+		perf_rights(&system, &plan->kernel);
+	}
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;
 		bool too_big = false;
@@ -408,16 +464,39 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 	}
 }
 
-bool perf_event_works(const struct event *event)
+/* 0, or why not; for all that runs on a CPU, or for ourselves. */
+static int try_open(struct perf_event_attr *attr, bool system)
 {
-	const struct perf_plan plan = { .frequency = 1, .kernel = true };
-	struct perf_event_attr attr = source_attr(&plan, event);
 	g_autoptr(GArray) numbers = NULL;
 	CLEANUP_CLOSE int fd = -1;
 
-	if (perf_online_cpus(&numbers, NULL))
-		fd = open_event(&attr, (int)g_array_index(numbers, unsigned, 0));
-	return fd >= 0;
+	if (!system)
+		fd = perf_open_event(attr, 0, -1);
+	else if (perf_online_cpus(&numbers, NULL))
+		fd = perf_open_event(attr, -1, (int)g_array_index(numbers, unsigned, 0));
+	return fd >= 0 ? 0 : errno;
+}
+
+bool perf_event_works(const struct event *event)
+{
+	struct perf_plan plan = { .frequency = 1, .kernel = true };
+	struct perf_event_attr attr = perf_source_attr(&plan, event);
+	int failed = try_open(&attr, true);
+
+	if (failed != EACCES && failed != EPERM)
+		return failed == 0;
+	plan.kernel = false;
+	attr = perf_source_attr(&plan, event);
+	return try_open(&attr, false) == 0;
+}
+
+void perf_rights(bool *ret_system, bool *ret_kernel)
+{
+	struct perf_event_attr attr = ring_attr(1);
+
+	*ret_system = try_open(&attr, true) == 0;
+	attr.exclude_kernel = attr.exclude_hv = 0;
+	*ret_kernel = try_open(&attr, false) == 0;
 }
 
 bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error)

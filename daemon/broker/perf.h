@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/access.h"
 #include "daemon/broker/events.h"
 #include "daemon/protocol.h"
 
@@ -8,6 +9,8 @@
 
 /* What is opened on every CPU. */
 struct perf_plan {
+	bool by_task;  /* events of tasks, not of all that runs on a CPU: perf-tasks.c */
+	bool children; /* and of the processes that they start */
 	const struct event *events;
 	unsigned n_events;  /* 0: no sampling */
 	uint32_t frequency; /* samples a second and CPU, of events that are not fixed otherwise */
@@ -15,11 +18,13 @@ struct perf_plan {
 	bool build_ids; /* ask for build-ids in place of device and inode */
 	enum engine_call_graph call_graph;
 	uint64_t ring_bytes; /* all sample rings together; 0: by itself */
-	/* Set by perf_open_all(): a CPU's rings, and how much of a stack a sample copies, at most. */
+	/* Set by perf_open_all(): `kernel` is taken back where it is not permitted, by task; a CPU's rings, and how much of
+	 * a stack a sample copies, at most. */
 	uint32_t side_band_pages, sample_pages, stack_bytes;
 };
 
-/* The events of one CPU. The descriptors are there until they were passed on, the mappings until perf_cpu_done(). */
+/* The events of one CPU. The descriptors are there until they were passed on, the mappings until perf_cpu_done(). By
+ * task there are two that deliver nothing: one for each ring, for the events of the tasks to write into. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[1 + ENGINE_MAX_SOURCES]; /* side band, then the sources */
@@ -35,8 +40,10 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error);
 uint32_t perf_max_frequency(void);
 /* Cycles where they really open, else cpu-clock. */
 bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error);
-/* Whether the event opens here, on some CPU. */
+/* Whether the event opens here: on some CPU, or else for our own process. */
 bool perf_event_works(const struct event *event);
+/* Whether this process may open events for all that runs on a CPU, and see the kernel's part. */
+void perf_rights(bool *ret_system, bool *ret_kernel);
 
 /* Opens everything, disabled, on all CPUs that are online, and maps the rings, which shrink until they fit the mlock
  * budget; root's mappings stay until perf_cpu_done(), so that the engine's are free. *ret_cpus: of struct perf_cpu. */
@@ -46,3 +53,24 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 		   GError **error);
 void perf_cpu_close_fds(struct perf_cpu *cpu);
 void perf_cpu_done(struct perf_cpu *cpu);
+
+/* An event of one thread on one CPU, disabled. */
+struct perf_task_event {
+	int fd;
+	uint64_t id;
+	uint32_t cpu, rank; /* rank: of its thread, in the order of opening */
+	int32_t tid;
+	uint32_t position; /* 0: the side band, else 1 + that of the source */
+};
+
+/* Opens the events of all threads of these processes on the CPUs of perf_open_all(), whose plan is by task. Processes that
+ * have ended meanwhile leave *n_pids and `pids`; that none is left is BROKER_ERROR_FAILED. With access->own_only each
+ * has to be wholly the user's before and after. *ret_events: of struct perf_task_event, closes what is left in it. */
+bool perf_tasks_open(const struct perf_plan *plan, const GArray *cpus, const struct access *access,
+		     int32_t *pids, unsigned *n_pids, GArray **ret_events, GError **error);
+
+/* Of perf.c, for perf_tasks_open(). */
+struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
+struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
+int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);
+bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error);

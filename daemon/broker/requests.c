@@ -2,18 +2,18 @@
 /*
  * Requests - what an engine asks of its broker that may block
  *
- * Reading /proc and opening a file that a target named take time, so they run on other threads, and D-Bus and the other
- * sessions go on. The answer is sent from the main thread.
- * Invariants: (1) a task whose session is over touches nothing but its own inputs: it was cancelled before, on the same
- *                 thread that looks
- *             (2) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
+ * Reading /proc and opening a file that a target named may take time, or for ever, so a process of its own does that
+ * (files.c), and D-Bus and the other sessions go on. The engine may have been taken over: what it asks for is checked here
+ * for its form, and there for whether the session may have it.
+ * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
+ *             (2) an engine gets no file but those that it unwinds
  */
 #include "config.h"
 
 #include "daemon/broker/requests.h"
 
 #include "arch/base.h"
-#include "daemon/broker/proc.h"
+#include "daemon/broker/files.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,162 +23,128 @@
 struct requests {
 	struct engine *engine;
 	struct images *images;
-	bool unwinds;
-	void (*failed)(const GError *error, void *data);
-	void *data;
-	GCancellable *cancellable;
+	struct requests_options options;
+	struct files *files;
 	unsigned tasks;
 };
 
-/* A request that blocks: its inputs, then its result. */
-struct request {
-	struct requests *owner; /* looked at only where the task was not cancelled */
-	struct message_image_request image;
-	struct message_snapshot_request snapshot;
-	char *path;
-	int fd;
-	struct message_image answer;
-	GError *error;
-};
-
-static void request_free(gpointer data)
+static void begin_task(struct requests *requests)
 {
-	struct request *request = data;
-
-	if (request->fd >= 0)
-		close(request->fd);
-	g_clear_error(&request->error);
-	g_free(request->path);
-	g_free(request);
-}
-
-/* Runs `work` on another thread, then `done` here unless the session ended meanwhile. */
-static void run(struct requests *requests, struct request *request, GTaskThreadFunc work,
-		GAsyncReadyCallback done)
-{
-	g_autoptr(GTask) task = g_task_new(NULL, requests->cancellable, done, NULL);
-
-	request->owner = requests;
-	request->fd = -1;
-	g_task_set_task_data(task, request, request_free);
 	if (++requests->tasks == MAX_TASKS)
 		engine_set_reading(requests->engine, false);
-	g_task_run_in_thread(task, work);
 }
 
-/* The request of a finished task; NULL where its session is no more. */
-static struct request *finish_request(GAsyncResult *result)
+static void end_task(struct requests *requests)
 {
-	struct request *request = g_task_get_task_data(G_TASK(result));
-
-	if (g_cancellable_is_cancelled(g_task_get_cancellable(G_TASK(result))))
-		return NULL;
-	if (request->owner->tasks-- == MAX_TASKS)
-		engine_set_reading(request->owner->engine, true);
-	return request;
+	if (requests->tasks-- == MAX_TASKS)
+		engine_set_reading(requests->engine, true);
 }
 
-static void work_snapshot(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+static void on_snapshot(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+			const GError *error, void *data)
 {
-	struct request *request = data;
+	struct requests *requests = data;
+	struct message_snapshot body = { .serial = tag, .pid = snapshot->pid };
+	g_autoptr(GError) send_error = NULL;
+	CLEANUP_CLOSE int memfd = fd;
 
-	if (!proc_snapshot(request->snapshot.pid, &request->fd, &request->error))
-		request->fd = -1;
-	g_task_return_boolean(task, TRUE);
+	end_task(requests);
+	if (error || !engine_send(requests->engine, MESSAGE_SNAPSHOT, &body, sizeof(body), &memfd,
+				  1, &send_error))
+		requests->options.failed(error ? error : send_error, requests->options.data);
 }
 
-static void on_snapshot(GObject *source, GAsyncResult *result, gpointer data)
+static void on_image(const struct files_answer *answer, int fd, void *data)
 {
-	struct request *request = finish_request(result);
-	struct message_snapshot body;
-	g_autoptr(GError) error = NULL;
+	struct requests *requests = data;
+	struct message_image image = answer->image;
 
-	if (!request)
-		return;
-	body = (struct message_snapshot){ .serial = request->snapshot.serial,
-					  .pid = request->snapshot.pid };
-	if (request->error || !engine_send(request->owner->engine, MESSAGE_SNAPSHOT, &body,
-					   sizeof(body), &request->fd, 1, &error))
-		request->owner->failed(request->error ? request->error : error,
-				       request->owner->data);
-}
-
-static void work_image(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
-{
-	struct request *request = data;
-
-	request->answer.image_id = request->image.image_id;
-	request->answer.error = image_open(&request->image, request->path, &request->fd);
-	if (!request->answer.error && !image_stat(request->fd, &request->answer))
-		request->answer.error = errno;
-	g_task_return_boolean(task, TRUE);
-}
-
-static void on_image(GObject *source, GAsyncResult *result, gpointer data)
-{
-	struct request *request = finish_request(result);
-	struct message_image *answer;
-	int fd = -1;
-
-	if (!request)
-		return;
-	answer = &request->answer;
+	end_task(requests);
+	image.error = answer->error;
 	/* A file that is sent is open twice until the engine takes it, so one that does not read gets none. */
-	if (!answer->error && request->owner->unwinds && engine_is_behind(request->owner->engine))
-		answer->error = EAGAIN;
-	if (!answer->error) {
-		fd = request->fd;
-		answer->error = images_add(request->owner->images, answer->image_id,
-					   steal_fd(&request->fd));
+	if (!image.error && requests->options.unwinds && engine_is_behind(requests->engine)) {
+		image.error = EAGAIN;
+		close(fd);
 	}
-	engine_send(request->owner->engine, MESSAGE_IMAGE, answer, sizeof(*answer), &fd,
-		    !answer->error && request->owner->unwinds, NULL);
+	if (!image.error)
+		image.error = images_add(requests->images, answer, fd);
+	engine_send(requests->engine, MESSAGE_IMAGE, &image, sizeof(image), &fd,
+		    !image.error && requests->options.unwinds, NULL);
+}
+
+static void on_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
+{
+	struct requests *requests = data;
+	g_autofree char *text = NULL;
+
+	text = g_strdup_printf(
+		is_file ? "a file that process %d maps could not be opened within a second"
+			: "process %d did not let itself be read within a second; its command line "
+			  "and its mappings may be missing",
+		pid);
+	requests->options.warning(is_file ? "file-hangs" : "process-hangs", text,
+				  requests->options.data);
+}
+
+static void refuse_image(struct requests *requests, uint64_t id)
+{
+	const struct message_image refused = { .image_id = id, .error = EINVAL };
+
+	engine_send(requests->engine, MESSAGE_IMAGE, &refused, sizeof(refused), NULL, 0, NULL);
 }
 
 void requests_take_image(struct requests *requests, const void *body, size_t bytes)
 {
-	const struct message_image_request *image = body;
-	struct request *request;
+	struct files_image image = { .copy_bytes = images_copy_bytes(requests->images) };
+	g_autofree char *path = NULL;
 
-	if (image->path_bytes != bytes - sizeof(*image) || image->path_bytes >= PATH_MAX ||
-	    image->pid <= 0) {
-		struct message_image refused = { .image_id = image->image_id, .error = EINVAL };
-
-		engine_send(requests->engine, MESSAGE_IMAGE, &refused, sizeof(refused), NULL, 0,
-			    NULL);
+	memcpy(&image.request, body, sizeof(image.request));
+	if (image.request.path_bytes != bytes - sizeof(image.request) ||
+	    image.request.path_bytes >= PATH_MAX || image.request.pid <= 0) {
+		refuse_image(requests, image.request.image_id);
 		return;
 	}
-	request = g_new0(struct request, 1);
-	request->image = *image;
-	request->path = g_strndup((const char *)(image + 1), image->path_bytes);
-	run(requests, request, work_image, on_image);
+	path = g_strndup((const char *)body + sizeof(image.request), image.request.path_bytes);
+	begin_task(requests);
+	files_open_image(requests->files, &image, path);
 }
 
 void requests_take_snapshot(struct requests *requests, const void *body)
 {
-	struct request *request = g_new0(struct request, 1);
+	const struct message_snapshot_request *request = body;
 
-	request->snapshot = *(const struct message_snapshot_request *)body;
-	run(requests, request, work_snapshot, on_snapshot);
+	begin_task(requests);
+	files_read_processes(requests->files, MAX_OF(request->pid, 0), request->serial);
 }
 
-struct requests *requests_new(struct engine *engine, struct images *images, bool unwinds,
-			      void (*failed)(const GError *error, void *data), void *data)
+struct requests *requests_new(struct engine *engine, struct images *images,
+			      const struct requests_options *options, GError **error)
 {
+	static const struct files_listener listener = {
+		.snapshot = on_snapshot,
+		.image = on_image,
+		.stuck = on_stuck,
+	};
+	const struct files_config config = {
+		.uid = options->access->uid,
+		.own_only = options->access->own_only,
+		.any_image = options->access->any_image,
+		.kernel = options->kernel,
+	};
 	struct requests *requests = g_new0(struct requests, 1);
 
 	requests->engine = engine;
 	requests->images = images;
-	requests->unwinds = unwinds;
-	requests->failed = failed;
-	requests->data = data;
-	requests->cancellable = g_cancellable_new();
-	return requests;
+	requests->options = *options;
+	requests->files = files_new(&config, &listener, requests, error);
+	if (requests->files)
+		return requests;
+	g_free(requests);
+	return NULL;
 }
 
 void requests_free(struct requests *requests)
 {
-	g_cancellable_cancel(requests->cancellable);
-	g_object_unref(requests->cancellable);
+	files_free(requests->files);
 	g_free(requests);
 }

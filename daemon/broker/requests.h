@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/access.h"
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
 
 /* What an engine asks of its broker that may block. */
 struct requests;
 
-/* Borrows both. The engine gets the files themselves where it `unwinds`. `failed`: something that the engine cannot go on
- * without did not work. */
-struct requests *requests_new(struct engine *engine, struct images *images, bool unwinds,
-			      void (*failed)(const GError *error, void *data), void *data);
-/* What is still being worked on is finished and dropped. */
+struct requests_options {
+	const struct access *access;
+	bool unwinds; /* the engine gets the files themselves */
+	bool kernel;  /* what tells kernel addresses may be read */
+	/* Something that the engine cannot go on without did not work. */
+	void (*failed)(const GError *error, void *data);
+	void (*warning)(const char *code, const char *text, void *data);
+	void *data;
+};
+
+/* Borrows engine and images. Starts the process that does the work; NULL: it cannot be. */
+struct requests *requests_new(struct engine *engine, struct images *images,
+			      const struct requests_options *options, GError **error);
+/* What is still being worked on is dropped, and so is who works on it. */
 void requests_free(struct requests *requests);
 
 /* Bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST; each is answered by a message, in any order. */

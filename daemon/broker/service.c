@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Service - the root object: makes sessions and lists them
+ * Service - the root object: makes sessions, lists them, and decides who may call what
  *
- * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one connection. Knows its
- * session objects; what a session does is session.c's.
+ * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one connection: a bus, or a
+ * private one. Knows its session objects; what a session does is session.c's.
+ *
+ *     a call ▶ who is it (callers.c) ▶ may they (admission.c) ▶ do it ▶ answer
+ *
+ * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a call that waits holds
+ * the number of its session, and looks it up again when it goes on.
+ * Invariants: (1) nothing is done for a caller who is not known, or no longer there        [bus-polkit: caller who leaves]
+ *             (2) a session of another user is neither seen nor touched without manage-others     [bus: foreign session]
+ *             (3) signals go to the one who made the session                                     [bus: signals]
+ *             (4) when that one leaves, its sessions end, and their files are finished          [bus: client gone]
  * A session object is in `sessions` until Close, then in `closing` until its engine is gone.
  */
 #include "config.h"
@@ -11,22 +20,38 @@
 #include "daemon/broker/service.h"
 
 #include "arch/base.h"
+#include "daemon/broker/admission.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/limits.h"
 #include "daemon/broker/options.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session-object.h"
 
-#define MAX_SESSIONS 64
-
 struct service {
 	GDBusConnection *connection;
+	struct authority *authority; /* NULL: private */
+	struct callers *callers;
 	void (*idle)(void *data);
 	void *data;
 	GPtrArray *sessions; /* struct session_object, with an object on the connection */
 	GPtrArray *closing;  /* without one, their engines still at work */
 	guint registrations[2];
 	uint32_t last_id;
+	unsigned n_calls; /* that are not answered yet */
 };
+
+/* A method call that is not answered yet. */
+struct call {
+	struct service *service;
+	GDBusMethodInvocation *invocation;
+	struct caller *caller;              /* once it is known */
+	void (*proceed)(struct call *call); /* with the caller */
+	uint32_t session;                   /* 0: of the root object */
+	struct options *options;            /* of CreateSession, until the session has them */
+	int capture_fd;
+};
+
+/* ---- Sessions ----------------------------------------------------------------------------------- */
 
 bool service_is_idle(const struct service *service)
 {
@@ -34,6 +59,11 @@ bool service_is_idle(const struct service *service)
 		if (session_object_is_active(service->sessions->pdata[i]))
 			return false;
 	return service->closing->len == 0;
+}
+
+bool service_is_unused(const struct service *service)
+{
+	return service->sessions->len == 0 && service->closing->len == 0 && service->n_calls == 0;
 }
 
 void service_client_gone(struct service *service)
@@ -61,10 +91,20 @@ static void check_idle_soon(struct service *service)
 	g_idle_add(on_idle, service);
 }
 
-static void emit(struct service *service, const char *name, GVariant *arguments)
+static struct session_object *find_session(const struct service *service, uint32_t id)
 {
-	g_dbus_connection_emit_signal(service->connection, NULL, SERVICE_PATH,
-				      "org.freedesktop.DBus.ObjectManager", name, arguments, NULL);
+	for (guint i = 0; i < service->sessions->len; i++)
+		if (session_object_id(service->sessions->pdata[i]) == id)
+			return service->sessions->pdata[i];
+	return NULL;
+}
+
+static void emit(struct service *service, const struct session_object *object, const char *name,
+		 GVariant *arguments)
+{
+	g_dbus_connection_emit_signal(service->connection, session_object_owner(object)->name,
+				      SERVICE_PATH, "org.freedesktop.DBus.ObjectManager", name,
+				      arguments, NULL);
 }
 
 static void on_engine_gone(struct session_object *object, void *data)
@@ -78,13 +118,184 @@ static void on_closed(struct session_object *object, void *data)
 	struct service *service = data;
 	guint index;
 
-	emit(service, "InterfacesRemoved",
+	emit(service, object, "InterfacesRemoved",
 	     g_variant_new("(o^as)", session_object_path(object), interfaces));
 	if (g_ptr_array_find(service->sessions, object, &index))
 		g_ptr_array_add(service->closing,
 				g_ptr_array_steal_index_fast(service->sessions, index));
 	check_idle_soon(service);
 }
+
+static void on_caller_gone(struct caller *caller, void *data)
+{
+	struct service *service = data;
+
+	if (service->authority)
+		authority_forget(service->authority, caller);
+	for (guint i = service->sessions->len; i > 0; i--) {
+		struct session_object *object = service->sessions->pdata[i - 1];
+
+		if (session_object_owner(object) != caller)
+			continue;
+		session_object_client_gone(object);
+		session_object_close(object);
+	}
+}
+
+/* ---- Calls -------------------------------------------------------------------------------------- */
+
+static void call_free(struct call *call)
+{
+	if (--call->service->n_calls == 0)
+		check_idle_soon(call->service);
+	caller_unref(call->caller);
+	options_free(call->options);
+	if (call->capture_fd >= 0)
+		close(call->capture_fd);
+	g_free(call);
+}
+
+/* Answers with the error, which is copied, and ends the call. */
+static void call_fail(struct call *call, const GError *error)
+{
+	g_dbus_method_invocation_return_gerror(call->invocation, error);
+	call_free(call);
+}
+
+/* Answers, with a floating tuple, and ends the call. */
+static void call_return(struct call *call, GVariant *value)
+{
+	g_dbus_method_invocation_return_value(call->invocation, value);
+	call_free(call);
+}
+
+static struct admission admission_of(const struct call *call)
+{
+	GDBusMessage *message = g_dbus_method_invocation_get_message(call->invocation);
+
+	return (struct admission){
+		.authority = call->service->authority,
+		.caller = call->caller,
+		.interactive = g_dbus_message_get_flags(message) &
+			       G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
+	};
+}
+
+static void on_identified(struct caller *caller, const GError *error, void *data)
+{
+	struct call *call = data;
+
+	if (!caller) {
+		call_fail(call, error);
+		return;
+	}
+	call->caller = caller_ref(caller);
+	call->proceed(call);
+}
+
+static void call_begin(struct service *service, GDBusMethodInvocation *invocation, uint32_t session,
+		       void (*proceed)(struct call *call))
+{
+	struct call *call = g_new0(struct call, 1);
+
+	call->service = service;
+	service->n_calls++;
+	call->invocation = invocation;
+	call->session = session;
+	call->proceed = proceed;
+	call->capture_fd = -1;
+	callers_identify(service->callers, g_dbus_method_invocation_get_sender(invocation),
+			 on_identified, call);
+}
+
+/* ---- Room --------------------------------------------------------------------------------------- */
+
+static void add_usage(const GPtrArray *sessions, const uid_t *uid, struct limits_usage *usage)
+{
+	for (guint i = 0; i < sessions->len; i++) {
+		const struct session_object *object = sessions->pdata[i];
+
+		if (uid && session_object_access(object)->uid != *uid)
+			continue;
+		usage->sessions++;
+		usage->engines += session_object_is_active(object);
+	}
+}
+
+/* Of one user, or of all. */
+static struct limits_usage usage_of(const struct service *service, const uid_t *uid)
+{
+	struct limits_usage usage = { 0 };
+
+	add_usage(service->sessions, uid, &usage);
+	add_usage(service->closing, uid, &usage);
+	return usage;
+}
+
+/* A private client started this process for itself. */
+static bool is_limited(const struct call *call)
+{
+	return call->service->authority && call->caller->uid != 0;
+}
+
+static bool check_room(const struct call *call, GError **error)
+{
+	const struct access access = { .uid = call->caller->uid, .limited = is_limited(call) };
+	const struct limits_usage all = usage_of(call->service, NULL);
+	const struct limits_usage user = usage_of(call->service, &access.uid);
+
+	return limits_check_new(&access, &all, &user, error);
+}
+
+static bool on_starting(struct session_object *object, void *data, GError **error)
+{
+	const struct access *access = session_object_access(object);
+	const struct limits_usage user = usage_of(data, &access->uid);
+
+	return limits_check_start(access, &user, error);
+}
+
+/* ---- Methods of a session ----------------------------------------------------------------------- */
+
+static void on_manage(bool allowed, const GError *error, void *data)
+{
+	struct call *call = data;
+	struct session_object *object = find_session(call->service, call->session);
+	g_autoptr(GError) closed = NULL;
+
+	if (!allowed) {
+		call_fail(call, error);
+		return;
+	}
+	if (!object) {
+		g_set_error(&closed, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+			    "session %u was closed", call->session);
+		call_fail(call, closed);
+		return;
+	}
+	session_object_handle(object, call->invocation,
+			      session_object_access(object)->uid == call->caller->uid);
+	call_free(call);
+}
+
+static void proceed_session(struct call *call)
+{
+	const struct session_object *object = find_session(call->service, call->session);
+	const struct admission admission = admission_of(call);
+
+	/* a session that is not there is nobody's: on_manage() says so */
+	admission_manage(&admission,
+			 object ? session_object_access(object)->uid : call->caller->uid, on_manage,
+			 call);
+}
+
+static void on_session_called(struct session_object *object, GDBusMethodInvocation *invocation,
+			      void *data)
+{
+	call_begin(data, invocation, session_object_id(object), proceed_session);
+}
+
+/* ---- Methods of the root object ----------------------------------------------------------------- */
 
 /* a{sa{sv}} of a session */
 static GVariant *interfaces_of(const struct session_object *object)
@@ -105,62 +316,128 @@ static int take_fd(GUnixFDList *fds, int index)
 	return g_unix_fd_list_get(fds, index, NULL);
 }
 
-static bool call_create_session(struct service *service, GDBusMethodInvocation *invocation,
-				GError **error)
+/* Consumes the options and the capture of the call. */
+static bool create_session(struct call *call, const struct access *access,
+			   struct session_object **ret_object, GError **error)
 {
-	static const struct session_object_listener listener = { .engine_gone = on_engine_gone,
+	static const struct session_object_listener listener = { .called = on_session_called,
+								 .starting = on_starting,
+								 .engine_gone = on_engine_gone,
 								 .closed = on_closed };
-	GDBusMessage *message = g_dbus_method_invocation_get_message(invocation);
-	GUnixFDList *fds = g_dbus_message_get_unix_fd_list(message);
-	g_autoptr(GVariant) dictionary = NULL;
-	CLEANUP_CLOSE int capture = -1;
+	struct service *service = call->service;
+	struct access limited = *access;
+
+	/* others may have come while this one waited */
+	if (!check_room(call, error))
+		return false;
+	limited.limited = is_limited(call);
+	return session_object_new(service->connection, service->last_id + 1, call->caller, &limited,
+				  g_steal_pointer(&call->options), steal_fd(&call->capture_fd),
+				  &listener, service, ret_object, error);
+}
+
+static void on_admitted(const struct access *access, const GError *refusal, void *data)
+{
+	struct call *call = data;
+	struct service *service = call->service;
 	struct session_object *object;
-	struct options *options;
+	g_autoptr(GError) error = NULL;
+
+	if (!access) {
+		call_fail(call, refusal);
+	} else if (call->caller->gone) {
+		broker_fail(&error, BROKER_ERROR_FAILED, "the caller left the bus");
+		call_fail(call, error);
+	} else if (!create_session(call, access, &object, &error)) {
+		call_fail(call, error);
+	} else {
+		service->last_id++;
+		g_ptr_array_add(service->sessions, object);
+		call_return(call, g_variant_new("(o)", session_object_path(object)));
+		emit(service, object, "InterfacesAdded",
+		     g_variant_new("(o@a{sa{sv}})", session_object_path(object),
+				   interfaces_of(object)));
+	}
+}
+
+static bool parse_session(struct call *call, GError **error)
+{
+	GUnixFDList *fds = g_dbus_message_get_unix_fd_list(
+		g_dbus_method_invocation_get_message(call->invocation));
+	g_autoptr(GVariant) dictionary = NULL;
 	int index;
 
-	if (service->sessions->len + service->closing->len >= MAX_SESSIONS)
-		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-				   "%d sessions are open; Close one", MAX_SESSIONS);
-	g_variant_get(g_dbus_method_invocation_get_parameters(invocation), "(@a{sv}h)", &dictionary,
-		      &index);
-	capture = take_fd(fds, index);
-	if (capture < 0)
+	g_variant_get(g_dbus_method_invocation_get_parameters(call->invocation), "(@a{sv}h)",
+		      &dictionary, &index);
+	call->capture_fd = take_fd(fds, index);
+	if (call->capture_fd < 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "\"capture\" names no descriptor of the message");
-	if (!options_parse(dictionary, fds, &options, error) ||
-	    !session_object_new(service->connection, service->last_id + 1, options,
-				steal_fd(&capture), &listener, service, &object, error))
-		return false;
-	service->last_id++;
-	g_ptr_array_add(service->sessions, object);
-	g_dbus_method_invocation_return_value(invocation,
-					      g_variant_new("(o)", session_object_path(object)));
-	emit(service, "InterfacesAdded",
-	     g_variant_new("(o@a{sa{sv}})", session_object_path(object), interfaces_of(object)));
-	return true;
+	return options_parse(dictionary, fds, &call->options, error);
 }
 
-static bool call_get_capabilities(struct service *service, GDBusMethodInvocation *invocation,
-				  GError **error)
+static void proceed_create_session(struct call *call)
 {
-	g_dbus_method_invocation_return_value(invocation,
-					      g_variant_new("(@a{sv})", options_capabilities()));
-	return true;
+	const struct admission admission = admission_of(call);
+	g_autoptr(GError) error = NULL;
+
+	if (!check_room(call, &error) || !parse_session(call, &error))
+		call_fail(call, error);
+	else
+		admission_session(&admission, call->options, on_admitted, call);
 }
 
-static bool call_get_managed_objects(struct service *service, GDBusMethodInvocation *invocation,
-				     GError **error)
+static void on_capabilities(bool system, bool kernel, void *data)
 {
+	struct call *call = data;
+
+	call_return(call, g_variant_new("(@a{sv})", options_capabilities(system, kernel)));
+}
+
+static void proceed_get_capabilities(struct call *call)
+{
+	const struct admission admission = admission_of(call);
+
+	admission_capabilities(&admission, on_capabilities, call);
+}
+
+static void list_sessions(struct call *call, bool all)
+{
+	const struct service *service = call->service;
 	GVariantBuilder builder;
 
 	g_variant_builder_init(&builder, G_VARIANT_TYPE("a{oa{sa{sv}}}"));
-	for (guint i = 0; i < service->sessions->len; i++)
-		g_variant_builder_add(&builder, "{o@a{sa{sv}}}",
-				      session_object_path(service->sessions->pdata[i]),
-				      interfaces_of(service->sessions->pdata[i]));
-	g_dbus_method_invocation_return_value(
-		invocation, g_variant_new("(@a{oa{sa{sv}}})", g_variant_builder_end(&builder)));
-	return true;
+	for (guint i = 0; i < service->sessions->len; i++) {
+		const struct session_object *object = service->sessions->pdata[i];
+
+		if (all || session_object_access(object)->uid == call->caller->uid)
+			g_variant_builder_add(&builder, "{o@a{sa{sv}}}",
+					      session_object_path(object), interfaces_of(object));
+	}
+	call_return(call, g_variant_new("(@a{oa{sa{sv}}})", g_variant_builder_end(&builder)));
+}
+
+static void on_list(bool allowed, const GError *error, void *data)
+{
+	list_sessions(data, allowed);
+}
+
+static void proceed_get_managed_objects(struct call *call)
+{
+	const struct service *service = call->service;
+	struct admission admission = admission_of(call);
+
+	/* a list is not worth a prompt */
+	admission.interactive = false;
+	for (guint i = 0; i < service->sessions->len; i++) {
+		uid_t uid = session_object_access(service->sessions->pdata[i])->uid;
+
+		if (uid != call->caller->uid) {
+			admission_manage(&admission, uid, on_list, call);
+			return;
+		}
+	}
+	list_sessions(call, true);
 }
 
 static void on_method(GDBusConnection *connection, const char *sender, const char *path,
@@ -169,38 +446,36 @@ static void on_method(GDBusConnection *connection, const char *sender, const cha
 {
 	static const struct {
 		const char *name;
-		bool (*call)(struct service *service, GDBusMethodInvocation *invocation,
-			     GError **error);
+		void (*proceed)(struct call *call);
 	} methods[] = {
-		{ "CreateSession", call_create_session },
-		{ "GetCapabilities", call_get_capabilities },
-		{ "GetManagedObjects", call_get_managed_objects },
+		{ "CreateSession", proceed_create_session },
+		{ "GetCapabilities", proceed_get_capabilities },
+		{ "GetManagedObjects", proceed_get_managed_objects },
 	};
-	GError *error = NULL;
 
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-		if (strcmp(methods[i].name, method) != 0)
-			continue;
-		if (!methods[i].call(data, invocation, &error))
-			g_dbus_method_invocation_take_error(invocation, error);
-		return;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (strcmp(methods[i].name, method) == 0)
+			call_begin(data, invocation, 0, methods[i].proceed);
 }
 
 static GVariant *on_get_property(GDBusConnection *connection, const char *sender, const char *path,
 				 const char *interface, const char *name, GError **error,
 				 gpointer data)
 {
-	return g_variant_new_string(PROF_VERSION);
+	GVariant *limit = limits_get_property(name);
+
+	return limit ? limit : g_variant_new_string(PROF_VERSION);
 }
+
+/* ---- Making and freeing ------------------------------------------------------------------------- */
 
 static void free_object(gpointer object)
 {
 	session_object_free(object);
 }
 
-struct service *service_new(GDBusConnection *connection, void (*idle)(void *data), void *data,
-			    GError **error)
+struct service *service_new(GDBusConnection *connection, struct authority *authority,
+			    void (*idle)(void *data), void *data, GError **error)
 {
 	static const GDBusInterfaceVTable vtable = { .method_call = on_method,
 						     .get_property = on_get_property };
@@ -210,6 +485,8 @@ struct service *service_new(GDBusConnection *connection, void (*idle)(void *data
 	struct service *service = g_new0(struct service, 1);
 
 	service->connection = g_object_ref(connection);
+	service->authority = authority;
+	service->callers = callers_new(connection, authority != NULL, on_caller_gone, service);
 	service->idle = idle;
 	service->data = data;
 	service->sessions = g_ptr_array_new_with_free_func(free_object);
@@ -235,6 +512,7 @@ void service_free(struct service *service)
 		if (service->registrations[i])
 			g_dbus_connection_unregister_object(service->connection,
 							    service->registrations[i]);
+	callers_free(service->callers);
 	g_object_unref(service->connection);
 	g_free(service);
 }

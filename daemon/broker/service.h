@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/authority.h"
+
 #include <gio/gio.h>
 #include <stdbool.h>
 
 /* The root object on one connection, and its sessions. */
 struct service;
 
-/* `idle` is called each time the last engine is gone. */
-struct service *service_new(GDBusConnection *connection, void (*idle)(void *data), void *data,
-			    GError **error);
+/*
+ * With an authority the connection is a bus's, and the authority is asked about each client; it is borrowed. Without,
+ * the connection is to one client, who has the rights of this process.
+ * `idle` is called each time the last engine is gone, and when the last call was answered while none runs.
+ */
+struct service *service_new(GDBusConnection *connection, struct authority *authority,
+			    void (*idle)(void *data), void *data, GError **error);
 /* Ends what still runs, without waiting. */
 void service_free(struct service *service);
 
-/* The client is gone: every session is stopped, its file finished. */
+/* The connection is gone, or profd is to end: every session is stopped, its file finished. */
 void service_client_gone(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
+/* Nobody has a session, and no call waits for an answer. */
+bool service_is_unused(const struct service *service);

@@ -3,7 +3,9 @@
  * Session object - org.profd.Profiler1.Session on D-Bus
  *
  * Translates between method calls and session.c, and its events into signals. GDBus has checked the types of all
- * arguments against the introspection data before a method gets here.
+ * arguments against the introspection data before a method gets here; service.c decides who may call, properties too.
+ * Signals go to the owner alone. One that does not read them must not make profd grow: while the socket is full, Progress
+ * and Warning are dropped; the others are few.                                              [bus: client that reads nothing]
  * Close on a session that still records stops it; the object goes at once, the recording when its file is whole.
  */
 #include "config.h"
@@ -15,8 +17,11 @@
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session.h"
 
+#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
+
 struct session_object {
 	GDBusConnection *connection;
+	struct caller *owner;
 	const struct session_object_listener *listener;
 	void *data;
 	struct session *session;
@@ -29,6 +34,21 @@ struct session_object {
 const char *session_object_path(const struct session_object *object)
 {
 	return object->path;
+}
+
+uint32_t session_object_id(const struct session_object *object)
+{
+	return object->id;
+}
+
+const struct caller *session_object_owner(const struct session_object *object)
+{
+	return object->owner;
+}
+
+const struct access *session_object_access(const struct session_object *object)
+{
+	return session_access(object->session);
 }
 
 bool session_object_is_active(const struct session_object *object)
@@ -65,17 +85,10 @@ static GVariant *get_property(const struct session_object *object, const char *n
 	if (strcmp(name, "Id") == 0)
 		return g_variant_new_uint32(object->id);
 	if (strcmp(name, "Uid") == 0)
-		return g_variant_new_uint32(geteuid());
+		return g_variant_new_uint32(session_access(object->session)->uid);
 	if (strcmp(name, "State") == 0)
 		return g_variant_new_string(session_state_name(object->session));
 	return g_variant_ref(session_options(object->session)->given);
-}
-
-static GVariant *on_get_property(GDBusConnection *connection, const char *sender, const char *path,
-				 const char *interface, const char *name, GError **error,
-				 gpointer data)
-{
-	return get_property(data, name);
 }
 
 GVariant *session_object_properties(const struct session_object *object)
@@ -100,8 +113,26 @@ static void emit(struct session_object *object, const char *interface, const cha
 		g_variant_unref(g_variant_ref_sink(arguments));
 		return;
 	}
-	g_dbus_connection_emit_signal(object->connection, NULL, object->path, interface, name,
-				      arguments, NULL);
+	g_dbus_connection_emit_signal(object->connection, object->owner->name, object->path,
+				      interface, name, arguments, NULL);
+}
+
+/* The socket has room: what was sent before has left this process. */
+static bool is_read(const struct session_object *object)
+{
+	GIOStream *stream = g_dbus_connection_get_stream(object->connection);
+	GSocket *socket = g_socket_connection_get_socket(G_SOCKET_CONNECTION(stream));
+
+	return g_socket_condition_check(socket, G_IO_OUT) & G_IO_OUT;
+}
+
+/* What the client can do without. */
+static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
+{
+	if (is_read(object))
+		emit(object, SESSION_INTERFACE, name, arguments);
+	else
+		g_variant_unref(g_variant_ref_sink(arguments));
 }
 
 static void on_state_changed(struct session *session, void *data)
@@ -112,7 +143,7 @@ static void on_state_changed(struct session *session, void *data)
 	g_variant_dict_init(&changed, NULL);
 	g_variant_dict_insert(&changed, "State", "s", session_state_name(session));
 	g_variant_dict_insert(&changed, "StartTime", "t", (guint64)session_start_ns(session));
-	emit(object, "org.freedesktop.DBus.Properties", "PropertiesChanged",
+	emit(object, PROPERTIES_INTERFACE, "PropertiesChanged",
 	     g_variant_new("(s@a{sv}as)", SESSION_INTERFACE, g_variant_dict_end(&changed), NULL));
 }
 
@@ -123,10 +154,17 @@ static void on_started(struct session *session, const GError *error, void *data)
 
 	if (!start)
 		return;
-	if (error)
+	if (error) {
 		g_dbus_method_invocation_return_gerror(start, error);
-	else
-		g_dbus_method_invocation_return_value(start, NULL);
+		return;
+	}
+	g_dbus_method_invocation_return_value(start, NULL);
+	if (session_options(session)->kernel_denied)
+		emit_if_read(object, "Warning",
+			     g_variant_new(
+				     "(ss)", "no-kernel",
+				     "functions of the kernel are left out: "
+				     "\"org.profd.kernel-addresses\" is not allowed to this user"));
 }
 
 static void on_progress(struct session *session, void *data)
@@ -139,13 +177,12 @@ static void on_progress(struct session *session, void *data)
 	g_variant_dict_insert(&dict, "events", "t", (guint64)counters->events);
 	g_variant_dict_insert(&dict, "lost", "t", (guint64)counters->lost);
 	g_variant_dict_insert(&dict, "bytes", "t", (guint64)counters->bytes);
-	emit(data, SESSION_INTERFACE, "Progress",
-	     g_variant_new("(@a{sv})", g_variant_dict_end(&dict)));
+	emit_if_read(data, "Progress", g_variant_new("(@a{sv})", g_variant_dict_end(&dict)));
 }
 
 static void on_warning(struct session *session, const char *code, const char *text, void *data)
 {
-	emit(data, SESSION_INTERFACE, "Warning", g_variant_new("(ss)", code, text));
+	emit_if_read(data, "Warning", g_variant_new("(ss)", code, text));
 }
 
 static void on_finished(struct session *session, bool ok, const char *reason, GVariant *summary,
@@ -160,10 +197,12 @@ static void on_finished(struct session *session, bool ok, const char *reason, GV
 
 /* ---- Methods ------------------------------------------------------------------------------------ */
 
+/* Each: true when it has answered, or will. */
 static bool call_start(struct session_object *object, GDBusMethodInvocation *invocation,
 		       GError **error)
 {
-	if (!session_start(object->session, error))
+	if (!object->listener->starting(object, object->data, error) ||
+	    !session_start(object->session, error))
 		return false;
 	object->start = invocation;
 	return true;
@@ -226,48 +265,101 @@ static bool call_close(struct session_object *object, GDBusMethodInvocation *inv
 		       GError **error)
 {
 	g_dbus_method_invocation_return_value(invocation, NULL);
-	if (session_is_active(object->session))
-		session_stop(object->session, ENGINE_REASON_STOPPED, NULL);
-	g_dbus_connection_unregister_object(object->connection, object->registration);
-	object->registration = 0;
-	object->listener->closed(object, object->data);
+	session_object_close(object);
 	return true;
+}
+
+/* org.freedesktop.DBus.Properties: GDBus knows that the property exists and can be read. */
+static bool call_get(struct session_object *object, GDBusMethodInvocation *invocation,
+		     GError **error)
+{
+	g_autoptr(GVariant) value = NULL;
+	const char *name;
+
+	g_variant_get(g_dbus_method_invocation_get_parameters(invocation), "(&s&s)", NULL, &name);
+	value = g_variant_take_ref(get_property(object, name));
+	g_dbus_method_invocation_return_value(invocation, g_variant_new("(v)", value));
+	return true;
+}
+
+static bool call_get_all(struct session_object *object, GDBusMethodInvocation *invocation,
+			 GError **error)
+{
+	g_dbus_method_invocation_return_value(
+		invocation, g_variant_new("(@a{sv})", session_object_properties(object)));
+	return true;
+}
+
+void session_object_handle(struct session_object *object, GDBusMethodInvocation *invocation,
+			   bool own)
+{
+	static const struct {
+		const char *interface, *name;
+		bool (*call)(struct session_object *object, GDBusMethodInvocation *invocation,
+			     GError **error);
+		bool own_only; /* files of the owner's processes are not for those who manage */
+	} methods[] = {
+		{ SESSION_INTERFACE, "Start", call_start, false },
+		{ SESSION_INTERFACE, "Stop", call_stop, false },
+		{ SESSION_INTERFACE, "Pause", call_pause, false },
+		{ SESSION_INTERFACE, "Resume", call_resume, false },
+		{ SESSION_INTERFACE, "OpenImage", call_open_image, true },
+		{ SESSION_INTERFACE, "OpenControl", call_open_control, true },
+		{ SESSION_INTERFACE, "Close", call_close, false },
+		{ PROPERTIES_INTERFACE, "Get", call_get, false },
+		{ PROPERTIES_INTERFACE, "GetAll", call_get_all, false },
+	};
+	const char *interface = g_dbus_method_invocation_get_interface_name(invocation);
+	const char *method = g_dbus_method_invocation_get_method_name(invocation);
+	GError *error = NULL;
+	bool ok = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		if (strcmp(methods[i].interface, interface) != 0 ||
+		    strcmp(methods[i].name, method) != 0)
+			continue;
+		if (methods[i].own_only && !own)
+			broker_fail(&error, BROKER_ERROR_NOT_AUTHORIZED,
+				    "%s is for the user who records alone", method);
+		else
+			ok = methods[i].call(object, invocation, &error);
+		break;
+	}
+	if (!ok && !error)
+		broker_fail(&error, BROKER_ERROR_FAILED, "%s cannot be called", method);
+	if (!ok)
+		g_dbus_method_invocation_take_error(invocation, error);
 }
 
 static void on_method(GDBusConnection *connection, const char *sender, const char *path,
 		      const char *interface, const char *method, GVariant *arguments,
 		      GDBusMethodInvocation *invocation, gpointer data)
 {
-	static const struct {
-		const char *name;
-		/* true: it has answered, or will */
-		bool (*call)(struct session_object *object, GDBusMethodInvocation *invocation,
-			     GError **error);
-	} methods[] = {
-		{ "Start", call_start },          { "Stop", call_stop },
-		{ "Pause", call_pause },          { "Resume", call_resume },
-		{ "OpenImage", call_open_image }, { "OpenControl", call_open_control },
-		{ "Close", call_close },
-	};
-	GError *error = NULL;
+	struct session_object *object = data;
 
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-		if (strcmp(methods[i].name, method) != 0)
-			continue;
-		if (!methods[i].call(data, invocation, &error))
-			g_dbus_method_invocation_take_error(invocation, error);
-		return;
-	}
+	object->listener->called(object, invocation, object->data);
 }
 
 /* ---- Making and freeing ------------------------------------------------------------------------- */
 
-bool session_object_new(GDBusConnection *connection, uint32_t id, struct options *options,
-			int capture_fd, const struct session_object_listener *listener, void *data,
+void session_object_close(struct session_object *object)
+{
+	if (object->registration == 0)
+		return;
+	if (session_is_active(object->session))
+		session_stop(object->session, ENGINE_REASON_STOPPED, NULL);
+	g_dbus_connection_unregister_object(object->connection, object->registration);
+	object->registration = 0;
+	object->listener->closed(object, object->data);
+}
+
+bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller *owner,
+			const struct access *access, struct options *options, int capture_fd,
+			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error)
 {
-	static const GDBusInterfaceVTable vtable = { .method_call = on_method,
-						     .get_property = on_get_property };
+	/* no get_property: Get and GetAll come as methods, since whether they are allowed is known only later */
+	static const GDBusInterfaceVTable vtable = { .method_call = on_method };
 	static const struct session_listener session_listener = {
 		.state_changed = on_state_changed,
 		.started = on_started,
@@ -277,11 +369,13 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct options
 	};
 	struct session_object *object = g_new0(struct session_object, 1);
 
-	if (!session_new(options, capture_fd, &session_listener, object, &object->session, error)) {
+	if (!session_new(access, options, capture_fd, &session_listener, object, &object->session,
+			 error)) {
 		g_free(object);
 		return false;
 	}
 	object->connection = g_object_ref(connection);
+	object->owner = caller_ref(owner);
 	object->listener = listener;
 	object->data = data;
 	object->id = id;
@@ -308,6 +402,7 @@ void session_object_free(struct session_object *object)
 			object->start, BROKER_ERROR, BROKER_ERROR_FAILED, "the session was closed");
 	if (object->registration)
 		g_dbus_connection_unregister_object(object->connection, object->registration);
+	caller_unref(object->owner);
 	g_object_unref(object->connection);
 	g_free(object->path);
 	g_free(object);

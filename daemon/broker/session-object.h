@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/access.h"
+#include "daemon/broker/callers.h"
 #include "daemon/broker/options.h"
 
 #include <gio/gio.h>
@@ -13,18 +15,34 @@
 struct session_object;
 
 struct session_object_listener {
+	/* Somebody called a method of it: session_object_handle() once that is allowed. */
+	void (*called)(struct session_object *object, GDBusMethodInvocation *invocation,
+		       void *data);
+	/* False: it may not be started now. */
+	bool (*starting)(struct session_object *object, void *data, GError **error);
 	void (*engine_gone)(struct session_object *object, void *data);
-	void (*closed)(struct session_object *object, void *data); /* Close was called: free it */
+	void (*closed)(struct session_object *object,
+		       void *data); /* has no object any more: free it */
 };
 
-/* Takes over the options and the capture. */
-bool session_object_new(GDBusConnection *connection, uint32_t id, struct options *options,
-			int capture_fd, const struct session_object_listener *listener, void *data,
+/* Takes over the options and the capture. The owner gets the signals, and nobody else. */
+bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller *owner,
+			const struct access *access, struct options *options, int capture_fd,
+			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error);
 void session_object_free(struct session_object *object);
 
 const char *session_object_path(const struct session_object *object);
 GVariant *session_object_properties(const struct session_object *object); /* a{sv}, floating */
 bool session_object_is_active(const struct session_object *object);
+uint32_t session_object_id(const struct session_object *object);
+const struct caller *session_object_owner(const struct session_object *object);
+const struct access *session_object_access(const struct session_object *object);
+
+/* Answers, now or later. own: the caller is the session's user, not somebody who manages others' sessions. */
+void session_object_handle(struct session_object *object, GDBusMethodInvocation *invocation,
+			   bool own);
 /* Stops a recording because its client is gone. */
 void session_object_client_gone(struct session_object *object);
+/* Takes the object away; what records is stopped, and its file finished. */
+void session_object_close(struct session_object *object);

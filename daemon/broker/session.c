@@ -8,7 +8,8 @@
  * Start spawns the engine, opens perf events while it comes up, and sends it all that it needs; then the engine leads:
  * it asks for /proc and for mapped files (requests.c), and says when it is done.
  * Invariants: (1) `finished` is called once, after the engine is gone: nobody writes the file any more
- *             (2) an engine that is told to stop and shows no progress for STOP_PATIENCE_MS is killed
+ *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
+ *                 grows, as into a pipe that is read slowly, and that for no longer than STOP_LIMIT_MS   [test_stop]
  *             (3) what comes from the engine changes this session only
  * Main thread only.
  */
@@ -21,6 +22,7 @@
 #include "daemon/broker/engine.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/images.h"
+#include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
 #include "daemon/broker/requests.h"
 #include "daemon/broker/summary.h"
@@ -28,28 +30,36 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib-unix.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#define STOP_PATIENCE_MS 10000
+/* A sanitizer makes an engine several times slower. */
+#define SLOW (PROF_SANITIZED ? 8 : 1)
+#define STOP_PATIENCE_MS (900 * SLOW)
+#define STOP_STILL_MS (450 * SLOW)
+#define STOP_LIMIT_MS (60000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
 
 struct session {
 	const struct session_listener *listener;
 	void *data;
+	struct access access;
 	struct options *options;
 	struct engine *engine;
 	struct images *images;
-	GArray *cpus; /* struct perf_cpu; mapped until the engine has mapped them too */
+	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them too */
+	GArray *events; /* struct perf_task_event, until they are sent; NULL: not by task */
 	struct perf_plan plan;
 	struct requests *requests; /* as long as there is an engine */
 	GVariant *summary;         /* what FINISHED said */
 	const char *reason;
 	struct message_progress counters;
-	uint64_t start_ns, patience_bytes;
-	int64_t progress_us;
+	uint64_t start_ns;
+	int64_t progress_us, stop_us,
+		grown_us; /* grown: when the capture was last seen to be longer */
 	int capture_fd;
 	guint patience, lifetime_watch;
 	enum session_state state;
@@ -79,6 +89,11 @@ const char *session_state_name(const struct session *session)
 bool session_is_active(const struct session *session)
 {
 	return session->engine != NULL;
+}
+
+const struct access *session_access(const struct session *session)
+{
+	return &session->access;
 }
 
 const struct options *session_options(const struct session *session)
@@ -146,12 +161,41 @@ static gboolean on_lifetime_end(gint fd, GIOCondition condition, gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-bool session_new(struct options *options, int capture_fd, const struct session_listener *listener,
-		 void *data, struct session **ret_session, GError **error)
+/* What the client did not limit, the service does. */
+static bool apply_limits(const struct access *access, struct options *options, GError **error)
+{
+	const struct {
+		const char *option, *limit;
+		uint64_t *value, most;
+	} checks[] = {
+		{ "max-bytes", "MaxCaptureBytes", &options->max_bytes, LIMITS_CAPTURE_BYTES },
+		{ "max-duration", "MaxDuration", &options->max_duration_ns, LIMITS_DURATION_NS },
+		{ "max-rate", "MaxSampleRate", &options->max_rate, LIMITS_SAMPLE_RATE },
+		{ "ring-bytes", "the \"ring-bytes\" of GetCapabilities", &options->ring_bytes,
+		  PERF_RING_BUDGET },
+	};
+
+	for (size_t i = 0; access->limited && i < ARRAY_SIZE(checks); i++) {
+		if (*checks[i].value > checks[i].most)
+			return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+					   "option \"%s\" is more than %s, %" PRIu64,
+					   checks[i].option, checks[i].limit, checks[i].most);
+		if (*checks[i].value == 0 && checks[i].value != &options->ring_bytes)
+			*checks[i].value = checks[i].most;
+	}
+	if (options->max_rate == 0)
+		options->max_rate = LIMITS_SAMPLE_RATE;
+	return true;
+}
+
+bool session_new(const struct access *access, struct options *options, int capture_fd,
+		 const struct session_listener *listener, void *data, struct session **ret_session,
+		 GError **error)
 {
 	struct session *session;
 
-	if (!check_capture(capture_fd, options->append, error)) {
+	if (!check_capture(capture_fd, options->append, error) ||
+	    !apply_limits(access, options, error)) {
 		close(capture_fd);
 		options_free(options);
 		return false;
@@ -159,6 +203,7 @@ bool session_new(struct options *options, int capture_fd, const struct session_l
 	session = g_new0(struct session, 1);
 	session->listener = listener;
 	session->data = data;
+	session->access = *access;
 	session->options = options;
 	session->capture_fd = capture_fd;
 	session->images = images_new();
@@ -167,6 +212,8 @@ bool session_new(struct options *options, int capture_fd, const struct session_l
 		.events = options->events,
 		.n_events = options->n_events,
 		.frequency = options->frequency,
+		.by_task = access->own_only,
+		.children = options->children,
 		.kernel = options->kernel,
 		.build_ids = !image_build_ids_known(),
 		.call_graph = options->call_graph,
@@ -186,6 +233,7 @@ static void release(struct session *session)
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
 	g_clear_pointer(&session->engine, engine_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
+	g_clear_pointer(&session->events, g_array_unref);
 	if (session->capture_fd >= 0)
 		close(session->capture_fd);
 	session->capture_fd = -1;
@@ -219,6 +267,28 @@ static void on_request_failed(const GError *error, void *data)
 	give_up(session, "snapshot", error->message);
 }
 
+static void on_request_warning(const char *code, const char *text, void *data)
+{
+	struct session *session = data;
+
+	session->listener->warning(session, code, text, session->data);
+}
+
+static bool start_requests(struct session *session, GError **error)
+{
+	const struct requests_options options = {
+		.access = &session->access,
+		.unwinds = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
+		.kernel = session->options->kernel,
+		.failed = on_request_failed,
+		.warning = on_request_warning,
+		.data = session,
+	};
+
+	session->requests = requests_new(session->engine, session->images, &options, error);
+	return session->requests != NULL;
+}
+
 static void take_image_request(struct session *session, const void *body, size_t bytes)
 {
 	requests_take_image(session->requests, body, bytes);
@@ -247,7 +317,41 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	return true;
 }
 
-/* A CPU that came back: its events died when it went. */
+/* The descriptors are the engine's then. */
+static bool send_events(struct session *session, GError **error)
+{
+	GArray *events = session->events;
+	bool ok = true;
+
+	for (unsigned first = 0; ok && events && first < events->len; first += MESSAGE_MAX_FDS) {
+		unsigned n = MIN_OF(events->len - first, (unsigned)MESSAGE_MAX_FDS);
+		struct message_event bodies[MESSAGE_MAX_FDS];
+		int fds[MESSAGE_MAX_FDS];
+
+		for (unsigned i = 0; i < n; i++) {
+			const struct perf_task_event *event =
+				&g_array_index(events, struct perf_task_event, first + i);
+
+			fds[i] = event->fd;
+			bodies[i] = (struct message_event){
+				.id = event->id,
+				.cpu = event->cpu,
+				.tid = event->tid,
+				.rank = event->rank,
+				.position = event->position,
+			};
+		}
+		ok = engine_send(session->engine, MESSAGE_EVENTS, bodies, n * sizeof(bodies[0]),
+				 fds, n, error);
+		for (unsigned i = 0; ok && i < n; i++)
+			close(steal_fd(
+				&g_array_index(events, struct perf_task_event, first + i).fd));
+	}
+	g_clear_pointer(&session->events, g_array_unref);
+	return ok;
+}
+
+/* A CPU that came back: its events died when it went. Those of tasks do not. */
 static void take_cpu_request(struct session *session, const void *body, size_t bytes)
 {
 	unsigned number = ((const struct message_cpu_request *)body)->cpu;
@@ -256,6 +360,8 @@ static void take_cpu_request(struct session *session, const void *body, size_t b
 	struct perf_cpu cpu;
 	bool listed = false;
 
+	if (session->plan.by_task)
+		return;
 	if (perf_online_cpus(&online, NULL))
 		for (unsigned i = 0; i < online->len; i++)
 			listed = listed || g_array_index(online, unsigned, i) == number;
@@ -295,9 +401,12 @@ static void take_started(struct session *session, const void *body, size_t bytes
 
 static void take_progress(struct session *session, const void *body, size_t bytes)
 {
+	const struct message_progress *progress = body;
 	int64_t now = g_get_monotonic_time();
 
-	session->counters = *(const struct message_progress *)body;
+	if (progress->bytes > session->counters.bytes)
+		session->grown_us = now;
+	session->counters = *progress;
 	if (now - session->progress_us < PROGRESS_INTERVAL_US)
 		return;
 	session->progress_us = now;
@@ -368,6 +477,25 @@ static void warn_of_death(struct session *session, int wait_status)
 	session->listener->warning(session, "engine-died", text, session->data);
 }
 
+/* It ended at a limit that the client did not ask for. */
+static void warn_of_limit(struct session *session)
+{
+	const struct options *options = session->options;
+	bool by_size = strcmp(session->reason, "size") == 0;
+	bool by_time = strcmp(session->reason, "duration") == 0;
+
+	if (!session->access.limited)
+		return;
+	if (by_size && options->max_bytes == LIMITS_CAPTURE_BYTES)
+		session->listener->warning(session, "quota",
+					   "the capture has the size of MaxCaptureBytes",
+					   session->data);
+	if (by_time && options->max_duration_ns == LIMITS_DURATION_NS)
+		session->listener->warning(session, "quota",
+					   "the recording has lasted for MaxDuration",
+					   session->data);
+}
+
 static void on_gone(int wait_status, void *data)
 {
 	struct session *session = data;
@@ -381,6 +509,7 @@ static void on_gone(int wait_status, void *data)
 		session->summary = g_variant_ref_sink(summary_unknown(
 			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
 	}
+	warn_of_limit(session);
 	set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
 	if (was_starting) {
 		broker_fail(&error, BROKER_ERROR_FAILED,
@@ -404,9 +533,12 @@ static bool send_config(struct session *session, GError **error)
 	bool ok = true;
 
 	for (size_t i = 0; ok && i < ARRAY_SIZE(paths); i++) {
-		int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		bool optional = i == ARRAY_SIZE(paths) - 1;
+		int fd = -1;
 
+		/* kernel addresses are for who may have them */
+		if (!optional || session->options->kernel)
+			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		if (fd >= 0)
 			fds[n++] = fd;
 		else if (!optional)
@@ -421,6 +553,61 @@ static bool send_config(struct session *session, GError **error)
 	return ok;
 }
 
+/* What the capture and the client are told where a user without privilege records. */
+static void tell_reduced(struct session *session)
+{
+	const struct perf_plan *plan = &session->plan;
+	g_autofree char *stacks = NULL;
+	g_autofree char *text = NULL;
+
+	if (plan->stack_bytes)
+		stacks = g_strdup_printf(", %u KiB of each stack", plan->stack_bytes >> 10);
+	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s",
+			       plan->kernel ? "" : ", nothing of the kernel", stacks ? stacks : "");
+	options_set_reduced(session->options, plan->kernel, text);
+	session->listener->warning(session, "reduced", text, session->data);
+}
+
+/* All that runs on the CPUs, where that is permitted and may be shown; else the targets' threads. */
+static bool open_events(struct session *session, GError **error)
+{
+	struct options *options = session->options;
+	struct perf_plan *plan = &session->plan;
+	g_autoptr(GError) refused = NULL;
+
+	if (plan->by_task && options->n_pids == 0)
+		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+				   "this session may only record processes of your own; \"pids\" "
+				   "names them");
+	if (!plan->by_task) {
+		if (perf_open_all(plan, &session->cpus, &refused))
+			return true;
+		plan->by_task =
+			g_error_matches(refused, BROKER_ERROR, BROKER_ERROR_NOT_AUTHORIZED) &&
+			options->n_pids > 0;
+	}
+	if (!plan->by_task) {
+		g_propagate_error(error, g_steal_pointer(&refused));
+		return false;
+	}
+	if (!perf_open_all(plan, &session->cpus, error) ||
+	    !perf_tasks_open(plan, session->cpus, &session->access, options->pids, &options->n_pids,
+			     &session->events, error))
+		return false;
+	if (refused || plan->kernel != options->kernel)
+		tell_reduced(session);
+	return true;
+}
+
+static bool check_targets(const struct session *session, GError **error)
+{
+	const struct access *access = &session->access;
+
+	return !session->options->targets ||
+	       targets_check(session->options->targets,
+			     access->own_only ? access->uid : TARGETS_ANY_USER, error);
+}
+
 bool session_start(struct session *session, GError **error)
 {
 	static const struct engine_listener listener = { .message = on_message, .gone = on_gone };
@@ -428,20 +615,17 @@ bool session_start(struct session *session, GError **error)
 
 	if (session->state != SESSION_CREATED)
 		return fail_state(session, "start", error);
-	/* the engine comes up while the events are opened */
-	session->engine = engine_new(&listener, session, error);
-	if (session->engine)
-		session->requests =
-			requests_new(session->engine, session->images,
-				     session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
-				     on_request_failed, session);
-	ok = session->engine && perf_open_all(&session->plan, &session->cpus, error) &&
-	     send_config(session, error);
+	/* the two processes come up while the events are opened */
+	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
+	/* the targets are looked at last: then no number can have become another process's before its use */
+	ok = session->engine && start_requests(session, error) && open_events(session, error) &&
+	     check_targets(session, error) && send_config(session, error);
 	/* the engine's now: a pipe is at its end when the engine is */
 	close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
-	ok = ok && engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
+	ok = ok && send_events(session, error) &&
+	     engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
 	if (!ok) {
 		release(session);
 		set_state(session, SESSION_FAILED);
@@ -455,14 +639,30 @@ static gboolean on_patience_end(gpointer data)
 {
 	struct session *session = data;
 
-	if (session->counters.bytes != session->patience_bytes) {
-		session->patience_bytes = session->counters.bytes;
-		return G_SOURCE_CONTINUE;
+	int64_t now = g_get_monotonic_time();
+
+	if (now - session->grown_us < STOP_STILL_MS * 1000 &&
+	    now - session->stop_us < STOP_LIMIT_MS * (int64_t)1000) {
+		session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
+		return G_SOURCE_REMOVE;
 	}
 	session->patience = 0;
+	if (session->summary) { /* it has said that the file is whole */
+		engine_kill(session->engine);
+		return G_SOURCE_REMOVE;
+	}
 	give_up(session, "engine-hangs",
 		"the engine did not finish the file in time and was ended");
 	return G_SOURCE_REMOVE;
+}
+
+/* From when it is known that the engine is to end. */
+static void await_end(struct session *session)
+{
+	if (session->patience)
+		return;
+	session->stop_us = g_get_monotonic_time();
+	session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
 }
 
 bool session_stop(struct session *session, enum engine_reason reason, GError **error)
@@ -475,9 +675,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		return fail_state(session, "stop", error);
 	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
 		return false;
-	session->patience_bytes = session->counters.bytes;
-	if (!session->patience)
-		session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
+	await_end(session);
 	if (session->state != SESSION_STARTING)
 		set_state(session, SESSION_STOPPING);
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/access.h"
 #include "daemon/broker/options.h"
 
 /* One recording: the events, the engine, the images. Knows nothing of D-Bus. */
@@ -28,8 +29,9 @@ struct session_listener {
 };
 
 /* Takes over the options and the descriptor of the capture, which is checked. */
-bool session_new(struct options *options, int capture_fd, const struct session_listener *listener,
-		 void *data, struct session **ret_session, GError **error);
+bool session_new(const struct access *access, struct options *options, int capture_fd,
+		 const struct session_listener *listener, void *data, struct session **ret_session,
+		 GError **error);
 /* Whatever still runs is killed; the file stays as it is. */
 void session_free(struct session *session);
 
@@ -41,6 +43,7 @@ bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GErro
 enum session_state session_state(const struct session *session);
 const char *session_state_name(const struct session *session);
 bool session_is_active(const struct session *session); /* it has an engine */
+const struct access *session_access(const struct session *session);
 const struct options *session_options(const struct session *session);
 const struct message_progress *session_counters(const struct session *session);
 uint64_t session_start_ns(const struct session *session);

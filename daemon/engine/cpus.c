@@ -5,7 +5,8 @@
  * A CPU has a side-band event with its own ring, and events that sample, which share a second one. The broker opened
  * them disabled; they are enabled, disabled and read here, which needs no privilege. CPU numbers are the kernel's and
  * may have holes. A CPU that goes offline takes its events with it: they are closed, and opened anew by the broker when
- * it is back.
+ * it is back. Events of threads are many for each CPU, write into the rings of two events that only have those, and stay
+ * when the CPU goes.
  * Invariants: (1) an fd is in one struct cpu and closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array    [test-engine-samples: list]
  * Runs on the drain thread only.
@@ -20,9 +21,20 @@
 
 #define SILENT_NS UINT64_C(300000000) /* of busy time, in which hundreds of samples are due */
 
-void cpus_init(struct cpus *cpus, int online_fd)
+static void free_event(void *data)
+{
+	struct task_event *event = data;
+
+	if (event->fd >= 0)
+		close(event->fd);
+	g_free(event);
+}
+
+void cpus_init(struct cpus *cpus, int online_fd, bool by_task)
 {
 	*cpus = (struct cpus){ .online_fd = online_fd, .all = g_ptr_array_new() };
+	if (by_task)
+		cpus->events = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_event);
 }
 
 void cpus_done(struct cpus *cpus)
@@ -40,6 +52,7 @@ void cpus_done(struct cpus *cpus)
 	}
 	g_ptr_array_free(cpus->all, TRUE);
 	cpus->all = NULL;
+	g_clear_pointer(&cpus->events, g_hash_table_destroy);
 }
 
 static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
@@ -91,16 +104,84 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	return cpu;
 }
 
+static bool fail_event(const struct message_event *message, GError **error)
+{
+	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+		    "Giving an event of thread %d the ring of CPU %u failed: %s", message->tid,
+		    message->cpu, g_strerror(errno));
+	return false;
+}
+
+bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error)
+{
+	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
+	CLEANUP_CLOSE int owned = fd;
+	struct task_event *event;
+
+	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_MAX_SOURCES ||
+	    (message->position && !cpu->n_sources) || message->rank == 0 ||
+	    g_hash_table_contains(cpus->events, &message->id)) {
+		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+			    "The message about an event of thread %d contradicts itself",
+			    message->tid);
+		return false;
+	}
+	/* Here, not by the broker: it may have to let go of the ring before we have it. */
+	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
+		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0)
+		return fail_event(message, error);
+	event = g_new(struct task_event, 1);
+	*event = (struct task_event){ .message = *message, .fd = steal_fd(&owned) };
+	if (!cpu->events)
+		cpu->events = g_ptr_array_new();
+	g_ptr_array_add(cpu->events, event);
+	g_hash_table_insert(cpus->events, &event->message.id, event);
+	return true;
+}
+
+const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id)
+{
+	return cpus->events ? g_hash_table_lookup(cpus->events, &event_id) : NULL;
+}
+
+void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
+{
+	find_or_add(cpus, number)->gone_ns = now_ns;
+}
+
+/* Of the side band, or of the sources; those of tasks where there are some. */
+static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
+			   void *data)
+{
+	guint i;
+
+	for (i = 0; cpu->events && i < cpu->events->len; i++) {
+		const struct task_event *event = g_ptr_array_index(cpu->events, i);
+
+		if ((event->message.position == 0) == side_band && !act(event->fd, data))
+			return false;
+	}
+	if (cpu->events)
+		return true;
+	for (i = 0; !side_band && i < cpu->n_sources; i++)
+		if (!act(cpu->source_fds[i], data))
+			return false;
+	return !side_band || act(cpu->side_band_fd, data);
+}
+
+/* A failure means that the event is gone with its CPU; what it wrote is in the ring. */
+static bool disable(int fd, void *data)
+{
+	(void)ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+	return true;
+}
+
 void cpu_disable(struct cpu *cpu)
 {
-	uint32_t i;
-
 	if (!cpu->open)
 		return;
-	/* A failure means that the event is gone with its CPU; what it wrote is in the ring. */
-	for (i = 0; i < cpu->n_sources; i++)
-		(void)ioctl(cpu->source_fds[i], PERF_EVENT_IOC_DISABLE, 0);
-	(void)ioctl(cpu->side_band_fd, PERF_EVENT_IOC_DISABLE, 0);
+	for_each_event(cpu, false, disable, NULL);
+	for_each_event(cpu, true, disable, NULL);
 }
 
 /* read_format ID | LOST: value, id, lost; kernels before 6.0 do not count. */
@@ -111,9 +192,18 @@ static uint64_t read_lost(int fd)
 	return read(fd, values, sizeof(values)) == sizeof(values) ? values[2] : 0;
 }
 
+static bool add_lost(int fd, void *sum)
+{
+	*(uint64_t *)sum += read_lost(fd);
+	return true;
+}
+
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 {
-	uint64_t lost = cpu->n_sources ? read_lost(cpu->source_fds[0]) : 0;
+	/* By task there are too many events to ask: what LOST records said has to do. */
+	uint64_t lost = cpu->events      ? cpu->told_lost[0]
+			: cpu->n_sources ? read_lost(cpu->source_fds[0])
+					 : 0;
 
 	if (lost <= cpu->counted_lost)
 		return;
@@ -125,13 +215,11 @@ void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 {
 	uint64_t lost[2] = { 0 };
-	uint32_t i;
 
 	if (!cpu->open)
 		return;
-	for (i = 0; i < cpu->n_sources; i++)
-		lost[0] += read_lost(cpu->source_fds[i]);
-	lost[1] = read_lost(cpu->side_band_fd);
+	for_each_event(cpu, false, add_lost, &lost[0]);
+	for_each_event(cpu, true, add_lost, &lost[1]);
 	if (lost[0] > cpu->told_lost[0])
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
 			     lost[0] - cpu->told_lost[0], cpu->last_ns[0], now_ns);
@@ -153,13 +241,22 @@ void cpu_close(struct cpu *cpu)
 	for (i = 0; i < cpu->n_sources; i++)
 		close(cpu->source_fds[i]);
 	close(cpu->side_band_fd);
+	for (i = 0; cpu->events && i < cpu->events->len; i++)
+		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
+	g_clear_pointer(&cpu->events, g_ptr_array_unref);
 	cpu->n_sources = 0;
 	cpu->open = false;
 }
 
-static bool enable(int fd, bool on, GError **error)
+static bool enable(int fd, void *data)
 {
-	if (ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) == 0)
+	return ioctl(fd, *(const bool *)data ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) ==
+	       0;
+}
+
+static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **error)
+{
+	if (for_each_event(cpu, side_band, enable, &on))
 		return true;
 	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
 		    "Switching a perf event %s failed: %s", on ? "on" : "off", g_strerror(errno));
@@ -168,17 +265,12 @@ static bool enable(int fd, bool on, GError **error)
 
 bool cpu_enable_side_band(struct cpu *cpu, GError **error)
 {
-	return !cpu->open || enable(cpu->side_band_fd, true, error);
+	return !cpu->open || enable_all(cpu, true, true, error);
 }
 
 bool cpu_enable_sampling(struct cpu *cpu, bool on, GError **error)
 {
-	uint32_t i;
-
-	for (i = 0; i < cpu->n_sources; i++)
-		if (!enable(cpu->source_fds[i], on, error))
-			return false;
-	return true;
+	return enable_all(cpu, false, on, error);
 }
 
 bool cpu_is_silent(const struct cpu *cpu)

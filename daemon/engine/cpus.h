@@ -8,6 +8,12 @@
 
 #include <glib.h>
 
+/* An event of a thread; it writes into a ring of its CPU. */
+struct task_event {
+	struct message_event message; /* first: it is found by its id */
+	int fd;
+};
+
 struct cpu {
 	uint32_t number;
 	bool open;
@@ -15,6 +21,8 @@ struct cpu {
 	int source_fds[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
+	GPtrArray *
+		events; /* by task: struct task_event; then the descriptors above are for the rings */
 	struct ring side_band, samples; /* samples.control NULL: none */
 	struct switches switches;
 	uint64_t told_lost[2];    /* by LOST records: samples, side band */
@@ -23,6 +31,7 @@ struct cpu {
 	uint64_t throttled_ns;    /* since when; 0 = not */
 	uint64_t gone_ns;         /* offline since; 0 = online */
 	uint64_t busy_ns;         /* of /proc/stat when comparing ticks began */
+	uint64_t ran_ns;          /* likewise, for how long the targets had run */
 	uint64_t sampled_ns;      /* that samples since then stand for */
 	uint64_t sampled_here_ns; /* the part of it that is in the capture */
 	uint64_t missed_ns;       /* that ticks since then were said to be missed for */
@@ -34,16 +43,23 @@ struct cpu {
 
 struct cpus {
 	struct cpu *by_number[ENGINE_MAX_CPUS];
-	GPtrArray *all; /* struct cpu */
+	GPtrArray *all;     /* struct cpu */
+	GHashTable *events; /* struct task_event by its id; NULL: not by task */
 	int online_fd;
 	char online[4096]; /* as last read */
 };
 
-void cpus_init(struct cpus *cpus, int online_fd);
+void cpus_init(struct cpus *cpus, int online_fd, bool by_task);
 void cpus_done(struct cpus *cpus);
 /* Takes the descriptors of a MESSAGE_CPU and maps their rings; a CPU that was known has been closed before. */
 struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int *fds, size_t n_fds,
 		      GError **error);
+/* Takes the descriptor of one of MESSAGE_EVENTS, whatever comes of it, and has it write into a ring of its CPU. */
+bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error);
+/* The event of a thread, or NULL: there is none with that id, or events are not by task. */
+const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id);
+/* By task: a CPU that was not there when events were opened, of which nothing is known until the end. */
+void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
 /* Adds what the kernel lost without saying so. */

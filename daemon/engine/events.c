@@ -3,7 +3,8 @@
  * Events - what each record changes
  *
  * Called for every record of every ring in time order. Records of the side band keep tasks, mappings and kernel code
- * up to date; samples become rows with what is known at that time; what the kernel could not deliver is counted.
+ * up to date; samples become rows with what is known at that time; what the kernel could not deliver is counted, and so are
+ * samples above the session's rate, and those that the end of a session has no time for.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/events.h"
@@ -40,9 +41,44 @@ static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 	return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
 }
 
+/* Position of the source that a record's event belongs to, or -1. */
+static int find_source(const struct events *events, const struct cpu *cpu,
+		       const struct record *record)
+{
+	const struct task_event *event;
+
+	if (!events->cpus->events)
+		return cpu_find_source(cpu, record->event_id);
+	event = cpus_find_event(events->cpus, record->event_id);
+	return event ? (int)event->message.position - 1 : -1;
+}
+
+/* Seconds are those of the samples, which come in order. */
+static bool is_over_rate(struct events *events, uint64_t time_ns)
+{
+	uint64_t second = time_ns / 1000000000;
+
+	if (events->max_rate == 0)
+		return false;
+	if (second > events->second) {
+		events->second = second;
+		events->n_in_second = 0;
+	}
+	if (events->n_in_second++ == events->max_rate)
+		events->over_rate(events->data);
+	return events->n_in_second > events->max_rate;
+}
+
+static bool is_too_late(struct events *events)
+{
+	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
+		events->too_late = (uint64_t)g_get_monotonic_time() * 1000 >= events->until_ns;
+	return events->too_late;
+}
+
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	int position = cpu_find_source(cpu, record->event_id);
+	int position = find_source(events, cpu, record);
 	struct thread *thread = thread_of(events, cpu, record);
 	struct process *process;
 	struct source *source;
@@ -56,6 +92,12 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;
+	if (is_over_rate(events, record->time_ns) || is_too_late(events)) {
+		loss_add_cpu(events->losses, cpu->number, false,
+			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,
+			     record->time_ns, record->time_ns);
+		return;
+	}
 	process = thread->process;
 	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))
 		events->ask(process, events->data);
@@ -118,10 +160,18 @@ static void on_fork(struct events *events, struct cpu *cpu, const struct record 
 static void on_task_exit(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	tasks_exit(events->tasks, &record->task, record->time_ns);
+	if (events->cpus->events)
+		switches_exit(&cpu->switches, events->tasks, cpu->number, record->tid,
+			      record->time_ns);
 }
 
 static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
 {
+	if (events->too_late) {
+		loss_add_cpu(events->losses, cpu->number, true, PROF_LOSS_SIDE_BAND, 1,
+			     record->time_ns, record->time_ns);
+		return;
+	}
 	if (cpu->switches.start_ns == 0)
 		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
 	switches_apply(&cpu->switches, events->tasks, record);
@@ -142,7 +192,7 @@ static void on_throttle(struct events *events, struct cpu *cpu, const struct rec
 /* How many samples that were is known where the period is time. */
 static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	int position = cpu_find_source(cpu, record->event_id);
+	int position = find_source(events, cpu, record);
 	const struct message_source *source;
 	uint64_t count = 1, paused_ns;
 
@@ -203,6 +253,15 @@ static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
 		events->rescan(events->data);
 }
 
+/* By task somebody may have events twice: what the incomplete ones say was said, or will be. */
+static bool counts(const struct events *events, const struct record *record)
+{
+	const struct task_event *event = cpus_find_event(events->cpus, record->event_id);
+	struct thread *thread = record->tid > 0 ? tasks_thread(events->tasks, record->tid) : NULL;
+
+	return !event || !thread || thread_takes(thread, event->message.rank);
+}
+
 void events_record(const struct round_input *input, bool late, void *data)
 {
 	struct events *events = data;
@@ -219,7 +278,8 @@ void events_record(const struct round_input *input, bool late, void *data)
 			     record.time_ns, record.time_ns);
 	if (record.kind == RECORD_LOST)
 		on_lost(events, cpu, input->side_band, &record);
-	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind])
+	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
+		 (!events->cpus->events || counts(events, &record)))
 		handlers[record.kind](events, cpu, &record);
 	cpu->last_ns[input->side_band] = record.time_ns;
 }

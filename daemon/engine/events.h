@@ -8,6 +8,7 @@
 
 /* What records act on. */
 struct events {
+	const struct cpus *cpus;
 	struct tasks *tasks;
 	struct images *images;
 	struct kernel *kernel;
@@ -19,8 +20,15 @@ struct events {
 	bool build_ids;     /* MMAP2 records were asked to carry them */
 	uint64_t n_samples; /* taken into the capture */
 	uint64_t begin_ns;  /* when the side band was enabled */
+	uint64_t max_rate;  /* samples a second; 0 = as many as come */
+	uint64_t second, n_in_second;
+	uint64_t
+		until_ns; /* of the clock: samples that are handled later are counted as lost; 0 = never */
+	uint32_t n_handled;
+	bool too_late;
 	void (*ask)(struct process *process, void *data); /* too little is known of it */
 	void (*rescan)(void *data);                       /* the side band has a hole */
+	void (*over_rate)(void *data);                    /* once a second in which it is */
 	void *data;
 };
 

@@ -71,10 +71,9 @@ static gboolean same_key(gconstpointer a, gconstpointer b)
 	if (strcmp(((const struct image *)a)->path, ((const struct image *)b)->path) != 0 ||
 	    x->build_id_bytes != y->build_id_bytes)
 		return FALSE;
-	if (x->build_id_bytes)
-		return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0;
-	return x->dev == y->dev && x->inode == y->inode &&
-	       x->inode_generation == y->inode_generation;
+	/* a container's library may have its name and build-id from the same package as the host's, and is another file */
+	return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0 && x->dev == y->dev &&
+	       x->inode == y->inode && x->inode_generation == y->inode_generation;
 }
 
 void images_init(struct images *images)
@@ -134,7 +133,7 @@ static size_t strip_deleted(const struct image_key *key)
 	return key->path_bytes;
 }
 
-/* A build-id alone is enough, but snapshots tell device and inode beside it. */
+/* Snapshots tell a build-id beside device and inode, records one or the other. */
 static struct image_file file_of(const struct image_key *key)
 {
 	struct image_file file = {

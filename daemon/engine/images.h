@@ -7,7 +7,7 @@
 
 #include <glib.h>
 
-/* The file that a mapping names: by build-id, else by device and inode. */
+/* The file that a mapping names: by what of these the kernel told. */
 struct image_file {
 	uint8_t build_id[RECORD_BUILD_ID_MAX];
 	uint32_t build_id_bytes;

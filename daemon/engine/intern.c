@@ -18,7 +18,7 @@
 #define FIRST_SLOTS 4096u
 #define FIRST_BYTES 65536u
 #define KEPT_SLOTS 65536u
-#define PATH_PART 64 /* of a path at once */
+#define PART 64 /* pairs whose memory is fetched at once */
 
 static uint32_t mix(uint64_t a, uint64_t b)
 {
@@ -102,21 +102,13 @@ static uint32_t add_pair(struct intern_pairs *intern, uint32_t hash, uint64_t a,
 	return id;
 }
 
-uint32_t intern_pairs_add(struct intern_pairs *intern, uint64_t a, uint32_t b, bool *ret_new)
+static uint32_t hash_pair(const struct intern_pairs *intern, uint64_t a, uint32_t b)
 {
-	uint32_t hash = mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
-
-	return add_pair(intern, hash, a, b, ret_new);
-}
-
-/* A pair's hash follows from those of the pairs before it, not from their ids, which are not known yet. */
-static uint32_t hash_child(const struct intern_pairs *intern, uint32_t parent_hash, uint32_t b)
-{
-	return mix(parent_hash ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
+	return mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
 }
 
 /* First where the pairs' ids are, then where these say the pairs are. */
-static void prefetch_path(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
+static void prefetch(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
 {
 	size_t i;
 
@@ -130,17 +122,34 @@ static void prefetch_path(const struct intern_pairs *intern, const uint32_t *has
 	}
 }
 
-void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
-			   size_t n, uint32_t *ret_ids, bool *ret_new)
+void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const uint32_t *b,
+			  size_t n, uint32_t *ret_ids, bool *ret_new)
 {
-	uint32_t hashes[PATH_PART], hash = parent ? intern->pairs[parent - 1].hash : 0;
+	uint32_t hashes[PART];
 	size_t from, i, part;
 
 	for (from = 0; from < n; from += part) {
-		part = MIN(n - from, (size_t)PATH_PART);
+		part = MIN(n - from, (size_t)PART);
 		for (i = 0; i < part; i++)
-			hashes[i] = hash = hash_child(intern, hash, b[from + i]);
-		prefetch_path(intern, hashes, part);
+			hashes[i] = hash_pair(intern, a[from + i], b[from + i]);
+		prefetch(intern, hashes, part);
+		for (i = from; i < from + part; i++)
+			ret_ids[i] = add_pair(intern, hashes[i - from], a[i], b[i], &ret_new[i]);
+	}
+}
+
+void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
+			   size_t n, uint32_t *ret_ids, bool *ret_new)
+{
+	/* A hash follows from the hashes before it, not from ids, which are not known yet. */
+	uint32_t hashes[PART], hash = parent ? intern->pairs[parent - 1].hash : 0;
+	size_t from, i, part;
+
+	for (from = 0; from < n; from += part) {
+		part = MIN(n - from, (size_t)PART);
+		for (i = 0; i < part; i++)
+			hashes[i] = hash = hash_pair(intern, hash, b[from + i]);
+		prefetch(intern, hashes, part);
 		for (i = from; i < from + part; i++)
 			parent = ret_ids[i] =
 				add_pair(intern, hashes[i - from], parent, b[i], &ret_new[i]);

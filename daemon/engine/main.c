@@ -12,7 +12,6 @@
 #include "daemon/engine/sandbox.h"
 #include "daemon/engine/session.h"
 
-#include <fcntl.h>
 #include <glib/gi18n.h>
 #include <locale.h>
 #include <malloc.h>
@@ -33,20 +32,12 @@ static void ignore_signals(void)
 }
 
 /*
- * A ring holds half a second, samples wait for tables half of that, and a machine that is worth recording is busy. Where
- * there are autogroups (sched(7)) a nice value counts within its session only, and the engine has one for itself, whose
- * own value has to be set. Where this is not allowed it does nothing.
+ * A ring holds half a second, samples wait for tables half of that, and a machine that is worth recording is busy. The
+ * broker has done the same for the autogroup (sched(7)). Where this is not allowed it does nothing.
  */
 static void go_first(void)
 {
-	CLEANUP_CLOSE int fd = -1;
-	char text[16];
-
 	setpriority(PRIO_PROCESS, 0, NICE);
-	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
-	snprintf(text, sizeof(text), "%d", NICE);
-	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
-		return;
 }
 
 static bool is_socket(int fd)
@@ -84,13 +75,13 @@ static void read_boot_id(uint8_t *boot_id)
 }
 
 /* All threads are made before the filter closes. */
-static bool enter_sandbox(struct writer **ret_writer, struct unwind_tables **ret_tables,
-			  GError **error)
+static bool enter_sandbox(uint64_t max_bytes, struct writer **ret_writer,
+			  struct unwind_tables **ret_tables, GError **error)
 {
 	struct unwind_tables *tables;
 	struct writer *writer;
 
-	if (!sandbox_drop_privileges(error))
+	if (!sandbox_drop_privileges(max_bytes, error))
 		return false;
 	writer = writer_new(error);
 	if (!writer)
@@ -107,7 +98,7 @@ static bool enter_sandbox(struct writer **ret_writer, struct unwind_tables **ret
 	return true;
 }
 
-static int run(void)
+static int run(uint64_t max_bytes)
 {
 	g_autoptr(GError) error = NULL;
 	g_autofree struct session *session = g_new(struct session, 1);
@@ -121,7 +112,7 @@ static int run(void)
 	go_first();
 	/* One heap for all threads: what one frees another takes. */
 	mallopt(M_ARENA_MAX, 1);
-	if (!enter_sandbox(&writer, &tables, &error)) {
+	if (!enter_sandbox(max_bytes, &writer, &tables, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
 		return 1;
 	}
@@ -141,7 +132,10 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 1 && is_socket(ENGINE_SOCKET_FD))
-		return run();
+		return run(0);
+	/* how large the capture may become */
+	if (argc == 2 && g_ascii_isdigit(argv[1][0]) && is_socket(ENGINE_SOCKET_FD))
+		return run(g_ascii_strtoull(argv[1], NULL, 10));
 	fprintf(stderr, _("Usage: %s --version\n"), "profd-engine");
 	fprintf(stderr, _("profd starts it; it does nothing by itself.\n"));
 	return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;

@@ -164,23 +164,36 @@ uint32_t output_text(struct output *output, const char *text)
 	return text ? output_string(output, text, strlen(text)) : 0;
 }
 
-uint32_t output_frame(struct output *output, struct row *image, uint64_t offset,
-		      enum prof_frame_kind kind, bool *ret_new)
+static void add_frame(struct output *output, const struct output_place *place, uint32_t id)
 {
-	uint32_t key = image->id << 1 | kind;
-	uint32_t id = intern_pairs_add(&output->frames, offset, key, ret_new);
-
-	if (!*ret_new)
-		return id;
-	output_need(output, image);
+	output_need(output, place->image);
 	output_add(output, PROF_TABLE_FRAME,
 		   (const struct prof_value[]){
 			   [PROF_FRAME_ID] = PROF_NUMBER(id),
-			   [PROF_FRAME_IMAGE] = PROF_NUMBER(image->id),
-			   [PROF_FRAME_OFFSET] = PROF_NUMBER(offset),
-			   [PROF_FRAME_KIND] = PROF_NUMBER(kind),
+			   [PROF_FRAME_IMAGE] = PROF_NUMBER(place->image->id),
+			   [PROF_FRAME_OFFSET] = PROF_NUMBER(place->offset),
+			   [PROF_FRAME_KIND] = PROF_NUMBER(place->kind),
 		   });
-	return id;
+}
+
+void output_frames(struct output *output, const struct output_place *places, size_t n,
+		   uint32_t *ret_frames, bool *ret_new)
+{
+	uint64_t offsets[OUTPUT_MAX_PATH];
+	uint32_t keys[OUTPUT_MAX_PATH];
+	size_t i;
+
+	g_assert(n <= OUTPUT_MAX_PATH);
+	if (n == 0)
+		return;
+	for (i = 0; i < n; i++) {
+		offsets[i] = places[i].offset;
+		keys[i] = places[i].image->id << 1 | places[i].kind;
+	}
+	intern_pairs_add_all(&output->frames, offsets, keys, n, ret_frames, ret_new);
+	for (i = 0; i < n; i++)
+		if (ret_new[i])
+			add_frame(output, &places[i], ret_frames[i]);
 }
 
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,

@@ -37,6 +37,13 @@ struct output_drops {
 
 #define OUTPUT_MAX_PATH 4096
 
+/* Where a frame is. */
+struct output_place {
+	struct row *image;
+	uint64_t offset;
+	enum prof_frame_kind kind;
+};
+
 struct output {
 	struct writer *writer;
 	struct prof_block *blocks[OUTPUT_TABLES];
@@ -61,8 +68,9 @@ void output_add(struct output *output, enum prof_table table, const struct prof_
 /* Ids in this epoch; the rows are added with their first use. */
 uint32_t output_string(struct output *output, const void *text, size_t length);
 uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0 */
-uint32_t output_frame(struct output *output, struct row *image, uint64_t offset,
-		      enum prof_frame_kind kind, bool *ret_new);
+/* Of n places, up to OUTPUT_MAX_PATH; *ret_new of each: this is its first use. */
+void output_frames(struct output *output, const struct output_place *places, size_t n,
+		   uint32_t *ret_frames, bool *ret_new);
 /* The stacks that begin with `parent` (0: none) and go on with one frame after the other, up to OUTPUT_MAX_PATH. */
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);

@@ -248,6 +248,16 @@ static bool parse_switch(const struct perf_event_header *header, struct record *
 	return true;
 }
 
+/* Of a task's own event: it says nothing of the other one. */
+static bool parse_task_switch(const struct perf_event_header *header, struct record *record)
+{
+	record->switched = (struct record_switch){
+		.out = header->misc & PERF_RECORD_MISC_SWITCH_OUT,
+		.preempted = header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
+	};
+	return true;
+}
+
 static bool parse_lost(const struct perf_event_header *header, struct record *record)
 {
 	record->lost = ((const struct lost_fixed *)(const void *)header)->lost;
@@ -307,6 +317,8 @@ static const struct layout {
 	[PERF_RECORD_SAMPLE] = { RECORD_SAMPLE, sizeof(struct sample_fixed), parse_sample },
 	[PERF_RECORD_LOST_SAMPLES] = { RECORD_LOST_SAMPLES, sizeof(struct lost_samples_fixed),
 				       parse_lost_samples },
+	[PERF_RECORD_SWITCH] = { RECORD_SWITCH, sizeof(struct perf_event_header),
+				 parse_task_switch },
 	[PERF_RECORD_SWITCH_CPU_WIDE] = { RECORD_SWITCH, sizeof(struct switch_fixed),
 					  parse_switch },
 	[PERF_RECORD_KSYMBOL] = { RECORD_KSYMBOL, sizeof(struct ksymbol_fixed), parse_ksymbol },

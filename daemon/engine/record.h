@@ -55,7 +55,7 @@ struct record_task {
 };
 
 struct record_switch {
-	int32_t other_pid, other_tid; /* next when out, previous when in */
+	int32_t other_pid, other_tid; /* next when out, previous when in; 0 by task */
 	bool out, preempted;
 };
 

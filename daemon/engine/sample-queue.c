@@ -152,16 +152,43 @@ static void let_out(struct sample_queue *queue, struct queued_sample *item)
 	free_item(item);
 }
 
+static bool is_over(const struct sample_queue *queue, unsigned int walks)
+{
+	return queue->until_ns && walks % 16 == 0 &&
+	       (uint64_t)g_get_monotonic_time() * 1000 >= queue->until_ns;
+}
+
 void sample_queue_run(struct sample_queue *queue, uint64_t now_ns)
 {
 	struct queued_sample *item;
+	unsigned int walks = 0;
 	GList *link;
 
 	for (link = queue->items.head; link && queue->n_waiting > 0; link = link->next) {
 		item = link->data;
-		if (item->is_waiting && (now_ns >= item->until_ns || may_go_on(item)))
-			walk_again(queue, item, now_ns >= item->until_ns);
+		if (!item->is_waiting || (now_ns < item->until_ns && !may_go_on(item)))
+			continue;
+		if (is_over(queue, walks++))
+			break;
+		walk_again(queue, item, now_ns >= item->until_ns);
 	}
 	while ((item = g_queue_peek_head(&queue->items)) != NULL && !item->is_waiting)
 		let_out(queue, g_queue_pop_head(&queue->items));
+}
+
+void sample_queue_end(struct sample_queue *queue,
+		      void (*lost)(const struct sample *sample, void *data), void *data)
+{
+	struct queued_sample *item;
+
+	while ((item = g_queue_pop_head(&queue->items)) != NULL) {
+		if (!item->is_waiting) {
+			let_out(queue, item);
+			continue;
+		}
+		lost(&item->sample, data);
+		queue->bytes -= item->bytes;
+		queue->n_waiting--;
+		free_item(item);
+	}
 }

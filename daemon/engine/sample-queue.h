@@ -28,6 +28,7 @@ struct sample_queue {
 	struct unwind *unwind;
 	void (*emit)(const struct sample *sample, struct maps **maps, void *data);
 	void *data;
+	uint64_t until_ns; /* of the clock: no walk is begun later; 0 = whenever */
 };
 
 void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
@@ -48,3 +49,6 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 			      uint64_t now_ns);
 /* Walks again what may go on by now or has waited for too long, and lets out what is complete. */
 void sample_queue_run(struct sample_queue *queue, uint64_t now_ns);
+/* Lets out what is complete; `lost` is told of the others. */
+void sample_queue_end(struct sample_queue *queue,
+		      void (*lost)(const struct sample *sample, void *data), void *data);

@@ -118,8 +118,8 @@ static void want_image(struct image *image, const struct mapping *mapping, int32
 	samples->first_hit(image, mapping, pid, samples->data);
 }
 
-static uint32_t user_frame(struct samples *samples, const struct sample *sample, struct maps **maps,
-			   uint64_t tagged)
+static struct output_place user_place(struct samples *samples, const struct sample *sample,
+				      struct maps **maps, uint64_t tagged)
 {
 	enum prof_frame_kind kind = tagged & UNWIND_EXACT ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
 	uint64_t ip = tagged & ~UNWIND_EXACT, offset = ip;
@@ -127,11 +127,10 @@ static uint32_t user_frame(struct samples *samples, const struct sample *sample,
 	/* A call at the very end of a mapping returns to behind it. */
 	const struct mapping *mapping = maps_find(*maps, ip - (kind == PROF_FRAME_RETURN));
 	struct image *image;
-	bool added;
 
 	if (!mapping) {
 		image = private_image(samples, process, &process->unknown, "[unknown]");
-		return output_frame(samples->output, &image->row, ip, kind, &added);
+		return (struct output_place){ &image->row, ip, kind };
 	}
 	image = mapping->image;
 	if (image)
@@ -142,29 +141,24 @@ static uint32_t user_frame(struct samples *samples, const struct sample *sample,
 		want_image(image, mapping, process->pid, samples);
 	if (mapping->row_process != process->row.id)
 		add_mapping_row(samples, process, maps, mapping, image, sample->time_ns);
-	return output_frame(samples->output, &image->row, offset, kind, &added);
+	return (struct output_place){ &image->row, offset, kind };
 }
 
 /* Stands for frames that were left out of a stack that is too deep; its offset says how many. */
-static uint32_t cut_frame(struct samples *samples, size_t n_cut)
+static struct output_place cut_place(struct samples *samples, size_t n_cut)
 {
-	bool added;
-
 	if (!samples->cut)
 		samples->cut = images_new(samples->images, PROF_IMAGE_ANON, "[cut]", NULL);
-	return output_frame(samples->output, &samples->cut->row, n_cut, PROF_FRAME_EXACT, &added);
+	return (struct output_place){ &samples->cut->row, n_cut, PROF_FRAME_EXACT };
 }
 
-static uint32_t kernel_frame(struct samples *samples, uint64_t ip, enum prof_frame_kind kind)
+static struct output_place kernel_place(struct samples *samples, uint64_t ip,
+					enum prof_frame_kind kind)
 {
 	uint64_t offset;
 	struct image *image = kernel_find(samples->kernel, ip, &offset);
-	bool added;
-	uint32_t frame = output_frame(samples->output, &image->row, offset, kind, &added);
 
-	if (added)
-		kernel_want(samples->kernel, ip, kind);
-	return frame;
+	return (struct output_place){ &image->row, offset, kind };
 }
 
 /* How many of the outermost frames are those of the thread's last chain, whose stack ids then still hold. */
@@ -177,8 +171,8 @@ static size_t common_roots(const struct samples_chain *last, const struct unwind
 	return n;
 }
 
-/* The user part's frames that are not in the thread's last chain, root first; how many there are. */
-static size_t add_user_frames(struct samples *samples, const struct sample *sample,
+/* The places of the user part that are not in the thread's last chain, root first; how many there are. */
+static size_t add_user_places(struct samples *samples, const struct sample *sample,
 			      struct maps **maps, size_t n_common)
 {
 	const struct unwind_stack *user = &sample->user;
@@ -186,21 +180,33 @@ static size_t add_user_frames(struct samples *samples, const struct sample *samp
 
 	for (i = n_common; i < user->n; i++) {
 		if (user->n_cut && user->n - i == user->cut_at)
-			samples->frames[n++] = cut_frame(samples, user->n_cut);
-		samples->frames[n++] =
-			user_frame(samples, sample, maps, user->ips[user->n - 1 - i]);
+			samples->places[n++] = cut_place(samples, user->n_cut);
+		samples->places[n++] =
+			user_place(samples, sample, maps, user->ips[user->n - 1 - i]);
 	}
 	return n;
 }
 
-static size_t add_kernel_frames(struct samples *samples, const struct sample *sample, size_t n)
+/* Behind the n places of the user part. */
+static size_t add_kernel_places(struct samples *samples, const struct sample *sample, size_t n)
 {
 	size_t i;
 
 	for (i = sample->n_kernel; i > 0; i--)
-		samples->frames[n++] = kernel_frame(samples, sample->kernel[i - 1],
+		samples->places[n++] = kernel_place(samples, sample->kernel[i - 1],
 						    i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN);
 	return n;
+}
+
+/* The names of kernel frames that are new. */
+static void want_kernel(struct samples *samples, const struct sample *sample, size_t n_user)
+{
+	size_t i;
+
+	for (i = 0; i < sample->n_kernel; i++)
+		if (samples->added[n_user + i])
+			kernel_want(samples->kernel, sample->kernel[sample->n_kernel - 1 - i],
+				    samples->places[n_user + i].kind);
 }
 
 /* Remembers the user part, of which `n_common` frames are known already. */
@@ -224,15 +230,17 @@ static void remember(struct samples *samples, struct samples_chain *last,
 static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
-	size_t n_common = 0, n;
+	size_t n_common = 0, n_user, n;
 	uint32_t parent;
 
 	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
 	    last->maps_version == (*maps)->version && sample->user.n_cut == 0)
 		n_common = common_roots(last, &sample->user);
 	parent = n_common ? last->stacks[n_common - 1] : 0;
-	n = add_user_frames(samples, sample, maps, n_common);
-	n = add_kernel_frames(samples, sample, n);
+	n_user = add_user_places(samples, sample, maps, n_common);
+	n = add_kernel_places(samples, sample, n_user);
+	output_frames(samples->output, samples->places, n, samples->frames, samples->added);
+	want_kernel(samples, sample, n_user);
 	output_stacks(samples->output, parent, samples->frames, n, samples->stacks);
 	remember(samples, last, sample, *maps, n_common);
 	return n ? samples->stacks[n - 1] : parent;
@@ -381,6 +389,17 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 void samples_run(struct samples *samples, uint64_t now_ns)
 {
 	sample_queue_run(&samples->queue, now_ns);
+}
+
+void samples_hurry(struct samples *samples, uint64_t until_ns)
+{
+	samples->queue.until_ns = until_ns;
+}
+
+void samples_end(struct samples *samples, void (*lost)(const struct sample *sample, void *data),
+		 void *data)
+{
+	sample_queue_end(&samples->queue, lost, data);
 }
 
 uint64_t samples_delay_ns(const struct samples *samples)

@@ -40,7 +40,10 @@ struct samples {
 	struct sample_queue queue;
 	struct image *cut;             /* made when a stack is cut */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* of a chain of the kernel's */
-	uint32_t frames[SAMPLES_MAX_PATH], stacks[SAMPLES_MAX_PATH]; /* of a sample, root first */
+	/* Of a sample, root first. */
+	struct output_place places[SAMPLES_MAX_PATH];
+	uint32_t frames[SAMPLES_MAX_PATH], stacks[SAMPLES_MAX_PATH];
+	bool added[SAMPLES_MAX_PATH];
 };
 
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
@@ -54,5 +57,10 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		 struct row *source);
 /* Goes on with samples that wait for a table. */
 void samples_run(struct samples *samples, uint64_t now_ns);
+/* No walk is begun after until_ns of the clock. */
+void samples_hurry(struct samples *samples, uint64_t until_ns);
+/* Ends the waiting; `lost` is told of samples that were not walked. */
+void samples_end(struct samples *samples, void (*lost)(const struct sample *sample, void *data),
+		 void *data);
 /* How old the oldest of them may be; 0: none waits. */
 uint64_t samples_delay_ns(const struct samples *samples);

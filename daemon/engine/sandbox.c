@@ -5,14 +5,19 @@
  * It reads bytes that anybody can influence, so it must be worth nothing to whoever takes it over: started by root it
  * becomes `profd`, or a user of no account where there is no such user; no capability is left, not even to be gained by
  * exec; it can be neither traced nor dumped; and the filter ends it at the first system call outside the list. Descriptors come
- * from the broker over the socket: nothing can be opened, connected or executed.
+ * from the broker over the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
+ * ends the process, and the broker says so; the file is readable up to its last block.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
+ *             (4) memory, processes and the file's size are limited           [test-engine-sandbox: limits]
  */
+#include "config.h"
+
 #include "daemon/engine/sandbox.h"
 
 #include "arch/base.h"
+#include "daemon/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +38,8 @@
 /* Of no account, and below the range that systemd hands out: what the kernel charges a user for (locked memory of rings),
  * and what processes of one user may do to each other, must not meet other services. */
 #define ENGINE_ID 61183
+/* What a capture may be longer than its limit, which is looked at between rounds: the writer's queue. */
+#define FILE_SLACK_BYTES (UINT64_C(128) << 20)
 
 static bool fail(GError **error, const char *what, int number)
 {
@@ -110,12 +117,28 @@ static bool alone_in_namespace(void)
 	return alone;
 }
 
-static bool limit_resources(GError **error)
+static bool limit_at(__rlimit_resource_t resource, uint64_t most)
 {
-	struct rlimit files, none = { 0 };
+	struct rlimit limit;
 
-	if (setrlimit(RLIMIT_CORE, &none) != 0)
+	if (getrlimit(resource, &limit) != 0)
+		return false;
+	limit.rlim_max = MIN_OF(limit.rlim_max, (rlim_t)most);
+	limit.rlim_cur = MIN_OF(limit.rlim_cur, limit.rlim_max);
+	return setrlimit(resource, &limit) == 0;
+}
+
+static bool limit_resources(uint64_t max_bytes, GError **error)
+{
+	struct rlimit files;
+
+	if (!limit_at(RLIMIT_CORE, 0))
 		return fail(error, "Forbidding core dumps", errno);
+	/* A sanitizer's shadow is larger than that. */
+	if (!PROF_SANITIZED && !limit_at(RLIMIT_DATA, ENGINE_MEMORY_BYTES))
+		return fail(error, "Limiting memory", errno);
+	if (max_bytes && !limit_at(RLIMIT_FSIZE, max_bytes + FILE_SLACK_BYTES))
+		return fail(error, "Limiting the size of files", errno);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Reading the limit of descriptors", errno);
 	/* An event a CPU and source, received from the broker. */
@@ -125,12 +148,12 @@ static bool limit_resources(GError **error)
 	return true;
 }
 
-bool sandbox_drop_privileges(GError **error)
+bool sandbox_drop_privileges(uint64_t max_bytes, GError **error)
 {
 	clear_bounding_set();
 	if (geteuid() == 0 && !alone_in_namespace() && !leave_root(error))
 		return false;
-	if (!clear_capabilities(error) || !limit_resources(error))
+	if (!clear_capabilities(error) || !limit_resources(max_bytes, error))
 		return false;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return fail(error, "Forbidding new privileges", errno);
@@ -168,6 +191,7 @@ static const struct rule {
 	{ SCMP_SYS(shutdown), SCMP_A1_64(SCMP_CMP_EQ, SHUT_RD, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_ENABLE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_DISABLE, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_SET_OUTPUT, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFL, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },
@@ -192,6 +216,9 @@ bool sandbox_filter(GError **error)
 	size_t i;
 	int r = filter ? 0 : -ENOMEM;
 
+	/* All threads are there. */
+	if (!limit_at(RLIMIT_NPROC, 0))
+		return fail(error, "Limiting processes", errno);
 	if (r == 0)
 		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	for (i = 0; r == 0 && i < ARRAY_SIZE(allowed_calls); i++)

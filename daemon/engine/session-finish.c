@@ -5,6 +5,10 @@
  * Events are disabled, the rings read to their heads, losses that only the end can tell are added, the names of kernel
  * code written, blocks closed, the index written. Whatever the reason for the end, the steps are the same; where the
  * disk is full the writer knows what to leave out.
+ * Who stops a session waits no longer than a second: each step has until a time after the end was decided, what it has not
+ * done by then is counted as lost, and the file is whole. But who reads or stores a capture slowly gets all of it, as long as
+ * that moves: nothing is lost that could be kept.
+ * Invariants: (1) samples are in the file or in its loss table, in whatever step time ran out  [test_stop]
  */
 #include "daemon/engine/session.h"
 
@@ -15,9 +19,17 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#define MS UINT64_C(1000000)
+/* After the end was decided: */
+#define DRAIN_NS (300 * MS)  /* samples are taken from the rings */
+#define TABLES_NS (450 * MS) /* and wait for tables */
+#define WALK_NS (600 * MS)   /* and are walked with what is there */
+/* What is queued is written, if that moves. The broker has patience for a minute of it. */
+#define WRITE_NS (50000 * MS)
+
 #define ANSWER_WAIT_MS 20
-#define WRITER_WAIT_MS 500
-#define WRITER_PATIENCE_MS 8000
+#define WRITER_WAIT_MS 50
+#define WRITER_PATIENCE_MS 1500
 #define SEND_PATIENCE_MS 2000
 
 /* The broker has the same events open: a closed descriptor would stay in the epoll set. */
@@ -48,15 +60,12 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
-	int error = writer_error(session->writer);
 	guint i;
 
 	for (i = 0; i < losses->len; i++) {
 		const struct writer_loss *lost = &g_array_index(losses, struct writer_loss, i);
 		struct loss loss = {
-			.key.cause = error == ENOSPC || error == EDQUOT || error == EFBIG
-					     ? PROF_LOSS_DISK_FULL
-					     : PROF_LOSS_IO_ERROR,
+			.key.cause = writer_loss_cause(session->writer),
 			.count = lost->rows,
 			.bytes = lost->bytes,
 			.from_ns = lost->from_ns,
@@ -80,6 +89,7 @@ static void close_cpus(struct session *session)
 	if (session->state != SESSION_RUNNING)
 		return;
 	ticks_read(&session->ticks);
+	session->events.until_ns = session->end_ns + DRAIN_NS;
 	session_drain(session, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))
@@ -137,7 +147,8 @@ static void choose_reason(struct session *session)
 		session->reason = ENGINE_REASON_INTERNAL;
 }
 
-/* However slow the disk is, as long as it takes something; the broker sees that too. False: it does not. */
+/* However slowly it is taken, as long as it is, which the broker sees too; but for what would take longer than it waits. False:
+ * it is not taken. */
 static bool wait_for_writer(struct session *session)
 {
 	uint64_t bytes = writer_bytes(session->writer);
@@ -146,6 +157,8 @@ static bool wait_for_writer(struct session *session)
 	while (still_ms < WRITER_PATIENCE_MS) {
 		if (writer_finish(session->writer, WRITER_WAIT_MS))
 			return true;
+		if (session_clock() >= session->end_ns + WRITE_NS)
+			writer_hurry(session->writer);
 		still_ms = bytes == writer_bytes(session->writer) ? still_ms + WRITER_WAIT_MS : 0;
 		bytes = writer_bytes(session->writer);
 		session_tell_progress(session);
@@ -172,17 +185,30 @@ static bool receive_answers(struct session *session, int timeout_ms)
 	return result != CHANNEL_CLOSED;
 }
 
+static void lose_sample(const struct sample *sample, void *data)
+{
+	struct session *session = data;
+
+	session->events.n_samples--;
+	loss_add_cpu(&session->losses, sample->cpu, false, PROF_LOSS_UNWIND_BACKLOG, 1,
+		     sample->time_ns, sample->time_ns);
+}
+
 /* Samples that wait for a table get it, or have waited long enough. */
 static void finish_samples(struct session *session)
 {
 	bool answered = true;
 
+	samples_hurry(&session->samples, session->end_ns + WALK_NS);
 	samples_run(&session->samples, session_clock());
-	while (samples_delay_ns(&session->samples) > 0) {
-		answered = answered && receive_answers(session, ANSWER_WAIT_MS);
+	while (samples_delay_ns(&session->samples) > 0 &&
+	       session_clock() < session->end_ns + WALK_NS) {
+		answered = answered && receive_answers(session, ANSWER_WAIT_MS) &&
+			   session_clock() < session->end_ns + TABLES_NS;
 		unwind_tables_take(session->tables);
 		samples_run(&session->samples, answered ? session_clock() : UINT64_MAX);
 	}
+	samples_end(&session->samples, lose_sample, session);
 }
 
 void session_finish(struct session *session)
@@ -192,6 +218,7 @@ void session_finish(struct session *session)
 	if (session->output.writer) {
 		close_cpus(session);
 		finish_samples(session);
+		session_tell_progress(session);
 		if (session->kallsyms_fd >= 0)
 			kernel_write_symbols(&session->kernel, session->kallsyms_fd,
 					     &session->output);

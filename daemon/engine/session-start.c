@@ -74,6 +74,7 @@ static void take_sources(struct session *session)
 		session->ticks.period_ns = session->config.sources[0].period;
 	session->ticks.stat_fd = session->stat_fd;
 	session->ticks.user_only = !session->config.kernel;
+	session->ticks.by_task = session->config.by_task;
 }
 
 /* What records act on, in the order in which one needs the other. */
@@ -96,9 +97,11 @@ static void connect_parts(struct session *session)
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
 	session->events.has_stacks = session->config.stack_bytes != 0;
 	session->events.build_ids = session->config.build_ids;
+	session->events.max_rate = session->config.max_rate;
 	session->samples.first_hit = session_first_hit;
 	session->samples.data = session;
-	cpus_init(&session->cpus, session->online_fd);
+	cpus_init(&session->cpus, session->online_fd, session->config.by_task);
+	session->events.cpus = &session->cpus;
 	session->events.tasks = &session->tasks;
 	session->events.images = &session->images;
 	session->events.kernel = &session->kernel;
@@ -194,6 +197,23 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	       cpu_enable_sampling(cpu, true, error);
 }
 
+bool session_add_events(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_event event;
+	size_t i;
+
+	if (session->state != SESSION_NEW || session->capture_fd < 0 ||
+	    message->length != message->n_fds * sizeof(event))
+		return fail_message(error, "EVENTS");
+	for (i = 0; i < message->n_fds; i++) {
+		memcpy(&event, message->body + i * sizeof(event), sizeof(event));
+		if (!cpus_add_event(&session->cpus, &event, steal_fd(&message->fds[i]), error))
+			return false;
+		tasks_set_rank(&session->tasks, event.tid, event.rank);
+	}
+	return true;
+}
+
 static void add_metadata(struct session *session, const char *key, size_t key_bytes,
 			 const char *value, size_t value_bytes)
 {
@@ -234,10 +254,29 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
+static bool enable_sampling(struct session *session, GError **error)
+{
+	guint i;
+
+	for (i = 0; !session->paused && i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), true, error))
+			return false;
+	return true;
+}
+
+static bool enable_side_bands(struct session *session, GError **error)
+{
+	guint i;
+
+	for (i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
+			return false;
+	return true;
+}
+
 bool session_start(struct session *session, GError **error)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
-	guint i;
 
 	if (session->state != SESSION_NEW || session->capture_fd < 0)
 		return fail_message(error, "START");
@@ -246,22 +285,23 @@ bool session_start(struct session *session, GError **error)
 		return false;
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session_clock();
-	for (i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
-			return false;
+	if (!enable_side_bands(session, error))
+		return false;
 	session->state = SESSION_SCANNING;
 	session_request_scan(session, 0);
 	return true;
 }
 
+bool session_enable_again(struct session *session, GError **error)
+{
+	return enable_side_bands(session, error) && enable_sampling(session, error);
+}
+
 bool session_start_sampling(struct session *session, GError **error)
 {
-	guint i;
-
 	session->start_ns = session_clock();
-	for (i = 0; !session->paused && i < session->cpus.all->len; i++)
-		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), true, error))
-			return false;
+	if (!enable_sampling(session, error))
+		return false;
 	if (!session->paused)
 		ticks_begin(&session->ticks, &session->cpus, session->start_ns);
 	session->closed_ns = session->checked_ns = session->start_ns;

@@ -16,10 +16,12 @@
 
 #include <errno.h>
 #include <gio/gio.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_MS 100
+#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define RESCAN_NS (2 * SECOND_NS)
@@ -42,6 +44,20 @@ static void ask(struct process *process, void *data)
 static void want_rescan(void *data)
 {
 	((struct session *)data)->rescan = true;
+}
+
+static void on_over_rate(void *data)
+{
+	struct session *session = data;
+	g_autofree char *text = NULL;
+
+	if (session->told_rate)
+		return;
+	session->told_rate = true;
+	text = g_strdup_printf("more than %" G_GUINT64_FORMAT
+			       " samples a second: the others are counted as lost",
+			       session->events.max_rate);
+	session_warn(session, "quota", text);
 }
 
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
@@ -77,6 +93,7 @@ void session_init(struct session *session, int socket, struct writer *writer,
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
 	session->events.ask = ask;
 	session->events.rescan = want_rescan;
+	session->events.over_rate = on_over_rate;
 	session->events.data = session;
 	channel_init(&session->channel, socket);
 	loss_init(&session->losses);
@@ -140,8 +157,10 @@ void session_drain(struct session *session, uint64_t limit_ns)
 /* The first reason stands. */
 static void end(struct session *session, enum engine_reason reason)
 {
-	if (!session->ending)
+	if (!session->ending) {
 		session->reason = reason;
+		session->end_ns = session_clock();
+	}
 	session->ending = true;
 }
 
@@ -202,6 +221,7 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_RESUME] = on_resume,
 	[MESSAGE_SNAPSHOT] = session_take_answer,
 	[MESSAGE_IMAGE] = session_take_image,
+	[MESSAGE_EVENTS] = session_add_events,
 };
 
 static void fail(struct session *session)
@@ -243,6 +263,17 @@ static void request_cpu(struct session *session, uint32_t number)
 	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
 }
 
+/* Events of tasks stay when a CPU goes, and there are none where it came later. */
+static void miss_cpu(struct session *session, uint32_t number, uint64_t now_ns)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		 "CPU %u came online after the start: what runs on it is not recorded", number);
+	session_warn(session, "cpu-online", text);
+	cpus_add_missing(&session->cpus, number, now_ns);
+}
+
 /* CPUs that went take their events along; those that came are asked for. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
@@ -255,7 +286,11 @@ static void check_online(struct session *session, uint64_t now_ns)
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
 	for (i = 0; i < ENGINE_MAX_CPUS; i++) {
 		cpu = session->cpus.by_number[i];
-		if (cpu && cpu->open && !online[i])
+		if (session->config.by_task && online[i] && !cpu)
+			miss_cpu(session, i, now_ns);
+		else if (session->config.by_task)
+			continue;
+		else if (cpu && cpu->open && !online[i])
 			lose_cpu(session, cpu, now_ns);
 		else if (online[i] && (!cpu || !cpu->open))
 			request_cpu(session, i);
@@ -313,7 +348,11 @@ static void check(struct session *session, uint64_t now_ns)
 	session->asks = MIN_OF(session->asks + ASKS_A_CHECK, MAX_ASKS);
 	check_online(session, now_ns);
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	check_silence(session, now_ns);
+	if (!session->config.by_task)
+		check_silence(session, now_ns);
+	else if (!session->enabled_again && !session_enable_again(session, &session->failure))
+		fail(session);
+	session->enabled_again = true;
 	if (session->rescan && session->scan_serial == 0 &&
 	    now_ns - session->scanned_ns >= RESCAN_NS) {
 		session->rescan = false;
@@ -343,8 +382,10 @@ static void run_round(struct session *session)
 	output_tick(&session->output, now_ns);
 	if (check_due)
 		ticks_read(&session->ticks);
-	session_drain(session, now_ns - ROUND_SLACK_NS);
-	if (!session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
+	session->behind =
+		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
+	if (!session->behind &&
+	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
 	unwind_tables_take(session->tables);
 	samples_run(&session->samples, now_ns);
@@ -363,6 +404,8 @@ static int timeout_ms(const struct session *session)
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
+	if (session->behind)
+		return 0;
 	end_ns = session->start_ns + session->config.max_duration_ns;
 	if (session->config.max_duration_ns == 0 || end_ns >= now_ns + ROUND_MS * SECOND_NS / 1000)
 		return ROUND_MS;

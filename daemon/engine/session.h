@@ -48,10 +48,14 @@ struct session {
 	GQueue answers;      /* of the broker, that the rings have not been drained up to */
 	uint64_t scanned_ns;
 	bool rescan;
-	unsigned int asks; /* that may still be sent; some come back with time */
+	bool enabled_again; /* by task: session_enable_again() was called */
+	unsigned int asks;  /* that may still be sent; some come back with time */
 	struct message_progress told;
 
+	bool behind; /* the last round stopped before its end */
 	bool ending;
+	bool told_rate;  /* that samples come faster than they may */
+	uint64_t end_ns; /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* what ended the session; NULL = it was asked to end */
 };
@@ -66,8 +70,12 @@ bool session_run(struct session *session);
 /* session-start.c */
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
+bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
+/* By task, a little later: a grandchild that was forked while events were enabled may have inherited them disabled (the
+ * kernel looks at the parent's before it takes the lock: kernel/events/core.c, inherit_event). */
+bool session_enable_again(struct session *session, GError **error);
 /* session-answers.c */
 bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
 bool session_take_image(struct session *session, struct channel_message *message, GError **error);

@@ -3,7 +3,8 @@
  * Switches - when threads ran
  *
  * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from `start` to `time`.
- * Idle has no rows, and neither have strangers of a filtered session, which are not in the task tables.
+ * Idle has no rows, and neither have strangers of a filtered session, which are not in the task tables. Events of tasks
+ * do not say who else it was: between two of ours the CPU is taken as idle.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
  *             (2) what still runs at the end, or when it becomes another program, has a row as `running`
  *                                                               [test-engine-tasks: switches, switch_exec]
@@ -35,6 +36,7 @@ void switches_done(struct switches *switches)
 static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu,
 		    enum prof_switch_state state, uint64_t time_ns)
 {
+	switches->ran_ns += time_ns - MIN(switches->start_ns, time_ns);
 	tasks_need(tasks, switches->thread);
 	output_add(tasks->output, PROF_TABLE_SWITCH,
 		   (const struct prof_value[]){
@@ -44,6 +46,13 @@ static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu
 			   [PROF_SWITCH_START] = PROF_NUMBER(MIN(switches->start_ns, time_ns)),
 			   [PROF_SWITCH_STATE] = PROF_NUMBER(state),
 		   });
+}
+
+uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns)
+{
+	if (!switches->thread)
+		return switches->ran_ns;
+	return switches->ran_ns + now_ns - MIN(switches->start_ns, now_ns);
 }
 
 static void enter(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t time_ns)
@@ -79,6 +88,18 @@ void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu,
 	if (switches->thread)
 		add_row(switches, tasks, cpu, PROF_SWITCH_RUNNING, time_ns);
 	enter(switches, tasks, tid, time_ns);
+}
+
+void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
+		   uint64_t time_ns)
+{
+	if (switches->tid == -1)
+		set_thread(switches, tasks_thread(tasks, tid));
+	else if (switches->tid != tid)
+		return;
+	if (switches->thread)
+		add_row(switches, tasks, cpu, PROF_SWITCH_WAIT, time_ns);
+	enter(switches, tasks, 0, time_ns);
 }
 
 void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns)

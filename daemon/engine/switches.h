@@ -9,14 +9,20 @@ struct switches {
 	struct thread *thread; /* referenced; NULL: idle, a stranger, or unknown */
 	int32_t tid;           /* 0 = idle, -1 = unknown */
 	uint64_t start_ns;
+	uint64_t ran_ns; /* all rows together */
 };
 
 void switches_init(struct switches *switches, uint64_t start_ns);
 void switches_done(struct switches *switches);
-/* A record of PERF_RECORD_SWITCH_CPU_WIDE. */
+/* How long those that have rows ran, with the one that still does. */
+uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns);
+/* A record of PERF_RECORD_SWITCH or PERF_RECORD_SWITCH_CPU_WIDE. */
 void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record);
 /* What runs on the CPU has become another instance, by exec; `tid` is its number now. */
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
+		   uint64_t time_ns);
+/* By task: the events of a thread end with it, before it leaves the CPU. */
+void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);
 /* Writes the interval that is still open. */
 void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns);

@@ -10,7 +10,8 @@
  * Invariants: (1) a child without exec has its parent's maps, command line and program   [test-engine-tasks: fork]
  *             (2) exec ends every other thread of the process                            [test-engine-tasks: exec]
  *             (3) a stranger is never in the tables of a filtered session                [test-engine-tasks: filter]
- *             (4) n_alive counts the processes that have a thread                        [test-engine-tasks: exit]
+ *             (4) by task, nothing is told twice                                         [test-engine-samples: ranks]
+ *             (5) n_alive counts the processes that have a thread                        [test-engine-tasks: exit]
  * Runs on the drain thread only. Reads no records and no snapshots (events.c, scan.c).
  */
 #include "daemon/engine/tasks.h"
@@ -104,6 +105,7 @@ void tasks_init(struct tasks *tasks, struct output *output)
 	tasks->threads = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL,
 					       (GDestroyNotify)row_unref);
 	tasks->targets = g_hash_table_new(g_direct_hash, g_direct_equal);
+	tasks->ranks = g_hash_table_new(g_direct_hash, g_direct_equal);
 }
 
 /* A process and the images of its anonymous memory hold each other. */
@@ -135,6 +137,7 @@ void tasks_done(struct tasks *tasks)
 	g_hash_table_destroy(tasks->threads);
 	g_hash_table_destroy(tasks->processes);
 	g_hash_table_destroy(tasks->targets);
+	g_hash_table_destroy(tasks->ranks);
 	*tasks = (struct tasks){ 0 };
 }
 
@@ -146,6 +149,11 @@ void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool child
 	tasks->children = children;
 	for (i = 0; i < n; i++)
 		g_hash_table_add(tasks->targets, GINT_TO_POINTER(pids[i]));
+}
+
+void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank)
+{
+	g_hash_table_insert(tasks->ranks, GINT_TO_POINTER(tid), GUINT_TO_POINTER(rank));
 }
 
 struct thread *tasks_thread(const struct tasks *tasks, int32_t tid)
@@ -184,6 +192,7 @@ static void end_thread(struct tasks *tasks, struct thread *thread, uint64_t time
 	if (thread->exit_ns)
 		return;
 	thread->exit_ns = MAX_OF(time_ns, UINT64_C(1));
+	g_hash_table_remove(tasks->ranks, GINT_TO_POINTER(thread->tid));
 	row_ref(&thread->row);
 	g_queue_push_tail(&tasks->exited, thread);
 	row_ref(&thread->process->row);
@@ -309,6 +318,7 @@ void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t ti
 		process = new_process(tasks, task->pid, time_ns);
 	}
 	child = new_thread(tasks, process, task->tid, parent ? parent->comm : "", time_ns);
+	child->rank = parent ? parent->rank : 0;
 	tasks_add_row(tasks, child, PROF_TASK_FORK, parent, time_ns);
 }
 
@@ -354,6 +364,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 	struct process *before = tasks_process(tasks, pid), *process;
 	struct thread *thread = tasks_thread(tasks, pid);
 	bool target = tasks->filtered && tasks_wants(tasks, pid);
+	uint32_t rank = thread ? thread->rank : 0;
 
 	if (!before && thread)
 		before = thread->process;
@@ -383,6 +394,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 	if (target)
 		g_hash_table_add(tasks->targets, GINT_TO_POINTER(pid));
 	thread = new_thread(tasks, process, pid, comm, time_ns);
+	thread->rank = rank;
 	tasks_add_row(tasks, thread, PROF_TASK_EXEC, NULL, time_ns);
 	return process;
 }
@@ -390,10 +402,13 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns)
 {
 	struct process *process = tasks_process(tasks, pid);
+	struct thread *thread;
 
 	if (!process)
 		process = new_process(tasks, pid, start_ns);
-	return new_thread(tasks, process, tid, "", start_ns);
+	thread = new_thread(tasks, process, tid, "", start_ns);
+	thread->rank = GPOINTER_TO_UINT(g_hash_table_lookup(tasks->ranks, GINT_TO_POINTER(tid)));
+	return thread;
 }
 
 static gboolean is_absent(gpointer key, gpointer value, gpointer data)

@@ -37,6 +37,7 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0 = alive */
 	uint64_t stat_ns;
+	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 
@@ -50,12 +51,24 @@ struct tasks {
 	bool filtered, children;
 	GHashTable *
 		targets; /* pids; while filtered, only targets and what descends from them are here */
+	GHashTable *ranks; /* by tid, of threads that are alive and got events of their own */
 };
 
 void tasks_init(struct tasks *tasks, struct output *output);
 void tasks_done(struct tasks *tasks);
 /* Keeps only these processes, their threads and, with `children`, what they fork. */
 void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children);
+
+/* A thread that is there already has got events of this rank. */
+void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
+/* Whether what an event of this rank says of the thread counts. One that has events of several ranks has those of the
+ * highest completely; those below say a part of it once more (daemon/broker/perf-tasks.c). */
+static inline bool thread_takes(struct thread *thread, uint32_t rank)
+{
+	if (rank > thread->rank)
+		thread->rank = rank;
+	return rank == thread->rank;
+}
 
 struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
 struct process *tasks_process(const struct tasks *tasks, int32_t pid);

@@ -6,7 +6,9 @@
  * samples are missing that no record counts. The time that a CPU was busy, as /proc/stat has it without steal, against
  * the time that its samples and lost samples stand for shows how many. /proc/stat counts in ticks of its own, so both
  * are summed from the beginning and a difference is told when it has grown by two of those: the error stays below that.
- * A filtered session misses its share: that of its samples among all that the CPU delivered.
+ * A filtered session misses its share: that of its samples among all that the CPU delivered. Where events are those of
+ * tasks, it is the time for which the side band says that the targets ran. How much of that was in user mode nobody
+ * tells, so samples of user mode by task are not compared.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/ticks.h"
@@ -49,6 +51,7 @@ void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
 static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t now_ns)
 {
 	cpu->busy_ns = cpu->open && busy_ns[cpu->number] ? busy_ns[cpu->number] : UINT64_MAX;
+	cpu->ran_ns = switches_ran_ns(&cpu->switches, now_ns);
 	cpu->sampled_ns = cpu->sampled_here_ns = cpu->missed_ns = 0;
 	cpu->missed_since_ns = now_ns;
 	cpu->busy_now_ns = cpu->busy_heard_ns = busy_ns[cpu->number];
@@ -85,13 +88,25 @@ void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 	guint i;
 
 	ticks_read(ticks);
-	ticks->running = ticks->period_ns && ticks->is_read;
+	ticks->running = ticks->period_ns && ticks->is_read &&
+			 !(ticks->by_task && ticks->user_only);
 	for (i = 0; ticks->running && i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
 
 		cpu_count_lost(cpu, ticks->period_ns);
 		ticks_begin_cpu(cpu, ticks->busy_ns, now_ns);
 	}
+}
+
+/* What samples should stand for, from the same zero as cpu->busy_ns. */
+static uint64_t due_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_t now_ns)
+{
+	uint64_t busy_ns = ticks->busy_ns[cpu->number], ran_ns;
+
+	if (!ticks->by_task)
+		return busy_ns;
+	ran_ns = switches_ran_ns(&cpu->switches, now_ns) - cpu->ran_ns;
+	return MIN_OF(busy_ns, cpu->busy_ns + ran_ns);
 }
 
 /* The time for which ticks are missing now, beyond what was said before. */
@@ -126,9 +141,9 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 			continue;
 		}
 		/* One that says nothing at all may have lost its events: that is another loss. */
-		if (!is_heard(cpu, busy_ns[cpu->number]))
+		if (!ticks->by_task && !is_heard(cpu, busy_ns[cpu->number]))
 			continue;
-		missed_ns = missing_ns(cpu, busy_ns[cpu->number]);
+		missed_ns = missing_ns(cpu, due_ns(ticks, cpu, now_ns));
 		if (missed_ns == 0)
 			continue;
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_TICKS_MISSED,

@@ -9,6 +9,7 @@ struct ticks {
 	int stat_fd;
 	uint64_t period_ns; /* 0: no source counts time */
 	bool user_only;     /* samples are taken in user mode only */
+	bool by_task;       /* and of the targets only */
 	bool running;
 	bool is_read;
 	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* as ticks_read() found them */

@@ -24,7 +24,6 @@
 #define N_ROOTS 128
 #define HISTORY_SLOTS 64
 #define TRACE_SLOTS 64
-#define TRACE_FRAMES 96
 #define MAX_SEARCHED_BYTES (size_t)16384
 
 /* The last stack of a thread that was nearly as deep as a copy, or deeper. */
@@ -36,20 +35,12 @@ struct unwind_history {
 	} * places; /* leaf first, to the root */
 };
 
-/* Where the last stack of a thread had its frames. */
-struct unwind_trace {
-	uint32_t thread, n;
-	struct {
-		uint64_t pc, sp;
-	} frames[TRACE_FRAMES];
-};
-
 void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
 {
 	memset(unwind, 0, sizeof(*unwind));
 	unwind->tables = tables;
 	unwind->history = g_new0(struct unwind_history, HISTORY_SLOTS);
-	unwind->traces = g_new0(struct unwind_trace, TRACE_SLOTS);
+	unwind->traces = g_new0(struct walk_trace, TRACE_SLOTS);
 }
 
 void unwind_done(struct unwind *unwind)
@@ -260,43 +251,6 @@ static void cut(struct unwind *unwind, struct unwind_stack *stack)
 	stack->n = UNWIND_MAX_FRAMES;
 }
 
-/* ---- Memory ---- */
-
-/*
- * A copy has just come from the kernel, and each step of a walk waits for the memory that the step before has named. Most
- * frames of a thread are where its last ones were, so those places are asked for all at once.
- */
-static void prefetch(const struct unwind *unwind, const struct unwind_input *input,
-		     const struct walk *walk)
-{
-	const struct unwind_trace *trace = &unwind->traces[input->thread % TRACE_SLOTS];
-	uint32_t i;
-
-	if (trace->thread != input->thread)
-		return;
-	for (i = 0; i < trace->n; i++) {
-		uint64_t at = trace->frames[i].sp - 16 - input->registers.sp;
-
-		if (at < input->stack_bytes)
-			__builtin_prefetch(input->stack + at);
-		if (walk->cache)
-			walk_prefetch(walk, trace->frames[i].pc - 1);
-	}
-}
-
-static void take_trace(struct unwind *unwind, uint32_t thread, size_t n)
-{
-	struct unwind_trace *trace = &unwind->traces[thread % TRACE_SLOTS];
-	size_t i;
-
-	trace->thread = thread;
-	trace->n = (uint32_t)MIN_OF(n, (size_t)TRACE_FRAMES);
-	for (i = 0; i < trace->n; i++) {
-		trace->frames[i].pc = unwind->frames[i].pc;
-		trace->frames[i].sp = unwind->frames[i].sp;
-	}
-}
-
 /* ---- Walking ---- */
 
 static enum prof_user_method method_of(uint32_t flags)
@@ -328,6 +282,7 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 		.frames = unwind->frames,
 		.n_frames = UNWIND_MAX_WALKED,
 	};
+	struct walk_trace *trace = &unwind->traces[input->thread % TRACE_SLOTS];
 	struct walk_result result;
 	size_t i;
 
@@ -336,9 +291,10 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 	unwind->maps_known = maps_known;
 	unwind->last_chance = last_chance;
 	unwind->pending = false;
-	prefetch(unwind, input, &walk);
+	if (trace->thread == input->thread)
+		walk_prefetch(&walk, trace);
 	walk_run(&walk, &input->registers, &result);
-	take_trace(unwind, input->thread, result.n);
+	walk_take_trace(&walk, &result, input->thread, trace);
 	if (unwind->pending && !last_chance) {
 		*ret_missing = unwind->missing;
 		return false;

@@ -35,7 +35,6 @@ struct unwind_input {
 };
 
 struct unwind_history;
-struct unwind_trace;
 
 struct unwind {
 	const struct unwind_tables *tables;
@@ -52,7 +51,7 @@ struct unwind {
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED];
 	struct unwind_history *history; /* of threads with deep stacks */
-	struct unwind_trace *traces;    /* of the last walks */
+	struct walk_trace *traces;      /* of the last walks */
 };
 
 /* Big: on the heap. */

@@ -4,7 +4,8 @@
  *
  * A bounded queue of blocks stands between it and the drain thread, which never waits: when the queue is full it keeps
  * the block and counts it. After the first error nothing is written any more but what says so: rows that come are
- * counted, and the end is a loss row for each table and the trailer, for which the library has kept room.
+ * counted, and the end is a loss row for each table and the trailer, for which the library has kept room. The same where
+ * the end cannot wait for what is queued.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
  *             (2) the queue holds at most QUEUE_BYTES of data, twice that with dictionaries [test-engine-rows: backlog]
  *             (3) the drain thread waits in writer_finish only, and no longer than it says
@@ -37,8 +38,8 @@ struct writer {
 	int event_fd;
 	struct prof_writer *capture;
 	GArray *losses;
-	uint64_t bytes; /* atomic */
-	int error;      /* atomic */
+	int error;  /* atomic */
+	bool hurry; /* atomic */
 };
 
 static void free_batch(gpointer data)
@@ -89,7 +90,9 @@ static int to_errno(int result)
 
 static void write_batch(struct writer *writer, const struct writer_batch *batch)
 {
-	bool failed = __atomic_load_n(&writer->error, __ATOMIC_RELAXED) != 0;
+	/* pairs with writer_hurry() */
+	bool failed = __atomic_load_n(&writer->error, __ATOMIC_RELAXED) != 0 ||
+		      __atomic_load_n(&writer->hurry, __ATOMIC_RELAXED);
 	bool is_loss = prof_block_table(batch->block)->id == PROF_TABLE_LOSS;
 	int r;
 
@@ -98,22 +101,25 @@ static void write_batch(struct writer *writer, const struct writer_batch *batch)
 		return;
 	}
 	r = prof_writer_write(writer->capture, batch->block);
-	if (r == 0) {
-		/* pairs with writer_bytes() */
-		__atomic_store_n(&writer->bytes, prof_writer_bytes(writer->capture),
-				 __ATOMIC_RELAXED);
+	if (r == 0)
 		return;
-	}
 	count_loss(writer, batch);
 	fail(writer, to_errno(r));
 }
 
+enum prof_loss_cause writer_loss_cause(const struct writer *writer)
+{
+	int error = writer_error(writer);
+
+	if (error == 0)
+		return PROF_LOSS_WRITER_BACKLOG;
+	return error == ENOSPC || error == EDQUOT || error == EFBIG ? PROF_LOSS_DISK_FULL
+								    : PROF_LOSS_IO_ERROR;
+}
+
 static void write_losses(struct writer *writer)
 {
-	enum prof_loss_cause cause = writer->error == ENOSPC || writer->error == EDQUOT ||
-						     writer->error == EFBIG
-					     ? PROF_LOSS_DISK_FULL
-					     : PROF_LOSS_IO_ERROR;
+	enum prof_loss_cause cause = writer_loss_cause(writer);
 	const struct prof_table_def *def = prof_table_v1(PROF_TABLE_LOSS);
 	struct prof_block *block;
 	guint i;
@@ -161,7 +167,6 @@ static void finish(struct writer *writer)
 	r = prof_writer_finish(writer->capture);
 	if (r != 0)
 		fail(writer, to_errno(r));
-	__atomic_store_n(&writer->bytes, prof_writer_bytes(writer->capture), __ATOMIC_RELAXED);
 	if (write(writer->event_fd, &one, sizeof(one)) < 0)
 		return; /* writer_finish() waits for the condition, not for this */
 }
@@ -306,8 +311,7 @@ struct prof_block *writer_take_block(struct writer *writer, enum prof_table tabl
 
 uint64_t writer_bytes(const struct writer *writer)
 {
-	/* pairs with write_batch() */
-	return __atomic_load_n(&writer->bytes, __ATOMIC_RELAXED);
+	return writer->capture ? prof_writer_bytes(writer->capture) : 0;
 }
 
 int writer_error(const struct writer *writer)
@@ -348,6 +352,12 @@ bool writer_finish(struct writer *writer, unsigned int wait_ms)
 		writer->running = false;
 	}
 	return ended;
+}
+
+void writer_hurry(struct writer *writer)
+{
+	/* pairs with write_batch() */
+	__atomic_store_n(&writer->hurry, true, __ATOMIC_RELAXED);
 }
 
 const GArray *writer_losses(const struct writer *writer)

@@ -35,12 +35,17 @@ int writer_fd(const struct writer *writer);
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* An empty block of a table that was written before, or NULL. */
 struct prof_block *writer_take_block(struct writer *writer, enum prof_table table);
-uint64_t writer_bytes(const struct writer *writer); /* of the capture */
-int writer_error(const struct writer *writer);      /* 0, or the errno that ended writing */
+uint64_t writer_bytes(
+	const struct writer *writer); /* of the capture, also amid a block where it is a pipe */
+int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
 /* Nothing is pushed any more: writes what is queued, says in the capture what an error kept out of it, finishes it.
  * False: not done after `wait_ms`; it goes on, and can be waited for again. */
 bool writer_finish(struct writer *writer, unsigned int wait_ms);
+/* What is still queued is counted as lost, so that the end comes soon. */
+void writer_hurry(struct writer *writer);
+/* Of writer_losses. */
+enum prof_loss_cause writer_loss_cause(const struct writer *writer);
 /* After writer_finish: struct writer_loss. */
 const GArray *writer_losses(const struct writer *writer);
 void writer_free(struct writer *writer);

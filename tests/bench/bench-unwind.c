@@ -274,7 +274,8 @@ static uint64_t peer_pcs[1024];
 static struct walk_cache cache;
 
 static void walk_sample(struct space *space, const struct live_sample *sample, bool cached,
-			uint32_t generation, struct walk_result *ret_result)
+			uint32_t generation, struct walk_trace *trace,
+			struct walk_result *ret_result)
 {
 	const struct walk walk = {
 		.arch = REGS_X86_64,
@@ -295,7 +296,11 @@ static void walk_sample(struct space *space, const struct live_sample *sample, b
 		.fp = sample->registers[6],
 	};
 
+	if (trace)
+		walk_prefetch(&walk, trace);
 	walk_run(&walk, &registers, ret_result);
+	if (trace)
+		walk_take_trace(&walk, ret_result, 1, trace);
 }
 
 /* Up to the first frame in generated code, as libdwfl cannot walk it. */
@@ -340,24 +345,26 @@ static double time_walks(struct space *space, const struct live *live, bool cach
 	for (size_t i = 0; i < live->n; i++) {
 		double start;
 
-		walk_sample(space, &live->samples[i], cached, 1, &result);
+		walk_sample(space, &live->samples[i], cached, 1, NULL, &result);
 		start = cpu_ns();
 		for (size_t run = 0; run < RUNS; run++)
-			walk_sample(space, &live->samples[i], cached, 1, &result);
+			walk_sample(space, &live->samples[i], cached, 1, NULL, &result);
 		total += (cpu_ns() - start) / RUNS;
 		*ret_frames += result.n;
 	}
 	return total;
 }
 
-/* One pass over all stacks: more bytes than the processor's caches hold, so each frame also waits for memory. */
+/* One pass over all stacks, as the engine makes it: more bytes than the processor's caches hold, so each frame also waits
+ * for memory. */
 static double time_pass(struct space *space, const struct live *live)
 {
+	struct walk_trace trace = { 0 }; /* most of these programs have one thread that works */
 	struct walk_result result;
 	double start = cpu_ns();
 
 	for (size_t i = 0; i < live->n; i++)
-		walk_sample(space, &live->samples[i], true, 1, &result);
+		walk_sample(space, &live->samples[i], true, 1, &trace, &result);
 	return cpu_ns() - start;
 }
 
@@ -396,7 +403,7 @@ static double time_first(struct space *space, const struct live *live)
 	for (size_t i = 0; i < MIN_OF(live->n, (size_t)100); i++) {
 		double start = cpu_ns();
 
-		walk_sample(space, &live->samples[i], true, (uint32_t)i + 2, &result);
+		walk_sample(space, &live->samples[i], true, (uint32_t)i + 2, NULL, &result);
 		worst = MAX_OF(worst, cpu_ns() - start);
 	}
 	return worst;
@@ -414,7 +421,7 @@ static void bench_walks(const char *name, struct space *space, const struct live
 		size_t n_peer =
 			peer_walk_run(peer, &live->samples[i], peer_pcs, ARRAY_SIZE(peer_pcs));
 
-		walk_sample(space, &live->samples[i], true, 1, &result);
+		walk_sample(space, &live->samples[i], true, 1, NULL, &result);
 		tally.stops[result.stop]++;
 		compare(space, &result, n_peer, &tally, verbose);
 	}

@@ -158,8 +158,21 @@ def recorder():
 
 
 @pytest.fixture
+def bus():
+    """A system bus that the test starts: see buses.py."""
+    import buses
+
+    reason = buses.can_run()
+    if reason:
+        pytest.skip(reason)
+    made = buses.TestBus()
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def nothing_is_left(monkeypatch):
     """A test that records leaves no process behind, however it ends."""
     monkeypatch.setenv("PROF_TEST_RUN", str(os.getpid()))
     yield
-    until(lambda: not processes("profd") | processes("profd-engine"), 10)
+    until(lambda: not processes("profd") | processes("profd-engine") | processes("profd-files"), 10)

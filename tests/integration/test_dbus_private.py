@@ -93,7 +93,7 @@ class Profd:
                 time.sleep(0.01)
 
     def engines(self):
-        return children(self.process.pid)
+        return engines_of(self.process.pid)
 
     def close(self):
         if not self.bus.is_closed():
@@ -101,14 +101,15 @@ class Profd:
         return self.process.wait(timeout=20)
 
 
-def children(pid):
+def engines_of(pid):
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            name, _, rest = stat.read_text().rpartition(")")
+            fields = rest.split()
         except OSError:
             continue
-        if int(fields[1]) == pid and fields[0] != "Z":
+        if int(fields[1]) == pid and fields[0] != "Z" and name.endswith("(profd-engine"):
             found.append(int(stat.parent.name))
     return found
 
@@ -561,6 +562,7 @@ def hostile(tmp_path):
         folder.mkdir()
         (folder / "profd-engine").write_text(HOSTILE_ENGINE % script)
         (folder / "profd-engine").chmod(0o755)
+        (folder / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
         with running(PROF_LIBEXEC_DIR=str(folder)) as client:
             yield client
 
@@ -613,10 +615,45 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
 
 
 def test_engine_that_hangs_is_ended(rights, hostile, file):
-    """Ten seconds without progress after Stop."""
+    """It does nothing after Stop."""
     with hostile("started()") as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")
         profd.session(path, "Stop")
         assert profd.wait("Warning", path, 15)[0] == "engine-hangs"
         assert profd.wait("Finished", path)[:2] == (False, "internal")
+
+
+FLOOD = """started()
+body = struct.pack('32s480s', b'x', b'y' * 479)
+while True:
+    send(WARNING, body)
+"""
+STUCK_CLIENT = """
+import os, signal, sys, test_dbus_private as t
+with t.running() as profd:
+    path = profd.create(t.SYSTEM, os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600))
+    profd.session(path, "Start")
+    print(profd.process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_client_that_never_reads(rights, tmp_path, capture, spawn):
+    """An engine that was taken over floods it with warnings; profd drops what nobody takes."""
+    engine = tmp_path / "profd-engine"
+    engine.write_text(HOSTILE_ENGINE % FLOOD)
+    engine.chmod(0o755)
+    (tmp_path / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
+    client = spawn(sys.executable, "-c", STUCK_CLIENT, capture, stdout=subprocess.PIPE,
+                   env={**os.environ, "PROF_LIBEXEC_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent),
+                        # what was freed is not to be kept
+                        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"})
+    pid = int(client.stdout.readline())
+    sizes = []
+    for _ in range(6):
+        time.sleep(0.5)
+        sizes.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    client.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert sizes[-1] - sizes[0] < 1 << 20, sizes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 IDS = [
-    "daemon", "perf-paranoid", "perf-mlock", "perf-max-rate", "pmu", "kptr-restrict", "ptrace-scope", "tracefs",
+    "daemon", "polkit", "perf-paranoid", "perf-mlock", "perf-max-rate", "pmu", "kptr-restrict", "ptrace-scope", "tracefs",
     "map-files", "procmap-query", "cgroup", "container", "disk-space", "clocksource",
 ]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]

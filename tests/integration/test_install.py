@@ -2,6 +2,7 @@
 """An installation has its programs where they look for each other, and its header stands alone."""
 import os
 import subprocess
+import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_programs(root):
     assert one(root, "bin/profcapture").stat().st_mode & 0o111
     assert one(root, "libexec/profd/profd").stat().st_mode & 0o111
     assert one(root, "libexec/profd/profd-engine").stat().st_mode & 0o111
+    assert one(root, "libexec/profd/profd-files").stat().st_mode & 0o111
 
 
 def test_installed_program_runs(root):
@@ -67,3 +69,34 @@ def test_translations(root):
 def test_pkg_config(root):
     text = one(root, "pkgconfig/libprofcapture.pc").read_text()
     assert "-lprofcapture" in text
+
+
+def test_service(root, require):
+    """The bus, systemd and polkit find what is theirs, and it names the program that is installed."""
+    program = "/" + str(one(root, "libexec/profd/profd").relative_to(root))
+    for pattern, line in (
+        ("share/dbus-1/system-services/org.profd.Profiler1.service", f"Exec={program} --system"),
+        ("lib/systemd/system/profd.service", f"ExecStart={program} --system"),
+        ("share/dbus-1/system-services/org.profd.Profiler1.service", "SystemdService=profd.service"),
+        ("lib/systemd/system/profd.service", "BusName=org.profd.Profiler1"),
+    ):
+        assert line in one(root, pattern).read_text().splitlines()
+    assert one(root, "share/dbus-1/system.d/org.profd.Profiler1.conf")
+    assert one(root, "share/dbus-1/interfaces/org.profd.Profiler1.xml")
+
+
+def test_polkit_policy(root):
+    """The five actions; only own processes without a password, and those only in an active local session."""
+    policy = xml.etree.ElementTree.parse(one(root, "share/polkit-1/actions/org.profd.policy"))
+    defaults = {
+        action.get("id"): [action.find("defaults").find(f"allow_{who}").text for who in ("any", "inactive", "active")]
+        for action in policy.iter("action")
+    }
+    password = ["auth_admin", "auth_admin", "auth_admin_keep"]
+    assert defaults == {
+        "org.profd.record-own": ["auth_admin", "auth_admin", "yes"],
+        "org.profd.record-others": password,
+        "org.profd.record-system": password,
+        "org.profd.kernel-addresses": password,
+        "org.profd.manage-others": password,
+    }

@@ -29,16 +29,21 @@ ALLOWED = {
     "daemon": (["daemon/protocol.h", "arch"], []),
     # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
     "daemon/broker": (
-        ["daemon/broker", "daemon/protocol.h", "libcapture/prof-capture.h", "arch"],
-        ["glib", "polkit", "stdio"],
+        ["daemon/broker", "daemon/protocol.h", "daemon/files-protocol.h", "libcapture/prof-capture.h", "arch"],
+        ["glib", "polkit", "seccomp", "stdio"],
     ),
     "daemon/engine": (
         ["daemon/engine", "daemon/protocol.h", "libcapture/prof-capture.h", "libcollector", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
+    "daemon/files": (
+        ["daemon/files", "daemon/protocol.h", "daemon/files-protocol.h", "arch"],
+        ["seccomp", "stdio"],
+    ),
     "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
     "tools/profctl": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
     "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
+    "docs/examples": ([], ["glib", "stdio"]),
     "tests": (None, list(LIBRARIES)),
 }
 

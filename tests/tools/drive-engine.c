@@ -6,7 +6,8 @@
  *
  * The broker's session does what it does in profd; what is left out is everything above it. Keys are the options of
  * CreateSession: frequency=10000 events=cpu-clock,page-faults pids=12,34 children=false call-graph=none max-bytes=1000000
- * max-duration=2000000000 append=true paused=true kernel=false. Prints the summary as GVariant text.
+ * max-duration=2000000000 append=true paused=true kernel=false. Two more say what the session may show: uid=1000 is its
+ * client's, with own-only=true nothing of others gets in. Prints the summary as GVariant text.
  */
 #include "arch/base.h"
 #include "daemon/broker/session.h"
@@ -109,7 +110,18 @@ static GVariant *value_of(const char *key, const char *text)
 	return g_variant_new_string(text);
 }
 
-static GVariant *read_options(int n, char **arguments)
+static bool take_access(struct access *access, const char *key, const char *text)
+{
+	if (strcmp(key, "uid") == 0)
+		access->uid = strtoul(text, NULL, 10);
+	else if (strcmp(key, "own-only") == 0)
+		access->any_image = !(access->own_only = strcmp(text, "true") == 0);
+	else
+		return false;
+	return true;
+}
+
+static GVariant *read_options(int n, char **arguments, struct access *access)
 {
 	GVariantDict dict;
 	bool targets = false;
@@ -119,7 +131,7 @@ static GVariant *read_options(int n, char **arguments)
 	for (i = 0; i < n; i++) {
 		g_auto(GStrv) pair = g_strsplit(arguments[i], "=", 2);
 
-		if (!pair[0] || !pair[1])
+		if (!pair[0] || !pair[1] || take_access(access, pair[0], pair[1]))
 			continue;
 		targets |= strcmp(pair[0], "pids") == 0;
 		g_variant_dict_insert_value(&dict, pair[0], value_of(pair[0], pair[1]));
@@ -141,8 +153,9 @@ int main(int argc, char **argv)
 	g_autoptr(GVariant) given = NULL;
 	g_autoptr(GError) error = NULL;
 	struct options *options;
-	struct session *session;
+	struct session *session = NULL;
 	struct drive drive = { .status = 1 };
+	struct access access = { .uid = geteuid(), .any_image = true };
 	int capture;
 
 	if (argc < 3) {
@@ -150,7 +163,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	given = read_options(argc - 3, argv + 3);
+	given = read_options(argc - 3, argv + 3, &access);
 	drive.seconds = strtoul(argv[2], NULL, 10);
 	drive.loop = g_main_loop_new(NULL, FALSE);
 	capture = open(argv[1],
@@ -162,12 +175,12 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!options_parse(given, NULL, &options, &error) ||
-	    !session_new(options, capture, &listener, &drive, &session, &error) ||
+	    !session_new(&access, options, capture, &listener, &drive, &session, &error) ||
 	    !session_start(session, &error)) {
 		fprintf(stderr, "drive-engine: %s\n", error->message);
-		return 1;
+	} else {
+		g_main_loop_run(drive.loop);
 	}
-	g_main_loop_run(drive.loop);
 	session_free(session);
 	g_main_loop_unref(drive.loop);
 	return drive.status;

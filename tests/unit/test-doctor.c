@@ -14,6 +14,7 @@ static struct {
 	char *root;
 	/* The kernel: 0 or -errno of each question. */
 	int own, own_kernel, system, cycles, ring, procmap_query, map_file, write;
+	int bus_profd, bus_polkit;
 	size_t largest_ring;
 	uint64_t free_bytes;
 } machine;
@@ -49,12 +50,18 @@ static int fake_free_bytes(const char *directory, uint64_t *ret_bytes)
 	return machine.write;
 }
 
+static int fake_bus_service(const char *name)
+{
+	return strcmp(name, "org.profd.Profiler1") == 0 ? machine.bus_profd : machine.bus_polkit;
+}
+
 static const struct doctor_probes fake_probes = {
 	.perf_open = fake_perf_open,
 	.perf_ring = fake_perf_ring,
 	.procmap_query = fake_procmap_query,
 	.map_file = fake_map_file,
 	.free_bytes = fake_free_bytes,
+	.bus_service = fake_bus_service,
 };
 
 static void put(const char *path, const char *text)
@@ -111,6 +118,7 @@ static void machine_init(void)
 	machine.own = machine.own_kernel = machine.system = 0;
 	machine.cycles = -ENOENT;
 	machine.procmap_query = machine.map_file = machine.write = 0;
+	machine.bus_profd = machine.bus_polkit = 0;
 	machine.largest_ring = 1 << 20;
 	machine.free_bytes = UINT64_C(10) << 30;
 	put("/proc/self/status", PLAIN_USER);
@@ -131,6 +139,7 @@ static void machine_init(void)
 	put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
 	put("/libexec/profd", "#!/bin/sh\n");
 	put("/libexec/profd-engine", "#!/bin/sh\n");
+	put("/libexec/profd-files", "#!/bin/sh\n");
 }
 
 static void machine_done(void)
@@ -281,11 +290,19 @@ static void test_surroundings(void)
 {
 	g_autofree char *engine = g_strconcat(machine.root, "/libexec/profd-engine", NULL);
 	g_autofree char *profd = g_strconcat(machine.root, "/libexec/profd", NULL);
+	g_autofree char *files = g_strconcat(machine.root, "/libexec/profd-files", NULL);
 
 	expect("daemon", DOCTOR_FAIL, "profd", "PROF_LIBEXEC_DIR"); /* not executable */
 	g_chmod(engine, 0755);
 	g_chmod(profd, 0755);
-	expect("daemon", DOCTOR_OK, "profd-engine", NULL);
+	g_chmod(files, 0755);
+	expect("daemon", DOCTOR_OK, "no profd", NULL);
+	expect("polkit", DOCTOR_OK, "not needed", NULL);
+	machine.bus_profd = 1;
+	expect("daemon", DOCTOR_OK, "and the system bus has profd", NULL);
+	expect("polkit", DOCTOR_WARN, "not even for root", "--bus private");
+	machine.bus_polkit = 1;
+	expect("polkit", DOCTOR_OK, "decides", NULL);
 	drop("/libexec/profd-engine");
 	expect("daemon", DOCTOR_FAIL, "profd-engine", "PROF_LIBEXEC_DIR");
 

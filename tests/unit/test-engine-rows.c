@@ -8,24 +8,44 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#define N_PAIRS 100000
+#define N_AT_ONCE 1000 /* more than is looked up at once; divides N_PAIRS */
+
+/* The pairs get the ids 1, 2, …, and are new or not. */
+static void add_pairs(struct intern_pairs *pairs, bool are_new)
+{
+	uint64_t a[N_AT_ONCE];
+	uint32_t b[N_AT_ONCE], ids[N_AT_ONCE], i, n;
+	bool added[N_AT_ONCE];
+
+	for (n = 0; n < N_PAIRS; n += N_AT_ONCE) {
+		for (i = 0; i < N_AT_ONCE; i++) {
+			a[i] = (n + i) * UINT64_C(7919);
+			b[i] = (n + i) & 3;
+		}
+		intern_pairs_add_all(pairs, a, b, N_AT_ONCE, ids, added);
+		for (i = 0; i < N_AT_ONCE; i++) {
+			CHECK_INT(ids[i], n + i + 1);
+			CHECK_INT(added[i], are_new);
+		}
+	}
+}
+
 static void test_intern_same(void)
 {
+	const uint64_t a[] = { 3, 4, 3 };
+	const uint32_t b[] = { 4, 3, 4 };
 	struct intern_pairs pairs;
-	bool added;
-	uint32_t i;
+	uint32_t ids[3];
+	bool added[3];
 
 	intern_pairs_init(&pairs, 42);
-	for (i = 1; i <= 100000; i++) {
-		CHECK_INT(intern_pairs_add(&pairs, i * 7919, i & 3, &added), i);
-		CHECK(added);
-	}
-	for (i = 1; i <= 100000; i++) {
-		CHECK_INT(intern_pairs_add(&pairs, i * 7919, i & 3, &added), i);
-		CHECK(!added);
-	}
+	add_pairs(&pairs, true);
+	add_pairs(&pairs, false);
 	intern_pairs_clear(&pairs);
-	CHECK_INT(intern_pairs_add(&pairs, 3, 4, &added), 1);
-	CHECK_INT(intern_pairs_add(&pairs, 4, 3, &added), 2);
+	intern_pairs_add_all(&pairs, a, b, ARRAY_SIZE(a), ids, added);
+	CHECK(ids[0] == 1 && ids[1] == 2 && ids[2] == 1);
+	CHECK(added[0] && added[1] && !added[2]);
 	intern_pairs_done(&pairs);
 }
 

@@ -367,8 +367,11 @@ static void test_events(void)
 	struct stage stage;
 	struct bytes bytes = { .length = 0 };
 	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
+	const struct cpus cpus = { 0 };
 	unsigned int asked = 0;
-	struct events events = { .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked };
+	struct events events = {
+		.cpus = &cpus, .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked
+	};
 	struct round_input input = { .owner = &cpu, .side_band = true };
 	const uint64_t ips[] = { USER, 0x400010 };
 	uint64_t lost, missed;
@@ -407,6 +410,98 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
+static void put_event(struct bytes *bytes, struct events *events, struct cpu *cpu)
+{
+	const struct round_input input = { .owner = cpu,
+					   .side_band = true,
+					   .record = (const void *)bytes->data };
+
+	events_record(&input, false, events);
+	bytes->length = 0;
+}
+
+static void put_by(struct bytes *bytes, struct events *events, struct cpu *cpu, uint64_t id,
+		   int32_t tid, uint64_t time_ns)
+{
+	const uint64_t ips[] = { USER, 0x400010 };
+
+	put_sample(bytes, PERF_RECORD_MISC_USER, 10, tid, time_ns, ips, 2);
+	memcpy(bytes->data + sizeof(struct perf_event_header), &id, sizeof(id));
+	put_event(bytes, events, cpu);
+}
+
+static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu, uint64_t id,
+		    int32_t tid, int32_t child, uint64_t time_ns)
+{
+	size_t at = record_begin(bytes, PERF_RECORD_FORK, 0);
+
+	put_u32(bytes, 10);
+	put_u32(bytes, 10);
+	put_u32(bytes, child);
+	put_u32(bytes, tid);
+	put_u64(bytes, time_ns);
+	record_end(bytes, at, 10, tid, time_ns);
+	memcpy(bytes->data + bytes->length - sizeof(id), &id, sizeof(id));
+	put_event(bytes, events, cpu);
+}
+
+/* Thread 11 was cloned by 10 while the events of that were opened (70, 71; rank 1), and got its own (80, 81; rank 2). */
+static void test_ranks(void)
+{
+	struct task_event own[] = {
+		{ .message = { .id = 70, .rank = 1, .position = 1 } },
+		{ .message = { .id = 71, .rank = 1 } },
+		{ .message = { .id = 80, .rank = 2, .position = 1 } },
+		{ .message = { .id = 81, .rank = 2 } },
+	};
+	struct cpus cpus = { .events = g_hash_table_new(g_int64_hash, g_int64_equal) };
+	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
+	unsigned int asked = 0;
+	struct events events = {
+		.cpus = &cpus, .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked
+	};
+	struct bytes bytes = { .length = 0 };
+	const int32_t target = 10;
+	struct thread *late;
+	struct stage stage;
+
+	stage_init(&stage);
+	events.tasks = &stage.parts.tasks;
+	events.images = &stage.parts.images;
+	events.kernel = &stage.parts.kernel;
+	events.samples = &stage.parts.samples;
+	events.losses = &stage.parts.losses;
+	events.sources[0] = stage.source;
+	tasks_filter(events.tasks, &target, 1, true);
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		g_hash_table_insert(cpus.events, &own[i].message.id, &own[i]);
+	tasks_set_rank(events.tasks, 11, 2);
+	tasks_found(events.tasks, 10, 11, 1);
+	tasks_found(events.tasks, 10, 12, 1); /* cloned by 11 before the side band was enabled */
+	put_by(&bytes, &events, &cpu, 70, 10, 2000);
+	put_by(&bytes, &events, &cpu, 70, 11, 2001); /* once more */
+	put_by(&bytes, &events, &cpu, 80, 11, 2002);
+	put_by(&bytes, &events, &cpu, 99, 11, 2003); /* nobody's */
+	CHECK_INT(events.n_samples, 2);
+	put_by(&bytes, &events, &cpu, 80, 12, 2004);
+	put_by(&bytes, &events, &cpu, 70, 12, 2005); /* once more */
+	CHECK_INT(events.n_samples, 3);
+	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3000); /* once more: it has been, or will be */
+	CHECK(!tasks_thread(events.tasks, 13));
+	fork_by(&bytes, &events, &cpu, 81, 11, 13, 3001);
+	late = tasks_thread(events.tasks, 13);
+	REQUIRE(late);
+	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3002);
+	CHECK(tasks_thread(events.tasks, 13) == late);
+	put_by(&bytes, &events, &cpu, 70, 13, 4000); /* inherited, as of 11 */
+	put_by(&bytes, &events, &cpu, 80, 13, 4001);
+	CHECK_INT(events.n_samples, 4);
+	CHECK_INT(cpu.sampled_ns, 4 * 1001001);
+	g_hash_table_destroy(cpus.events);
+	parts_finish(&stage.parts);
+	stage_done(&stage);
+}
+
 int main(void)
 {
 	RUN(test_chain);
@@ -420,5 +515,6 @@ int main(void)
 	RUN(test_ticks_grow);
 	RUN(test_list);
 	RUN(test_events);
+	RUN(test_ranks);
 	return test_end();
 }

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "daemon/engine/sandbox.h"
+#include "daemon/protocol.h"
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
@@ -121,7 +122,7 @@ static int run_inside(bool (*act)(void))
 
 	if (child == 0) {
 		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
-		if (!sandbox_drop_privileges(NULL) || !sandbox_filter(NULL))
+		if (!sandbox_drop_privileges(0, NULL) || !sandbox_filter(NULL))
 			_exit(NO_SANDBOX);
 		_exit(act() ? ALLOWED : REFUSED);
 	}
@@ -197,7 +198,7 @@ static int find_privilege(void)
 	struct rlimit core;
 	int wrong = 0, i;
 
-	if (!sandbox_drop_privileges(NULL))
+	if (!sandbox_drop_privileges(0, NULL))
 		return 128;
 	syscall(SYS_capget, &header, data);
 	for (i = 0; i < 2; i++)
@@ -229,6 +230,40 @@ static void test_privileges(void)
 	CHECK_INT(WEXITSTATUS(status), 0);
 }
 
+/* Bits of what is not limited. */
+static int find_excess(void)
+{
+	struct rlimit files, memory;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int wrong = 0;
+
+	if (!sandbox_drop_privileges(1 << 20, NULL) || getrlimit(RLIMIT_FSIZE, &files) != 0 ||
+	    getrlimit(RLIMIT_DATA, &memory) != 0)
+		return 64;
+	if (files.rlim_max > 1 << 28)
+		wrong |= 1;
+	if (!PROF_SANITIZED && (memory.rlim_max > ENGINE_MEMORY_BYTES ||
+				mmap(NULL, ENGINE_MEMORY_BYTES, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED))
+		wrong |= 2;
+	/* shared mappings are not limited: rings */
+	if (mmap(NULL, ENGINE_MEMORY_BYTES + (1 << 20), PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
+		wrong |= 4;
+	return wrong;
+}
+
+static void test_limits(void)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0)
+		_exit(find_excess());
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 0);
+}
+
 static void test_threads(void)
 {
 	pid_t child;
@@ -242,7 +277,7 @@ static void test_threads(void)
 		int ready = 0;
 
 		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
-		if (!sandbox_drop_privileges(NULL) ||
+		if (!sandbox_drop_privileges(0, NULL) ||
 		    pthread_create(&thread, NULL, open_in_thread, &ready) != 0 ||
 		    !sandbox_filter(NULL))
 			_exit(NO_SANDBOX);
@@ -257,6 +292,7 @@ static void test_threads(void)
 int main(void)
 {
 	RUN(test_privileges);
+	RUN(test_limits);
 	RUN(test_calls);
 	RUN(test_work);
 	RUN(test_threads);

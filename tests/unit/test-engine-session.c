@@ -325,6 +325,8 @@ static void test_protocol(void)
 	check_refused(MESSAGE_CPU, zeros, 8, true);
 	check_refused(MESSAGE_CPU, &cpu, sizeof(cpu), true);
 	check_refused(MESSAGE_SNAPSHOT, zeros, sizeof(struct message_snapshot), true);
+	check_refused(MESSAGE_EVENTS, zeros, sizeof(struct message_event), false);
+	check_refused(MESSAGE_EVENTS, zeros, sizeof(struct message_event), true);
 }
 
 /* Nothing to do: it sleeps. */

@@ -447,6 +447,43 @@ static void test_switches(void)
 	parts_done(&parts);
 }
 
+/* Events of tasks say who comes and who goes, and nothing of the other one. */
+static void test_switches_by_task(void)
+{
+	struct record record = { .kind = RECORD_SWITCH };
+	struct switches switches;
+	struct parts parts;
+
+	parts_init(&parts);
+	switches_init(&switches, 1000);
+	tasks_found(&parts.tasks, 10, 10, 1);
+	tasks_found(&parts.tasks, 11, 11, 1);
+	for (int i = 0; i < 4; i++) {
+		record.pid = record.tid = i < 2 ? 10 : 11;
+		record.switched.out = i % 2;
+		record.time_ns = 2000 + i * 100;
+		switches_apply(&switches, &parts.tasks, &record);
+	}
+	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
+	/* its coming was lost: so is the time since then */
+	record.time_ns = 5000;
+	switches_apply(&switches, &parts.tasks, &record);
+	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
+	record.switched.out = false;
+	record.time_ns = 6000;
+	switches_apply(&switches, &parts.tasks, &record);
+	CHECK_INT(switches_ran_ns(&switches, 9000), 3200);
+	switches_exit(&switches, &parts.tasks, 3, 10, 6500); /* it is not here */
+	switches_exit(&switches, &parts.tasks, 3, 11, 7000);
+	switches_end(&switches, &parts.tasks, 3, 8000);
+	CHECK_INT(switches_ran_ns(&switches, 9000), 1200);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_SWITCH), 4);
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 2), 5000);
+	switches_done(&switches);
+	parts_done(&parts);
+}
+
 /* What ran before exec is the old instance's, what ran after it the new one's. */
 static void test_switch_exec(void)
 {
@@ -489,6 +526,7 @@ int main(void)
 	RUN(test_scan_stamps);
 	RUN(test_scan_unseen);
 	RUN(test_switches);
+	RUN(test_switches_by_task);
 	RUN(test_switch_exec);
 	return test_end();
 }

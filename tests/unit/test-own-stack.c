@@ -743,6 +743,53 @@ static void test_fork_in_storm(void)
 	CHECK_INT(n_bad, 0);
 }
 
+#define N_HELD 48 /* more than there are caches */
+
+static atomic_bool are_released;
+
+/* Keeps the thread within the walk that this interrupts. */
+static void hold_handler(int number)
+{
+	const struct timespec moment = { .tv_nsec = 1000000 };
+
+	while (own.walking && !atomic_load(&are_released))
+		nanosleep(&moment, NULL);
+}
+
+static void *walk_until_released(void *data)
+{
+	while (!atomic_load(&are_released))
+		recurse(30, see);
+	return NULL;
+}
+
+/* Every cache is held by a walk that does not go on: the next one has its place only, waits for nobody, and says so. */
+static void test_none_free(void)
+{
+	struct sigaction action = { .sa_handler = hold_handler, .sa_flags = SA_RESTART }, before;
+	struct timespec start;
+	pthread_t ids[N_HELD];
+	bool is_busy = false;
+
+	REQUIRE(sigaction(SIGUSR1, &action, &before) == 0);
+	atomic_store(&are_released, false);
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		REQUIRE(pthread_create(&ids[i], NULL, walk_until_released, NULL) == 0);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (!is_busy && !has_passed(20, &start)) {
+		for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+			pthread_kill(ids[i], SIGUSR1);
+		see();
+		is_busy = (seen.chain.flags & OWN_STACK_BUSY) != 0;
+	}
+	CHECK(is_busy && seen.chain.n == 1 && seen.chain.stop == WALK_NO_TABLE);
+	atomic_store(&are_released, true);
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		pthread_join(ids[i], NULL);
+	sigaction(SIGUSR1, &before, NULL);
+	check_here();
+}
+
 /* Handlers that leave by siglongjmp() what they interrupted: a walk, mostly. */
 static void test_left(void)
 {
@@ -1008,6 +1055,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_storm);
 	RUN(test_fork_in_storm);
+	RUN(test_none_free);
 	RUN(test_left);
 	RUN(test_same_address);
 	RUN(test_forget);

@@ -394,6 +394,7 @@ static void print_head(const struct info *info, struct out *out)
 	print_metadata(capture, out, _("Frequency"), "frequency_hz");
 	print_metadata(capture, out, _("Call graph"), "call_graph");
 	print_metadata(capture, out, _("Options"), "options");
+	print_metadata(capture, out, _("Reduced"), "reduced");
 	out_printf(out, "%-14s %s\n", _("Samples"), samples);
 	out_printf(out, "%-14s %s\n", _("Events"), events);
 }

@@ -1,80 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Client - profctl's side of org.profd.Profiler1
+ * Client - profctl's side of a session
  *
- * Starts `profd --private` on a socketpair, in a session of its own so that a Ctrl-C does not reach it, and speaks
- * D-Bus to it as a peer. profd is bound to the connection: when this process goes, however it goes, profd finishes
- * the file and ends.
+ * The session is bound to the connection (transport.c): when this process goes, however it goes, profd finishes the file.
  */
 #include "config.h"
 
 #include "tools/profctl/client.h"
 
 #include "tools/common/cli.h"
+#include "tools/profctl/transport.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <gio/gunixfdlist.h>
 #include <glib/gi18n.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/pidfd.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
-#define ROOT_PATH "/org/profd/Profiler1"
-#define ROOT_INTERFACE "org.profd.Profiler1"
-#define SESSION_INTERFACE "org.profd.Profiler1.Session"
-#define ERROR_PREFIX "org.profd.Profiler1.Error."
-#define PRIVATE_FD 3
-#define EXIT_PATIENCE_MS 1000
 
 struct client {
 	const struct client_listener *listener;
 	void *data;
-	pid_t pid;
-	GDBusConnection *connection;
+	struct transport transport;
+	GCancellable *cancellable; /* of calls whose answers come later */
+	guint subscriptions[2];
 	char *session; /* object path */
 	bool over;     /* finished or failed was called */
 };
 
-/* ---- Errors ------------------------------------------------------------------------------------- */
-
-static enum cli_status status_of(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum cli_status status;
-	} statuses[] = {
-		{ ERROR_PREFIX "NotAuthorized", CLI_NOT_PERMITTED },
-		{ ERROR_PREFIX "InvalidOption", CLI_USAGE },
-	};
-
-	for (size_t i = 0; name && i < ARRAY_SIZE(statuses); i++)
-		if (strcmp(statuses[i].name, name) == 0)
-			return statuses[i].status;
-	return CLI_FAILURE;
-}
-
-static GError *profd_gone(void)
-{
-	return g_error_new_literal(
-		CLI_ERROR, CLI_FAILURE,
-		_("profd ended unexpectedly; the capture has what was written until then"));
-}
-
-/* An error of a call, as the user reads it: without the name that D-Bus gives it. */
-static GError *translate(const GError *error)
-{
-	g_autofree char *name = g_dbus_error_get_remote_error(error);
-	g_autoptr(GError) stripped = g_error_copy(error);
-
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
-		return profd_gone();
-	g_dbus_error_strip_remote_error(stripped);
-	return g_error_new_literal(CLI_ERROR, status_of(name), stripped->message);
-}
+/* ---- The end of profd --------------------------------------------------------------------------- */
 
 static void fail(struct client *client, const GError *error)
 {
@@ -82,6 +32,29 @@ static void fail(struct client *client, const GError *error)
 		return;
 	client->over = true;
 	client->listener->failed(error, client->data);
+}
+
+static void fail_gone(struct client *client)
+{
+	g_autoptr(GError) closed =
+		g_error_new_literal(G_IO_ERROR, G_IO_ERROR_CLOSED, "the connection is closed");
+	g_autoptr(GError) error = transport_translate(closed);
+
+	fail(client, error);
+}
+
+static void on_closed(GDBusConnection *connection, gboolean remote_vanished, GError *error,
+		      gpointer data)
+{
+	fail_gone(data);
+}
+
+/* profd's name on the bus, which is told of only when it goes. */
+static void on_owner_changed(GDBusConnection *connection, const char *sender, const char *path,
+			     const char *interface, const char *name, GVariant *arguments,
+			     gpointer data)
+{
+	fail_gone(data);
 }
 
 /* ---- Signals ------------------------------------------------------------------------------------ */
@@ -132,116 +105,43 @@ static void on_signal(GDBusConnection *connection, const char *sender, const cha
 	}
 }
 
-static void on_closed(GDBusConnection *connection, gboolean remote_vanished, GError *error,
-		      gpointer data)
-{
-	g_autoptr(GError) gone = profd_gone();
+/* ---- Making and freeing ------------------------------------------------------------------------- */
 
-	fail(data, gone);
+static void listen(struct client *client)
+{
+	const struct transport *transport = &client->transport;
+
+	/* profd sends to its client alone, so the bus needs no rule for them */
+	client->subscriptions[0] = g_dbus_connection_signal_subscribe(
+		transport->connection, transport->destination, PROFD_SESSION_INTERFACE, NULL, NULL,
+		NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_signal, client, NULL);
+	if (transport->destination)
+		client->subscriptions[1] = g_dbus_connection_signal_subscribe(
+			transport->connection, "org.freedesktop.DBus", "org.freedesktop.DBus",
+			"NameOwnerChanged", "/org/freedesktop/DBus", transport->destination,
+			G_DBUS_SIGNAL_FLAGS_NONE, on_owner_changed, client, NULL);
+	g_signal_connect(transport->connection, "closed", G_CALLBACK(on_closed), client);
 }
 
-/* ---- Starting profd ----------------------------------------------------------------------------- */
-
-static int spawn(const char *path, int socket, pid_t *ret_pid)
-{
-	char *const argv[] = { (char *)"profd", (char *)"--private=3", NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
-	int r;
-
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-	posix_spawn_file_actions_adddup2(&actions, socket, PRIVATE_FD);
-	posix_spawn_file_actions_addclosefrom_np(&actions, PRIVATE_FD + 1);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
-						      POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	r = posix_spawn(ret_pid, path, &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
-}
-
-static bool start_profd(struct client *client, int *ret_socket, GError **error)
-{
-	const char *dir = secure_getenv("PROF_LIBEXEC_DIR");
-	g_autofree char *path =
-		g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, "profd", NULL);
-	CLEANUP_CLOSE int theirs = -1;
-	int sockets[2], r;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot make a socket: %s"),
-			    g_strerror(errno));
-		return false;
-	}
-	*ret_socket = sockets[0];
-	theirs = sockets[1];
-	r = spawn(path, theirs, &client->pid);
-	if (r != 0) {
-		g_set_error(
-			error, CLI_ERROR, CLI_NO_DAEMON,
-			_("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
-			path, g_strerror(r));
-		return false;
-	}
-	return true;
-}
-
-static bool connect_to(struct client *client, int fd, GError **error)
-{
-	g_autoptr(GError) failure = NULL;
-	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &failure);
-	g_autoptr(GSocketConnection) stream = NULL;
-
-	if (!socket) {
-		close(fd);
-	} else {
-		stream = g_socket_connection_factory_create_connection(socket);
-		client->connection = g_dbus_connection_new_sync(
-			G_IO_STREAM(stream), NULL, G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT,
-			NULL, NULL, &failure);
-	}
-	if (!client->connection) {
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot talk to profd: %s"),
-			    failure->message);
-		return false;
-	}
-	g_dbus_connection_signal_subscribe(client->connection, NULL, SESSION_INTERFACE, NULL, NULL,
-					   NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_signal, client, NULL);
-	g_signal_connect(client->connection, "closed", G_CALLBACK(on_closed), client);
-	return true;
-}
-
-struct client *client_new(const struct client_listener *listener, void *data, GError **error)
+struct client *client_new(bool system, const struct client_listener *listener, void *data,
+			  GError **error)
 {
 	struct client *client = g_new0(struct client, 1);
-	int fd = -1;
 
 	client->listener = listener;
 	client->data = data;
-	if (!start_profd(client, &fd, error) || !connect_to(client, fd, error)) {
-		client_free(client);
+	if (!(system ? transport_open_system : transport_open_private)(&client->transport, error)) {
+		g_free(client);
 		return NULL;
 	}
+	client->cancellable = g_cancellable_new();
+	listen(client);
 	return client;
 }
 
-/* So that no process is left behind for the shell's next prompt. */
-static void wait_for_end(pid_t pid)
+bool client_is_system(const struct client *client)
 {
-	CLEANUP_CLOSE int fd = pidfd_open(pid, 0);
-	struct pollfd item = { .fd = fd, .events = POLLIN };
-
-	if (fd >= 0)
-		poll(&item, 1, EXIT_PATIENCE_MS);
-	waitpid(pid, NULL, WNOHANG);
+	return client->transport.destination;
 }
 
 void client_free(struct client *client)
@@ -249,38 +149,68 @@ void client_free(struct client *client)
 	if (!client)
 		return;
 	client->over = true;
-	if (client->connection) {
-		g_signal_handlers_disconnect_by_data(client->connection, client);
-		g_dbus_connection_close_sync(client->connection, NULL, NULL);
-		g_object_unref(client->connection);
-	}
-	if (client->pid)
-		wait_for_end(client->pid);
+	/* the answers that are still to come find no client */
+	g_cancellable_cancel(client->cancellable);
+	g_object_unref(client->cancellable);
+	g_signal_handlers_disconnect_by_data(client->transport.connection, client);
+	for (size_t i = 0; i < ARRAY_SIZE(client->subscriptions); i++)
+		if (client->subscriptions[i])
+			g_dbus_connection_signal_unsubscribe(client->transport.connection,
+							     client->subscriptions[i]);
+	transport_close(&client->transport);
 	g_free(client->session);
 	g_free(client);
 }
 
 /* ---- Calls -------------------------------------------------------------------------------------- */
 
+static bool was_cancelled(const GError *error)
+{
+	return g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+}
+
+static void fail_call(struct client *client, const GError *failure)
+{
+	g_autoptr(GError) error = transport_translate(failure);
+
+	fail(client, error);
+}
+
+static void on_created(GObject *source, GAsyncResult *result, gpointer data)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_with_unix_fd_list_finish(G_DBUS_CONNECTION(source),
+									NULL, result, &failure);
+	struct client *client = data;
+
+	if (!reply && was_cancelled(failure))
+		return;
+	if (!reply) {
+		fail_call(client, failure);
+	} else if (!client->over) {
+		g_variant_get(reply, "(o)", &client->session);
+		client->listener->created(client->data);
+	}
+}
+
 bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error)
 {
+	g_autoptr(GVariant) owned = g_variant_ref_sink(options);
 	g_autoptr(GUnixFDList) fds = g_unix_fd_list_new();
 	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant) reply = NULL;
 	int index = g_unix_fd_list_append(fds, capture_fd, &failure);
 
-	if (index >= 0)
-		reply = g_dbus_connection_call_with_unix_fd_list_sync(
-			client->connection, NULL, ROOT_PATH, ROOT_INTERFACE, "CreateSession",
-			g_variant_new("(@a{sv}h)", options, index), G_VARIANT_TYPE("(o)"),
-			G_DBUS_CALL_FLAGS_NONE, -1, fds, NULL, NULL, &failure);
-	else
-		g_variant_unref(g_variant_ref_sink(options));
-	if (!reply) {
-		g_propagate_error(error, translate(failure));
+	if (index < 0) {
+		g_propagate_error(error, transport_translate(failure));
 		return false;
 	}
-	g_variant_get(reply, "(o)", &client->session);
+	/* somebody may have to type a password first */
+	g_dbus_connection_call_with_unix_fd_list(
+		client->transport.connection, client->transport.destination, PROFD_PATH,
+		PROFD_INTERFACE, "CreateSession", g_variant_new("(@a{sv}h)", owned, index),
+		G_VARIANT_TYPE("(o)"), G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION, G_MAXINT,
+		fds, client->cancellable, on_created, client);
 	return true;
 }
 
@@ -291,21 +221,20 @@ static void on_start_reply(GObject *source, GAsyncResult *result, gpointer data)
 		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &failure);
 	struct client *client = data;
 
-	if (reply) {
-		if (!client->over)
-			client->listener->started(client->data);
-	} else {
-		g_autoptr(GError) error = translate(failure);
-
-		fail(client, error);
-	}
+	if (!reply && was_cancelled(failure))
+		return;
+	if (!reply)
+		fail_call(client, failure);
+	else if (!client->over)
+		client->listener->started(client->data);
 }
 
 static void call(struct client *client, const char *method, GAsyncReadyCallback done)
 {
-	g_dbus_connection_call(client->connection, NULL, client->session, SESSION_INTERFACE, method,
-			       NULL, NULL, G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, done,
-			       done ? client : NULL);
+	g_dbus_connection_call(client->transport.connection, client->transport.destination,
+			       client->session, PROFD_SESSION_INTERFACE, method, NULL, NULL,
+			       G_DBUS_CALL_FLAGS_NONE, G_MAXINT, done ? client->cancellable : NULL,
+			       done, done ? client : NULL);
 }
 
 void client_start(struct client *client)
@@ -328,9 +257,9 @@ bool client_open_image(struct client *client, uint64_t image, int *ret_fd, GErro
 	g_autoptr(GUnixFDList) fds = NULL;
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_sync(
-		client->connection, NULL, client->session, SESSION_INTERFACE, "OpenImage",
-		g_variant_new("(t)", (guint64)image), G_VARIANT_TYPE("(h)"), G_DBUS_CALL_FLAGS_NONE,
-		-1, NULL, &fds, NULL, &failure);
+		client->transport.connection, client->transport.destination, client->session,
+		PROFD_SESSION_INTERFACE, "OpenImage", g_variant_new("(t)", (guint64)image),
+		G_VARIANT_TYPE("(h)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL, &fds, NULL, &failure);
 	int index, fd = -1;
 
 	if (reply && fds) {
@@ -338,7 +267,7 @@ bool client_open_image(struct client *client, uint64_t image, int *ret_fd, GErro
 		fd = g_unix_fd_list_get(fds, index, &failure);
 	}
 	if (fd < 0) {
-		g_propagate_error(error, failure ? translate(failure)
+		g_propagate_error(error, failure ? transport_translate(failure)
 						 : g_error_new(CLI_ERROR, CLI_FAILURE,
 							       "profd sent no descriptor"));
 		return false;

@@ -14,6 +14,7 @@ struct client_counters {
 
 /* All are called from the main loop; `failed` at most once, and nothing after it or after `finished`. */
 struct client_listener {
+	void (*created)(void *data);
 	void (*started)(void *data);
 	void (*progress)(const struct client_counters *counters, void *data);
 	void (*warning)(const char *code, const char *message, void *data);
@@ -21,12 +22,14 @@ struct client_listener {
 	void (*failed)(const GError *error, void *data); /* a CLI_ERROR */
 };
 
-/* Starts a private profd and connects to it. CLI_ERROR with CLI_NO_DAEMON. */
-struct client *client_new(const struct client_listener *listener, void *data, GError **error);
-/* Closes the connection; a session that still records is finished by profd. Waits a moment for profd's end. */
+/* Connects to the system's profd, or to one of our own. CLI_ERROR with CLI_NO_DAEMON. */
+struct client *client_new(bool system, const struct client_listener *listener, void *data,
+			  GError **error);
+/* Closes the connection; a session that still records is finished by profd. Not from within the listener. */
 void client_free(struct client *client);
+bool client_is_system(const struct client *client);
 
-/* Errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}. */
+/* Answered by `created` or `failed`; errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}. */
 bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error);
 void client_start(struct client *client); /* answered by `started` or `failed` */
 void client_stop(struct client *client);  /* answered by `finished` */

@@ -5,6 +5,7 @@
 #include "tools/profctl/doctor.h"
 
 #include "arch/uapi.h"
+#include "tools/profctl/transport.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -138,10 +139,16 @@ static int live_free_bytes(const char *directory, uint64_t *ret_bytes)
 	return 0;
 }
 
+static int live_bus_service(const char *name)
+{
+	return transport_bus_has(name);
+}
+
 const struct doctor_probes doctor_live_probes = {
 	.perf_open = live_perf_open,
 	.perf_ring = live_perf_ring,
 	.procmap_query = live_procmap_query,
 	.map_file = live_map_file,
 	.free_bytes = live_free_bytes,
+	.bus_service = live_bus_service,
 };

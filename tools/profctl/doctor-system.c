@@ -13,10 +13,13 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* The private form: profctl starts a profd of its own, which starts an engine. */
+#define PROFD_SERVICE "org.profd.Profiler1"
+#define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
+
+/* The private form: profctl starts a profd of its own, which starts an engine. The system's is there in addition. */
 void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	static const char *const programs[] = { "profd", "profd-engine" };
+	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(programs); i++) {
 		g_autofree char *path = g_build_filename(host->libexec_dir, programs[i], NULL);
@@ -31,8 +34,33 @@ void doctor_daemon(const struct doctor_host *host, struct doctor_finding *findin
 			programs[i]);
 		return;
 	}
-	doctor_found(finding, DOCTOR_OK, _("profd and profd-engine are in '%s'"),
-		     host->libexec_dir);
+	if (host->probes->bus_service(PROFD_SERVICE) > 0)
+		doctor_found(finding, DOCTOR_OK,
+			     _("profd and profd-engine are in '%s', and the system bus has profd"),
+			     host->libexec_dir);
+	else
+		doctor_found(
+			finding, DOCTOR_OK,
+			_("profd and profd-engine are in '%s'; the system bus has no profd, so recordings have your own rights"),
+			host->libexec_dir);
+}
+
+void doctor_polkit(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	if (host->probes->bus_service(PROFD_SERVICE) <= 0) {
+		doctor_found(finding, DOCTOR_OK,
+			     _("not needed: the system bus has no profd to ask it"));
+		return;
+	}
+	if (host->probes->bus_service(POLKIT_SERVICE) > 0) {
+		doctor_found(finding, DOCTOR_OK,
+			     _("polkit decides what the system's profd records for whom"));
+		return;
+	}
+	doctor_found(
+		finding, DOCTOR_WARN,
+		_("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
+	doctor_fix(finding, _("install polkit (polkitd), or use 'profctl record --bus private'"));
 }
 
 /* "docker", "podman", …, or NULL outside of any. */

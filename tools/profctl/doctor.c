@@ -18,6 +18,7 @@
 
 const struct doctor_check doctor_checks[] = {
 	{ "daemon", doctor_daemon },
+	{ "polkit", doctor_polkit },
 	{ "perf-paranoid", doctor_perf_paranoid },
 	{ "perf-mlock", doctor_perf_mlock },
 	{ "perf-max-rate", doctor_perf_max_rate },

@@ -27,6 +27,8 @@ struct doctor_probes {
 	int (*map_file)(const char *directory);
 	/* Bytes that the caller can still write below the directory: 0. */
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);
+	/* 1: the system bus has a service of that name, or can start it; 0: not; -ENOTCONN: there is no bus. */
+	int (*bus_service)(const char *name);
 };
 
 /* Capabilities that hold in the initial user namespace: those of a container are none for perf and kallsyms. */
@@ -95,5 +97,6 @@ void doctor_clocksource(const struct doctor_host *host, struct doctor_finding *f
 
 /* doctor-system.c */
 void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding);
+void doctor_polkit(const struct doctor_host *host, struct doctor_finding *finding);
 void doctor_container(const struct doctor_host *host, struct doctor_finding *finding);
 void doctor_disk_space(const struct doctor_host *host, struct doctor_finding *finding);

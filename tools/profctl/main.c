@@ -13,6 +13,10 @@
 static const struct cli_verb profctl_verbs[] = {
 	{ "record", N_("record the system, processes or a command into a capture"),
 	  profctl_record },
+	{ "status", N_("list the sessions of the system's profd"), profctl_status },
+	{ "stop", N_("end a session of the system's profd"), profctl_control },
+	{ "pause", N_("let a session take no samples for a while"), profctl_control },
+	{ "resume", N_("let a paused session take samples again"), profctl_control },
 	{ "doctor", N_("say what will work here and what will not, with the fix for each"),
 	  profctl_doctor },
 	{ "schema", N_("print the JSON Schema of what a verb prints with --json"), schema_run },

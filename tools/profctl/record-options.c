@@ -12,7 +12,6 @@
 
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const buses[] = { "auto", "system", "private", NULL };
-enum { BUS_AUTO, BUS_SYSTEM, BUS_PRIVATE };
 
 #define FIELD(name) offsetof(struct record_options, name)
 
@@ -43,7 +42,8 @@ static const struct cli_option how_options[] = {
 	  N_("leave the kernel's functions out") },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("leave names to 'profcapture symbolize'") },
-	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"), N_("which profd records"), buses },
+	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
+	  N_("which profd records: the system's or our own; auto: the system's if it may"), buses },
 	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("no progress and no summary") },
 	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("the summary as a line of JSON") },
 	{ NULL },
@@ -114,12 +114,6 @@ static int check(struct record_options *options)
 		return cli_usage_error(_("--append needs --output FILE, the capture to continue"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
-	if (options->bus == BUS_SYSTEM) {
-		cli_error(_(
-			"this version has no profd on the system bus; leave --bus out, and profctl "
-			"starts a profd of its own"));
-		return CLI_NO_DAEMON;
-	}
 	return CLI_CONTINUE;
 }
 
@@ -177,7 +171,9 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 					   options->events->len));
 	g_variant_dict_insert(&dict, "frequency", "u", (guint32)options->frequency);
 	g_variant_dict_insert(&dict, "call-graph", "s", call_graphs[options->call_graph]);
-	g_variant_dict_insert(&dict, "kernel", "b", !options->no_kernel);
+	/* not spoken of, it is left out where it is not allowed */
+	if (options->no_kernel)
+		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->append)
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)

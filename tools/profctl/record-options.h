@@ -5,6 +5,9 @@
 
 #define RECORD_NO_END UINT64_MAX /* a duration */
 
+/* Of --bus, in the order of its choices. */
+enum record_bus { RECORD_BUS_AUTO, RECORD_BUS_SYSTEM, RECORD_BUS_PRIVATE };
+
 /* The command line of `profctl record`. */
 struct record_options {
 	bool system, force, append, no_kernel, no_symbols, quiet, json;

@@ -219,7 +219,7 @@ static void write_data(const struct record_result *result, struct json *json)
 	g_auto(GStrv) steps = next_steps(result);
 
 	json_string(json, "file", result->file);
-	json_string(json, "transport", "private");
+	json_string(json, "transport", result->system ? "system" : "private");
 	write_command(result, json);
 	json_string(json, "reason", result->reason);
 	json_uint(json, "elapsed_ns",

@@ -13,6 +13,7 @@ struct record_result {
 	pid_t command_pid; /* 0: none ran */
 	int wait_status;
 	uint64_t bytes; /* of the capture as it is now */
+	bool system;    /* the system's profd made it */
 	bool kept;      /* it is in a file */
 	bool symbols;   /* names were added */
 	bool has_unresolved;

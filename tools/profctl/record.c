@@ -2,12 +2,14 @@
 /*
  * profctl record - makes one recording
  *
- *     fork the command, blocked ▶ start profd ▶ CreateSession, Start ▶ let the command go
+ *     fork the command, blocked ▶ reach a profd ▶ CreateSession, Start ▶ let the command go
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
  * Ctrl-C: the first stops, the second skips the names, the third gives up. A command is always waited for, unless we
  * give up: it got the signal too and decides for itself.
  * If this process dies at any moment, profd notices and the file is finished.
+ * --bus auto tries the system's profd first. Where that is not there, speaks another version or does not allow it, one of
+ * our own is started, and a line says why.
  */
 #include "config.h"
 
@@ -23,6 +25,7 @@
 #include <glib-unix.h>
 #include <glib/gi18n.h>
 #include <signal.h>
+#include <stdio.h>
 
 struct recording {
 	struct record_options options;
@@ -31,14 +34,15 @@ struct recording {
 	struct progress progress;
 	struct client *client;
 	GMainLoop *loop;
-	GError *error;          /* what ended it, else NULL */
-	char *reason;           /* of Finished */
+	GError *error;    /* what ended it, else NULL */
+	GError *fallback; /* why the system's profd does not do it, until another one is there */
+	char *reason;     /* of Finished */
 	const char *own_reason; /* why we asked for the end, where profd cannot know: "duration" */
 	GVariant *summary;
 	struct record_symbols *symbols; /* NULL: not begun */
 	guint timer;
 	unsigned interrupts;
-	bool started, stopping, finished, ok, gave_up;
+	bool created, started, stopping, finished, ok, gave_up;
 };
 
 /* ---- Ending ------------------------------------------------------------------------------------- */
@@ -150,6 +154,14 @@ static void release_command(struct recording *recording)
 	check_end(recording);
 }
 
+static void on_created(void *data)
+{
+	struct recording *recording = data;
+
+	recording->created = true;
+	client_start(recording->client);
+}
+
 static void on_started(void *data)
 {
 	struct recording *recording = data;
@@ -197,10 +209,24 @@ static void on_finished(bool ok, const char *reason, GVariant *summary, void *da
 	check_end(recording);
 }
 
+static gboolean on_fall_back(gpointer data);
+
+static bool may_fall_back(const struct recording *recording, const GError *error)
+{
+	return recording->options.bus == RECORD_BUS_AUTO && !recording->created &&
+	       client_is_system(recording->client) && !recording->stopping &&
+	       (error->code == CLI_NOT_PERMITTED || error->code == CLI_NO_DAEMON);
+}
+
 static void on_failed(const GError *error, void *data)
 {
 	struct recording *recording = data;
 
+	if (may_fall_back(recording, error)) {
+		recording->fallback = g_error_copy(error);
+		g_idle_add(on_fall_back, recording);
+		return;
+	}
 	if (!recording->error)
 		recording->error = g_error_copy(error);
 	if (!recording->started)
@@ -210,15 +236,64 @@ static void on_failed(const GError *error, void *data)
 
 /* ---- From start to end -------------------------------------------------------------------------- */
 
+static const struct client_listener client_listener = {
+	.created = on_created,
+	.started = on_started,
+	.progress = on_progress,
+	.warning = on_warning,
+	.finished = on_finished,
+	.failed = on_failed,
+};
+
+static bool create_session(struct recording *recording, GError **error)
+{
+	return client_create(recording->client,
+			     record_options_session(&recording->options, recording->command.pid),
+			     recording->output.fd, error);
+}
+
+/* Says why, and starts a profd of our own. */
+static bool use_private(struct recording *recording, const GError *why, GError **error)
+{
+	if (why && !recording->options.quiet) {
+		g_autofree char *text = text_escape(why->message);
+
+		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
+	}
+	recording->client = client_new(false, &client_listener, recording, error);
+	return recording->client && create_session(recording, error);
+}
+
+static bool use_any(struct recording *recording, GError **error)
+{
+	g_autoptr(GError) absent = NULL;
+
+	if (recording->options.bus == RECORD_BUS_PRIVATE)
+		return use_private(recording, NULL, error);
+	recording->client = client_new(true, &client_listener, recording, &absent);
+	if (recording->client)
+		return create_session(recording, error);
+	if (recording->options.bus == RECORD_BUS_AUTO)
+		return use_private(recording, absent, error);
+	g_propagate_error(error, g_steal_pointer(&absent));
+	return false;
+}
+
+static gboolean on_fall_back(gpointer data)
+{
+	struct recording *recording = data;
+	g_autoptr(GError) why = g_steal_pointer(&recording->fallback);
+
+	g_clear_pointer(&recording->client, client_free);
+	if (recording->stopping || use_private(recording, why, &recording->error))
+		return G_SOURCE_REMOVE;
+	command_cancel(&recording->command);
+	check_end(recording);
+	return G_SOURCE_REMOVE;
+}
+
 static bool begin(struct recording *recording, GError **error)
 {
-	static const struct client_listener listener = {
-		.started = on_started,
-		.progress = on_progress,
-		.warning = on_warning,
-		.finished = on_finished,
-		.failed = on_failed,
-	};
 	const struct record_options *options = &recording->options;
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
 	g_autofree char *stem = record_options_stem(options);
@@ -240,14 +315,7 @@ static bool begin(struct recording *recording, GError **error)
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
 	g_unix_signal_add(SIGHUP, on_terminate, recording);
-	recording->client = client_new(&listener, recording, error);
-	if (!recording->client ||
-	    !client_create(recording->client,
-			   record_options_session(options, recording->command.pid),
-			   recording->output.fd, error))
-		return false;
-	client_start(recording->client);
-	return true;
+	return use_any(recording, error);
 }
 
 static void run(struct recording *recording)
@@ -347,6 +415,7 @@ static int end(struct recording *recording)
 	int status;
 
 	if (recording->finished) {
+		result.system = client_is_system(recording->client);
 		result.symbols = add_names(recording, &result);
 		if (recording->gave_up)
 			return CLI_INTERRUPTED;
@@ -375,6 +444,7 @@ static void recording_done(struct recording *recording)
 	if (recording->output.path)
 		output_done(&recording->output);
 	g_clear_pointer(&recording->summary, g_variant_unref);
+	g_clear_error(&recording->fallback);
 	g_clear_pointer(&recording->loop, g_main_loop_unref);
 	g_free(recording->reason);
 	record_options_done(&recording->options);

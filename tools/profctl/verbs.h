@@ -2,5 +2,7 @@
 /* The verbs of profctl, each in a file of its name; argv[0] is the verb, the result an exit status (cli.h). */
 #pragma once
 
+int profctl_control(int argc, char **argv); /* stop, pause and resume */
 int profctl_doctor(int argc, char **argv);
 int profctl_record(int argc, char **argv);
+int profctl_status(int argc, char **argv);

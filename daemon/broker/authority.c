@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Authority - asks polkit, and takes anything but a clear yes for a no
+ *
+ * Invariants: (1) GRANTED comes only from a result of polkit's that says so; an error, a timeout, a polkitd that is not
+ *                 there, a caller that is gone are DENIED                   [bus-polkit: without polkit, hangs]
+ *             (2) the subject is the caller's unique name on the bus, which nobody else can ever have: no pid is
+ *                 looked up that might meanwhile be another process's              [bus-polkit: each action]
+ *             (3) nothing waits here: polkitd may hang as long as it likes                 [bus-polkit: hangs]
+ *             (4) a user has at most MAX_PENDING questions open, whichever connections they come from
+ *                                                                                            [bus-polkit: bounded]
+ *             (5) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
+ * A question that may end in a prompt waits for its user; one that may not is over after QUIET_PATIENCE_MS.
+ * The connection is the one that profd serves on: GIO shares the system bus's in a process.
+ */
+#include "config.h"
+
+#include "daemon/broker/authority.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/target.h"
+
+#include <assert.h>
+#include <glib/gi18n.h>
+#include <polkit/polkit.h>
+
+#define MAX_PENDING 8
+#define QUIET_PATIENCE_MS 10000
+
+struct authority {
+	PolkitAuthority *polkit;
+	GPtrArray *pending; /* struct check */
+};
+
+struct check {
+	struct authority *authority; /* NULL: nobody waits for the answer any more */
+	struct caller *caller;
+	enum authority_action action;
+	GCancellable *cancellable;
+	guint timer;
+	void (*answer)(enum authority_answer answer, const GError *error, void *data);
+	void *data;
+};
+
+/* polkitd puts the details in for $(…). */
+static const struct {
+	const char *id;
+	const char *message;
+} actions[] = {
+	[AUTHORITY_RECORD_OWN] = { "org.profd.record-own",
+				   N_("$(program) (process $(pid) of user $(user)) wants to record $(target)") },
+	[AUTHORITY_RECORD_OTHERS] = { "org.profd.record-others",
+				      N_("$(program) (process $(pid) of user $(user)) wants to record $(target), which is not theirs") },
+	[AUTHORITY_RECORD_SYSTEM] = { "org.profd.record-system",
+				      N_("$(program) (process $(pid) of user $(user)) wants to record everything that runs on this system") },
+	[AUTHORITY_KERNEL_ADDRESSES] = { "org.profd.kernel-addresses",
+					 N_("$(program) (process $(pid) of user $(user)) wants to see what the kernel does") },
+	[AUTHORITY_MANAGE_OTHERS] = { "org.profd.manage-others",
+				      N_("$(program) (process $(pid) of user $(user)) wants to see or control a recording of another user") },
+};
+static_assert(ARRAY_SIZE(actions) == AUTHORITY_ACTIONS, "each action has its text");
+
+/* ---- What the prompt says ----------------------------------------------------------------------- */
+
+static PolkitDetails *details_new(const struct authority_question *question)
+{
+	const struct caller *caller = question->caller;
+	g_autofree char *program = target_name(caller->pid);
+	g_autofree char *pid = g_strdup_printf("%d", (int)caller->pid);
+	g_autofree char *uid = g_strdup_printf("%u", (unsigned)caller->uid);
+	PolkitDetails *details = polkit_details_new();
+
+	/* the number, not the name: that would mean to ask name services, which may hang */
+	polkit_details_insert(details, "user", uid);
+	polkit_details_insert(details, "pid", pid);
+	polkit_details_insert(details, "program", program);
+	polkit_details_insert(details, "target", question->target ? question->target : "-");
+	polkit_details_insert(details, "polkit.message", actions[question->action].message);
+	polkit_details_insert(details, "polkit.gettext_domain", GETTEXT_PACKAGE);
+	return details;
+}
+
+/* ---- A question --------------------------------------------------------------------------------- */
+
+static void check_free(gpointer pointer)
+{
+	struct check *check = pointer;
+
+	g_clear_handle_id(&check->timer, g_source_remove);
+	g_object_unref(check->cancellable);
+	caller_unref(check->caller);
+	g_free(check);
+}
+
+static void give_up(struct check *check)
+{
+	g_cancellable_cancel(check->cancellable);
+}
+
+static gboolean on_patience_end(gpointer data)
+{
+	struct check *check = data;
+
+	check->timer = 0;
+	give_up(check);
+	return G_SOURCE_REMOVE;
+}
+
+/* What polkit's result comes to. */
+static enum authority_answer read_result(PolkitAuthorizationResult *result, const GError *failure,
+					 const struct check *check, GError **error)
+{
+	const char *id = actions[check->action].id;
+
+	if (!result && check->caller->gone)
+		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED, "the caller left the bus");
+	else if (!result && g_cancellable_is_cancelled(check->cancellable))
+		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+			    "polkit did not say in time whether \"%s\" is allowed", id);
+	else if (!result)
+		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+			    "polkit cannot be asked for \"%s\", so it is not allowed: %s", id,
+			    failure->message);
+	else if (polkit_authorization_result_get_is_authorized(result))
+		return AUTHORITY_GRANTED;
+	else if (polkit_authorization_result_get_is_challenge(result)) {
+		broker_fail(error, BROKER_ERROR_INTERACTION,
+			    "\"%s\" needs a password, and nobody could be asked for it; the "
+			    "administrator may allow it by a rule of polkit's",
+			    id);
+		return AUTHORITY_CHALLENGE;
+	} else
+		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+			    "polkit does not allow \"%s\" to this user; the administrator may "
+			    "change that by a rule of polkit's",
+			    id);
+	return AUTHORITY_DENIED;
+}
+
+static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
+{
+	struct check *check = data;
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GError) error = NULL;
+	g_autoptr(PolkitAuthorizationResult)
+		result = polkit_authority_check_authorization_finish(POLKIT_AUTHORITY(source),
+								     async, &failure);
+	enum authority_answer answer;
+
+	if (check->authority) {
+		g_ptr_array_remove_fast(check->authority->pending, check);
+		/* what polkit granted to a name that is gone is nobody's */
+		if (check->caller->gone)
+			g_clear_object(&result);
+		if (failure)
+			g_dbus_error_strip_remote_error(failure);
+		answer = read_result(result, failure, check, &error);
+		check->answer(answer, error, check->data);
+	}
+	check_free(check);
+}
+
+static unsigned pending_of(const struct authority *authority, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (guint i = 0; i < authority->pending->len; i++)
+		n += ((const struct check *)authority->pending->pdata[i])->caller->uid == uid;
+	return n;
+}
+
+void authority_ask(struct authority *authority, const struct authority_question *question,
+		   void (*answer)(enum authority_answer answer, const GError *error, void *data),
+		   void *data)
+{
+	g_autoptr(GError) error = NULL;
+	g_autoptr(PolkitSubject) subject = NULL;
+	g_autoptr(PolkitDetails) details = NULL;
+	struct check *check;
+
+	if (pending_of(authority, question->caller->uid) >= MAX_PENDING) {
+		broker_fail(&error, BROKER_ERROR_LIMIT_EXCEEDED,
+			    "%d questions of this user already wait for polkit", MAX_PENDING);
+		answer(AUTHORITY_DENIED, error, data);
+		return;
+	}
+	check = g_new(struct check, 1);
+	*check = (struct check){ .authority = authority,
+				 .caller = caller_ref(question->caller),
+				 .action = question->action,
+				 .cancellable = g_cancellable_new(),
+				 .answer = answer,
+				 .data = data };
+	g_ptr_array_add(authority->pending, check);
+	if (!question->interactive)
+		check->timer = g_timeout_add(QUIET_PATIENCE_MS, on_patience_end, check);
+	subject = polkit_system_bus_name_new(question->caller->name);
+	details = details_new(question);
+	polkit_authority_check_authorization(
+		authority->polkit, subject, actions[question->action].id, details,
+		question->interactive ? POLKIT_CHECK_AUTHORIZATION_FLAGS_ALLOW_USER_INTERACTION
+				      : POLKIT_CHECK_AUTHORIZATION_FLAGS_NONE,
+		check->cancellable, on_checked, check);
+}
+
+void authority_forget(struct authority *authority, const struct caller *caller)
+{
+	for (guint i = 0; i < authority->pending->len; i++) {
+		struct check *check = authority->pending->pdata[i];
+
+		if (check->caller == caller)
+			give_up(check);
+	}
+}
+
+/* ---- Making and freeing ------------------------------------------------------------------------- */
+
+struct making {
+	void (*ready)(struct authority *authority, const GError *error, void *data);
+	void *data;
+};
+
+static void on_polkit(GObject *source, GAsyncResult *result, gpointer data)
+{
+	g_autofree struct making *making = data;
+	g_autoptr(GError) error = NULL;
+	PolkitAuthority *polkit = polkit_authority_get_finish(result, &error);
+	struct authority *authority = NULL;
+
+	if (polkit) {
+		authority = g_new(struct authority, 1);
+		authority->polkit = polkit;
+		authority->pending = g_ptr_array_new();
+	}
+	making->ready(authority, error, making->data);
+}
+
+void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
+		   void *data)
+{
+	struct making *making = g_new(struct making, 1);
+
+	*making = (struct making){ .ready = ready, .data = data };
+	polkit_authority_get_async(NULL, on_polkit, making);
+}
+
+void authority_end(struct authority *authority)
+{
+	for (guint i = 0; i < authority->pending->len; i++) {
+		struct check *check = authority->pending->pdata[i];
+
+		check->authority = NULL;
+		give_up(check);
+	}
+	g_ptr_array_set_size(authority->pending, 0);
+}
+
+void authority_free(struct authority *authority)
+{
+	if (!authority)
+		return;
+	g_ptr_array_unref(authority->pending);
+	g_object_unref(authority->polkit);
+	g_free(authority);
+}

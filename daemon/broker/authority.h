@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/broker/callers.h"
+
+#include <gio/gio.h>
+#include <stdbool.h>
+
+/* What polkit is asked for; data/polkit has their defaults and docs/dbus.md says when which one is needed. */
+enum authority_action {
+	AUTHORITY_RECORD_OWN,
+	AUTHORITY_RECORD_OTHERS,
+	AUTHORITY_RECORD_SYSTEM,
+	AUTHORITY_KERNEL_ADDRESSES,
+	AUTHORITY_MANAGE_OTHERS,
+	AUTHORITY_ACTIONS
+};
+
+enum authority_answer {
+	AUTHORITY_DENIED,
+	AUTHORITY_CHALLENGE, /* a password would do, and the caller did not ask for a prompt */
+	AUTHORITY_GRANTED,
+};
+
+struct authority_question {
+	struct caller *caller;
+	enum authority_action action;
+	bool interactive; /* somebody may be asked for a password */
+	const char *
+		target; /* for the prompt: what would be recorded; NULL where the action says it all */
+};
+
+/* polkit, as far as profd asks it. */
+struct authority;
+
+/* `ready` comes once, with an authority or with an error. Nothing may be served before. */
+void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
+		   void *data);
+/* Takes back what is asked: no answer comes any more. What polkit still says is dropped by the main loop's next turns. */
+void authority_end(struct authority *authority);
+void authority_free(
+	struct authority *authority); /* after authority_end() and those turns; takes NULL */
+
+/* `answer` comes once, in some cases before this returns. The error says why it is not GRANTED. */
+void authority_ask(struct authority *authority, const struct authority_question *question,
+		   void (*answer)(enum authority_answer answer, const GError *error, void *data),
+		   void *data);
+/* The caller is gone: its prompts are taken away, its questions answered with DENIED. */
+void authority_forget(struct authority *authority, const struct caller *caller);

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Callers - who is at the other end of a call, and when they leave
+ *
+ * On the bus a caller is its unique name, which is never used again. The bus itself says which user that is, and since
+ * the kernel told the bus when the client connected, no later change of the client counts. The bus is asked to tell of
+ * this one name's end, before it is asked who it is: a name that has left by then is an error, one that leaves later is
+ * `gone`.
+ * A caller exists as long as somebody refers to it: a call that is under way, a session. So nothing is watched, and
+ * nothing wakes profd, for clients that it does not serve.
+ * On a private connection there is one caller, this process's own user.
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/callers.h"
+
+#include "daemon/broker/error.h"
+
+#define BUS_NAME "org.freedesktop.DBus"
+#define BUS_PATH "/org/freedesktop/DBus"
+
+struct callers {
+	GDBusConnection *connection;
+	void (*gone)(struct caller *caller, void *data);
+	void *data;
+	GHashTable *by_name; /* struct caller, not referenced */
+	struct caller *only; /* of a private connection */
+};
+
+struct waiting {
+	void (*done)(struct caller *caller, const GError *error, void *data);
+	void *data;
+};
+
+struct caller *caller_ref(struct caller *caller)
+{
+	caller->refs++;
+	return caller;
+}
+
+void caller_unref(struct caller *caller)
+{
+	if (!caller || --caller->refs > 0)
+		return;
+	if (caller->watch)
+		g_dbus_connection_signal_unsubscribe(caller->callers->connection, caller->watch);
+	if (caller->name)
+		g_hash_table_remove(caller->callers->by_name, caller->name);
+	g_free(caller->name);
+	g_free(caller);
+}
+
+static void on_name_owner_changed(GDBusConnection *connection, const char *sender, const char *path,
+				  const char *interface, const char *name, GVariant *arguments,
+				  gpointer data)
+{
+	struct caller *caller = data;
+	const char *owner;
+
+	g_variant_get(arguments, "(&s&s&s)", NULL, NULL, &owner);
+	if (*owner != '\0' || caller->gone)
+		return;
+	caller_ref(caller);
+	caller->gone = true;
+	if (caller->known)
+		caller->callers->gone(caller, caller->callers->data);
+	caller_unref(caller);
+}
+
+/* Answers all who asked; drops the reference of the question. */
+static void answer(struct caller *caller, const GError *error)
+{
+	GSList *waiting = g_slist_reverse(g_steal_pointer(&caller->waiting));
+
+	for (GSList *item = waiting; item; item = item->next) {
+		const struct waiting *one = item->data;
+
+		one->done(error ? NULL : caller, error, one->data);
+	}
+	g_slist_free_full(waiting, g_free);
+	caller_unref(caller);
+}
+
+static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
+{
+	struct caller *caller = data;
+	g_autoptr(GError) error = NULL;
+	g_autoptr(GVariant) dictionary = NULL;
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &error);
+	guint32 uid, pid = 0;
+
+	if (reply) {
+		dictionary = g_variant_get_child_value(reply, 0);
+		g_variant_lookup(dictionary, "ProcessID", "u", &pid);
+		if (!g_variant_lookup(dictionary, "UnixUserID", "u", &uid))
+			broker_fail(&error, BROKER_ERROR_NOT_AUTHORIZED,
+				    "the bus does not know whose client \"%s\" is", caller->name);
+	} else {
+		g_dbus_error_strip_remote_error(error);
+	}
+	if (!error && caller->gone)
+		broker_fail(&error, BROKER_ERROR_FAILED, "the caller left the bus");
+	if (!error) {
+		caller->uid = uid;
+		caller->pid = (pid_t)pid;
+		caller->known = true;
+	}
+	answer(caller, error);
+}
+
+static struct caller *identify(struct callers *callers, const char *sender)
+{
+	struct caller *caller = g_new0(struct caller, 1);
+
+	caller->callers = callers;
+	caller->name = g_strdup(sender);
+	caller->uid = (uid_t)-1;
+	caller->refs = 1;
+	g_hash_table_insert(callers->by_name, caller->name, caller);
+	caller->watch = g_dbus_connection_signal_subscribe(callers->connection, BUS_NAME, BUS_NAME,
+							   "NameOwnerChanged", BUS_PATH,
+							   caller->name, G_DBUS_SIGNAL_FLAGS_NONE,
+							   on_name_owner_changed, caller, NULL);
+	g_dbus_connection_call(callers->connection, BUS_NAME, BUS_PATH, BUS_NAME,
+			       "GetConnectionCredentials", g_variant_new("(s)", sender),
+			       G_VARIANT_TYPE("(a{sv})"), G_DBUS_CALL_FLAGS_NONE, -1, NULL,
+			       on_credentials, caller);
+	return caller;
+}
+
+struct caller *callers_lookup(struct callers *callers, const char *sender)
+{
+	struct caller *caller;
+
+	if (callers->only)
+		return callers->only;
+	caller = sender ? g_hash_table_lookup(callers->by_name, sender) : NULL;
+	return caller && caller->known && !caller->gone ? caller : NULL;
+}
+
+void callers_identify(struct callers *callers, const char *sender,
+		      void (*done)(struct caller *caller, const GError *error, void *data),
+		      void *data)
+{
+	struct caller *caller = callers_lookup(callers, sender);
+	struct waiting *waiting;
+
+	if (caller) {
+		done(caller, NULL, data);
+		return;
+	}
+	caller = g_hash_table_lookup(callers->by_name, sender);
+	if (!caller || caller->gone) {
+		/* one that is gone is kept by those who refer to it; a name does not come back */
+		if (caller) {
+			g_autoptr(GError) error = NULL;
+
+			broker_fail(&error, BROKER_ERROR_FAILED, "the caller left the bus");
+			done(NULL, error, data);
+			return;
+		}
+		caller = identify(callers, sender);
+	}
+	waiting = g_new(struct waiting, 1);
+	*waiting = (struct waiting){ .done = done, .data = data };
+	caller->waiting = g_slist_prepend(caller->waiting, waiting);
+}
+
+struct callers *callers_new(GDBusConnection *connection, bool bus,
+			    void (*gone)(struct caller *caller, void *data), void *data)
+{
+	struct callers *callers = g_new0(struct callers, 1);
+
+	callers->connection = g_object_ref(connection);
+	callers->gone = gone;
+	callers->data = data;
+	callers->by_name = g_hash_table_new(g_str_hash, g_str_equal);
+	if (!bus) {
+		callers->only = g_new0(struct caller, 1);
+		callers->only->callers = callers;
+		callers->only->uid = geteuid();
+		callers->only->pid = getpid();
+		callers->only->refs = 1;
+		callers->only->known = true;
+	}
+	return callers;
+}
+
+void callers_free(struct callers *callers)
+{
+	caller_unref(g_steal_pointer(&callers->only));
+	g_hash_table_unref(callers->by_name);
+	g_object_unref(callers->connection);
+	g_free(callers);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Limits - how much one user, and one session, may take of a profd that serves many
+ *
+ * Each is a property of the root object, and an error names the property that it met. Root has none but the number of
+ * all sessions, and neither has a client that started its profd itself: there is nobody to take from. What a session has
+ * no room for is either refused at once, or ends it with a reason and a Warning, or is counted in its capture as lost.
+ * Pure: who counts is service.c.
+ */
+#include "config.h"
+
+#include "daemon/broker/limits.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+
+#define MAX_SESSIONS 64u
+#define MAX_SESSIONS_PER_USER 8u
+#define MAX_RECORDINGS_PER_USER 4u
+
+static const struct {
+	const char *name, *type;
+	uint64_t value;
+} properties[] = {
+	{ "MaxSessions", "u", MAX_SESSIONS },
+	{ "MaxSessionsPerUser", "u", MAX_SESSIONS_PER_USER },
+	{ "MaxEngineBytes", "t", ENGINE_MEMORY_BYTES },
+	{ "MaxEngineBytesPerUser", "t", MAX_RECORDINGS_PER_USER *ENGINE_MEMORY_BYTES },
+	{ "MaxOptionsBytes", "t", LIMITS_OPTIONS_BYTES },
+	{ "MaxCaptureBytes", "t", LIMITS_CAPTURE_BYTES },
+	{ "MaxDuration", "t", LIMITS_DURATION_NS },
+	{ "MaxSampleRate", "t", LIMITS_SAMPLE_RATE },
+};
+
+GVariant *limits_get_property(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(properties); i++) {
+		if (strcmp(properties[i].name, name) != 0)
+			continue;
+		return properties[i].type[0] == 'u'
+			       ? g_variant_new_uint32((guint32)properties[i].value)
+			       : g_variant_new_uint64(properties[i].value);
+	}
+	return NULL;
+}
+
+bool limits_check_new(const struct access *access, const struct limits_usage *all,
+		      const struct limits_usage *user, GError **error)
+{
+	if (all->sessions >= MAX_SESSIONS)
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "%u sessions are open, which is MaxSessions; Close one",
+				   all->sessions);
+	if (access->limited && user->sessions >= MAX_SESSIONS_PER_USER)
+		return broker_fail(
+			error, BROKER_ERROR_LIMIT_EXCEEDED,
+			"user %u has %u sessions, which is MaxSessionsPerUser; Close one",
+			(unsigned)access->uid, user->sessions);
+	return true;
+}
+
+bool limits_check_start(const struct access *access, const struct limits_usage *user,
+			GError **error)
+{
+	if (access->limited && user->engines >= MAX_RECORDINGS_PER_USER)
+		return broker_fail(
+			error, BROKER_ERROR_LIMIT_EXCEEDED,
+			"the %u recordings of user %u may take all of MaxEngineBytesPerUser; "
+			"Stop one",
+			user->engines, (unsigned)access->uid);
+	return true;
+}

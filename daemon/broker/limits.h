@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/broker/access.h"
+#include "daemon/protocol.h"
+
+#include <gio/gio.h>
+#include <stdbool.h>
+
+#define LIMITS_SAMPLE_RATE UINT64_C(1000000)
+#define LIMITS_OPTIONS_BYTES 65536
+#define LIMITS_CAPTURE_BYTES (UINT64_C(64) << 30)
+#define LIMITS_DURATION_NS (UINT64_C(24) * 3600 * 1000000000)
+
+/* What is open of one user, or of all. */
+struct limits_usage {
+	unsigned sessions;
+	unsigned engines;
+};
+
+/* NULL: no property of that name. */
+GVariant *limits_get_property(const char *name);
+
+bool limits_check_new(const struct access *access, const struct limits_usage *all,
+		      const struct limits_usage *user, GError **error);
+bool limits_check_start(const struct access *access, const struct limits_usage *user,
+			GError **error);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Perf tasks - events of the targets' threads instead of all that runs on a CPU
+ *
+ * What somebody may have who may not see other processes: for each thread and CPU a side-band event and the sampling
+ * events, which what it clones and forks inherits, in the kernel, from then on. The kernel takes them off a task that
+ * executes a setuid program, so nothing of that gets into a recording, whoever opened them.
+ *
+ * Threads come while we open. One that was cloned after the events of its parent were complete has them all; one that
+ * was cloned before has a part of them, or none. So the list of threads is read until it has nobody new, and everybody on
+ * it gets events: then one may have some of them twice, inherited and its own. The rank tells which count: those that
+ * were opened last are complete, and those of an earlier rank are passed over (engine/tasks.h: thread_takes). A process
+ * that a target forks meanwhile began before the recording, and is not part of it.
+ *
+ * A thread's number may become somebody else's between the list and the opening. The kernel checks what a user without
+ * privilege may have; where root opens for somebody, the process is checked before and after, and pinned by a pidfd.
+ * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no event
+ *                                                                 [test_tasks: test_own_only_refuses]
+ *             (2) nothing is enabled here
+ */
+#include "config.h"
+
+#include "daemon/broker/perf.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/ownership.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+#define MAX_PASSES 32 /* of a process that never stops cloning */
+
+struct opening {
+	const struct perf_plan *plan;
+	const GArray *cpus; /* struct perf_cpu */
+	GArray *events;     /* struct perf_task_event */
+	uint32_t rank;
+};
+
+static void clear_event(void *data)
+{
+	struct perf_task_event *event = data;
+
+	if (event->fd >= 0)
+		close(event->fd);
+	event->fd = -1;
+}
+
+static bool fail_limit(const struct opening *opening, GError **error)
+{
+	unsigned a_thread = opening->cpus->len * (1 + opening->plan->n_events);
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return broker_fail(
+		error, BROKER_ERROR_LIMIT_EXCEEDED,
+		"too many open files: recording by task needs %u for each thread (%u CPUs, %u events and "
+		"one more), and %u threads were opened; raise `ulimit -n` (now %llu)",
+		a_thread, opening->cpus->len, opening->plan->n_events,
+		opening->events->len / a_thread, (unsigned long long)limit.rlim_cur);
+}
+
+static bool fail_task(const struct opening *opening, const struct event *event, pid_t tid,
+		      unsigned cpu, int failed, GError **error)
+{
+	if (failed == EMFILE || failed == ENFILE)
+		return fail_limit(opening, error);
+	if ((failed == EACCES || failed == EPERM) && !event)
+		return broker_fail(
+			error, BROKER_ERROR_NOT_AUTHORIZED,
+			"process %d may not be recorded: it is another user's, or runs a setuid program or one "
+			"that cannot be read, or has capabilities. Ways out: the system service, where profd is "
+			"installed and the administrator allows it; run as root, or give profd CAP_PERFMON",
+			tid);
+	return perf_fail_open(event, cpu, failed, error);
+}
+
+/* *ret_gone: there is no such thread any more. */
+static bool open_event(struct opening *opening, unsigned position, pid_t tid, unsigned cpu,
+		       bool *ret_gone, GError **error)
+{
+	const struct perf_plan *plan = opening->plan;
+	const struct event *event = position ? &plan->events[position - 1] : NULL;
+	struct perf_event_attr attr = event ? perf_source_attr(plan, event)
+					    : perf_side_band_attr(plan);
+	struct perf_task_event opened = {
+		.fd = perf_open_event(&attr, tid, (int)cpu),
+		.cpu = cpu,
+		.rank = opening->rank,
+		.tid = tid,
+		.position = position,
+	};
+
+	*ret_gone = opened.fd < 0 && errno == ESRCH;
+	if (opened.fd >= 0) {
+		g_array_append_val(opening->events, opened);
+		if (ioctl(opened.fd, PERF_EVENT_IOC_ID,
+			  &g_array_index(opening->events, struct perf_task_event,
+					 opening->events->len - 1)
+				   .id) == 0)
+			return true;
+	}
+	return !*ret_gone && fail_task(opening, event, tid, cpu, errno, error);
+}
+
+/* All events of a thread, or none where it ends meanwhile. */
+static bool open_thread(struct opening *opening, pid_t tid, GError **error)
+{
+	unsigned before = opening->events->len;
+	bool gone = false;
+
+	opening->rank++;
+	for (unsigned i = 0; i < opening->cpus->len; i++)
+		for (unsigned position = 0; position < 1 + opening->plan->n_events; position++) {
+			unsigned cpu = g_array_index(opening->cpus, struct perf_cpu, i).cpu;
+
+			if (open_event(opening, position, tid, cpu, &gone, error))
+				continue;
+			if (gone)
+				g_array_set_size(opening->events, before);
+			return gone;
+		}
+	return true;
+}
+
+/* Opens threads that are not in `seen`. *ret_found: there was one. */
+static bool open_new_threads(struct opening *opening, pid_t pid, GHashTable *seen, bool *ret_found,
+			     GError **error)
+{
+	g_autoptr(GArray) tids = g_array_new(FALSE, FALSE, sizeof(pid_t));
+	struct dirent *entry;
+	char path[32];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (tid > 0 && g_hash_table_add(seen, GINT_TO_POINTER(tid)))
+			g_array_append_val(tids, tid);
+	}
+	if (dir)
+		closedir(dir);
+	for (unsigned i = 0; i < tids->len; i++)
+		if (!open_thread(opening, g_array_index(tids, pid_t, i), error))
+			return false;
+	*ret_found = tids->len > 0;
+	return true;
+}
+
+static bool fail_foreign(pid_t pid, GError **error)
+{
+	return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+			   "process %d is not wholly your own: another user's, or it runs a setuid "
+			   "program, has capabilities or cannot be looked at",
+			   pid);
+}
+
+/* *ret_gone: it has ended, and has no events. */
+static bool open_process(struct opening *opening, pid_t pid, const struct access *access,
+			 bool *ret_gone, GError **error)
+{
+	g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+	CLEANUP_CLOSE int pidfd = target_open(pid);
+	unsigned before = opening->events->len;
+	bool found = pidfd >= 0, owned = true;
+
+	if (pidfd >= 0 && access->own_only)
+		owned = found = target_is_owned(pidfd, pid, access->uid);
+	for (unsigned pass = 0; found && pass < MAX_PASSES; pass++)
+		if (!open_new_threads(opening, pid, seen, &found, error))
+			return false;
+	if (owned && access->own_only)
+		owned = pidfd >= 0 && target_is_owned(pidfd, pid, access->uid);
+	/* asked last: while it lives, all of the above was about it */
+	*ret_gone = pidfd < 0 || !target_is_alive(pidfd);
+	if (*ret_gone)
+		g_array_set_size(opening->events, before);
+	return *ret_gone || owned || fail_foreign(pid, error);
+}
+
+bool perf_tasks_open(const struct perf_plan *plan, const GArray *cpus, const struct access *access,
+		     int32_t *pids, unsigned *n_pids, GArray **ret_events, GError **error)
+{
+	g_autoptr(GArray) events = g_array_new(FALSE, TRUE, sizeof(struct perf_task_event));
+	struct opening opening = { .plan = plan, .cpus = cpus, .events = events };
+	unsigned left = 0;
+
+	g_array_set_clear_func(events, clear_event);
+	for (unsigned i = 0; i < *n_pids; i++) {
+		bool gone;
+
+		if (!open_process(&opening, pids[i], access, &gone, error))
+			return false;
+		if (!gone)
+			pids[left++] = pids[i];
+	}
+	if (left == 0)
+		return broker_fail(error, BROKER_ERROR_FAILED,
+				   "process %d ended before it could be recorded", pids[0]);
+	*n_pids = left;
+	*ret_events = g_steal_pointer(&events);
+	return true;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sandbox - profd keeps the privileges that it uses, and loses the others, with systemd or without
+ *
+ * As root it keeps the capabilities of `kept`, each for what stands beside it, and no exec can bring another one back.
+ * As a plain user there are none to lose, and the filter is the same.
+ * The filter is a list of what profd, the programs that it starts and their dynamic linker call; all of them inherit it,
+ * and the engine adds a tighter one. What is not on the list fails with EPERM; what nobody calls by mistake ends the
+ * process. No file can be opened for writing, made, renamed or removed: a capture arrives as a descriptor and goes on
+ * to the engine. openat2() has its flags in memory, where no filter looks, so it is as on a kernel that has none.
+ * Invariants: (1) no capability but `kept` is in any set                        [test-broker-sandbox: capabilities]
+ *             (2) open() and openat() are for reading only                      [test-broker-sandbox: calls]
+ *             (3) no ptrace, mount, module, bpf, namespace, network             [test-broker-sandbox: calls]
+ *             (4) the engine's own calls and its start are not touched          [test-broker-sandbox: work]
+ */
+#include "config.h"
+
+#include "daemon/broker/sandbox.h"
+
+#include "arch/base.h"
+#include "arch/uapi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <linux/sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#define NICE (-10)
+
+static const int kept[] = {
+	CAP_PERFMON,            /* events of everybody, kernel addresses */
+	CAP_IPC_LOCK,           /* rings beyond kernel.perf_event_mlock_kb */
+	CAP_SYS_PTRACE,         /* /proc/PID/maps, exe, root of everybody */
+	CAP_CHECKPOINT_RESTORE, /* /proc/PID/map_files */
+	CAP_DAC_READ_SEARCH,    /* files that only their owner may read */
+	CAP_SYSLOG,             /* addresses in /proc/kallsyms and /proc/modules */
+	CAP_SETUID,             /* the engine leaves root */
+	CAP_SETGID,             /* the same */
+	CAP_SETPCAP,            /* the bounding set, here and in the engine */
+	CAP_KILL,               /* an engine that hangs */
+	CAP_SYS_NICE,           /* the engine goes first */
+};
+
+static bool fail(GError **error, const char *what, int number)
+{
+	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(number), "%s failed: %s", what,
+		    g_strerror(number));
+	return false;
+}
+
+/* ---- Capabilities ------------------------------------------------------------------------------- */
+
+static bool is_kept(int capability)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (kept[i] == capability)
+			return true;
+	return false;
+}
+
+bool sandbox_drop_capabilities(GError **error)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[2] = { 0 };
+
+	if (syscall(SYS_capget, &header, sets) != 0)
+		return fail(error, "Reading the capabilities", errno);
+	/* Only who has CAP_SETPCAP may, and only such a one needs it. */
+	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
+		if (!is_kept(i))
+			(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (int i = 0; i < 64; i++) {
+		if (!is_kept(i))
+			sets[i / 32].permitted &= ~(1u << i % 32);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+		sets[i].effective = sets[i].permitted;
+		sets[i].inheritable = 0;
+	}
+	if (syscall(SYS_capset, &header, sets) != 0)
+		return fail(error, "Dropping capabilities", errno);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return fail(error, "Forbidding new privileges", errno);
+	/* LeakSanitizer traces its own process */
+	if (!PROF_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+		return fail(error, "Forbidding to be traced", errno);
+	return true;
+}
+
+/* ---- System calls ------------------------------------------------------------------------------- */
+
+static const int allowed_calls[] = {
+	/* descriptors */
+	SCMP_SYS(read),
+	SCMP_SYS(readv),
+	SCMP_SYS(pread64),
+	SCMP_SYS(write),
+	SCMP_SYS(writev),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(pwritev),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(close_range),
+	SCMP_SYS(dup),
+	SCMP_SYS(dup2),
+	SCMP_SYS(dup3),
+	SCMP_SYS(pipe2),
+	SCMP_SYS(eventfd2),
+	SCMP_SYS(memfd_create),
+	SCMP_SYS(fstat),
+	SCMP_SYS(fstatfs),
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	SCMP_SYS(pselect6),
+	SCMP_SYS(epoll_create1),
+	SCMP_SYS(epoll_wait),
+	SCMP_SYS(epoll_pwait),
+	SCMP_SYS(epoll_ctl),
+	/* of the engine, on the capture */
+	SCMP_SYS(fallocate),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fdatasync),
+	SCMP_SYS(fsync),
+	SCMP_SYS(sync_file_range),
+	SCMP_SYS(flock),
+	/* looking at files */
+	SCMP_SYS(stat),
+	SCMP_SYS(lstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(statx),
+	SCMP_SYS(statfs),
+	SCMP_SYS(access),
+	SCMP_SYS(faccessat),
+	SCMP_SYS(faccessat2),
+	SCMP_SYS(readlink),
+	SCMP_SYS(readlinkat),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(getcwd),
+	SCMP_SYS(chdir),
+	/* memory */
+	SCMP_SYS(brk),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(madvise),
+	/* sockets that are there */
+	SCMP_SYS(connect),
+	SCMP_SYS(recvfrom),
+	SCMP_SYS(recvmsg),
+	SCMP_SYS(sendto),
+	SCMP_SYS(sendmsg),
+	SCMP_SYS(sendmmsg),
+	SCMP_SYS(shutdown),
+	SCMP_SYS(getsockname),
+	SCMP_SYS(getpeername),
+	SCMP_SYS(getsockopt),
+	SCMP_SYS(setsockopt),
+	/* threads, time, signals */
+	SCMP_SYS(futex),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(sched_getattr),
+	SCMP_SYS(sched_setattr),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(clock_getres),
+	SCMP_SYS(clock_nanosleep),
+	SCMP_SYS(nanosleep),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(sigaltstack),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(rseq),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(get_robust_list),
+	SCMP_SYS(set_tid_address),
+	SCMP_SYS(arch_prctl),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(sysinfo),
+	SCMP_SYS(uname),
+	/* processes: who they are, ours are started, ended, waited for */
+	SCMP_SYS(getpid),
+	SCMP_SYS(getppid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getuid),
+	SCMP_SYS(geteuid),
+	SCMP_SYS(getgid),
+	SCMP_SYS(getegid),
+	SCMP_SYS(getresuid),
+	SCMP_SYS(getresgid),
+	SCMP_SYS(getgroups),
+	SCMP_SYS(getpgrp),
+	SCMP_SYS(getpgid),
+	SCMP_SYS(getsid),
+	SCMP_SYS(setsid),
+	SCMP_SYS(getpriority),
+	SCMP_SYS(getrusage),
+	SCMP_SYS(execve),
+	SCMP_SYS(vfork),
+	SCMP_SYS(wait4),
+	SCMP_SYS(waitid),
+	SCMP_SYS(kill),
+	SCMP_SYS(pidfd_open),
+	SCMP_SYS(pidfd_send_signal),
+	SCMP_SYS(perf_event_open),
+	/* how the engine and the helper leave root */
+	SCMP_SYS(setpriority),
+	SCMP_SYS(prlimit64),
+	SCMP_SYS(getrlimit),
+	SCMP_SYS(setrlimit),
+	SCMP_SYS(capget),
+	SCMP_SYS(capset),
+	SCMP_SYS(setgroups),
+	SCMP_SYS(setresuid),
+	SCMP_SYS(setresgid),
+	SCMP_SYS(setfsuid),
+	SCMP_SYS(setfsgid),
+	SCMP_SYS(prctl),
+	SCMP_SYS(seccomp),
+};
+
+#define WRITES (O_ACCMODE | O_CREAT | O_TRUNC)
+#define NAMESPACES                                                                     \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | \
+	 CLONE_NEWPID | CLONE_NEWNET)
+#define IOCTL_GROUP 0xff00
+
+static const struct rule {
+	int call;
+	struct scmp_arg_cmp argument;
+} allowed_with[] = {
+	{ SCMP_SYS(open), SCMP_A1_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
+	{ SCMP_SYS(openat), SCMP_A2_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
+	{ SCMP_SYS(socket), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
+	{ SCMP_SYS(socketpair), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
+	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
+	/* never both writable and executable */
+	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
+	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, TCGETS, 0) }, /* isatty() of stderr */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIONREAD, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIOCLEX, 0) }, /* as F_SETFD */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIONBIO, 0) }, /* as F_SETFL */
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFL, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GET_SEALS, 0) },
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
+};
+
+/* No program of ours ever calls these. */
+static const int deadly_calls[] = {
+	SCMP_SYS(ptrace),
+	SCMP_SYS(process_vm_writev),
+	SCMP_SYS(bpf),
+	SCMP_SYS(mount),
+	SCMP_SYS(umount2),
+	SCMP_SYS(move_mount),
+	SCMP_SYS(open_tree),
+	SCMP_SYS(fsopen),
+	SCMP_SYS(pivot_root),
+	SCMP_SYS(chroot),
+	SCMP_SYS(setns),
+	SCMP_SYS(unshare),
+	SCMP_SYS(init_module),
+	SCMP_SYS(finit_module),
+	SCMP_SYS(delete_module),
+	SCMP_SYS(kexec_load),
+	SCMP_SYS(kexec_file_load),
+	SCMP_SYS(reboot),
+	SCMP_SYS(swapon),
+	SCMP_SYS(io_uring_setup),
+	SCMP_SYS(userfaultfd),
+	SCMP_SYS(open_by_handle_at),
+};
+
+/* Its arguments are in memory, where a filter cannot look: libc then uses the older one. */
+static const int missing_calls[] = { SCMP_SYS(clone3), SCMP_SYS(openat2) };
+
+static void release_filter(scmp_filter_ctx *filter)
+{
+	if (*filter)
+		seccomp_release(*filter);
+}
+
+/* Calls that this architecture never had are not there to be called. */
+static int add(scmp_filter_ctx filter, uint32_t action, const int *calls, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = seccomp_rule_add(filter, action, calls[i], 0);
+		r = r == -EDOM ? 0 : r;
+	}
+	return r;
+}
+
+bool sandbox_filter(GError **error)
+{
+	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int r = filter ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	if (r == 0)
+		r = add(filter, SCMP_ACT_ALLOW, allowed_calls, ARRAY_SIZE(allowed_calls));
+	if (r == 0)
+		r = add(filter, SCMP_ACT_KILL_PROCESS, deadly_calls, ARRAY_SIZE(deadly_calls));
+	if (r == 0)
+		r = add(filter, SCMP_ACT_ERRNO(ENOSYS), missing_calls, ARRAY_SIZE(missing_calls));
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++) {
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
+				     allowed_with[i].argument);
+		r = r == -EDOM ? 0 : r;
+	}
+	if (r == 0)
+		r = seccomp_load(filter);
+	if (r != 0)
+		return fail(error, "Filtering system calls", -r);
+	return true;
+}
+
+/* ---- All of it ---------------------------------------------------------------------------------- */
+
+/*
+ * The engine asks to go first (daemon/engine/main.c). Where there are autogroups (sched(7)) a nice value counts within its
+ * session only, and the session's own value is a file that cannot be written once the filter is there. So where we lead
+ * a session, its value is set here, and engines stay in it. Where this is not allowed it does nothing.
+ */
+static void raise_session(void)
+{
+	CLEANUP_CLOSE int fd = -1;
+	char text[16];
+
+	if (getsid(0) != getpid())
+		return;
+	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	g_snprintf(text, sizeof(text), "%d", NICE);
+	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
+		return;
+}
+
+bool sandbox_enter(GError **error)
+{
+	raise_session();
+	if (!sandbox_drop_capabilities(error))
+		return false;
+	/* The sanitizers' runtimes need calls that nothing else does. */
+	return PROF_SANITIZED || sandbox_filter(error);
+}

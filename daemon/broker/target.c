@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Target - the processes of a session: whose they are, and that they stay the ones that were asked for
+ *
+ * A pidfd is opened for each when the session is made. As long as that does not say that the process ended, the number
+ * is still its own, so whatever /proc/PID said before the pidfd is asked was said of that process.
+ * Invariants: (1) what is checked is looked at first, and then whether it was the process that is held  [bus-polkit: another process]
+ *             (2) what the kernel would not let the user trace is not the user's own     [bus-polkit: own, dumpable]
+ * What makes a process the user's own is ownership.c's to say.
+ */
+#include "config.h"
+
+#include "daemon/broker/target.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/ownership.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define NAMED_TARGETS 3
+
+struct target {
+	pid_t pid;
+	int pidfd;
+};
+
+struct targets {
+	unsigned n;
+	struct target items[];
+};
+
+bool targets_check(const struct targets *targets, uid_t uid, GError **error)
+{
+	for (unsigned i = 0; i < targets->n; i++) {
+		const struct target *target = &targets->items[i];
+		bool own = uid == TARGETS_ANY_USER ||
+			   target_is_owned(target->pidfd, target->pid, uid);
+
+		if (!target_is_alive(target->pidfd))
+			return broker_fail(error, BROKER_ERROR_FAILED, "process %d has ended",
+					   (int)target->pid);
+		if (!own)
+			return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+					   "process %d is not one of user %u alone",
+					   (int)target->pid, (unsigned)uid);
+	}
+	return true;
+}
+
+bool targets_new(const int32_t *pids, unsigned n, struct targets **ret_targets, GError **error)
+{
+	struct targets *targets = g_malloc(sizeof(*targets) + n * sizeof(targets->items[0]));
+
+	for (targets->n = 0; targets->n < n; targets->n++) {
+		struct target *target = &targets->items[targets->n];
+
+		target->pid = pids[targets->n];
+		target->pidfd = target_open(target->pid);
+		if (target->pidfd < 0) {
+			broker_fail(error, BROKER_ERROR_FAILED,
+				    errno == EINVAL ? "%d is a thread; name its process"
+						    : "there is no process %d",
+				    (int)target->pid);
+			targets_free(targets);
+			return false;
+		}
+	}
+	*ret_targets = targets;
+	return true;
+}
+
+void targets_free(struct targets *targets)
+{
+	if (!targets)
+		return;
+	for (unsigned i = 0; i < targets->n; i++)
+		close(targets->items[i].pidfd);
+	g_free(targets);
+}
+
+char *target_name(pid_t pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/comm", (int)pid);
+	CLEANUP_CLOSE int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	char name[17] = "";
+	ssize_t n = fd >= 0 ? read(fd, name, sizeof(name) - 1) : 0;
+
+	name[MAX_OF(n, 0)] = '\0';
+	g_strchomp(name);
+	for (char *c = name; *c; c++)
+		if (!g_ascii_isalnum(*c) && !strchr("_-.+:/ ", *c))
+			*c = '?';
+	return g_strdup(*name ? name : "?");
+}
+
+char *targets_describe(const struct targets *targets)
+{
+	GString *text = g_string_new(NULL);
+	unsigned named = MIN_OF(targets->n, NAMED_TARGETS);
+
+	for (unsigned i = 0; i < named; i++) {
+		g_autofree char *name = target_name(targets->items[i].pid);
+
+		g_string_append_printf(text, "%s%s (%d)", i ? ", " : "", name,
+				       (int)targets->items[i].pid);
+	}
+	if (named < targets->n)
+		g_string_append_printf(text, " +%u", targets->n - named);
+	return g_string_free(text, FALSE);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Broker and files - the messages between profd and the process that opens what targets can name
+ *
+ * profd-files reads /proc and opens mapped files: things that may block for ever, since targets choose what they are.
+ * It finds a SOCK_SEQPACKET socket as fd FILES_SOCKET_FD and a shared page (struct files_status) as FILES_STATUS_FD.
+ * The first datagram is struct files_config; then each is a struct files_request, answered in order by a struct
+ * files_answer. Several may be on the way; one is worked on. The broker may kill the process at any moment, and another one
+ * goes on: what a snapshot has in its memfd, up to files_status.bytes, is whole.
+ */
+#pragma once
+
+#include "daemon/protocol.h"
+
+#define FILES_SOCKET_FD 3
+#define FILES_STATUS_FD 4
+#define FILES_MAX_BARE 16
+
+struct files_config {
+	uint32_t uid; /* the client's */
+	uint32_t own_only;
+	uint32_t any_image;
+	uint32_t kernel; /* what tells kernel addresses may be read */
+};
+
+/* Written by profd-files only, each field by one store. */
+struct files_status {
+	uint64_t bytes;    /* of the snapshot: whole processes */
+	uint32_t progress; /* changes with every file that is begun */
+	int32_t pid;       /* whose files are being read */
+	uint32_t serial;   /* of the request that all this is about */
+};
+
+enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE };
+
+/* fd: the memfd. Processes from from_pid on are read, and written behind `offset`. */
+struct files_snapshot {
+	int32_t pid; /* 0: all */
+	int32_t from_pid;
+	int32_t bare_pid; /* of this process nothing is read that it can make us wait for; 0: none */
+	uint32_t n_bare_uids;
+	uint32_t bare_uids[FILES_MAX_BARE]; /* nor of any of these users */
+	uint64_t offset;
+};
+
+struct files_image {
+	struct message_image_request request; /* path_bytes of path follow the files_request */
+	uint64_t copy_bytes;                  /* at most this much is copied */
+	uint32_t bare; /* by path only: the process's mappings make us wait */
+	uint32_t pad;
+};
+
+struct files_request {
+	uint32_t type; /* enum files_type */
+	uint32_t serial;
+	union {
+		struct files_snapshot snapshot;
+		struct files_image image;
+	};
+};
+
+/* An image without error: fd, the file or a copy, open for reading. */
+struct files_answer {
+	uint32_t serial;
+	int32_t error;        /* errno */
+	uint32_t is_copy;     /* a memfd: the file's filesystem could make its readers wait */
+	uint32_t client_read; /* the client may read the file by its own rights */
+	uint64_t snapshot_bytes;
+	struct message_image image;
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Below - finds a file by a path that somebody else chose
+ *
+ * What openat2() does with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, by one openat() a name: openat2() has its flags in
+ * memory, so a filter that lets it through lets files be opened for writing (sandbox.c). Nothing is opened but handles.
+ * Invariants: (1) the result is below the root, whatever is renamed meanwhile  [test-files: links]
+ *             (2) no link is followed, also none of /proc                      [test-files: links]
+ */
+#include "daemon/files/below.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+static int step(int folder, const char *name, int *ret_handle)
+{
+	int handle = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+
+	if (handle < 0)
+		return errno;
+	if (fstat(handle, &status) < 0 || S_ISLNK(status.st_mode)) {
+		close(handle);
+		return ELOOP;
+	}
+	*ret_handle = handle;
+	return 0;
+}
+
+int below_open(int root, const char *path, int *ret_handle)
+{
+	CLEANUP_CLOSE int at = openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char name[NAME_MAX + 1];
+	int failed = at < 0 ? errno : 0, next = -1;
+
+	for (; failed == 0; path += strlen(name)) {
+		path += strspn(path, "/");
+		if (*path == '\0')
+			break;
+		if (strcspn(path, "/") > NAME_MAX)
+			return ENAMETOOLONG;
+		memcpy(name, path, strcspn(path, "/"));
+		name[strcspn(path, "/")] = '\0';
+		if (strcmp(name, "..") == 0)
+			return EXDEV;
+		failed = step(at, name, &next);
+		if (failed == 0) {
+			close(at);
+			at = next;
+		}
+	}
+	if (failed == 0)
+		*ret_handle = steal_fd(&at);
+	return failed;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/files/buffer.h"
+
+/* The hierarchy that perf's cgroup ids belong to. */
+struct cgroups;
+
+/* NULL: there is none. */
+struct cgroups *cgroups_new(void);
+void cgroups_free(struct cgroups *cgroups);
+/* A SNAPSHOT_CGROUP_DIR for each directory of the hierarchy. */
+void cgroups_add_all(struct cgroups *cgroups, struct buffer *buffer);
+/* One for that of a process, whose /proc/PID/cgroup is given; each directory once in a row. */
+void cgroups_add_one(struct cgroups *cgroups, struct buffer *buffer, const char *text,
+		     size_t length);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Client - what the user may read whom a session is for
+ *
+ * The kernel is asked, with that user's ids and groups and without the capabilities that go round permissions: ACLs and
+ * security modules have their say. Between rights_take() and rights_give_back() nothing else is done.
+ * Invariants: (1) whatever happens between them, the rights are back after it, or the process ends [test-files: client]
+ */
+#include "daemon/files/client.h"
+
+#include "arch/base.h"
+#include "daemon/files/below.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
+
+#define NOGROUP 65534
+#define BIT(capability) (1u << (capability))
+/* All that make the owner or the mode of a file not count; they are below 32. */
+#define OVERRIDES                                                                                  \
+	(BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) | BIT(CAP_SYS_ADMIN) | \
+	 BIT(CAP_CHOWN) | BIT(CAP_FSETID))
+
+static void add_group(struct client *client, gid_t gid)
+{
+	if (client->n_groups < CLIENT_MAX_GROUPS)
+		client->groups[client->n_groups++] = gid;
+}
+
+static void read_groups(struct client *client, const char *name)
+{
+	FILE *file = fopen("/etc/group", "re");
+	struct group *entry;
+
+	while (file && (entry = fgetgrent(file)) != NULL)
+		for (char **member = entry->gr_mem; member && *member; member++)
+			if (strcmp(*member, name) == 0)
+				add_group(client, entry->gr_gid);
+	if (file)
+		fclose(file);
+}
+
+void client_init(struct client *client, uid_t uid)
+{
+	FILE *file = fopen("/etc/passwd", "re");
+	CLEANUP_FREE char *name = NULL;
+	struct passwd *entry;
+
+	*client = (struct client){ .uid = uid, .gid = NOGROUP, .is_self = geteuid() != 0 };
+	while (file && !name && (entry = fgetpwent(file)) != NULL) {
+		if (entry->pw_uid != uid)
+			continue;
+		name = strdup(entry->pw_name);
+		client->gid = entry->pw_gid;
+	}
+	if (file)
+		fclose(file);
+	if (name)
+		read_groups(client, name);
+}
+
+static void capabilities(struct __user_cap_data_struct data[2], bool set)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	if (syscall(set ? SYS_capset : SYS_capget, &header, data) < 0)
+		abort();
+}
+
+/* The user's rights; ret_before is for the way back. False: they cannot be had, and nothing was changed. */
+static bool rights_take(const struct client *client, struct __user_cap_data_struct ret_before[2])
+{
+	struct __user_cap_data_struct data[2];
+
+	capabilities(ret_before, false);
+	if (setgroups(client->n_groups, client->groups) < 0)
+		return false;
+	setfsgid(client->gid);
+	setfsuid(client->uid);
+	/* after that: a change of the ids sets capabilities too */
+	capabilities(data, false);
+	if (client->uid != 0)
+		data[0].effective &= ~OVERRIDES;
+	capabilities(data, true);
+	if ((uid_t)setfsuid((uid_t)-1) != client->uid || (gid_t)setfsgid((gid_t)-1) != client->gid)
+		abort();
+	return true;
+}
+
+static void rights_give_back(struct __user_cap_data_struct before[2])
+{
+	setfsuid(geteuid());
+	setfsgid(getegid());
+	capabilities(before, true);
+	if (setgroups(0, NULL) < 0 || (uid_t)setfsuid((uid_t)-1) != geteuid())
+		abort();
+}
+
+bool client_may_read(const struct client *client, int fd)
+{
+	struct __user_cap_data_struct before[2];
+	long r;
+
+	if (client->is_self)
+		return syscall(SYS_faccessat2, fd, "", R_OK, AT_EMPTY_PATH | AT_EACCESS) == 0;
+	if (!rights_take(client, before))
+		return false;
+	r = syscall(SYS_faccessat2, fd, "", R_OK, AT_EMPTY_PATH | AT_EACCESS);
+	rights_give_back(before);
+	return r == 0;
+}
+
+int client_find(const struct client *client, const char *path)
+{
+	CLEANUP_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct __user_cap_data_struct before[2];
+	int failed, fd = -1;
+
+	if (root < 0)
+		return -1;
+	if (client->is_self)
+		return below_open(root, path, &fd) ? -1 : fd;
+	if (!rights_take(client, before))
+		return -1;
+	failed = below_open(root, path, &fd);
+	rights_give_back(before);
+	return failed ? -1 : fd;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define CLIENT_MAX_GROUPS 256
+
+/* The rights of the user that a session is for. */
+struct client {
+	uid_t uid;
+	gid_t gid;
+	size_t n_groups;
+	gid_t groups[CLIENT_MAX_GROUPS];
+	bool is_self; /* we have no other rights than this user's */
+};
+
+/* Looks the groups up, in /etc/passwd and /etc/group themselves: a user that is not there has none. */
+void client_init(struct client *client, uid_t uid);
+/* Whether the user may read the file of a descriptor (O_PATH will do). */
+bool client_may_read(const struct client *client, int fd);
+/* The file at a path below the root folder, as far as the user may search the folders on the way: O_PATH, or -1. */
+int client_find(const struct client *client, const char *path);

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Image - the file behind a mapping
+ *
+ * /proc/PID/map_files leads to the very file that is mapped: deleted, replaced, overlaid, in another root or namespace. It
+ * needs CAP_CHECKPOINT_RESTORE and a mapping that is still there, so the path is the second way in, and for a plain user's
+ * own programs /proc/PID/exe the third. What is mapped was chosen by a target, and who asks may be an engine that was taken over. Invariants:
+ *   (1) a mapping is opened only where it is executable                    [test-files: only_executable]
+ *   (2) a path is resolved below the process's root, through no link: mapped paths have none [test-files: links]
+ *   (3) by path alone a file is opened only if everybody may read it, or if inode and generation say that it is what was
+ *       mapped: the generation cannot be guessed                           [test-files: unreadable]
+ *   (4) nothing but a regular file with something in it to map is opened for reading: a FIFO or a device is looked at
+ *       by O_PATH only, and what /proc and its like have is no file        [test-files: only_regular_files]
+ *   (5) nobody but us reads from a filesystem that some process serves: those files are copied  [test_hostile_files]
+ *   (6) in an own_only session the process is the client's, before and after, and the client may read the file
+ *                                                                          [test-files: own_only]
+ * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file: it is asked about a
+ * page of it that we map and never touch. The side band could deliver build-ids too, but then the kernel marks the mmap2
+ * records of every other profiler on the machine as if they had some, and perf 6.1 does not survive that; so that is
+ * left to kernels before 6.11, which cannot be asked.
+ */
+#include "daemon/files/image.h"
+
+#include "arch/base.h"
+#include "arch/uapi.h"
+#include "daemon/files/below.h"
+#include "daemon/files/owner.h"
+#include "daemon/files/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#define MAX_FILE_BYTES (UINT64_C(4) << 30)
+#define FUSE_MAGIC 0x65735546
+
+/* What is being opened. */
+struct target {
+	const struct files_config *config;
+	const struct client *client;
+	const struct message_image_request *mapping;
+	const char *path;
+	int dir;     /* /proc/PID, or -1: the process is gone */
+	bool is_own; /* the process is the client's */
+};
+
+/* ---- What a file is ----------------------------------------------------------------------------- */
+
+/* Files that are made up by the kernel when they are read. */
+static bool is_made_up(int handle)
+{
+	static const long magics[] = {
+		PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,       TRACEFS_MAGIC,
+		SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC,
+		EFIVARFS_MAGIC,   BINFMTFS_MAGIC,     SELINUX_MAGIC,       PSTOREFS_MAGIC,
+	};
+	struct statfs status;
+
+	if (fstatfs(handle, &status) < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(magics); i++)
+		if ((long)status.f_type == magics[i])
+			return true;
+	return false;
+}
+
+/* From O_PATH to readable. */
+static int reopen(int handle, int *ret_fd)
+{
+	struct stat status;
+	char path[32];
+	int fd;
+
+	status_progress();
+	if (fstat(handle, &status) < 0)
+		return errno;
+	if (!S_ISREG(status.st_mode) || is_made_up(handle))
+		return EINVAL;
+	if ((uint64_t)status.st_size > MAX_FILE_BYTES)
+		return EFBIG;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", handle);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+/* Whether that is the file that was mapped, as far as inode and generation were told. */
+static bool is_same_file(int fd, const struct message_image_request *mapping)
+{
+	struct stat status;
+	int generation = 0;
+
+	if (fstat(fd, &status) < 0 || (mapping->inode && status.st_ino != mapping->inode))
+		return false;
+	if (mapping->inode_generation == 0 || ioctl(fd, FS_IOC_GETVERSION, &generation) < 0)
+		return true;
+	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
+}
+
+/* That, beyond doubt. */
+static bool is_proven_file(int fd, const struct message_image_request *mapping)
+{
+	int generation = 0;
+
+	return mapping->inode && (uint32_t)mapping->inode_generation &&
+	       ioctl(fd, FS_IOC_GETVERSION, &generation) == 0 && is_same_file(fd, mapping);
+}
+
+/* An overlaid file's inode is not the one that the kernel tells of mappings, so its name has to do. */
+static bool is_overlaid_file(int fd, const char *name)
+{
+	char link[32], path[PATH_MAX];
+	struct statfs status;
+	ssize_t length;
+	size_t end = strlen(name);
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (fstatfs(fd, &status) < 0 || status.f_type != OVERLAYFS_SUPER_MAGIC)
+		return false;
+	length = readlink(link, path, sizeof(path));
+	return length >= 0 && (size_t)length >= end && memcmp(path + length - end, name, end) == 0;
+}
+
+/* ---- The ways in ---------------------------------------------------------------------------- */
+
+static bool is_executable(int dir, uint64_t start, uint64_t end)
+{
+	CLEANUP_CLOSE int maps = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
+	struct uapi_procmap_query query = {
+		.size = sizeof(query),
+		.query_flags = UAPI_PROCMAP_QUERY_VMA_EXECUTABLE,
+		.query_addr = start,
+	};
+
+	if (maps < 0)
+		return false;
+	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) < 0)
+		return errno == ENOTTY; /* older than 6.11 */
+	return query.vma_start == start && query.vma_end == end;
+}
+
+static int open_mapping(const struct target *target, int *ret_fd)
+{
+	const struct message_image_request *mapping = target->mapping;
+	CLEANUP_CLOSE int handle = -1;
+	CLEANUP_CLOSE int fd = -1;
+	char name[80];
+	int failed;
+
+	if (target->dir < 0 || mapping->end <= mapping->start)
+		return ENOENT;
+	snprintf(name, sizeof(name), "map_files/%" PRIx64 "-%" PRIx64, mapping->start,
+		 mapping->end);
+	status_progress();
+	handle = openat(target->dir, name, O_PATH | O_CLOEXEC);
+	if (handle < 0)
+		return errno;
+	if (!is_executable(target->dir, mapping->start, mapping->end))
+		return EACCES;
+	failed = reopen(handle, &fd);
+	if (failed)
+		return failed;
+	/* A library may have been closed since, and another one opened at the same place. */
+	if (!is_same_file(fd, mapping) && !is_overlaid_file(fd, target->path))
+		return ESTALE;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+static int open_below(int root, const char *path, int *ret_fd)
+{
+	CLEANUP_CLOSE int handle = -1;
+	int failed;
+
+	status_progress();
+	failed = below_open(root, path, &handle);
+	return failed ? failed : reopen(handle, ret_fd);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Below the root of the process. One that is gone most likely had ours, and the path of one in a chroot is told from our
+ * root; whether it is that file is looked at in any case. */
+static int open_named(const struct target *target, int *ret_fd)
+{
+	CLEANUP_CLOSE int root = -1;
+	CLEANUP_CLOSE int ours = -1;
+	int failed = ENOENT;
+
+	if (target->path[0] != '/' || ends_with(target->path, " (deleted)"))
+		return ENOENT;
+	if (target->dir >= 0)
+		root = openat(target->dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root >= 0)
+		failed = open_below(root, target->path, ret_fd);
+	if (failed != ENOENT || target->config->own_only)
+		return failed;
+	ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return ours < 0 ? errno : open_below(ours, target->path, ret_fd);
+}
+
+static int open_path(const struct target *target, int *ret_fd)
+{
+	CLEANUP_CLOSE int fd = -1;
+	struct stat status;
+	int failed = open_named(target, &fd);
+
+	if (failed)
+		return failed;
+	if (!is_same_file(fd, target->mapping))
+		return ESTALE;
+	if (!target->client->is_self && (fstat(fd, &status) < 0 || !(status.st_mode & S_IROTH)) &&
+	    !is_proven_file(fd, target->mapping))
+		return EACCES;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+/* The program itself, where its path leads to it no more; for those to whom map_files is closed. */
+static int open_exe(const struct target *target, int *ret_fd)
+{
+	CLEANUP_CLOSE int handle = -1;
+	CLEANUP_CLOSE int fd = -1;
+	int failed;
+
+	if (target->dir < 0 || !target->client->is_self || !target->mapping->inode)
+		return ENOENT;
+	status_progress();
+	handle = openat(target->dir, "exe", O_PATH | O_CLOEXEC);
+	failed = handle < 0 ? errno : reopen(handle, &fd);
+	if (failed)
+		return failed;
+	if (!is_same_file(fd, target->mapping))
+		return ESTALE;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+/* ---- Who may have it ---------------------------------------------------------------------------- */
+
+/* By its mode, and because it is mapped by a process of the user, or because the user can get there. */
+static bool client_may_have(const struct target *target, int fd)
+{
+	CLEANUP_CLOSE int found = -1;
+	struct stat wanted, status;
+
+	if (target->config->any_image)
+		return true;
+	if (!client_may_read(target->client, fd))
+		return false;
+	if (target->is_own)
+		return true;
+	found = client_find(target->client, target->path);
+	return found >= 0 && fstat(fd, &wanted) == 0 && fstat(found, &status) == 0 &&
+	       wanted.st_dev == status.st_dev && wanted.st_ino == status.st_ino;
+}
+
+/* ---- Filesystems that somebody serves ----------------------------------------------------------- */
+
+/* A filesystem that is mounted where we are: "fuse.sshfs", "virtiofs". False: it is not. */
+static bool get_type(dev_t dev, char ret_type[64])
+{
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	CLEANUP_FREE char *line = NULL;
+	unsigned int major_number, minor_number;
+	size_t size = 0;
+	bool found = false;
+
+	while (file && !found && getline(&line, &size, file) > 0) {
+		const char *right = strstr(line, " - ");
+
+		found = right && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
+			makedev(major_number, minor_number) == dev &&
+			sscanf(right, " - %63s", ret_type) == 1;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static bool in_our_user_namespace(int dir)
+{
+	struct stat ours, theirs;
+
+	return stat("/proc/self/ns/user", &ours) == 0 && fstatat(dir, "ns/user", &theirs, 0) == 0 &&
+	       ours.st_ino == theirs.st_ino;
+}
+
+/* Whether some process could make those wait who read or close the file: FUSE, unless it is the machine's host that serves;
+ * and overlays that a user may have put over such a thing in a namespace of its own. */
+static bool is_served(int fd, int dir)
+{
+	struct statfs status;
+	struct stat file;
+	char type[64];
+
+	if (fstatfs(fd, &status) < 0 || fstat(fd, &file) < 0)
+		return true;
+	if (status.f_type == OVERLAYFS_SUPER_MAGIC)
+		return dir < 0 || !in_our_user_namespace(dir);
+	if (status.f_type != FUSE_MAGIC)
+		return false;
+	return !get_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
+}
+
+/* All of it counts as one step for the broker's patience: who serves it may be as slow as it likes. */
+static int copy(int fd, uint64_t limit, int *ret_fd)
+{
+	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	static uint8_t buffer[128 << 10];
+	uint64_t at = 0;
+	ssize_t n;
+
+	if (memfd < 0)
+		return errno;
+	while ((n = read(fd, buffer, sizeof(buffer))) > 0) {
+		if (at + (uint64_t)n > limit)
+			return EFBIG;
+		if (pwrite(memfd, buffer, (size_t)n, (off_t)at) != n)
+			return ENOSPC;
+		at += (uint64_t)n;
+	}
+	if (n < 0 ||
+	    fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+		return errno;
+	*ret_fd = steal_fd(&memfd);
+	return 0;
+}
+
+/* ---- What the engine wants to know -------------------------------------------------------------- */
+
+/* 0: the file has none, or the kernel cannot be asked. */
+static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
+{
+	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *mapping = maps < 0 ? MAP_FAILED : mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0);
+	struct uapi_procmap_query query = {
+		.size = sizeof(query),
+		.query_addr = (uintptr_t)mapping,
+		.build_id_size = size,
+		.build_id_addr = (uintptr_t)ret_build_id,
+	};
+	uint32_t bytes = 0;
+
+	if (mapping == MAP_FAILED)
+		return 0;
+	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) == 0)
+		bytes = MIN_OF(query.build_id_size, size);
+	munmap(mapping, page);
+	return bytes;
+}
+
+static bool describe(int fd, struct message_image *image)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0)
+		return false;
+	image->dev = status.st_dev;
+	image->inode = status.st_ino;
+	image->size = (uint64_t)status.st_size;
+	image->ctime_ns = status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+	image->build_id_size = read_build_id(fd, image->build_id, sizeof(image->build_id));
+	return true;
+}
+
+/* The file's identity, and a copy in its place where that is called for. */
+static int finish(const struct target *target, uint64_t copy_bytes, int *fd,
+		  struct files_answer *answer)
+{
+	CLEANUP_CLOSE int memfd = -1;
+	int failed;
+
+	if (!describe(*fd, &answer->image))
+		return errno;
+	answer->is_copy = is_served(*fd, target->dir);
+	if (!answer->is_copy)
+		return 0;
+	failed = copy(*fd, copy_bytes, &memfd);
+	if (failed)
+		return failed;
+	close(*fd);
+	*fd = steal_fd(&memfd);
+	return 0;
+}
+
+int image_open(const struct files_config *config, const struct client *client,
+	       const struct files_image *request, const char *path, struct files_answer *answer,
+	       int *ret_fd)
+{
+	struct target target = {
+		.config = config,
+		.client = client,
+		.mapping = &request->request,
+		.path = path,
+	};
+	CLEANUP_CLOSE int dir = -1;
+	CLEANUP_CLOSE int fd = -1;
+	char name[32];
+	int failed;
+
+	status_set_pid(request->request.pid);
+	snprintf(name, sizeof(name), "/proc/%d", request->request.pid);
+	target.dir = dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!config->any_image)
+		target.is_own = dir >= 0 && owner_is(dir, client->uid);
+	if (config->own_only && !target.is_own)
+		return dir < 0 ? ESRCH : EACCES;
+	failed = request->bare ? ENOENT : open_mapping(&target, &fd);
+	if (failed)
+		failed = open_path(&target, &fd);
+	if (failed && open_exe(&target, &fd) != 0)
+		return failed;
+	/* it may have become somebody else's meanwhile */
+	if (target.is_own && !owner_is(dir, client->uid))
+		return EACCES;
+	answer->client_read = client_may_have(&target, fd);
+	if (config->own_only && !answer->client_read)
+		return EACCES;
+	failed = finish(&target, request->copy_bytes, &fd, answer);
+	if (failed)
+		return failed;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}

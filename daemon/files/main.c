@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profd-files - opens what targets can name, and may be killed while it waits for it
+ *
+ * One for each session, started by profd. A file of FUSE may answer never, and so may /proc where it goes through a process's
+ * memory; whoever touches one of those is stuck in the kernel, and that is here. See daemon/files-protocol.h.
+ * Invariants: (1) requests are worked on one after the other, in order: the broker knows which one is stuck
+ *             (2) nothing outlives a request but the sandbox: any other process of this kind can go on
+ */
+#include "config.h"
+
+#include "arch/base.h"
+#include "daemon/files-protocol.h"
+#include "daemon/files/client.h"
+#include "daemon/files/image.h"
+#include "daemon/files/proc.h"
+#include "daemon/files/sandbox.h"
+#include "daemon/files/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+struct incoming {
+	struct files_request request;
+	char path[PATH_MAX];
+};
+
+union control {
+	struct cmsghdr header;
+	uint8_t space[CMSG_SPACE(sizeof(int))];
+};
+
+/* Who is stuck holds no pipe of our caller's open, and no mount. */
+static bool let_go(void)
+{
+	if (chdir("/") < 0)
+		return false;
+	return PROF_SANITIZED ||
+	       (dup2(STDIN_FILENO, STDOUT_FILENO) >= 0 && dup2(STDIN_FILENO, STDERR_FILENO) >= 0);
+}
+
+/* Bytes of a datagram and its descriptor, or -1. 0: the broker is gone. */
+static ssize_t receive(void *bytes, size_t size, int *ret_fd)
+{
+	union control control = { 0 };
+	struct iovec part = { bytes, size };
+	struct msghdr header = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *rights;
+	ssize_t n;
+
+	do {
+		n = recvmsg(FILES_SOCKET_FD, &header, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	rights = n > 0 ? CMSG_FIRSTHDR(&header) : NULL;
+	*ret_fd = -1;
+	if (rights && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_fd, CMSG_DATA(rights), sizeof(int));
+	return n;
+}
+
+static bool answer(const struct files_answer *body, int fd)
+{
+	union control control = { 0 };
+	struct iovec part = { (void *)body, sizeof(*body) };
+	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		header.msg_control = &control;
+		header.msg_controllen = sizeof(control);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+	}
+	return sendmsg(FILES_SOCKET_FD, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(*body);
+}
+
+/* False: nothing more can be done. Takes over fd. */
+static bool handle(const struct files_config *config, const struct client *client,
+		   const struct incoming *incoming, size_t bytes, int memfd)
+{
+	const struct files_request *request = &incoming->request;
+	struct files_answer body = { .serial = request->serial, .error = EINVAL };
+	CLEANUP_CLOSE int fd = memfd;
+
+	status_begin(request->serial);
+	if (request->type == FILES_SNAPSHOT && fd >= 0) {
+		body.error = proc_snapshot(config, &request->snapshot, fd);
+		body.snapshot_bytes = status_bytes();
+		close(steal_fd(&fd));
+	} else if (request->type == FILES_IMAGE &&
+		   request->image.request.path_bytes == bytes - sizeof(*request)) {
+		body.error =
+			image_open(config, client, &request->image, incoming->path, &body, &fd);
+	}
+	body.image.image_id = request->image.request.image_id;
+	body.image.error = body.error;
+	return answer(&body, fd);
+}
+
+static int serve(void)
+{
+	static struct incoming incoming;
+	struct files_config config;
+	struct client client;
+	int fd = -1;
+	ssize_t n;
+
+	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
+	if (receive(&config, sizeof(config), &fd) != (ssize_t)sizeof(config))
+		return 1;
+	client_init(&client, config.uid);
+	if (!status_open(FILES_STATUS_FD) || !let_go() || !sandbox_enter(&config))
+		return 1;
+	for (;;) {
+		n = receive(&incoming, sizeof(incoming) - 1, &fd);
+		if (n < (ssize_t)sizeof(incoming.request))
+			return n == 0 ? 0 : 1;
+		((char *)&incoming)[n] = '\0';
+		if (!handle(&config, &client, &incoming, (size_t)n, fd))
+			return 1;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct stat status;
+
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		printf("profd-files %s\n", PROF_VERSION);
+		return 0;
+	}
+	if (argc == 1 && fstat(FILES_SOCKET_FD, &status) == 0 && S_ISSOCK(status.st_mode))
+		_exit(serve()); /* a sanitizer that looks for leaks now could not: nobody may trace us */
+	fprintf(stderr,
+		"Usage: profd-files --version\nprofd starts it; it does nothing by itself.\n");
+	return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
+}

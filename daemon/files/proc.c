@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Proc - what existed before the recording, read from /proc
+ *
+ * The engine asks for this once the side band is enabled: what changes while it is read is in the side band too, and
+ * each record carries the time just before it was read, so that the two can be put in order. Nothing is stopped.
+ * Only /proc's directory structure is understood here. File contents go to the engine as they are: targets choose
+ * their names, and hostile bytes are the engine's business.
+ * A process may go at any moment: what could not be read is left out, and that is no error.
+ * Invariants: (1) a process is in the memfd as a whole or not at all, and then status_set_bytes() is told: whoever is
+ *                 killed here is continued by the next one                 [test_hostile_files: test_locked_memory]
+ *             (2) of a bare process no file is read that goes through its memory, which may lie in a file that never
+ *                 comes                                                   [test_hostile_files: test_locked_memory]
+ *             (3) an own_only session gets records of processes that were the client's before they were read and are
+ *                 after that, and nothing of the kernel                    [test-files: own_only]
+ */
+#include "daemon/files/proc.h"
+
+#include "arch/base.h"
+#include "arch/uapi.h"
+#include "daemon/files/buffer.h"
+#include "daemon/files/cgroups.h"
+#include "daemon/files/owner.h"
+#include "daemon/files/status.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define SMALL_FILE_BYTES (64u << 10) /* all but maps */
+#define MAPS_BYTES (16u << 20)
+#define MAX_MAPPINGS 65536 /* executable ones of a process */
+#define MAX_SNAPSHOT_BYTES (512u << 20)
+#define THREAD_PASSES 4 /* a directory that changes while it is read may hide a thread */
+
+struct snapshot {
+	const struct files_config *config;
+	const struct files_snapshot *request;
+	struct buffer buffer;
+	struct cgroups *cgroups; /* of an own_only session */
+	uint64_t offset;
+	int memfd;
+	bool maps_as_text; /* the kernel has no PROCMAP_QUERY */
+};
+
+/* ---- Numbers ------------------------------------------------------------------------------------ */
+
+struct numbers {
+	pid_t *values;
+	size_t n, size;
+};
+
+static void free_numbers(struct numbers *numbers)
+{
+	free(numbers->values);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const pid_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void add_number(struct numbers *numbers, pid_t number)
+{
+	size_t size = numbers->size ? numbers->size * 2 : 64;
+	void *larger;
+
+	if (numbers->n == numbers->size) {
+		larger = realloc(numbers->values, size * sizeof(number));
+		if (!larger)
+			return;
+		numbers->values = larger;
+		numbers->size = size;
+	}
+	numbers->values[numbers->n++] = number;
+}
+
+static bool has_number(const struct numbers *numbers, pid_t number)
+{
+	return numbers->n && bsearch(&number, numbers->values, numbers->n, sizeof(number),
+				     compare_numbers) != NULL;
+}
+
+/* Directory entries that are numbers, rising. */
+static void list_numbers(int dir, const char *path, struct numbers *numbers)
+{
+	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	numbers->n = 0;
+	while (stream && (entry = readdir(stream))) {
+		pid_t number = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (number > 0)
+			add_number(numbers, number);
+	}
+	if (stream)
+		closedir(stream);
+	else if (fd >= 0)
+		close(fd);
+	if (numbers->n)
+		qsort(numbers->values, numbers->n, sizeof(pid_t), compare_numbers);
+}
+
+/* ---- One process -------------------------------------------------------------------------------- */
+
+static void read_exe(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
+	char path[PATH_MAX];
+	ssize_t n;
+
+	record.time_ns = buffer_now_ns();
+	n = readlinkat(dir, "exe", path, sizeof(path));
+	record.length = n > 0 ? (uint32_t)n : 0;
+	if (n > 0)
+		buffer_add(&snapshot->buffer, &record, path, NULL, 0);
+}
+
+/* A kernel thread has neither a program nor mappings, and a leader that ended before its threads has them no more. */
+static bool has_program(int dir)
+{
+	char byte;
+
+	return readlinkat(dir, "exe", &byte, 1) > 0 || errno != ENOENT;
+}
+
+/* Asks for the next executable mapping at or above *address. 0, or an errno. */
+static int query_mapping(int fd, uint64_t address, struct snapshot_mapping *ret_mapping,
+			 char name[PATH_MAX], size_t *ret_name_bytes)
+{
+	struct snapshot_mapping mapping = { 0 };
+	struct uapi_procmap_query query = {
+		.size = sizeof(query),
+		.query_flags = UAPI_PROCMAP_QUERY_VMA_EXECUTABLE |
+			       UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA,
+		.query_addr = address,
+		.vma_name_size = PATH_MAX,
+		.vma_name_addr = (uintptr_t)name,
+		.build_id_size = sizeof(mapping.build_id),
+		.build_id_addr = (uintptr_t)mapping.build_id,
+	};
+
+	if (ioctl(fd, UAPI_PROCMAP_QUERY, &query) < 0) {
+		if (errno != ENAMETOOLONG)
+			return errno;
+		query.vma_name_size = query.build_id_size = 0;
+		query.vma_name_addr = query.build_id_addr = 0;
+		if (ioctl(fd, UAPI_PROCMAP_QUERY, &query) < 0)
+			return errno;
+	}
+	mapping.start = query.vma_start;
+	mapping.end = query.vma_end;
+	mapping.file_offset = query.vma_offset;
+	mapping.inode = query.inode;
+	mapping.dev_major = query.dev_major;
+	mapping.dev_minor = query.dev_minor;
+	mapping.build_id_size = MIN_OF(query.build_id_size, sizeof(mapping.build_id));
+	*ret_mapping = mapping;
+	*ret_name_bytes = query.vma_name_size ? strnlen(name, PATH_MAX) : 0;
+	return 0;
+}
+
+static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	struct snapshot_record record = { .kind = SNAPSHOT_MAPPING, .pid = pid, .tid = pid };
+	CLEANUP_CLOSE int fd = -1;
+	struct snapshot_mapping mapping = { 0 };
+	char name[PATH_MAX];
+	size_t name_bytes = 0;
+
+	status_progress();
+	if (!snapshot->maps_as_text)
+		fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
+	for (unsigned i = 0; fd >= 0 && i < MAX_MAPPINGS; i++) {
+		int failed;
+
+		record.time_ns = buffer_now_ns();
+		failed = query_mapping(fd, mapping.end, &mapping, name, &name_bytes);
+		if (failed == ENOTTY)
+			snapshot->maps_as_text = true;
+		if (failed)
+			break;
+		record.length = sizeof(mapping);
+		buffer_add(&snapshot->buffer, &record, &mapping, name, name_bytes);
+	}
+	if (snapshot->maps_as_text) {
+		record.kind = SNAPSHOT_MAPS;
+		buffer_add_file(&snapshot->buffer, dir, "maps", record, MAPS_BYTES);
+	}
+}
+
+/* Threads but the leader; again until no new one is found. Returns one of them, or 0. */
+static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	CLEANUP(free_numbers) struct numbers seen = { 0 };
+	CLEANUP(free_numbers) struct numbers tids = { 0 };
+	bool found = true;
+	pid_t other = 0;
+
+	add_number(&seen, pid);
+	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
+		size_t before = seen.n;
+
+		found = false;
+		list_numbers(dir, "task", &tids);
+		if (tids.n <= 1)
+			break;
+		for (size_t i = 0; i < tids.n; i++) {
+			struct numbers known = { .values = seen.values, .n = before };
+			pid_t tid = tids.values[i];
+			char path[64];
+
+			if (has_number(&known, tid))
+				continue;
+			found = true;
+			add_number(&seen, tid);
+			snprintf(path, sizeof(path), "task/%d/stat", tid);
+			buffer_add_file(&snapshot->buffer, dir, path,
+					(struct snapshot_record){
+						.kind = SNAPSHOT_STAT, .pid = pid, .tid = tid },
+					SMALL_FILE_BYTES);
+			other = tid;
+		}
+		qsort(seen.values, seen.n, sizeof(pid_t), compare_numbers);
+	}
+	return other;
+}
+
+/* What goes with the memory, and may wait for it. */
+static void add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
+{
+	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };
+
+	read_exe(snapshot, dir, pid);
+	if (bare)
+		return;
+	buffer_add_file(&snapshot->buffer, dir, "cmdline", cmdline, SMALL_FILE_BYTES);
+	add_mappings(snapshot, dir, pid);
+}
+
+static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	struct snapshot_record status = { .kind = SNAPSHOT_STATUS, .pid = pid, .tid = pid };
+	struct snapshot_record cgroup = { .kind = SNAPSHOT_CGROUP, .pid = pid, .tid = pid };
+	struct buffer *buffer = &snapshot->buffer;
+	size_t at;
+
+	buffer_add_file(buffer, dir, "status", status, SMALL_FILE_BYTES);
+	at = buffer->length + sizeof(cgroup);
+	if (!buffer_add_file(buffer, dir, "cgroup", cgroup, SMALL_FILE_BYTES) || !snapshot->cgroups)
+		return;
+	/* the records' bytes may move while one is added */
+	CLEANUP_FREE char *text = strndup((const char *)buffer->bytes + at, buffer->length - at);
+	if (text)
+		cgroups_add_one(snapshot->cgroups, buffer, text, strlen(text));
+}
+
+static bool is_bare(const struct snapshot *snapshot, int dir, pid_t pid)
+{
+	const struct files_snapshot *request = snapshot->request;
+	struct stat status;
+
+	if (pid == request->bare_pid)
+		return true;
+	/* of the folder: who runs it, dumpable or not */
+	if (request->n_bare_uids == 0 || fstat(dir, &status) < 0)
+		return false;
+	for (uint32_t i = 0; i < MIN_OF(request->n_bare_uids, FILES_MAX_BARE); i++)
+		if (request->bare_uids[i] == status.st_uid)
+			return true;
+	return false;
+}
+
+static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	struct snapshot_record stat = { .kind = SNAPSHOT_STAT, .pid = pid, .tid = pid };
+	bool bare = is_bare(snapshot, dir, pid);
+	CLEANUP_CLOSE int thread = -1;
+	char name[32];
+	pid_t other;
+
+	buffer_add_file(&snapshot->buffer, dir, "stat", stat, SMALL_FILE_BYTES);
+	other = add_threads(snapshot, dir, pid);
+	add_texts(snapshot, dir, pid);
+	if (has_program(dir)) {
+		add_program(snapshot, dir, pid, bare);
+		return;
+	}
+	if (!other)
+		return;
+	snprintf(name, sizeof(name), "task/%d", other);
+	thread = openat(dir, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (thread >= 0 && has_program(thread))
+		add_program(snapshot, thread, pid, bare);
+}
+
+/* ---- All of it ---------------------------------------------------------------------------------- */
+
+/* What was read becomes part of the snapshot. */
+static int flush(struct snapshot *snapshot)
+{
+	struct buffer *buffer = &snapshot->buffer;
+	size_t at = 0;
+
+	if (buffer->failed)
+		return ENOMEM;
+	if (snapshot->offset > MAX_SNAPSHOT_BYTES)
+		buffer->length = 0;
+	while (at < buffer->length) {
+		ssize_t n = pwrite(snapshot->memfd, buffer->bytes + at, buffer->length - at,
+				   (off_t)(snapshot->offset + at));
+
+		if (n < 0)
+			return errno;
+		at += (size_t)n;
+	}
+	snapshot->offset += at;
+	buffer->length = 0;
+	status_set_bytes(snapshot->offset);
+	return 0;
+}
+
+static int add_process(struct snapshot *snapshot, int proc, pid_t pid)
+{
+	const struct files_config *config = snapshot->config;
+	CLEANUP_CLOSE int dir = -1;
+	char name[32];
+
+	status_set_pid(pid);
+	snprintf(name, sizeof(name), "%d", pid);
+	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || (config->own_only && !owner_is(dir, config->uid)))
+		return 0;
+	read_process(snapshot, dir, pid);
+	/* it may have become somebody else's meanwhile */
+	if (config->own_only && !owner_is(dir, config->uid))
+		snapshot->buffer.length = 0;
+	return flush(snapshot);
+}
+
+static int add_first(struct snapshot *snapshot, int proc)
+{
+	struct cgroups *cgroups;
+
+	if (snapshot->config->kernel)
+		buffer_add_file(&snapshot->buffer, proc, "modules",
+				(struct snapshot_record){ .kind = SNAPSHOT_MODULES }, MAPS_BYTES);
+	cgroups = snapshot->config->own_only ? NULL : cgroups_new();
+	if (cgroups)
+		cgroups_add_all(cgroups, &snapshot->buffer);
+	cgroups_free(cgroups);
+	return flush(snapshot);
+}
+
+static int add_all(struct snapshot *snapshot, int proc)
+{
+	CLEANUP(free_numbers) struct numbers pids = { 0 };
+	int failed = 0;
+
+	if (snapshot->request->from_pid == 0)
+		failed = add_first(snapshot, proc);
+	list_numbers(proc, ".", &pids);
+	for (size_t i = 0; i < pids.n && !failed; i++)
+		if (pids.values[i] >= snapshot->request->from_pid)
+			failed = add_process(snapshot, proc, pids.values[i]);
+	return failed;
+}
+
+int proc_snapshot(const struct files_config *config, const struct files_snapshot *request,
+		  int memfd)
+{
+	CLEANUP_CLOSE int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct snapshot snapshot = {
+		.config = config,
+		.request = request,
+		.offset = request->offset,
+		.memfd = memfd,
+	};
+	int failed;
+
+	if (proc < 0 || ftruncate(memfd, (off_t)request->offset) < 0)
+		return errno;
+	status_set_bytes(request->offset);
+	snapshot.cgroups = config->own_only ? cgroups_new() : NULL;
+	failed = request->pid ? add_process(&snapshot, proc, request->pid)
+			      : add_all(&snapshot, proc);
+	cgroups_free(snapshot.cgroups);
+	buffer_done(&snapshot.buffer);
+	return failed;
+}

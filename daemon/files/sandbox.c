@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sandbox - what is left to the process that opens files
+ *
+ * It has to look into every process and file of the session, so it keeps the capabilities for that; it parses nothing, but
+ * its requests come from an engine that may have been taken over. What it cannot do: gain rights, write to a file that has a
+ * name, execute, connect, fork, be traced or dumped.
+ * Invariants: (1) no capability is left that the comment below does not name    [test_hostile_files: test_rights]
+ *             (2) a file is opened for writing, a socket made or a program executed by nobody here [test-files: sandbox]
+ */
+#include "config.h"
+
+#include "daemon/files/sandbox.h"
+
+#include "arch/base.h"
+#include "arch/uapi.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
+#endif
+
+#define MAX_FILES 128
+#define MAX_MEMORY (UINT64_C(1) << 30)
+#define MAX_WRITTEN (UINT64_C(1) << 30) /* a snapshot, or the copy of a file */
+
+/* ---- Capabilities ------------------------------------------------------------------------------- */
+
+struct wish {
+	int capability;
+	enum { ALWAYS, FOR_CLIENT, FOR_KERNEL } when;
+};
+
+static const struct wish wishes[] = {
+	{ CAP_SYS_PTRACE, ALWAYS },         /* maps, exe, root, cmdline of everybody's processes */
+	{ CAP_CHECKPOINT_RESTORE, ALWAYS }, /* map_files */
+	{ CAP_DAC_READ_SEARCH, ALWAYS },    /* files and folders that are not open to all */
+	{ CAP_SETUID, FOR_CLIENT },         /* what may the client read? */
+	{ CAP_SETGID, FOR_CLIENT },
+	{ CAP_SYSLOG, FOR_KERNEL }, /* addresses in /proc/modules */
+};
+
+static bool is_wanted(const struct wish *wish, const struct files_config *config)
+{
+	switch (wish->when) {
+	case FOR_CLIENT:
+		return !config->any_image;
+	case FOR_KERNEL:
+		return config->kernel;
+	default:
+		return true;
+	}
+}
+
+static bool drop_capabilities(const struct files_config *config)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2], kept[2] = { 0 };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
+		unsigned word = (unsigned)wishes[i].capability / 32;
+
+		if (is_wanted(&wishes[i], config))
+			kept[word].permitted |= 1u << (wishes[i].capability % 32);
+	}
+	for (unsigned word = 0; word < ARRAY_SIZE(kept); word++) {
+		kept[word].permitted &= data[word].permitted;
+		kept[word].effective = kept[word].permitted;
+	}
+	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
+		(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	return syscall(SYS_capset, &header, kept) == 0;
+}
+
+/* ---- Limits ------------------------------------------------------------------------------------- */
+
+static bool limit(int resource, rlim_t value)
+{
+	struct rlimit old;
+
+	if (getrlimit(resource, &old) < 0)
+		return false;
+	value = MIN_OF(value, old.rlim_max);
+	return setrlimit(resource, &(struct rlimit){ value, value }) == 0;
+}
+
+static bool limit_resources(void)
+{
+	/* the sanitizers' shadow is larger than any limit */
+	return limit(RLIMIT_CORE, 0) && limit(RLIMIT_NOFILE, MAX_FILES) &&
+	       limit(RLIMIT_FSIZE, MAX_WRITTEN) && (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY));
+}
+
+/* ---- System calls ------------------------------------------------------------------------------- */
+
+static const int allowed[] = {
+	SCMP_SYS(read),          SCMP_SYS(pwrite64),
+	SCMP_SYS(close),         SCMP_SYS(lseek),
+	SCMP_SYS(fstat),         SCMP_SYS(newfstatat),
+	SCMP_SYS(stat),          SCMP_SYS(fstatfs),
+	SCMP_SYS(readlink),      SCMP_SYS(readlinkat),
+	SCMP_SYS(getdents64),    SCMP_SYS(ftruncate),
+	SCMP_SYS(memfd_create),  SCMP_SYS(brk),
+	SCMP_SYS(munmap),        SCMP_SYS(mremap),
+	SCMP_SYS(madvise),       SCMP_SYS(futex),
+	SCMP_SYS(recvmsg),       SCMP_SYS(sendmsg),
+	SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+	SCMP_SYS(getpid),        SCMP_SYS(gettid),
+	SCMP_SYS(geteuid),       SCMP_SYS(getegid),
+	SCMP_SYS(getrandom),     SCMP_SYS(sysinfo), /* of qsort() */
+	SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigaction),  SCMP_SYS(restart_syscall),
+	SCMP_SYS(exit),          SCMP_SYS(exit_group),
+};
+
+static const int allowed_for_client[] = {
+	SCMP_SYS(faccessat2), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
+	SCMP_SYS(setgroups),  SCMP_SYS(capget),   SCMP_SYS(capset),
+};
+
+#define NO_WRITING SCMP_A2_64(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY)
+
+static const struct {
+	int call;
+	struct scmp_arg_cmp argument;
+} allowed_with[] = {
+	{ SCMP_SYS(openat), NO_WRITING },
+	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },  /* of fdopendir() */
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) },  /* the same */
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
+};
+
+static void release_filter(scmp_filter_ctx *filter)
+{
+	if (*filter)
+		seccomp_release(*filter);
+}
+
+static int allow(scmp_filter_ctx filter, const int *calls, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
+	return r;
+}
+
+static bool filter_calls(const struct files_config *config)
+{
+	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	int r = filter ? 0 : -1;
+
+	if (r == 0)
+		r = allow(filter, allowed, ARRAY_SIZE(allowed));
+	if (r == 0 && !config->any_image)
+		r = allow(filter, allowed_for_client, ARRAY_SIZE(allowed_for_client));
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
+				     allowed_with[i].argument);
+	return r == 0 && seccomp_load(filter) == 0;
+}
+
+bool sandbox_enter(const struct files_config *config)
+{
+	if (geteuid() == 0)
+		(void)setgroups(0, NULL); /* a namespace may forbid it */
+	return drop_capabilities(config) && limit_resources() &&
+	       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && (PROF_SANITIZED || filter_calls(config));
+}

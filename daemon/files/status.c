@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Status - where we are, for the broker that has to decide whether we are stuck
+ *
+ * Plain stores to a shared page; pairs with the loads of daemon/broker/files.c. Without a page, in tests, nothing is told.
+ */
+#include "daemon/files/status.h"
+
+#include "daemon/files-protocol.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+static struct files_status nowhere;
+static struct files_status *status = &nowhere;
+
+bool status_open(int fd)
+{
+	void *page = mmap(NULL, sizeof(*status), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return false;
+	status = page;
+	return true;
+}
+
+void status_begin(uint32_t serial)
+{
+	__atomic_store_n(&status->bytes, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&status->pid, 0, __ATOMIC_RELAXED);
+	/* pairs with is_about() of the broker */
+	__atomic_store_n(&status->serial, serial, __ATOMIC_RELEASE);
+	status_progress();
+}
+
+void status_progress(void)
+{
+	__atomic_store_n(&status->progress, status->progress + 1, __ATOMIC_RELAXED);
+}
+
+void status_set_pid(pid_t pid)
+{
+	__atomic_store_n(&status->pid, pid, __ATOMIC_RELAXED);
+	status_progress();
+}
+
+void status_set_bytes(uint64_t bytes)
+{
+	/* pairs with status_bytes() of the broker: what is below was written */
+	__atomic_store_n(&status->bytes, bytes, __ATOMIC_RELEASE);
+}
+
+uint64_t status_bytes(void)
+{
+	return status->bytes;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What the broker sees of us while we may be stuck: struct files_status in a page that is shared with it. */
+bool status_open(int fd);
+/* The next request is begun. */
+void status_begin(uint32_t serial);
+/* Another file is begun: the broker's patience begins anew. */
+void status_progress(void);
+void status_set_pid(pid_t pid);
+/* The snapshot is whole up to there. */
+void status_set_bytes(uint64_t bytes);
+uint64_t status_bytes(void);

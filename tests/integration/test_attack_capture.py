@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Captures that are no good places to write to: each is refused or fails with a reason, and profd goes on."""
+import ctypes
+import fcntl
+import os
+import socket
+
+import pytest
+
+from test_dbus_private import SYSTEM, file, profd, refusal, variant  # noqa: F401 (fixtures)
+
+SEAL_GROW, SEAL_WRITE = 4, 8
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+def sealed(seals):
+    fd = os.memfd_create("capture", os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def works(profd, tmp_path, name="good.cap"):
+    """The next session does."""
+    fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600)
+    path = profd.create(SYSTEM, fd)
+    profd.session(path, "Start")
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[:2] == (True, "stopped")
+    os.close(fd)
+
+
+@pytest.mark.parametrize("seals", [SEAL_WRITE, SEAL_GROW])
+def test_sealed_memfd(profd, tmp_path, busy, seals):
+    fd = sealed(seals)
+    path = profd.create(SYSTEM, fd)
+    assert refusal(profd.session, path, "Start")[0] == "Failed" or profd.wait("Finished", path)[:2] == (False, "io-error")
+    assert os.fstat(fd).st_size == 0
+    os.close(fd)
+    works(profd, tmp_path)
+
+
+def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
+    """The second engine finds the lock, and the first one's file is whole."""
+    first = profd.create(SYSTEM, file)
+    again = os.open(capture, os.O_RDWR)
+    second = profd.create(SYSTEM, again)
+    profd.session(first, "Start")
+    assert refusal(profd.session, second, "Start")[0] == "Failed"
+    profd.sleep(1)
+    profd.session(first, "Stop")
+    assert profd.wait("Finished", first)[:2] == (True, "stopped")
+    os.close(again)
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+    works(profd, tmp_path)
+
+
+def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture):
+    """One open file has one lock: the second engine sees that it is not empty any more, or takes no harm."""
+    first = profd.create(SYSTEM, file)
+    profd.session(first, "Start")
+    profd.sleep(1.2)
+    assert refusal(profd.create, SYSTEM, file)[0] == "InvalidOption"
+    profd.session(first, "Stop")
+    assert profd.wait("Finished", first)[:2] == (True, "stopped")
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+
+
+def test_append_flag(profd, tmp_path, capture, profcapture, busy):
+    """O_APPEND: bytes one after another, as into a pipe."""
+    fd = os.open(capture, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    path = profd.create(SYSTEM, fd)
+    profd.session(path, "Start")
+    profd.sleep(1)
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[:2] == (True, "stopped")
+    os.close(fd)
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+
+
+def test_others(profd, tmp_path):
+    """Directories, sockets, devices, what is not open for writing: see also test_dbus_private."""
+    ours, theirs = socket.socketpair()
+    opened = [os.open(path, flags) for path, flags in (
+        ("/dev/full", os.O_WRONLY), ("/dev/null", os.O_RDWR), ("/dev/zero", os.O_RDWR), (tmp_path, os.O_RDONLY),
+        (tmp_path, os.O_PATH), ("/proc/self/maps", os.O_RDONLY))]
+    for fd in [*opened, ours.fileno()]:
+        assert refusal(profd.create, SYSTEM, fd)[0] == "InvalidOption"
+    for fd in opened:
+        os.close(fd)
+    eventfd = ctypes.CDLL(None).eventfd(0, 0)
+    assert refusal(profd.create, SYSTEM, eventfd)[0] == "InvalidOption"
+    os.close(eventfd)
+    works(profd, tmp_path)
+
+
+def test_reader_that_goes(profd, tmp_path, busy):
+    """A pipe whose reading end is closed in the middle."""
+    reading, writing = os.pipe()
+    path = profd.create(SYSTEM, writing)
+    os.close(writing)
+    profd.session(path, "Start")
+    profd.sleep(0.3)
+    os.close(reading)
+    assert profd.wait("Finished", path)[:2] == (False, "io-error")
+    works(profd, tmp_path)

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profd on a system bus: its objects, whose sessions are whose, and clients that go. What polkit says is another file's."""
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import buses
+from buses import (
+    DAEMON, MANAGER, NAME, NOBODY, PROFILER, PROPERTIES, ROOT, SESSION, SYSTEM, Gio, GLib, pids, refusal, variant,
+)
+from recordings import until
+
+EVERYTHING = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
+OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
+
+
+@pytest.fixture
+def file(capture):
+    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def busy(spawn):
+    """Somebody's process, by uid."""
+    return lambda uid=NOBODY: spawn("sh", "-c", "while :; do :; done", user=uid, group=uid, extra_groups=[])
+
+
+@pytest.fixture
+def files(tmp_path):
+    opened = []
+
+    def make():
+        opened.append(os.open(tmp_path / f"{len(opened)}.cap", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return opened[-1]
+
+    yield make
+    for fd in opened:
+        os.close(fd)
+
+
+# ---- the same objects
+
+
+def test_root_object(bus):
+    bus.start(EVERYTHING)
+    client = bus.client(NOBODY)
+    assert client.get(ROOT, "Version", PROFILER).count(".") == 2
+    capabilities, = client.call(ROOT, PROFILER, "GetCapabilities")
+    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system"}
+    assert capabilities["system"] and capabilities["kernel"]
+    assert client.objects() == {}
+    text, = client.call(ROOT, "org.freedesktop.DBus.Introspectable", "Introspect")
+    served = Gio.DBusNodeInfo.new_for_xml(text)
+    assert [m.name for m in served.lookup_interface(PROFILER).methods] == ["CreateSession", "GetCapabilities"]
+
+
+def test_recording(bus, file, capture, profcapture, busy):
+    bus.start(EVERYTHING)
+    client, target = bus.client(NOBODY), busy()
+    path = client.create(pids(target.pid), file)
+    assert client.wait("InterfacesAdded")[0] == path
+    client.session(path, "Start")
+    assert client.get(path, "State") == "running"
+    assert client.get(path, "Uid") == NOBODY
+    client.sleep(1)
+    client.session(path, "Pause")
+    client.session(path, "Resume")
+    client.session(path, "Stop")
+    ok, reason, summary = client.wait("Finished", path)
+    assert (ok, reason) == (True, "stopped") and summary["samples"] > 100
+    assert {s[2] for s in client.signals} >= {"PropertiesChanged", "Progress", "Finished"}
+    properties, = client.call(path, PROPERTIES, "GetAll", variant("(s)", (SESSION,)))
+    assert properties["State"] == "finished" and properties["Samples"] == summary["samples"]
+    assert properties == client.objects()[path][SESSION]
+    client.session(path, "Close")
+    assert client.wait("InterfacesRemoved") == (path, [SESSION])
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
+    program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
+    program = Path(shutil.copy(program, bus.folder))  # where nobody gets at it
+    process = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
+    bus.start(EVERYTHING)
+    client = bus.client(NOBODY)
+    path = client.create(pids(process.pid), file)
+    client.session(path, "Start")
+    client.sleep(0.7)
+    process.kill()
+    process.wait()
+    client.wait("Finished", path)
+    rows = profcapture.json("dump", capture, "--table", "image", "--format", "json")["data"]["rows"]
+    image = next(row["id"] for row in rows if (row["path"] or "").startswith(str(program)))
+    client.session(path, "OpenImage", variant("(t)", (image,)))
+    opened, = client.files
+    assert os.read(opened, 10**6) == program.read_bytes()
+    os.close(opened)
+
+
+# ---- whose session it is
+
+
+def test_foreign_session(bus, file, busy):
+    """Invariant 2 of service.c: nothing about it is said, nothing happens to it."""
+    bus.start(OWN)
+    owner, other = bus.client(NOBODY), bus.client(DAEMON)
+    path = owner.create(pids(busy().pid), file)
+    owner.session(path, "Start")
+    assert other.objects() == {}
+    for method, arguments in (
+        ("Start", None), ("Stop", None), ("Pause", None), ("Resume", None), ("Close", None), ("OpenControl", None),
+        ("OpenImage", variant("(t)", (1,))),
+    ):
+        assert refusal(other.session, path, method, arguments)[0] == "NotAuthorized"
+    assert refusal(other.get, path, "Options")[0] == "NotAuthorized"
+    assert refusal(other.call, path, PROPERTIES, "GetAll", variant("(s)", (SESSION,)))[0] == "NotAuthorized"
+    assert owner.get(path, "State") == "running"
+    assert path in owner.objects()
+
+
+def test_another_connection_of_the_same_user(bus, file, busy):
+    bus.start(OWN)
+    owner, other = bus.client(NOBODY), bus.client(NOBODY)
+    path = owner.create(pids(busy().pid), file)
+    owner.session(path, "Start")
+    assert other.get(path, "State") == "running"
+    other.session(path, "Stop")
+    owner.wait("Finished", path)
+    assert path in other.objects()
+
+
+def test_those_who_manage_others(bus, file, busy):
+    """root by polkit's own rule; they see and end it, but get no file of it."""
+    bus.start(buses.rules(allow={"record-own": ["nobody"], "manage-others": ["daemon"]}))
+    owner, manager = bus.client(NOBODY), bus.client(DAEMON)
+    path = owner.create(pids(busy().pid), file)
+    owner.session(path, "Start")
+    assert path in manager.objects() and path in bus.client(0).objects()
+    assert refusal(manager.session, path, "OpenImage", variant("(t)", (1,)))[0] == "NotAuthorized"
+    manager.session(path, "Stop")
+    owner.wait("Finished", path)
+
+
+def test_signals_go_to_the_owner_alone(bus, file, busy):
+    bus.start(OWN)
+    owner, other, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
+    for client in (other, root):  # with a match rule, as an eavesdropper of broadcasts would
+        with client.current():
+            client.bus.signal_subscribe(None, None, None, None, None, 0, client.on_signal)
+    path = owner.create(pids(busy().pid), file)
+    owner.session(path, "Start")
+    owner.sleep(1)
+    owner.session(path, "Close")
+    owner.wait("InterfacesRemoved")
+    for client in (other, root):
+        client.sleep(0.2)
+        assert [s for s in client.signals if s[1].startswith(ROOT)] == []
+
+
+# ---- clients that go
+
+
+def test_client_gone(bus, file, capture, profcapture, busy):
+    bus.start(OWN)
+    client, root = bus.client(NOBODY), bus.client(0)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.sleep(1.2)
+    assert bus.engines()
+    client.close()
+    until(lambda: root.objects() == {}, 5)
+    until(lambda: bus.engines() == [], 10)
+    info = profcapture.json("info", capture)["capture"]
+    assert info["state"] == "finished" and info["samples"] > 100
+    assert root.get(ROOT, "Version", PROFILER)
+
+
+def test_only_the_sessions_of_the_one_that_goes(bus, files, busy):
+    bus.start(OWN)
+    stays, goes = bus.client(NOBODY), bus.client(NOBODY)
+    paths = [client.create(pids(busy().pid), files()) for client in (stays, goes)]
+    stays.session(paths[0], "Start")
+    goes.session(paths[1], "Start")
+    goes.close()
+    until(lambda: list(stays.objects()) == paths[:1], 5)
+    assert stays.get(paths[0], "State") == "running"
+
+
+def test_nothing_is_watched_for_nobody(bus, file, busy):
+    """Match rules of clients that are gone would add up; the bus counts them."""
+    bus.start(OWN)
+    root = bus.client(0)
+
+    def rules():
+        owner, = root.call("/org/freedesktop/DBus", "org.freedesktop.DBus", "GetNameOwner", variant("(s)", (NAME,)),
+                           name="org.freedesktop.DBus")
+        stats, = root.call("/org/freedesktop/DBus", "org.freedesktop.DBus.Debug.Stats", "GetConnectionStats",
+                           variant("(s)", (owner,)), name="org.freedesktop.DBus")
+        return stats["MatchRules"]
+
+    before = rules()
+    for _ in range(20):
+        client = bus.client(NOBODY)
+        path = client.create(pids(os.getpid() if client.uid == 0 else busy().pid), file)
+        client.session(path, "Close")
+        client.close()
+    root.sleep(0.3)
+    assert rules() <= before + 1
+
+
+def test_bus_that_hangs(bus, file, busy):
+    """profd goes on, and what it cannot send does not pile up in it; afterwards all is as before."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.sleep(0.5)
+    bus.daemon.send_signal(signal.SIGSTOP)
+    before = memory(bus.profd.pid)
+    time.sleep(3)
+    bus.daemon.send_signal(signal.SIGCONT)
+    assert memory(bus.profd.pid) - before < 1 << 20
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[0]
+
+
+def memory(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# ---- what a client may get wrong
+
+
+def test_wrong_types_everywhere(bus, file, busy):
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    wrong = [variant("(s)", ("x",)), variant("(u)", (1,)), variant("(a{sv})", ({},)), variant("(hh)", (0, 1)),
+             variant("(v)", (variant("s", ""),)), variant("(ttt)", (1, 2, 3)), None]
+    right = {"CreateSession": "(a{sv}h)", "OpenImage": "(t)"}
+    for where, interface, methods in (
+        (ROOT, PROFILER, ["CreateSession", "GetCapabilities"]),
+        (ROOT, MANAGER, ["GetManagedObjects"]),
+        (path, SESSION, ["Start", "Stop", "Pause", "Resume", "OpenImage", "OpenControl", "Close"]),
+    ):
+        for method in methods:
+            for arguments in wrong:
+                if (arguments.get_type_string() if arguments else "()") == right.get(method, "()"):
+                    continue
+                assert refusal(client.call, where, interface, method, arguments)[0].endswith("Error.InvalidArgs"), method
+    assert client.get(path, "State") == "created"
+    with pytest.raises(GLib.Error):
+        client.call(path, PROPERTIES, "Set", variant("(ssv)", (SESSION, "State", variant("s", "running"))))
+    with pytest.raises(GLib.Error):
+        client.get(path, "Nothing")
+    with pytest.raises(GLib.Error):
+        client.session(path, "Nothing")
+
+
+@pytest.mark.parametrize("options", [
+    {f"key{i}": variant("s", "x" * 100) for i in range(20000)},
+    {"events": variant("as", ["x" * 100] * 20000)},
+    {"pids": variant("au", range(1, 200000))},
+    {"command": variant("aay", [b"x" * 1000] * 1000)},
+    {"call-graph": variant("s", "x" * 10**6)},
+], ids=["keys", "events", "pids", "command", "text"])
+def test_giant_options(bus, file, options):
+    bus.start(EVERYTHING)
+    client = bus.client(NOBODY)
+    before = memory(bus.profd.pid)
+    assert refusal(client.create, {**SYSTEM, **options}, file)[0] in ("InvalidOption", "LimitExceeded")
+    assert client.objects() == {}
+    assert memory(bus.profd.pid) - before < 64 << 20
+
+
+def test_handles_of_nothing(bus, file):
+    bus.start(EVERYTHING)
+    client = bus.client(NOBODY)
+    for index in (1, 2**31 - 1, -1):
+        with pytest.raises(GLib.Error):
+            client.call(ROOT, PROFILER, "CreateSession", variant("(a{sv}h)", (SYSTEM, index)), [file])
+    with pytest.raises(GLib.Error):
+        client.call(ROOT, PROFILER, "CreateSession", variant("(a{sv}h)", ({**SYSTEM, "lifetime": variant("h", 7)}, 0)),
+                    [file])
+    before = len(os.listdir(f"/proc/{bus.profd.pid}/fd"))
+    for _ in range(20):
+        with pytest.raises(GLib.Error):
+            client.create({"nothing": variant("b", True)}, file, file, file)
+    # GIO's thread lets go of a message a little later
+    until(lambda: len(os.listdir(f"/proc/{bus.profd.pid}/fd")) <= before, 5)
+
+
+# ---- the bus and the service
+
+
+def test_policy(bus):
+    """Ours lets nobody but root have the name, and everybody call what profd has, and nothing else."""
+    bus.start(EVERYTHING, profd=False)
+    nobody, root = bus.client(NOBODY), bus.client(0)
+    own = variant("(su)", (NAME, 4))
+    error = refusal(lambda: nobody.call("/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName", own,
+                                        name="org.freedesktop.DBus"))
+    assert error[0].endswith("AccessDenied")
+    assert root.call("/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName", own, name="org.freedesktop.DBus") == (1,)
+    for interface in ("org.profd.Other", "org.freedesktop.systemd1.Manager"):
+        assert refusal(nobody.call, ROOT, interface, "Method")[0].endswith("AccessDenied")
+    root.call("/org/freedesktop/DBus", "org.freedesktop.DBus", "ReleaseName", variant("(s)", (NAME,)),
+              name="org.freedesktop.DBus")
+
+
+def test_second_profd(bus):
+    bus.start(EVERYTHING)
+    first = bus.profd
+    second = bus.start_profd(wait=False)
+    assert second.wait(timeout=20) == 1
+    bus.profd = first
+    assert bus.client().get(ROOT, "Version", PROFILER)
+
+
+def test_ends_when_nobody_needs_it(bus, file, busy):
+    """Sessions count, also those that do not record; a call that is answered begins the time anew."""
+    bus.start(OWN, profd=False)
+    profd = bus.start_profd("--idle-timeout=1")
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.sleep(2.5)
+    assert profd.poll() is None
+    client.session(path, "Start")
+    client.sleep(2.5)
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[0]
+    client.session(path, "Close")
+    for _ in range(5):
+        client.sleep(0.5)
+        assert client.get(ROOT, "Version", PROFILER)
+        assert client.objects() == {}
+    assert profd.wait(timeout=10) == 0
+    bus.profd = None
+
+
+def test_sigterm_finishes_the_files(bus, file, capture, profcapture, busy):
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.sleep(0.5)
+    assert bus.end(bus.profd) == 0
+    bus.profd = None
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def test_bus_restart(bus, file, capture, profcapture, busy):
+    """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.sleep(1)
+    bus.stop_daemon()
+    assert bus.profd.wait(timeout=20) == 0
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+    bus.stop_polkit()
+    bus.clients.clear()
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    os.ftruncate(file, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[0]
+
+
+def test_engine_is_the_one_beside_profd(bus, file, busy, tmp_path):
+    """The environment of a service is not asked where programs are."""
+    bus.start(EVERYTHING, profd=False)
+    bus.start_profd(PROF_LIBEXEC_DIR=str(tmp_path))
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    assert len(bus.engines()) == 1

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profctl on the system bus: record by whichever profd may, status, stop, pause, resume, and what doctor says."""
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import buses
+import schema
+from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
+from recordings import until
+
+ALL = rules(allow={name: ["nobody"] for name in ("record-own", "record-others", "record-system", "kernel-addresses")})
+OWN = rules(allow={"record-own": ["nobody"]})
+
+
+@pytest.fixture
+def folder(bus):
+    """Where everybody may write."""
+    path = bus.folder / "captures"
+    path.mkdir()
+    path.chmod(0o777)
+    return path
+
+
+@pytest.fixture
+def run(bus, folder, profctl, require):
+    """profctl as some user on the test's bus."""
+    if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
+        pytest.skip("the build tree cannot be read by others")
+
+    def call(*args, uid=NOBODY, **options):
+        options.setdefault("cwd", folder)
+        return profctl(*args, env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "PROF_TEST_RUN": bus.env["PROF_TEST_RUN"]},
+                       user=uid, group=uid, extra_groups=[], **options)
+
+    return call
+
+
+def summary(done):
+    return json.loads(done.stdout.splitlines()[-1])["data"]
+
+
+LOOP = ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]
+
+
+def test_command(bus, run, profctl, profcapture, folder):
+    bus.start(OWN)
+    done = run("record", "--json", "-o", "own.cap", "--", *LOOP)
+    data = summary(done)
+    assert data["transport"] == "system" and data["command"]["exit"] == 0
+    assert data["samples"] > 10 and data["symbols"]
+    schema.check(profctl, "record", json.loads(done.stdout.splitlines()[-1]))
+    assert os.stat(folder / "own.cap").st_uid == NOBODY
+    rows = profcapture.json("report", folder / "own.cap")["data"]["rows"]
+    assert any(row["image"].endswith(("/dash", "/sh")) for row in rows)
+    assert all(row["kind"] != "kernel" for row in rows)
+    assert bus.client().objects() == {}
+
+
+def test_command_starts_when_sampling_does(bus, run, profcapture, folder):
+    """The program's first moment is in the capture: its exec is after the start."""
+    bus.start(OWN)
+    data = summary(run("record", "--json", "-o", "a.cap", "--", "true"))
+    tasks = profcapture.json("dump", folder / "a.cap", "--table", "task")["data"]["rows"]
+    assert "exec" in {row["event"] for row in tasks if row["pid"] == data["command"]["pid"]}
+
+
+def test_names_come_through_the_bus(bus, run, profcapture, folder, compile_c):
+    """OpenImage: the program is gone before its names are looked up."""
+    program = compile_c("spin", """#include <stdlib.h>
+#include <unistd.h>
+__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 300000000; i++) ; }
+int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
+    program = buses.shutil.copy(program, folder / "spin")
+    os.chown(program, NOBODY, NOBODY)
+    bus.start(OWN)
+    assert summary(run("record", "--json", "-o", "a.cap", "--", program))["symbols"]
+    rows = profcapture.json("report", folder / "a.cap")["data"]["rows"]
+    assert rows[0]["name"] == "here"
+
+
+def test_system(bus, run, folder, profcapture):
+    bus.start(ALL)
+    data = summary(run("record", "--json", "--system", "-d", "1", "-o", "a.cap", "--bus", "system"))
+    assert data["transport"] == "system" and data["samples"] > 0
+    assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
+
+
+@pytest.mark.parametrize("how, why", [
+    ("no bus", "there is no system bus"),
+    ("no profd", "the system bus has no profd"),
+    ("denied", "polkit does not allow"),
+    ("password", "needs a password"),
+    ("no polkit", "polkit cannot be asked"),
+    ("version", "is version 7.0.0"),
+])
+def test_fall_back(bus, run, how, why):
+    """As root, whom the private profd lets record; the line says why, -q says nothing, and --bus system is an error."""
+    if how == "no bus":
+        pass
+    elif how == "version":
+        bus.start(polkit=False, profd=False)
+        other_version(bus)
+    else:
+        bus.start(rules(ask={"record-system": ["nobody"]} if how == "password" else {}), polkit=how != "no polkit",
+                  profd=how != "no profd")
+    uid = 0 if how in ("no bus", "no profd", "no polkit", "version") else NOBODY
+    record = ["record", "--system", "-d", "0.5", "--json", "--force", "-o", "a.cap"]
+    done = run(*record, uid=uid, check=None)
+    lines = [line for line in done.stderr.splitlines() if "a profd of its own" in line]
+    assert len(lines) == 1 and why in lines[0], done.stderr
+    if uid == 0:
+        assert done.returncode == 0 and summary(done)["transport"] == "private"
+        assert "of its own" not in run(*record, "-q", uid=uid).stderr
+    failed = run(*record, "--bus", "system", uid=uid, check=None)
+    assert why in failed.stderr
+    assert failed.returncode == (4 if how in ("denied", "password", "no polkit") else 5)
+    if uid == 0:
+        assert summary(run(*record, "--bus", "private", uid=uid))["transport"] == "private"
+
+
+def other_version(bus):
+    """Something on the bus that calls itself profd 7."""
+    client = bus.client(0)
+    node = buses.Gio.DBusNodeInfo.new_for_xml(
+        f'<node><interface name="{PROFILER}"><property name="Version" type="s" access="read"/></interface></node>'
+    )
+    import threading
+
+    loop = buses.GLib.MainLoop.new(client.context, False)
+
+    def serve():
+        with client.current():
+            client.bus.register_object(ROOT, node.interfaces[0], None, lambda *_: variant("s", "7.0.0"), None)
+            client.call("/org/freedesktop/DBus", buses.BUS, "RequestName", variant("(su)", (NAME, 4)), name=buses.BUS)
+            loop.run()
+
+    threading.Thread(target=serve, daemon=True).start()
+    until(lambda: bus.has(NAME))
+
+
+def start(bus, folder, *arguments, uid=NOBODY):
+    return subprocess.Popen(
+        [os.environ["PROFCTL"], "record", *map(str, arguments)], env=bus.env, cwd=folder, user=uid, group=uid, extra_groups=[],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", start_new_session=True,
+    )
+
+
+def test_status_and_control(bus, run, profctl, folder, spawn):
+    bus.start(rules(allow={"record-own": ["nobody"], "record-system": ["daemon"], "manage-others": []}))
+    assert run("status").stdout.startswith("No session")
+    assert "no session" in run("stop", check=1).stderr
+    target = spawn("sh", "-c", "while :; do :; done", user=NOBODY, group=NOBODY, extra_groups=[])
+    recorders = [start(bus, folder, "--pid", target.pid, "-o", f"{i}.cap", "--json") for i in range(2)]
+    root = bus.client(0)
+    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"] * 2)
+
+    report = json.loads(run("status", "--json").stdout)
+    schema.check(profctl, "status", report)
+    sessions = report["data"]["sessions"]
+    assert [s["uid"] for s in sessions] == [NOBODY] * 2 and sessions[0]["options"]["pids"] == [target.pid]
+    assert sessions[0]["elapsed_ns"] > 0
+    text = run("status").stdout
+    assert f"pid {target.pid}" in text and text.count("running") == 2
+    assert run("status", uid=DAEMON).stdout.startswith("No session")
+
+    done = run("stop", check=2)
+    assert "2 sessions" in done.stderr and all(f"  {s['id']}  " in done.stderr for s in sessions)
+    first, second = (s["id"] for s in sessions)
+    run("stop", first, uid=DAEMON, check=4)
+    run("stop", 4711, check=1)
+    run("stop", "x", check=2)
+    run("pause", first)
+    assert json.loads(run("status", "--json").stdout)["data"]["sessions"][0]["state"] == "paused"
+    run("pause", first, check=1)
+    run("resume", first)
+    run("stop", first)
+    until(lambda: sum(r.poll() is not None for r in recorders) == 1)
+    run("stop", uid=0)
+    for recorder in recorders:
+        assert recorder.wait(timeout=20) == 0
+        assert json.loads(recorder.stdout.read().splitlines()[-1])["data"]["reason"] == "stopped"
+    assert second
+
+
+def test_interrupt(bus, run, folder, profcapture):
+    bus.start(ALL)
+    recorder = start(bus, folder, "--system", "-o", "a.cap")
+    root = bus.client(0)
+    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    time.sleep(0.5)
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(timeout=20) == 130
+    assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
+
+
+def test_interrupt_while_polkit_is_asked(bus, run, folder):
+    """The question may take as long as a user needs to find a password; Ctrl-C ends that."""
+    bus.start(ALL)
+    bus.client(0).objects()
+    os.kill(bus.polkit.pid, signal.SIGSTOP)
+    recorder = start(bus, folder, "--system", "-o", "a.cap")
+    time.sleep(1)
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(timeout=5) == 130
+    assert not (folder / "a.cap").exists()
+
+
+def test_killed_profctl(bus, run, folder, profcapture):
+    bus.start(ALL)
+    recorder = start(bus, folder, "--system", "-o", "a.cap")
+    root = bus.client(0)
+    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    time.sleep(0.5)
+    recorder.kill()
+    recorder.wait()
+    until(lambda: bus.engines() == [], 10)
+    assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
+
+
+def test_killed_profd(bus, run, folder, profcapture):
+    """profctl says so, and the engine has finished the file."""
+    bus.start(ALL)
+    recorder = start(bus, folder, "--system", "-o", "a.cap")
+    root = bus.client(0)
+    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    time.sleep(0.5)
+    engines = bus.engines()
+    bus.profd.kill()
+    bus.profd.wait()
+    assert recorder.wait(timeout=20) == 1
+    assert "profd ended unexpectedly" in recorder.stderr.read()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines), 10)
+    assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
+
+
+@pytest.mark.parametrize("profd, polkit, daemon, said", [
+    (True, True, "and the system bus has profd", "polkit decides"),
+    (True, False, "and the system bus has profd", "not even for root"),
+    (False, True, "the system bus has no profd", "not needed"),
+])
+def test_doctor(bus, run, profd, polkit, daemon, said):
+    bus.start(ALL, profd=profd, polkit=polkit)
+    checks = {c["id"]: c for c in json.loads(run("doctor", "--json", check=None).stdout)["data"]["checks"]}
+    assert daemon in checks["daemon"]["summary"] and said in checks["polkit"]["summary"]
+    assert checks["polkit"]["status"] == ("ok" if polkit else "warn")

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What profd asks a real polkitd, and what it makes of yes, no, a password, and of no answer at all."""
+import os
+import signal
+import time
+
+import pytest
+
+import buses
+from buses import DAEMON, NOBODY, POLKIT, PROFILER, ROOT, SYSTEM, GLib, pids, refusal, rules, variant
+from recordings import until
+
+AGENT = """
+<node><interface name="org.freedesktop.PolicyKit1.AuthenticationAgent">
+  <method name="BeginAuthentication">
+    <arg type="s" direction="in"/><arg type="s" direction="in"/><arg type="s" direction="in"/>
+    <arg type="a{ss}" direction="in"/><arg type="s" direction="in"/><arg type="a(sa{sv})" direction="in"/>
+  </method>
+  <method name="CancelAuthentication"><arg type="s" direction="in"/></method>
+</interface></node>
+"""
+INTERACTION = "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"
+# polkitd ends a rule after 15 seconds
+SPIN = """polkit.addRule(function(action, subject) {
+    if (action.id.indexOf("org.profd.") == 0 && subject.user == "nobody")
+        while (true) ;
+    return subject.user == "daemon" ? polkit.Result.YES : polkit.Result.NO;
+});"""
+
+
+@pytest.fixture
+def file(capture):
+    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def process(spawn):
+    return lambda uid, *command: spawn(*command or ("sleep", 600), user=uid, group=uid, extra_groups=[])
+
+
+class Agent:
+    """Somebody who is asked for a password: what polkit says to them, and their answer."""
+
+    def __init__(self, bus, uid=NOBODY):
+        """For what this process does as that user. polkit lets root be the agent of others."""
+        self.bus, self.client, self.asked, self.cancelled = bus, bus.client(0), [], []
+        node = buses.Gio.DBusNodeInfo.new_for_xml(AGENT)
+        started = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
+        subject = {"pid": variant("u", os.getpid()), "start-time": variant("t", started), "uid": variant("i", uid)}
+        with self.client.current():
+            self.client.bus.register_object("/agent", node.interfaces[0], self.on_call, None, None)
+        self.client.call("/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority",
+                         "RegisterAuthenticationAgent",
+                         variant("((sa{sv})ss)", (("unix-process", subject), "C", "/agent")), name=POLKIT)
+
+    def on_call(self, connection, sender, path, interface, method, arguments, invocation):
+        if method == "BeginAuthentication":
+            self.asked.append((arguments.unpack(), invocation))
+        else:
+            self.cancelled.append(arguments.unpack()[0])
+            invocation.return_value(None)
+
+    def message(self):
+        return self.asked[0][0][1]
+
+    def answer(self, right):
+        (*_, cookie, _), invocation = self.asked.pop()
+        if right:  # what polkit's setuid helper does when the password was right
+            self.bus.client(0).call(
+                "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority",
+                "AuthenticationAgentResponse2",
+                variant("(us(sa{sv}))", (0, cookie, ("unix-user", {"uid": variant("u", 0)}))), name=POLKIT,
+            )
+        invocation.return_value(None)
+
+
+# ---- which action
+
+
+@pytest.mark.parametrize("allowed, own, system, others", [
+    ([], "NotAuthorized", "NotAuthorized", "NotAuthorized"),
+    (["record-own"], None, "NotAuthorized", "NotAuthorized"),
+    (["record-others"], "NotAuthorized", "NotAuthorized", None),
+    (["record-system"], "NotAuthorized", None, "NotAuthorized"),
+    (["kernel-addresses", "manage-others"], "NotAuthorized", "NotAuthorized", "NotAuthorized"),
+    (["record-own", "record-others", "record-system"], None, None, None),
+])
+def test_each_action_is_for_its_sessions(bus, file, process, allowed, own, system, others):
+    bus.start(rules(allow={action: ["nobody"] for action in allowed}))
+    client = bus.client(NOBODY)
+    mine, foreign = process(NOBODY), process(DAEMON)
+    for options, error in ((pids(mine.pid), own), (SYSTEM, system), (pids(foreign.pid), others),
+                           (pids(mine.pid, foreign.pid), others), (pids(1), others)):
+        if error:
+            assert refusal(client.create, options, file)[0] == error
+            assert client.objects() == {}
+        else:
+            client.session(client.create(options, file), "Close")
+
+
+def test_root_is_asked_about_too(bus, file):
+    """polkit itself says yes to root; profd does not."""
+    bus.start(rules())
+    client = bus.client(0)
+    client.session(client.create(SYSTEM, file), "Close")
+    bus.stop_polkit()
+    name, message = refusal(client.create, SYSTEM, file)
+    assert name == "NotAuthorized" and "polkit cannot be asked" in message
+
+
+@pytest.mark.parametrize("command", [
+    ["setpriv", "--reuid=65534", "--", "sleep", "600"],  # started by root: the saved uid is nobody's too, and it is dumpable
+    ["setpriv", "--euid=65534", "--", "sleep", "600"],
+    ["setpriv", "--ruid=65534", "--", "sleep", "600"],
+])
+def test_own_is_own_in_every_respect(bus, file, spawn, command, require):
+    require("setpriv")
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    client, target = bus.client(NOBODY), spawn(*command)
+    until(lambda: open(f"/proc/{target.pid}/comm").read() == "sleep\n")
+    if command[1] == "--reuid=65534":
+        client.create(pids(target.pid), file)
+    else:
+        assert refusal(client.create, pids(target.pid), file)[0] == "NotAuthorized"
+
+
+def test_not_dumpable_is_not_own(bus, file, compile_c, process):
+    program = compile_c("secret", """#include <sys/prctl.h>
+#include <unistd.h>
+int main(void) { prctl(PR_SET_DUMPABLE, 0); for (;;) pause(); }""")
+    program = buses.Path(buses.shutil.copy(program, bus.folder))
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    target = process(NOBODY, program)
+    until(lambda: os.stat(f"/proc/{target.pid}/status").st_uid == 0)
+    assert refusal(bus.client(NOBODY).create, pids(target.pid), file)[0] == "NotAuthorized"
+
+
+@pytest.mark.parametrize("event, own", [
+    ("cpu-clock", True), ("page-faults", True), ("cpu-clock:u", True), ("r1a8", False), ("sched:sched_switch", False),
+    ("software/config=0/", False),
+])
+def test_events_of_own_processes(bus, file, process, event, own):
+    """Only those that a plain user could name: profd would open the others with its rights."""
+    bus.start(rules(allow={"record-own": ["nobody"], "record-others": ["daemon"]}))
+    options = {"events": variant("as", [event])}
+    nobody, daemon = bus.client(NOBODY), bus.client(DAEMON)
+    mine = {**pids(process(NOBODY).pid), **options}
+    daemon.session(daemon.create(mine, file), "Close")
+    if own:
+        nobody.create(mine, file)
+    else:
+        name, message = refusal(nobody.create, mine, file)
+        assert name == "NotAuthorized" and event in message
+
+
+# ---- the kernel's addresses
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_kernel_asked_for(bus, file, process, allowed):
+    bus.start(rules(allow={"record-own": ["nobody"], "kernel-addresses": ["nobody"] if allowed else []}))
+    client = bus.client(NOBODY)
+    options = {**pids(process(NOBODY).pid), "kernel": variant("b", True)}
+    if allowed:
+        assert client.get(client.create(options, file), "Options")["kernel"] is True
+    else:
+        name, message = refusal(client.create, options, file)
+        assert name == "NotAuthorized" and "org.profd.kernel-addresses" in message
+
+
+def test_kernel_not_spoken_of(bus, file, capture, profcapture, process):
+    """It is left out: no function of the kernel and no address of it is in the capture."""
+    bus.start(rules(allow={"record-system": ["nobody"]}, ask={"kernel-addresses": ["nobody"]}))
+    client = bus.client(NOBODY)
+    path = client.create({**SYSTEM, "events": variant("as", ["cpu-clock", "context-switches"])}, file, interactive=True)
+    assert client.get(path, "Options")["kernel"] is False
+    process(NOBODY, "sh", "-c", "while :; do /bin/true; done")
+    client.session(path, "Start")
+    assert client.wait("Warning", path)[0] == "no-kernel"
+    client.sleep(1.5)
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[0]
+
+    def rows(table):
+        return profcapture.json("dump", capture, "--table", table, "--limit", "0")["data"]["rows"]
+
+    images = {row["id"]: row for row in rows("image")}
+    kernel = {number for number, row in images.items() if row["kind"] in ("kernel", "module", "bpf")}
+    assert [row for row in rows("frame") if row["image"] in kernel] == []
+    assert [row for row in rows("symbol") if row["image"] in kernel] == []
+    assert [row for row in rows("mapping") if row["image"] in kernel or int(str(row["start"]), 0) >= 1 << 63] == []
+
+
+# ---- passwords
+
+
+def test_challenge_without_interaction(bus, file, process):
+    bus.start(rules(ask={"record-own": ["nobody"]}))
+    client, target = bus.client(NOBODY), process(NOBODY)
+    name, message = refusal(client.create, pids(target.pid), file)
+    assert name == INTERACTION and "org.profd.record-own" in message
+    # allowed to ask, and nobody is there who could be asked
+    assert refusal(lambda: client.create(pids(target.pid), file, interactive=True))[0] == INTERACTION
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_password(bus, file, process, right):
+    bus.start(rules(ask={"record-others": ["nobody"]}))
+    client = bus.client(NOBODY)
+    agent = Agent(bus)
+    target = process(DAEMON)
+    pending = client.begin_create(pids(target.pid), file, interactive=True)
+    agent.client.spin(lambda: agent.asked)
+    message = agent.message()
+    assert f"sleep ({target.pid})" in message and f"process {os.getpid()} of user {NOBODY}" in message
+    assert not pending.done
+    agent.answer(right)
+    client.spin(lambda: pending.done)
+    if right:
+        assert pending.error is None and pending.reply[0] in client.objects()
+    else:
+        assert pending.error[0] in ("NotAuthorized", INTERACTION)
+
+
+def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
+    """A process may call itself $(x), or <b>."""
+    bus.start(rules(ask={"record-own": ["nobody"]}))
+    client = bus.client(NOBODY)
+    agent = Agent(bus)
+    script = "import sys; open('/proc/self/comm', 'w').write('<b>$(pid)&\\n'); sys.stdin.read()"
+    target = spawn("/usr/bin/python3", "-c", script, stdin=buses.subprocess.PIPE, user=NOBODY, group=NOBODY, extra_groups=[])
+    until(lambda: "<b>" in open(f"/proc/{target.pid}/comm").read())
+    client.begin_create(pids(target.pid), file, interactive=True)
+    agent.client.spin(lambda: agent.asked)
+    assert f"?b???pid?? ({target.pid})" in agent.message()
+
+
+def test_prompt_goes_with_the_caller(bus, file, process):
+    """Invariant 5 of authority.c: polkit takes it away from the one who was asked."""
+    bus.start(rules(ask={"record-others": ["nobody"]}))
+    client, agent = bus.client(NOBODY), Agent(bus)
+    client.begin_create(pids(process(DAEMON).pid), file, interactive=True)
+    agent.client.spin(lambda: agent.asked)
+    client.close()
+    agent.client.spin(lambda: agent.cancelled)
+    assert bus.client(0).objects() == {}
+
+
+def test_prompts_of_a_user_are_bounded(bus, file, process):
+    """Invariant 4 of authority.c; another user is not affected."""
+    bus.start(rules(ask={"record-others": ["nobody", "daemon"]}))
+    clients, agent = [bus.client(NOBODY) for _ in range(3)], Agent(bus)
+    target = process(2)
+    pending = [client.begin_create(pids(target.pid), file, interactive=True) for client in clients for _ in range(4)]
+
+    def refused():
+        for client in clients:
+            client.sleep(0.02)
+        return sum(p.done for p in pending) >= 4
+
+    until(refused)
+    agent.client.spin(lambda: len(agent.asked) == 8)
+    for client in clients:
+        client.sleep(0.1)
+    assert [p.error[0] for p in pending if p.done] == ["LimitExceeded"] * 4
+    assert refusal(bus.client(DAEMON).create, pids(target.pid), file)[0] == INTERACTION
+
+
+# ---- a pid that becomes another's
+
+
+def test_target_that_ended_before_start(bus, file, process):
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    client, target = bus.client(NOBODY), process(NOBODY)
+    path = client.create(pids(target.pid), file)
+    target.kill()
+    target.wait()
+    assert refusal(client.session, path, "Start")[0] == "Failed"
+    assert client.get(path, "State") == "failed"
+
+
+@pytest.mark.parametrize("action, uid", [("record-own", NOBODY), ("record-others", DAEMON)])
+def test_pid_of_another_process(bus, file, process, action, uid):
+    """The number is given to a process of a third user between CreateSession and Start."""
+    bus.start(rules(allow={action: ["nobody"]}))
+    client, target = bus.client(NOBODY), process(uid)
+    path = client.create(pids(target.pid), file)
+    target.kill()
+    target.wait()
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:  # as checkpointing does it
+        for _ in range(300):
+            last.seek(0)
+            last.write(str(target.pid - 1))
+            last.flush()
+            new = process(2)
+            if new.pid == target.pid:
+                break
+            new.kill()
+        else:
+            pytest.skip("no process got the number")
+    assert refusal(client.session, path, "Start")[0] in ("Failed", "NotAuthorized")
+    until(lambda: bus.engines() == [], 5)
+
+
+def test_target_that_stops_being_own(bus, file, spawn):
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    client = bus.client(NOBODY)
+    script = """import ctypes, os, sys
+os.setresuid(65534, 65534, 65534)
+dumpable = lambda yes: ctypes.CDLL(None).prctl(4, yes)
+dumpable(1)
+print(flush=True)
+sys.stdin.read(1)
+dumpable(0)
+sys.stdin.read(1)"""
+    target = spawn("/usr/bin/python3", "-c", script, stdin=buses.subprocess.PIPE, stdout=buses.subprocess.PIPE)
+    target.stdout.readline()
+    path = client.create(pids(target.pid), file)
+    target.stdin.write(b"x")
+    target.stdin.flush()
+    until(lambda: os.stat(f"/proc/{target.pid}/status").st_uid == 0)
+    assert refusal(client.session, path, "Start")[0] == "NotAuthorized"
+
+
+# ---- polkit that is not there
+
+
+def test_without_polkit_nothing_is_recorded(bus, file):
+    """The default denies: not even root, and whatever is called, no session comes of it."""
+    bus.start(polkit=False)
+    for uid in (0, NOBODY):
+        client = bus.client(uid)
+        name, message = refusal(client.create, SYSTEM, file)
+        assert name == "NotAuthorized" and "polkit" in message
+        assert refusal(client.create, pids(os.getpid()), file)[0] == "NotAuthorized"
+        assert client.objects() == {}
+        capabilities, = client.call(ROOT, PROFILER, "GetCapabilities")
+        assert not capabilities["system"] and not capabilities["kernel"]
+    assert bus.engines() == []
+
+
+def test_polkit_comes_and_goes(bus, file, process):
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    client, target = bus.client(NOBODY), process(NOBODY)
+    for _ in range(2):
+        path = client.create(pids(target.pid), file)
+        bus.stop_polkit()
+        assert refusal(client.create, pids(target.pid), file)[0] == "NotAuthorized"
+        assert client.get(path, "State") == "created"  # what is there stays
+        client.session(path, "Close")
+        bus.start_polkit(rules(allow={"record-own": ["nobody"]}))
+
+
+def test_polkit_that_hangs(bus, file, process):
+    """It holds up the one who asked, for ten seconds, and nobody else."""
+    bus.start(rules(allow={"record-own": ["nobody", "daemon"]}))
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    target = process(NOBODY)
+    path = client.create(pids(target.pid), file)
+    client.session(path, "Start")
+    os.kill(bus.polkit.pid, signal.SIGSTOP)
+    start = time.monotonic()
+    pending = client.begin_create(pids(target.pid), file)
+    assert client.get(path, "State") == "running"
+    assert other.get(ROOT, "Version", PROFILER)
+    assert client.objects()
+    client.session(path, "Stop")
+    client.wait("Finished", path, 5)
+    assert time.monotonic() - start < 5 and not pending.done
+    client.spin(lambda: pending.done, 15)
+    assert pending.error[0] == "NotAuthorized" and "in time" in pending.error[1]
+    os.kill(bus.polkit.pid, signal.SIGCONT)
+    assert client.create(pids(target.pid), os.memfd_create("capture"))
+
+
+def test_rule_that_spins(bus, file, process):
+    """polkitd ends it after a while; until then no one who has to be asked about is served, and that is all."""
+    bus.start(SPIN)
+    client = bus.client(NOBODY)
+    assert refusal(client.create, pids(process(NOBODY).pid), file)[0] == "NotAuthorized"
+    daemon = bus.client(DAEMON)
+
+    def served():
+        try:
+            daemon.create(pids(process(DAEMON).pid), file)
+        except GLib.Error:
+            return False
+        return True
+
+    until(served, 40)
+
+
+def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
+    """Its questions no longer count, and a yes that comes for a name that is gone makes no session."""
+    bus.start(rules(allow={"record-own": ["nobody"]}))
+    root, client, other = bus.client(0), bus.client(NOBODY), bus.client(NOBODY)
+    target = process(NOBODY)
+    os.kill(bus.polkit.pid, signal.SIGSTOP)
+    for _ in range(8):
+        client.begin_create(pids(target.pid), file, interactive=True)
+    assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
+    client.close()
+    time.sleep(0.3)
+    pending = other.begin_create(pids(target.pid), file)
+    other.sleep(0.5)
+    assert not pending.done
+    other.close()
+    os.kill(bus.polkit.pid, signal.SIGCONT)
+    time.sleep(0.5)
+    assert root.objects() == {}
+    assert root.get(ROOT, "Version", PROFILER)

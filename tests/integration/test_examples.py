@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The clients of docs/examples, by the system's profd and by one of their own."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from buses import DAEMON, rules
+
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+CLIENTS = {"python": ["/usr/bin/python3", SOURCE / "docs/examples/record.py"], "c": [os.environ["RECORD_EXAMPLE"]]}
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    return [*map(str, CLIENTS[request.param])]
+
+
+def check(done, capture, profcapture):
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) > 100 and "(stopped)" in done.stdout
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+def run(client, *arguments, **options):
+    return subprocess.run([*client, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, encoding="utf-8", timeout=60, **options)
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["system", "private"])
+def test_example(bus, client, private, spawn, profcapture):
+    uid = 0 if private else DAEMON
+    user = {"user": uid, "group": uid, "extra_groups": []}
+    folder = bus.folder / "captures"
+    folder.mkdir()
+    folder.chmod(0o777)
+    capture = folder / "test.cap"
+    if not private:
+        bus.start(rules(allow={"record-own": ["daemon"]}))
+        if subprocess.run(["test", "-r", client[-1]], **user).returncode:
+            pytest.skip("the build tree cannot be read by others")
+    target = spawn("sh", "-c", "while :; do :; done", **user)
+    how = ["--private", os.environ["PROFD"]] if private else []
+    check(run(client, *how, target.pid, 1, capture, env=bus.env, cwd="/", **user), capture, profcapture)
+
+
+def test_refusal(bus, client):
+    """polkit says no, and the client says so."""
+    bus.start(rules())
+    folder = bus.folder / "captures"
+    folder.mkdir()
+    folder.chmod(0o777)
+    done = run(client, os.getpid(), 1, folder / "test.cap", env=bus.env, user=DAEMON, group=DAEMON, extra_groups=[], cwd="/")
+    assert done.returncode == 1 and "NotAuthorized" in done.stderr

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Files that a target chose so that whoever opens them is stuck, misled or drowned: the recording of all others goes on."""
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import fuse
+from recordings import children, processes, until, wait_for_samples
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+SPIN = "int spin(void); int spin(void) { for (volatile int i = 0;; i++) ; } int main(void) { return spin(); }"
+
+# Its memory cannot be looked into: one thread waits for a page of a file, another one wants to map the file without its
+# cached pages, and has the lock of all mappings while it waits for that page. argv: the user to become, the file.
+LOCKED_MEMORY = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+static int cached, direct;
+static char buffer[4096];
+static void *read_page(void *data)
+{
+	return pread(cached, buffer, sizeof(buffer), 0) < 0 ? NULL : data;
+}
+static void *map_page(void *data)
+{
+	usleep(200000);
+	return mmap(0, 4096, PROT_READ, MAP_PRIVATE, direct, 0);
+}
+int main(int argc, char **argv)
+{
+	uid_t uid = (uid_t)atoi(argv[1]);
+	pthread_t a, b;
+
+	cached = open(argv[2], O_RDONLY);
+	direct = open(argv[2], O_RDONLY | O_APPEND);
+	if (cached < 0 || direct < 0 || setresgid(uid, uid, uid) || setresuid(uid, uid, uid) || prctl(PR_SET_DUMPABLE, 1))
+		return 1;
+	if (write(1, "x", 1) != 1 || read(0, buffer, 1) != 1)
+		return 1;
+	pthread_create(&a, 0, read_page, 0);
+	pthread_create(&b, 0, map_page, 0);
+	for (volatile int i = 0;; i++)
+		;
+}
+"""
+
+# Maps a file and runs a loop of two bytes at 0x2000 in it.
+RUN_FILE = r"""
+#include <fcntl.h>
+#include <sys/mman.h>
+int main(int argc, char **argv)
+{
+	int fd = open(argv[1], O_RDONLY);
+	char *map = mmap(0, 0x100000, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+
+	((void (*)(void))(map + 0x2000))();
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+@pytest.fixture
+def spin(compile_c):
+    return compile_c("spin", SPIN)
+
+
+@pytest.fixture
+def public():
+    """A folder that everybody can get to, which pytest's are not."""
+    with tempfile.TemporaryDirectory(prefix="prof-test-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def served(public, spin, spawn, recorder):
+    """served(bytes): a filesystem with that file; it lets go before the processes are ended that it made wait."""
+    with contextlib.ExitStack() as stack:
+        def make(content):
+            try:
+                return stack.enter_context(fuse.mounted(public / "mount", content, public / "stop"))
+            except OSError as error:
+                pytest.skip(f"no FUSE can be mounted here: {error}")
+
+        yield make
+
+
+class Recording:
+    """profctl record of the whole system; `end` says how long it took to stop, and what was said."""
+
+    def __init__(self, recorder, capture, *arguments):
+        self.capture = capture
+        self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments)
+
+    def wait(self, seconds=0.5):
+        wait_for_samples(self.capture, seconds)
+
+    def end(self):
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait(timeout=30)
+        # not up to its end, which a stuck profd-files that is sanitized has open, too
+        errors = os.read(self.process.stderr.fileno(), 65536).decode()
+        assert status == 130, errors
+        return time.monotonic() - begin, errors
+
+
+@pytest.fixture
+def record(recorder, capture):
+    return lambda *arguments: Recording(recorder, capture, *arguments)
+
+
+def rows(profcapture, capture, table):
+    return profcapture.json("dump", capture, "--table", table, "--format", "json")["data"]["rows"]
+
+
+def samples_of(profcapture, capture, pid):
+    return [row for row in rows(profcapture, capture, "sample") if row["pid"] == pid]
+
+
+def assert_recorded(profcapture, capture, pid):
+    """That process has samples, and stacks that were walked through its files."""
+    samples = samples_of(profcapture, capture, pid)
+    assert len(samples) > 20
+    assert sum(row["user_stop"] == "root" for row in samples) > len(samples) / 2
+
+
+def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
+    server = served(spin.read_bytes())
+    other = spawn(spin)
+    victim = spawn(server.file)
+    time.sleep(0.3)
+    server.hang()
+    recording = record()
+    recording.wait(3)
+    took, errors = recording.end()
+    assert took < 1
+    assert f"process {victim.pid} " in errors
+    assert_recorded(profcapture, capture, other.pid)
+    assert samples_of(profcapture, capture, victim.pid)
+    server.let_go()
+
+
+def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capture):
+    """In the middle of a recording that has the file already."""
+    server = served(spin.read_bytes())
+    other = spawn(spin)
+    victim = spawn(server.file)
+    recording = record()
+    recording.wait(1)
+    server.hang()
+    spawn("sh", "-c", 'exec "$0"', server.file)
+    time.sleep(1)
+    took, _ = recording.end()
+    assert took < 1
+    # the engine had a copy, and the server was not asked for it any more
+    assert_recorded(profcapture, capture, victim.pid)
+    assert_recorded(profcapture, capture, other.pid)
+    server.let_go()
+
+
+@pytest.fixture
+def locked(served, compile_c, spawn):
+    """locked(uid, …): a process for each that waits with its memory locked."""
+    program = compile_c("locked", LOCKED_MEMORY, "-pthread")
+
+    def start(*uids):
+        server = served(b"x" * 8192)
+        started = [spawn(program, uid, server.file, stdout=subprocess.PIPE, stdin=subprocess.PIPE) for uid in uids]
+        for process in started:
+            assert process.stdout.read(1) == b"x"
+        server.hang()
+        for process in started:
+            process.stdin.write(b"x")
+            process.stdin.flush()
+        time.sleep(0.4)
+        return started
+
+    return start
+
+
+def record_for(profctl, capture, seconds):
+    """How much longer it took, and what was said."""
+    begin = time.monotonic()
+    done = profctl("record", "--system", "--no-symbols", "-d", seconds, "-o", capture)
+    return time.monotonic() - begin - seconds, done.stderr
+
+
+def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
+    other = spawn(spin)
+    victim, = locked(0)
+    late = spawn(spin)
+    took, errors = record_for(profctl, capture, 1)
+    assert took < 5
+    assert f"process {victim.pid} did not let itself be read" in errors
+    found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
+    assert not found[victim.pid]["cmdline"]
+    # before and behind it, once each
+    for process in (other, late):
+        assert found[process.pid]["cmdline"] == [str(spin)]
+        assert_recorded(profcapture, capture, process.pid)
+        told = [row for row in rows(profcapture, capture, "task")
+                if row["event"] == "exists" and row["tid"] == process.pid]
+        assert len(told) == 1
+
+
+def test_many_that_hang(locked, spin, spawn, profctl, profcapture, capture):
+    """One user cannot hold a recording up for longer than a few seconds."""
+    victims = locked(*[65534] * 8)
+    other = spawn(spin)
+    took, _ = record_for(profctl, capture, 1)
+    assert took < 7
+    found = {row["pid"] for row in rows(profcapture, capture, "process")}
+    assert found >= {victim.pid for victim in victims}
+    assert len(samples_of(profcapture, capture, other.pid)) > 20
+
+
+def put_link(path):
+    path.symlink_to("/etc/shadow")
+
+
+def put_socket(path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(path.parent)
+        listener.bind(path.name)
+
+
+@pytest.mark.parametrize("put", [
+    put_link,
+    os.mkfifo,
+    lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)),
+    lambda path: path.mkdir(),
+    put_socket,
+    lambda path: path.symlink_to("/proc/kcore"),
+], ids=["link", "fifo", "device", "folder", "socket", "proc"])
+def test_replaced(put, spin, tmp_path, spawn, record, profcapture, capture):
+    """What is at the path of a mapping has another content than the mapping, or none."""
+    program = tmp_path / "program"
+    shutil.copy2(spin, program)
+    victim = spawn(program)
+    other = spawn(spin)
+    time.sleep(0.1)
+    program.unlink()
+    put(program)
+    recording = record()
+    recording.wait(0.7)
+    took, _ = recording.end()
+    assert took < 1
+    assert_recorded(profcapture, capture, victim.pid)
+    assert_recorded(profcapture, capture, other.pid)
+    sizes = {row["size"] for row in rows(profcapture, capture, "image") if (row["path"] or "").startswith(str(program))}
+    assert sizes <= {spin.stat().st_size, 0, None}
+
+
+def test_sparse(spin, tmp_path, spawn, record, profcapture, capture):
+    program = tmp_path / "sparse"
+    shutil.copy2(spin, program)
+    try:
+        os.truncate(program, 100 << 30)
+    except OSError:
+        pytest.skip("no file of 100 GB here")
+    victim = spawn(program)
+    other = spawn(spin)
+    recording = record()
+    recording.wait(0.7)
+    took, _ = recording.end()
+    assert took < 1
+    assert samples_of(profcapture, capture, victim.pid)
+    assert_recorded(profcapture, capture, other.pid)
+    sizes = {row["size"] for row in rows(profcapture, capture, "image") if row["path"] == str(program)}
+    assert sizes <= {0, None}
+
+
+def test_cut_while_read(compile_c, spin, tmp_path, spawn, record, profcapture, capture):
+    program = compile_c("run", RUN_FILE)
+    library = tmp_path / "library.so"
+    content = bytearray(Path("/lib/x86_64-linux-gnu/libc.so.6").read_bytes())
+    content[0x2000:0x2002] = b"\xeb\xfe"
+    library.write_bytes(content)
+    victim = spawn(program, library)
+    other = spawn(spin)
+    recording = record()
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        os.truncate(library, 0x3000)
+        os.truncate(library, len(content))
+    took, _ = recording.end()
+    assert took < 1
+    assert samples_of(profcapture, capture, victim.pid)
+    assert_recorded(profcapture, capture, other.pid)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "gone (deleted)", "\\012 \x01", "ends with blank "])
+def test_names(name, spin, tmp_path, spawn, profctl, profcapture, capture):
+    program = tmp_path / name
+    shutil.copy2(spin, program)
+    victim = spawn(program)
+    profctl("record", "--pid", victim.pid, "-d", 1, "-o", capture)
+    names = {row["name"] for row in profcapture.json("report", capture)["data"]["rows"]}
+    assert "spin" in names
+
+
+def of_recording(recording):
+    return children(children(recording.process.pid)["profd"])
+
+
+def test_killed(spin, spawn, record, profcapture, capture):
+    """Who opens the files may die at any time."""
+    early = spawn(spin)
+    recording = record()
+    recording.wait()
+    for _ in range(3):
+        killed = of_recording(recording)["profd-files"]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: of_recording(recording).get("profd-files", killed) != killed, 5)
+    late = spawn(spin)
+    time.sleep(1)
+    assert recording.end()[0] < 1
+    for process in early, late:
+        assert_recorded(profcapture, capture, process.pid)
+
+
+def test_rights(spin, spawn, record):
+    spawn(spin)
+    recording = record()
+    recording.wait()
+    pid = of_recording(recording)["profd-files"]
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    wanted = sum(1 << bit for bit in (2, 19, 34, 40))  # DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, CHECKPOINT_RESTORE
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[kind], 16) & ~wanted == 0
+    assert status["NoNewPrivs"] == "1"
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    assert "Max core file size        0" in limits
+    if os.environ.get("PROF_SANITIZED") != "1":
+        assert status["Seccomp"] in ("2", "0")
+    recording.end()
+
+
+def test_helper_ends_with_profd(spin, spawn, record):
+    spawn(spin)
+    recording = record()
+    recording.wait()
+    os.kill(children(recording.process.pid)["profd"], signal.SIGKILL)
+    until(lambda: not processes("profd-files"), 5)
+    recording.process.communicate(timeout=20)

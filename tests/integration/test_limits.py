@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What one session, and one client, may take: refused by the name of the limit, or counted as lost."""
+import os
+from pathlib import Path
+
+import pytest
+
+from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, file, profd, refusal, variant  # noqa: F401 (fixtures)
+
+
+def grown_less(grown, megabytes):
+    """A sanitizer keeps what was freed for a while."""
+    return grown < megabytes << 20 or "build-asan" in os.environ["PROF_BUILD_DIR"]
+
+
+def rss(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def fds(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_properties(profd):
+    limits = {name: profd.get(ROOT, name, PROFILER) for name in (
+        "MaxSessions", "MaxSessionsPerUser", "MaxEngineBytes", "MaxEngineBytesPerUser", "MaxOptionsBytes",
+        "MaxCaptureBytes", "MaxDuration", "MaxSampleRate")}
+    assert limits["MaxSessions"] == 64 and limits["MaxSessionsPerUser"] == 8
+    assert limits["MaxEngineBytesPerUser"] >= limits["MaxEngineBytes"] > 256 << 20
+    assert all(value > 0 for value in limits.values())
+
+
+@pytest.mark.parametrize("key, value", [
+    ("command", variant("aay", [b"x" * 100_000])),
+    ("unknown", variant("ay", b"x" * 1_000_000)),
+    ("pids", variant("au", range(1, 50_000))),
+])
+def test_giant_options(profd, file, key, value):
+    name, message = refusal(profd.create, {**SYSTEM, key: value}, file)
+    assert name == "LimitExceeded" and "MaxOptionsBytes" in message
+
+
+def test_giant_dictionary(profd, file):
+    """GDBus reads it all before anybody can refuse it; but nothing of it stays."""
+    many = {f"key-{n}": variant("u", n) for n in range(20_000)}
+    seen = []
+    for _ in range(4):
+        name, message = refusal(profd.create, many, file)
+        assert name == "LimitExceeded" and "MaxOptionsBytes" in message
+        seen.append(rss(profd.process.pid))
+    assert grown_less(seen[-1] - seen[0], 8)
+    assert profd.call(ROOT, MANAGER, "GetManagedObjects") == ({},)
+
+
+def test_thousand_sessions(profd, file):
+    """No more than are allowed, and nothing is kept of the others."""
+    paths = [profd.create(SYSTEM, file) for _ in range(64)]
+    before = rss(profd.process.pid), fds(profd.process.pid)
+    for _ in range(1000):
+        name, message = refusal(profd.create, SYSTEM, file)
+        assert name == "LimitExceeded" and "MaxSessions" in message
+    assert grown_less(rss(profd.process.pid) - before[0], 4)
+    assert fds(profd.process.pid) <= before[1] + 1
+    for path in paths:
+        profd.session(path, "Close")
+    for _ in range(1000):
+        profd.session(profd.create(SYSTEM, file), "Close")
+    assert fds(profd.process.pid) <= before[1] - 64 + 2
+    assert grown_less(rss(profd.process.pid) - before[0], 8)
+
+
+def test_sample_rate(require, profd, file, profcapture, capture, spawn):
+    """Above the rate samples are counted, not kept, and the client is told once."""
+    require(root=True)
+    for _ in range(os.cpu_count()):
+        spawn("sh", "-c", "while :; do :; done")
+    options = {**SYSTEM, "events": variant("as", ["cpu-clock"]), "frequency": variant("u", 2000)}
+    path = profd.create({**options, "max-rate": variant("t", 200)}, file)
+    profd.session(path, "Start")
+    profd.sleep(3)
+    profd.session(path, "Stop")
+    ok, reason, summary = profd.wait("Finished", path)
+    assert (ok, reason) == (True, "stopped")
+    seconds = (summary["stop-time"] - summary["start-time"]) / 1e9
+    assert 200 < summary["samples"] <= 200 * (seconds + 2)
+    over = sum(row[2] for row in summary["loss"] if row[1] == "quota")
+    assert 0.8 < (over + summary["samples"] + summary["missed-ticks"]) / (2000 * os.cpu_count() * seconds) < 1.1
+    assert [a[0] for _, _, name, a in profd.signals if name == "Warning"].count("quota") == 1
+    rows = profcapture.json("info", capture)["data"]["loss"]
+    assert sum(row["count"] for row in rows if row["cause"] == "quota") == over
+
+
+def test_wrong_rate(profd, file):
+    assert refusal(profd.create, {**SYSTEM, "max-rate": variant("u", 1)}, file)[0] == "InvalidOption"

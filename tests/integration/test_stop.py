@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Stop takes less than a second, whatever the engine, the file and the samples are like just then."""
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import time
+
+import pytest
+from gi.repository import GLib
+
+from test_dbus_private import SYSTEM, file, profd, running, variant  # noqa: F401 (fixtures)
+
+SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
+SECOND = 10 if SANITIZED else 1  # the programs know it too: their patience is longer there
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+def options(**more):
+    return {**SYSTEM, "events": variant("as", ["cpu-clock"]), **more}
+
+
+def stop(profd, path):
+    """How long it took, and the arguments of Finished."""
+    begin = time.monotonic()
+    profd.session(path, "Stop")
+    arguments = profd.wait("Finished", path, 30 * SECOND)
+    return time.monotonic() - begin, arguments
+
+
+def warnings(profd):
+    return [arguments[0] for _, _, name, arguments in profd.signals if name == "Warning"]
+
+
+def is_whole_up_to_its_end(profcapture, capture):
+    """A prefix: what is there is readable, and what is not is cut off."""
+    data = profcapture.json("verify", capture, check=3)["data"]
+    return data["state"] == "unfinished" and all(row["reason"] == "cut" for row in data["damaged"])
+
+
+def load(spawn, count=os.cpu_count()):
+    for _ in range(count):
+        spawn("sh", "-c", "while :; do :; done")
+
+
+def test_plain(profd, file, busy):
+    path = profd.create(options(), file)
+    profd.session(path, "Start")
+    profd.sleep(1)
+    took, (ok, reason, _) = stop(profd, path)
+    assert (ok, reason) == (True, "stopped")
+    assert took < SECOND
+
+
+def test_engine_that_hangs(profd, file, capture, profcapture, busy):
+    path = profd.create(options(), file)
+    profd.session(path, "Start")
+    profd.sleep(2)
+    engine, = profd.engines()
+    os.kill(engine, signal.SIGSTOP)
+    took, (ok, reason, _) = stop(profd, path)
+    assert (ok, reason) == (False, "internal")
+    assert took < SECOND
+    assert warnings(profd).count("engine-hangs") == 1
+    assert is_whole_up_to_its_end(profcapture, capture)
+    assert profcapture.json("info", capture)["capture"]["samples"] > 100
+
+
+def test_pipe_that_nobody_reads(profd, capture, profcapture, spawn):
+    load(spawn)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 65536)
+    path = profd.create(options(frequency=variant("u", 20000)), writing)
+    os.close(writing)
+    profd.session(path, "Start")
+    profd.sleep(3)
+    took, (ok, _, _) = stop(profd, path)
+    assert not ok  # the engine gives it up, or the broker the engine
+    assert took < SECOND
+    with open(reading, "rb") as pipe:
+        capture.write_bytes(pipe.read())
+    assert is_whole_up_to_its_end(profcapture, capture)
+
+
+def test_full_disk(profd, file, capture, profcapture, spawn):
+    """A limit of the file's size is a full disk to a writer."""
+    load(spawn)
+    resource.prlimit(profd.process.pid, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    path = profd.create(options(frequency=variant("u", 20000)), file)
+    profd.session(path, "Start")
+    profd.sleep(4)
+    begin = time.monotonic()
+    with contextlib.suppress(GLib.Error):
+        profd.session(path, "Stop")  # the end may have come by itself
+    ok, reason, _ = profd.wait("Finished", path)
+    assert (ok, reason) == (False, "disk-full")
+    assert time.monotonic() - begin < SECOND
+    assert profcapture.json("info", capture)["capture"]["samples"] > 0
+
+
+DEEP = """
+#include <alloca.h>
+#include <string.h>
+static volatile long sum;
+static int down(int depth)
+{
+	volatile char *room = alloca(1000 + depth % 7);
+	memset((char *)room, depth, 1000);
+	if (depth)
+		return down(depth - 1) + room[depth % 1000];
+	for (int i = 0; i < 20000; i++)
+		sum += i;
+	return (int)sum;
+}
+int main(void)
+{
+	for (;;)
+		down(60);
+}
+"""
+
+
+def test_wide_stacks_at_ten_kilohertz(profd, file, capture, profcapture, compile_c, spawn):
+    deep = compile_c("deep", DEEP, "-O1")
+    for _ in range(os.cpu_count() + 1):
+        spawn("nice", "-n", "19", deep)
+    path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
+    profd.session(path, "Start")
+    profd.sleep(3)
+    took, (ok, reason, summary) = stop(profd, path)
+    assert (ok, reason) == (True, "stopped")
+    assert took < SECOND
+    found = profcapture.json("info", capture)
+    assert found["capture"]["state"] == "finished"
+    assert found["capture"]["samples"] + found["capture"]["lost"] >= summary["samples"]
+
+
+def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spawn):
+    """Rings full of wide stacks: what there is no time for is counted, and every tick is a sample or a loss."""
+    deep = compile_c("deep", DEEP, "-O1")
+    for _ in range(os.cpu_count() + 1):
+        spawn("nice", "-n", "19", deep)
+    path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
+    profd.session(path, "Start")
+    profd.sleep(1.5)
+    engine, = profd.engines()
+    os.kill(engine, signal.SIGSTOP)
+    time.sleep(2)
+    os.kill(engine, signal.SIGCONT)
+    took, (ok, reason, summary) = stop(profd, path)
+    assert (ok, reason) == (True, "stopped")
+    assert took < SECOND
+    found = profcapture.json("info", capture)
+    assert found["capture"]["state"] == "finished"
+    ticks = 10000 * os.cpu_count() * (summary["stop-time"] - summary["start-time"]) / 1e9
+    counted = summary["samples"] + summary["lost"] + summary["missed-ticks"]
+    assert 0.85 * ticks < counted < 1.1 * ticks
+    assert sum(row["count"] for row in found["data"]["loss"]) == summary["lost"] + summary["missed-ticks"]
+
+
+def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c, spawn, tmp_path):
+    """Samples wait for the tables of files that were never seen before, until the end."""
+    deep = compile_c("deep", DEEP, "-O1")
+    copies = []
+    for n in range(20):
+        copies.append(tmp_path / f"deep-{n}")
+        copies[-1].write_bytes(deep.read_bytes() + bytes([n]))
+        copies[-1].chmod(0o755)
+    path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
+    profd.session(path, "Start")
+    profd.sleep(1)
+    for copy in copies:
+        spawn("nice", "-n", "19", copy)  # they are many, and this process is to hear of the end
+    profd.sleep(0.2)
+    took, (ok, reason, _) = stop(profd, path)
+    assert (ok, reason) == (True, "stopped")
+    assert took < SECOND
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"

@@ -1,0 +1,575 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Recording by task: users without privilege, and sessions that may show a user's own processes only.
+
+Everything here runs as a plain user with perf's CPU-wide events refused, whatever kernel.perf_event_paranoid is, unless
+it says something else.
+"""
+import json
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from recordings import recorded, until
+from stacks import read
+from test_stack_programs import PYTHON, SOURCE
+from test_targets import FAMILY, rows
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+NOBODY, SOMEBODY = 65534, 65533
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+DRIVE = os.environ["DRIVE_ENGINE"]
+PERIOD_NS = 1e9 / 999
+
+SPIN = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static int ms;
+__attribute__((noipa)) static void spin(int of)
+{
+	struct timespec t;
+	volatile long turns = 0;
+	long end = 0;
+
+	do {
+		for (int i = 0; i < 50000; i++)
+			turns++;
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+		if (!end)
+			end = t.tv_sec * 1000 + t.tv_nsec / 1000000 + of;
+	} while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < end);
+}
+static void *work(void *data) { spin(ms); return data; }
+"""
+THREADS = SPIN + r"""
+int main(int argc, char **argv)
+{
+	int n = atoi(argv[1]), i;
+	pthread_t threads[1000];
+
+	ms = atoi(argv[2]);
+	for (i = 0; i < n; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
+"""
+FORKS = SPIN + r"""
+int main(int argc, char **argv)
+{
+	int n = atoi(argv[1]), i;
+
+	for (i = 0; i < n; i++)
+		if (fork() == 0) {
+			spin(atoi(argv[2]));
+			_exit(0);
+		} else if (i % 4 == 3) {
+			while (wait(NULL) > 0)
+				;
+		}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+def as_user(*command, uid=NOBODY, refuse="cpu", limits=()):
+    prefix = [sys.executable, Path(__file__).with_name("as_user.py"), "--uid", uid]
+    prefix += ["--refuse", refuse] if refuse else []
+    for limit in limits:
+        prefix += ["--limit", limit]
+    return [str(word) for word in (*prefix, *command)]
+
+
+@pytest.fixture
+def home():
+    """A folder of everybody's, which pytest's are not."""
+    folder = Path(tempfile.mkdtemp(prefix="profd-test-", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def capture(home):
+    if subprocess.run(as_user(os.environ["PROFCTL"], "--version", refuse=None), capture_output=True).returncode:
+        pytest.skip("nobody cannot run the programs of this build tree")
+    return home / "test.cap"
+
+
+@pytest.fixture
+def program(home, compile_c):
+    def build(name, source, *flags):
+        return shutil.copy(compile_c(name, source, "-O1", "-pthread", *flags), home / name)
+
+    return build
+
+
+def user_ns(before):
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) * 1e9
+
+
+def sampled_ns(profcapture, capture, keep=lambda row: True):
+    return PERIOD_NS * sum(1 for row in rows(profcapture, capture, "sample") if keep(row))
+
+
+# ---- everything of the targets, once, and nobody else
+
+
+@pytest.mark.parametrize("how", ["command", "pid"])
+def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, how):
+    family = program("family", FAMILY.replace("usleep(500000)", "usleep(2000000)"))
+    spawn("sh", "-c", f"while :; do {family}; done")
+    if how == "command":
+        first = recorded(profctl, "-o", capture, family, prefix=as_user())["command"]["pid"]
+    else:
+        target = spawn(*as_user(family, "late", refuse=None))
+        first = target.pid
+        until(lambda: Path(f"/proc/{first}/comm").read_text() == "family\n")
+        data = recorded(profctl, "-p", first, "-o", capture, prefix=as_user())
+        assert data["reason"] == "target-exited"
+    ours = {first}
+    for process in rows(profcapture, capture, "process"):
+        if process["pid"] != first:
+            assert process["ppid"] in ours, process
+        ours.add(process["pid"])
+        assert process["uid"] == NOBODY
+    for table in ("sample", "task", "mapping", "switch", "thread"):
+        for row in rows(profcapture, capture, table):
+            assert row["pid"] in ours, (table, row)
+    assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
+    tasks = rows(profcapture, capture, "task")
+    assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
+    assert sum(task["event"] == "exec" for task in tasks) == 4 + (how == "command")
+    started = {task["thread"] for task in tasks if task["event"] in ("exists", "fork", "exec")}
+    assert started == {thread["id"] for thread in rows(profcapture, capture, "thread")}
+    # a thread is on one CPU at a time, and on a CPU is one thread
+    for key in ("thread", "cpu"):
+        last = {}
+        for row in sorted(rows(profcapture, capture, "switch"), key=lambda row: row["time_ns"]):
+            assert row["start"] >= last.get(row[key], 0) - 1000, (key, row)
+            last[row[key]] = row["time_ns"]
+
+
+def test_without_children(profcapture, capture, program, spawn):
+    source = SPIN + r"""
+    int main(void)
+    {
+        pthread_t thread;
+
+        usleep(700000);
+        if (fork() == 0) { prctl(PR_SET_NAME, "child"); spin(100); _exit(0); }
+        ms = 100;
+        pthread_create(&thread, NULL, work, NULL);
+        pthread_join(thread, NULL);
+        wait(NULL);
+        return 0;
+    }
+    """
+    target = spawn(*as_user(program("alone", source), refuse=None))
+    until(lambda: Path(f"/proc/{target.pid}/comm").read_text() == "alone\n")
+    subprocess.run(as_user(DRIVE, capture, 5, f"pids={target.pid}", "children=false"), check=True, timeout=60)
+    assert {row["pid"] for row in rows(profcapture, capture, "process")} == {target.pid}
+    assert len(rows(profcapture, capture, "thread")) == 2
+    assert sampled_ns(profcapture, capture) > 80e6
+
+
+@pytest.mark.parametrize("name,source,arguments", [
+    ("one", THREADS, (1, 1000)), ("four", THREADS, (4, 300)), ("many", THREADS, (200, 15)), ("forks", FORKS, (40, 40)),
+], ids=["one", "four", "many", "forks"])
+def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name, source, arguments):
+    command = program(name, source)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([command, *map(str, arguments)], check=True)
+    wanted = user_ns(before)
+    recorded(profctl, "--no-symbols", "-o", capture, command, *arguments, prefix=as_user())
+    seen = sampled_ns(profcapture, capture)
+    # a timer begins anew for each task and CPU, so half a tick of each is not seen
+    tasks = len(rows(profcapture, capture, "thread"))
+    print(f"{name}: {seen / 1e6:.0f} ms sampled, {wanted / 1e6:.0f} ms used, {tasks} threads", file=sys.stderr)
+    assert 0.85 * wanted - tasks * PERIOD_NS < seen < 1.1 * wanted + tasks * PERIOD_NS
+
+
+def test_threads_that_come_while_events_are_opened(profcapture, capture, program, spawn):
+    """Each has the events of its parent, in part or twice: none of its samples is missing or counted twice."""
+    source = SPIN + r"""
+    static void *next(void *data)
+    {
+        pthread_attr_t detached;
+        pthread_t thread;
+
+        spin(3);
+        pthread_attr_init(&detached);
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        pthread_create(&thread, &detached, next, NULL);
+        spin(3);
+        return data;
+    }
+    int main(void)
+    {
+        pthread_t thread;
+        for (int i = 0; i < 8; i++)
+            pthread_create(&thread, NULL, next, NULL);
+        for (;;)
+            pause();
+    }
+    """
+    target = spawn(*as_user(program("storm", source), refuse=None))
+    until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) > 4)
+    subprocess.run(as_user(DRIVE, capture, 2, f"pids={target.pid}", "call-graph=none"), check=True, timeout=60)
+    ran = {}
+    for row in rows(profcapture, capture, "switch"):
+        ran[row["thread"]] = ran.get(row["thread"], 0) + row["time_ns"] - row["start"]
+    seen = {}
+    for row in rows(profcapture, capture, "sample"):
+        seen[row["thread"]] = seen.get(row["thread"], 0) + PERIOD_NS
+    for thread, sampled in seen.items():
+        assert sampled <= ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
+    assert sum(seen.values()) > 0.6 * sum(ran.values())
+    forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
+    assert len(forked) == len(set(forked)) > 100
+
+
+# ---- stacks
+
+
+def programs(folder):
+    source = folder / "many.c"
+    source.write_text(SOURCE)
+    return {
+        "python3": (["/usr/bin/python3", "-c", PYTHON], {"python3"}),
+        "gcc": (["gcc", "-O2", "-c", "-o", folder / "many.o", source], {"cc1"}),
+    }
+
+
+@pytest.mark.parametrize("name", ["python3", "gcc"])
+def test_stacks(profctl, profcapture, capture, home, name):
+    command, comms = programs(home)[name]
+    data = recorded(profctl, "-o", capture, "--", "sh", "-c", 'for i in 1 2; do "$@"; done', "sh", *command,
+                    prefix=as_user())
+    samples = [sample for sample in read(profcapture, capture) if sample.comm in comms]
+    print(name, data["unwind"], data["loss"], file=sys.stderr)
+    assert len(samples) > 300
+    # tables of new programs come later from an engine that is slow
+    expected = 0.85 if "build-asan" in os.environ["PROF_BUILD_DIR"] else 0.95
+    assert sum(sample.stop == "root" for sample in samples) >= expected * len(samples)
+    assert data["unresolved_samples"] <= 0.05 * data["samples"]
+    assert data["lost"] == 0
+    # what gcc starts is in, by exec chains of short programs
+    seen = {row["comm"] for row in rows(profcapture, capture, "task") if row["event"] == "exec"}
+    assert seen >= ({"gcc", "cc1", "as"} if name == "gcc" else {"python3"})
+
+
+def test_program_that_was_deleted(profctl, profcapture, capture, program):
+    """map_files is closed for plain users, and its path leads nowhere: /proc/PID/exe is left."""
+    gone = program("gone", SPIN + "int main(int argc, char **argv) { unlink(argv[0]); spin(500); return 0; }")
+    recorded(profctl, "-o", capture, gone, prefix=as_user())
+    samples = [sample for sample in read(profcapture, capture) if sample.comm == "gone"]
+    assert sum(sample.names[:1] == ["spin"] for sample in samples) > 0.9 * len(samples) > 100
+
+
+# ---- what a user may have, and what is said about it
+
+
+def test_what_is_reduced_is_said(profctl, profcapture, capture, program):
+    done = profctl("record", "-o", capture, program("one", THREADS), 1, 300, prefix=as_user())
+    assert "without CAP_PERFMON" in done.stderr
+    seen = profcapture.json("info", capture)["data"]["options"]
+    assert "only the targets' own events" in seen["reduced"]
+    if int(PARANOID.read_text()) >= 2:
+        assert seen["kernel"] is False
+        assert not [row for row in rows(profcapture, capture, "sample") if row["mode"] == "kernel"]
+    assert "reduced" in profcapture("info", capture).stdout
+
+
+@pytest.mark.parametrize("target", ["command", "system", "pid"])
+def test_refusal_names_the_ways_out(profctl, capture, spawn, target):
+    other = spawn(*as_user("sleep", 60, refuse=None))
+    what = {"command": ["true"], "system": ["-a", "-d", 1], "pid": ["-p", other.pid, "-d", 1]}[target]
+    done = profctl("record", "-o", capture, *what, check=4, prefix=as_user(refuse="all"))
+    for way in ("kernel.perf_event_paranoid", "CAP_PERFMON", "service", "root"):
+        assert way in done.stderr, done.stderr
+    assert not capture.exists()
+
+
+def test_others_are_refused(profctl, capture, spawn):
+    other = spawn(*as_user("sleep", 60, uid=SOMEBODY, refuse=None))
+    until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "sleep\n")
+    done = profctl("record", "-p", other.pid, "-d", 1, "-o", capture, check=4, prefix=as_user())
+    assert f"process {other.pid} may not be recorded" in done.stderr
+    assert "CAP_PERFMON" in done.stderr and "service" in done.stderr
+
+
+def test_too_few_descriptors(profctl, capture, spawn, program):
+    target = spawn(*as_user(program("many", THREADS), 200, 60000, refuse=None))
+    until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
+    done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, check=1, prefix=as_user(limits=["NOFILE=200"]))
+    assert "ulimit -n" in done.stderr and "(now 200)" in done.stderr, done.stderr
+
+
+def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
+    """Each works for a while and sleeps for long, so that the machine has time for us."""
+    source = THREADS.replace("spin(ms);", "for (;;) { spin(2); usleep(ms * 1000); }")
+    target = spawn(*as_user(program("many", source), 200, 500, refuse=None))
+    until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
+    data = recorded(profctl, "-p", target.pid, "-d", 2, "-o", capture, prefix=as_user())
+    assert data["lost"] == 0
+    assert len(rows(profcapture, capture, "thread")) == 201
+    ran = sum(row["time_ns"] - row["start"] for row in rows(profcapture, capture, "switch"))
+    assert 0.85 * ran - 201 * PERIOD_NS < sampled_ns(profcapture, capture) < 1.05 * ran + 201 * PERIOD_NS
+
+
+@pytest.mark.parametrize("bytes", [0, 65536])
+def test_little_locked_memory(profctl, profcapture, capture, program, bytes):
+    one = program("one", THREADS)
+    for _ in range(3):  # what one recording took is given back
+        data = recorded(profctl, "-o", capture, "--force", one, 2, 500, prefix=as_user(limits=[f"MEMLOCK={bytes}"]))
+        assert data["lost"] == 0
+        samples = [sample for sample in read(profcapture, capture) if sample.comm == "one"]
+        assert sum(sample.names[:2] == ["spin", "work"] for sample in samples) > 0.95 * len(samples) > 500
+
+
+def test_several_events(profctl, profcapture, capture, program):
+    recorded(profctl, "-e", "cpu-clock:u", "-e", "page-faults:u", "-o", capture, program("one", THREADS), 20, 20,
+             prefix=as_user())
+    sources = {row["id"]: row["name"] for row in rows(profcapture, capture, "source")}
+    seen = {sources[row["source"]] for row in rows(profcapture, capture, "sample")}
+    assert seen == {"cpu-clock:u", "page-faults:u"}
+
+
+@pytest.mark.parametrize("level", [2, 1, 0, -1])
+def test_real_levels(profctl, profcapture, capture, program, require, level):
+    require(machine=True)
+    before = PARANOID.read_text()
+    try:
+        PARANOID.write_text(str(level))
+        done = profctl("record", "-o", capture, program("one", THREADS), 1, 500, prefix=as_user(refuse=None))
+    finally:
+        PARANOID.write_text(before)
+    assert ("only the targets' own events" in done.stderr) == (level > 0)
+    assert ("nothing of the kernel" in done.stderr) == (level > 1)
+    samples = [sample for sample in read(profcapture, capture) if sample.comm == "one"]
+    assert sum("spin" in sample.names for sample in samples) > 0.9 * len(samples) > 300
+
+
+# ---- sessions that may show their user's own processes only: root opens the events
+
+
+def drive(capture, seconds, *options, uid=NOBODY, check=0):
+    done = subprocess.run([DRIVE, capture, str(seconds), f"uid={uid}", "own-only=true", *options],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def start_user(spawn, *command, uid=NOBODY):
+    """The process is the user's, wholly, when this returns."""
+    process = spawn(*as_user(*command, uid=uid, refuse=None))
+    until(lambda: str(command[0]).encode() == Path(f"/proc/{process.pid}/cmdline").read_bytes().partition(b"\0")[0])
+    return process
+
+
+def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
+    target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null", "bs=1")
+    drive(capture, 1, f"pids={target.pid}")
+    assert {row["pid"] for row in rows(profcapture, capture, "sample")} == {target.pid}
+    assert {row["mode"] for row in rows(profcapture, capture, "sample")} == {"kernel", "user"}
+
+
+def test_own_only_has_stacks(profcapture, capture, spawn, program):
+    target = start_user(spawn, program("one", THREADS), 1, 60000)
+    drive(capture, 1, f"pids={target.pid}")
+    samples = [sample for sample in read(profcapture, capture) if sample.images[:1] == ["one"]]
+    assert sum(sample.stop == "root" for sample in samples) > 0.95 * len(samples) > 100
+
+
+def test_own_only_refuses(capture, spawn, home):
+    """Another user's, root's, and one's own that is not wholly so."""
+    secret = home / "unreadable"
+    shutil.copy("/bin/sleep", secret)
+    secret.chmod(0o711)
+    for command, uid in ((("sleep", 60), SOMEBODY), (("sleep", 60), 0), ((secret, 60), NOBODY)):
+        target = start_user(spawn, *command, uid=uid)
+        done = drive(capture, 1, f"pids={target.pid}", check=1)
+        assert "not wholly your own" in done.stderr
+        assert list(Path("/proc", str(target.pid), "fd").iterdir())
+    assert "processes of your own" in drive(capture, 1, check=1).stderr
+
+
+def everything(profcapture, print_rows, capture):
+    """All bytes of all tables, as they are after decompression, and once more as readers show them."""
+    raw = subprocess.run([print_rows, capture], check=True, capture_output=True).stdout
+    strings = [bytes.fromhex(cell[1:].decode()) for cell in raw.replace(b"\n", b"\t").split(b"\t") if cell[:1] == b"x"]
+    shown = profcapture("dump", capture, "--resolve", "--limit", 0, "--json", text=False).stdout
+    return b"\n".join((*strings, raw, shown))
+
+
+def test_no_foreign_byte(profcapture, home, capture, spawn, program):
+    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture of the other."""
+    source = SPIN.replace("spin", "spin_MARK") + r"""
+    int main(int argc, char **argv)
+    {
+        for (;;) {
+            pthread_t thread;
+
+            ms = 3;
+            pthread_create(&thread, NULL, work, NULL);
+            prctl(PR_SET_NAME, "name-MARK");
+            pthread_join(thread, NULL);
+            if (fork() == 0) { prctl(PR_SET_NAME, "child-MARK"); spin_MARK(3); execl(argv[0], argv[0], "short-MARK", NULL); _exit(1); }
+            if (getppid() == 1) return 1;
+            if (argc > 1 && strncmp(argv[1], "short", 5) == 0) { spin_MARK(3); return 0; }
+            wait(NULL);
+        }
+    }
+    """
+    marks = {NOBODY: "olmQ7", SOMEBODY: "axolotlQ7"}
+    targets = {uid: start_user(spawn, program(f"file-{mark}", source.replace("MARK", mark)), f"argument-{mark}", uid=uid)
+               for uid, mark in marks.items()}
+    spawn("sh", "-c", "while :; do /bin/echo root-newtQ7 >/dev/null; done")
+    recordings = {uid: spawn(DRIVE, home / f"{uid}.cap", 3, f"uid={uid}", "own-only=true", f"pids={target.pid}")
+                  for uid, target in targets.items()}
+    for uid, recording in recordings.items():
+        assert recording.wait(timeout=60) == 0
+    for uid, mark in marks.items():
+        text = everything(profcapture, os.environ["PRINT_ROWS"], home / f"{uid}.cap")
+        assert text.count(f"child-{mark}".encode()) > 1 and f"name-{mark}".encode() in text
+        for other in {*marks.values(), "newtQ7"} - {mark}:
+            assert other.encode() not in text, text[text.index(other.encode()) - 300:][:600]
+        assert {row["uid"] for row in rows(profcapture, home / f"{uid}.cap", "process")} == {uid}
+
+
+# ---- targets that become something else in the middle
+
+
+BECOME = SPIN + r"""
+int main(int argc, char **argv)
+{
+	if (argc > 2) { /* the setuid program */
+		prctl(PR_SET_NAME, "hidden-name");
+		spin(300);
+		if (fork() == 0) { prctl(PR_SET_NAME, "hidden-child"); spin(100); _exit(0); }
+		wait(NULL);
+		return 0;
+	}
+	usleep(500000);
+	spin(100);
+	execl(argv[1], argv[1], "hidden-1", "hidden-2", NULL);
+	return 1;
+}
+"""
+
+
+@pytest.mark.parametrize("who", ["user", "own-only"])
+def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, program, spawn, who):
+    if os.statvfs(home).f_flag & os.ST_NOSUID:
+        pytest.skip("setuid programs are none here")
+    first = program("first", BECOME)
+    setuid = program("other", BECOME)
+    os.chown(setuid, 0, 0)
+    setuid.chmod(0o4755)
+    if who == "user":
+        data = recorded(profctl, "-o", capture, first, setuid, prefix=as_user())
+        pid = data["command"]["pid"]
+    else:
+        target = start_user(spawn, first, setuid)
+        pid = target.pid
+        assert "target-exited" in drive(capture, 10, f"pids={pid}").stdout
+        assert Path(f"/proc/{pid}/status").exists(), "the session ended with the recorded part"
+    assert sampled_ns(profcapture, capture) > 70e6
+    end_ns = max(row["time_ns"] for row in rows(profcapture, capture, "task") if row["event"] == "exit")
+    samples = rows(profcapture, capture, "sample")
+    assert all(row["comm"] in ("first", "python3", "profctl") and row["time_ns"] <= end_ns for row in samples)
+    assert len(samples) * PERIOD_NS < 200e6
+    text = everything(profcapture, os.environ["PRINT_ROWS"], capture)
+    assert b"hidden" not in text.replace(b"hidden-1", b"") if who == "user" else b"hidden" not in text
+    assert {row["pid"] for row in rows(profcapture, capture, "process")} == {pid}
+    assert not [row for row in rows(profcapture, capture, "image") if row["path"] == str(setuid)]
+
+
+def test_target_that_changes_user(profcapture, capture, spawn, program):
+    """Only root's can: what it was when it was asked for is what counts, and the kernel leaves it its events."""
+    source = SPIN + r"""
+    int main(void)
+    {
+        usleep(500000);
+        if (setgid(65533) || setuid(65533)) return 1;
+        prctl(PR_SET_NAME, "changed");
+        spin(300);
+        return 0;
+    }
+    """
+    target = start_user(spawn, program("change", source), uid=0)
+    assert "ok target-exited" in drive(capture, 10, f"pids={target.pid}", uid=0).stdout
+    assert sampled_ns(profcapture, capture, lambda row: row["comm"] == "changed") > 200e6
+
+
+def test_target_that_enters_namespaces(profcapture, capture, spawn, program):
+    source = SPIN + r"""
+    int main(void)
+    {
+        usleep(500000);
+        prctl(PR_SET_NAME, unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) == 0 ? "inside" : "outside");
+        if (fork() == 0) { prctl(PR_SET_NAME, "child"); spin(200); _exit(0); }
+        spin(200);
+        wait(NULL);
+        return 0;
+    }
+    """
+    target = start_user(spawn, program("enter", source))
+    assert "ok target-exited" in drive(capture, 10, f"pids={target.pid}").stdout
+    names = {row["comm"] for row in rows(profcapture, capture, "sample")}
+    assert "child" in names and names & {"inside", "outside"}
+    assert len({row["pid"] for row in rows(profcapture, capture, "process")}) == 2
+
+
+def test_target_that_is_gone(profctl, capture, spawn):
+    """Between the request and the events: an error, or a recording of nothing."""
+    for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.1):
+        target = spawn(*as_user("sleep", delay, refuse=None))
+        done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, "--force", check=None, prefix=as_user())
+        assert done.returncode in (1, 4, 6), done.stderr
+        assert done.stderr.strip()
+
+
+def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require, recorder):
+    require(machine=True)
+    online = Path("/sys/devices/system/cpu/cpu1/online")
+    if not os.access(online, os.W_OK):
+        pytest.skip("CPU 1 cannot go offline")
+    recording = subprocess.Popen(as_user(os.environ["PROFCTL"], "record", "-o", capture, program("four", THREADS), 4, 1500))
+    try:
+        time.sleep(0.7)
+        online.write_text("0")
+        time.sleep(0.5)
+    finally:
+        online.write_text("1")
+    assert recording.wait(timeout=60) == 0
+    late = [row for row in rows(profcapture, capture, "sample") if row["cpu"] == 1]
+    first, last = late[0]["time_ns"], late[-1]["time_ns"]
+    assert last - first > 1e9, "the events of tasks are there when the CPU is back"

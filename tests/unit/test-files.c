@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of daemon/files: what is opened, for whom, and what is read of whom.
+ */
+#include "config.h"
+
+#include "arch/base.h"
+#include "arch/uapi.h"
+#include "daemon/files/image.h"
+#include "daemon/files/owner.h"
+#include "daemon/files/proc.h"
+#include "daemon/files/sandbox.h"
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SOMEBODY 4711 /* of no account */
+
+static const struct files_config everything = { .any_image = 1, .kernel = 1 };
+static char *folder;
+
+static char *path_of(const char *name)
+{
+	return g_build_filename(folder, name, NULL);
+}
+
+static char *put(const char *name, const char *text)
+{
+	char *path = path_of(name);
+
+	g_file_set_contents(path, text, -1, NULL);
+	return path;
+}
+
+static int open_as(const struct files_config *config, struct files_image request, const char *path,
+		   struct files_answer *answer, int *ret_fd)
+{
+	struct client client;
+
+	client_init(&client, config->uid);
+	*answer = (struct files_answer){ 0 };
+	return image_open(config, &client, &request, path, answer, ret_fd);
+}
+
+static int open_image(const struct message_image_request *request, const char *path, int *ret_fd)
+{
+	struct files_answer answer;
+
+	return open_as(&everything, (struct files_image){ .request = *request }, path, &answer,
+		       ret_fd);
+}
+
+/* By the path alone: no mapping is at 0. */
+static int by_path(const char *path, int *ret_fd)
+{
+	struct message_image_request request = { .pid = getpid() };
+
+	return open_image(&request, path, ret_fd);
+}
+
+static void test_path(void)
+{
+	g_autofree char *path = put("plain", "hello");
+	char text[8] = { 0 };
+	int fd = -1;
+
+	REQUIRE(CHECK_INT(by_path(path, &fd), 0));
+	CHECK_INT(read(fd, text, sizeof(text)), 5);
+	CHECK_STR(text, "hello");
+	CHECK_INT(write(fd, "x", 1), -1);
+	CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	close(fd);
+	CHECK_INT(by_path("plain", &fd), ENOENT);
+	CHECK_INT(by_path("", &fd), ENOENT);
+	CHECK_INT(by_path("/no/such/file", &fd), ENOENT);
+	/* what is at that path now is another file */
+	g_autofree char *deleted = put("gone (deleted)", "other");
+	CHECK_INT(by_path(deleted, &fd), ENOENT);
+}
+
+static void test_only_regular_files(void)
+{
+	g_autofree char *fifo = path_of("fifo");
+	int fd = -1;
+
+	REQUIRE(mkfifo(fifo, 0600) == 0); /* opening it would block */
+	CHECK_INT(by_path(fifo, &fd), EINVAL);
+	CHECK_INT(by_path("/dev/zero", &fd), EINVAL);
+	CHECK_INT(by_path(folder, &fd), EINVAL);
+	CHECK_INT(by_path("/proc/version", &fd), EINVAL);
+	CHECK_INT(by_path("/sys/devices/system/cpu/online", &fd), EINVAL);
+	CHECK_INT(fd, -1);
+}
+
+static void test_links(void)
+{
+	g_autofree char *file = put("file", "file");
+	g_autofree char *link = path_of("link");
+	g_autofree char *folder_link = path_of("folder");
+	g_autofree char *through = g_build_filename(folder_link, "file", NULL);
+	int fd = -1;
+
+	REQUIRE(symlink(file, link) == 0 && symlink(folder, folder_link) == 0);
+	CHECK_INT(by_path(link, &fd), ELOOP);
+	CHECK_INT(by_path(through, &fd), ELOOP);
+	CHECK_INT(by_path("/../../etc/passwd", &fd), EXDEV);
+	CHECK_INT(fd, -1);
+	CHECK_INT(by_path(file, &fd), 0);
+	close(fd);
+}
+
+static void test_too_large(void)
+{
+	g_autofree char *path = put("sparse", "");
+	int fd = -1;
+
+	if (truncate(path, INT64_C(100) << 30) < 0)
+		SKIP("no file of 100 GB here");
+	CHECK_INT(by_path(path, &fd), EFBIG);
+	g_unlink(path);
+}
+
+static void test_strange_names(void)
+{
+	g_autofree char *path = put("two\nlines", "text");
+	int fd = -1;
+
+	CHECK_INT(by_path(path, &fd), 0);
+	close(fd);
+}
+
+static void test_no_magic_links(void)
+{
+	int fd = -1;
+
+	CHECK_INT(by_path("/proc/self/exe", &fd), ELOOP);
+	CHECK_INT(by_path("/proc/self/root/etc/passwd", &fd), ELOOP);
+	CHECK_INT(fd, -1);
+}
+
+static void test_mapping_of_a_deleted_file(void)
+{
+	g_autofree char *path = put("mapped", "mapped bytes");
+	g_autofree char *named = g_strconcat(path, " (deleted)", NULL);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct message_image_request request = { .pid = getpid() };
+	char text[16] = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC), found = -1;
+	void *map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+	close(fd);
+	g_unlink(path);
+	REQUIRE(map != MAP_FAILED);
+	if (geteuid() != 0)
+		SKIP("map_files needs CAP_CHECKPOINT_RESTORE");
+	request.start = (uintptr_t)map;
+	request.end = request.start + page;
+	REQUIRE(CHECK_INT(open_image(&request, named, &found), 0));
+	CHECK_INT(read(found, text, sizeof(text)), 12);
+	CHECK_STR(text, "mapped bytes");
+	close(found);
+	munmap(map, page);
+}
+
+/* Another file is mapped where a sample hit the first one. */
+static void test_mapping_of_another_file(void)
+{
+	g_autofree char *first = put("first", "first bytes");
+	g_autofree char *second = put("second", "second bytes");
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct message_image_request request = { .pid = getpid() };
+	int fd = open(second, O_RDONLY | O_CLOEXEC), found = -1;
+	void *map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	char text[16] = { 0 };
+	struct stat status;
+
+	close(fd);
+	REQUIRE(map != MAP_FAILED && stat(first, &status) == 0);
+	request.start = (uintptr_t)map;
+	request.end = request.start + page;
+	request.inode = status.st_ino;
+	REQUIRE(CHECK_INT(open_image(&request, first, &found), 0));
+	CHECK_INT(read(found, text, sizeof(text)), 11);
+	CHECK_STR(text, "first bytes");
+	close(found);
+	g_unlink(first);
+	CHECK_INT(open_image(&request, first, &found), ENOENT);
+	munmap(map, page);
+}
+
+/* A process is gone, and its path leads to another file meanwhile. */
+static void test_replaced(void)
+{
+	g_autofree char *path = put("replaced", "first");
+	struct message_image_request request = { .pid = getpid() };
+	struct stat status;
+	int fd = -1;
+
+	REQUIRE(stat(path, &status) == 0);
+	request.inode = status.st_ino;
+	CHECK_INT(open_image(&request, path, &fd), 0);
+	close(fd);
+	request.inode++;
+	CHECK_INT(open_image(&request, path, &fd), ESTALE);
+}
+
+/* What root may read and nobody else is opened by its path only if it must be what was mapped. */
+static void test_unreadable(void)
+{
+	g_autofree char *path = put("secret", "secret");
+	struct message_image_request request = { .pid = getpid() };
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), generation = 0;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	REQUIRE(chmod(path, 0600) == 0 && fstat(fd, &status) == 0);
+	CHECK_INT(by_path(path, &fd), EACCES);
+	request.inode = status.st_ino;
+	CHECK_INT(open_image(&request, path, &fd), EACCES);
+	if (ioctl(fd, FS_IOC_GETVERSION, &generation) < 0 || generation == 0)
+		SKIP("no generations on this filesystem");
+	request.inode_generation = (uint32_t)generation;
+	CHECK_INT(open_image(&request, path, &fd), 0);
+	request.inode_generation++;
+	CHECK_INT(open_image(&request, path, &fd), ESTALE);
+}
+
+/* Data that a process maps are not for an engine that was taken over. */
+static void test_only_executable(void)
+{
+	g_autofree char *path = put("data", "data");
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct message_image_request request = { .pid = getpid() };
+	int fd = open(path, O_RDONLY | O_CLOEXEC), found = -1;
+	void *map = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0);
+	struct uapi_procmap_query query = {
+		.size = sizeof(query), .query_flags = UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA
+	};
+	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	close(fd);
+	REQUIRE(map != MAP_FAILED);
+	if (geteuid() != 0)
+		SKIP("map_files needs CAP_CHECKPOINT_RESTORE");
+	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) < 0)
+		SKIP("PROCMAP_QUERY needs Linux 6.11");
+	chmod(path, 0600);
+	request.start = (uintptr_t)map;
+	request.end = request.start + page;
+	CHECK_INT(open_image(&request, path, &found), EACCES);
+	CHECK_INT(found, -1);
+	munmap(map, page);
+}
+
+static void test_build_id(void)
+{
+	g_autofree char *text = put("no-elf", "text");
+	g_autofree char *exe = g_file_read_link("/proc/self/exe", NULL);
+	struct files_image request = { .request = { .pid = getpid() } };
+	struct uapi_procmap_query query = {
+		.size = sizeof(query), .query_flags = UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA
+	};
+	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	struct files_answer answer;
+	int fd = -1;
+
+	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) < 0)
+		SKIP("PROCMAP_QUERY needs Linux 6.11");
+	REQUIRE(open_as(&everything, request, exe, &answer, &fd) == 0);
+	CHECK_INT(answer.image.build_id_size,
+		  20); /* cc and clang are told to: -Wl,--build-id=sha1 is Debian's default */
+	close(fd);
+	REQUIRE(open_as(&everything, request, text, &answer, &fd) == 0);
+	CHECK_INT(answer.image.build_id_size, 0);
+	CHECK_INT(answer.image.size, 4);
+	close(fd);
+}
+
+/* ---- Whose -------------------------------------------------------------------------------------- */
+
+/* A process of another user, which sleeps. */
+static pid_t start_as(uid_t uid, bool dumpable)
+{
+	pid_t pid = fork();
+
+	if (pid != 0) {
+		g_usleep(100000);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, dumpable);
+	for (;;)
+		pause();
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_client(void)
+{
+	g_autofree char *path = put("private", "private");
+	struct client nobody, root;
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	client_init(&nobody, SOMEBODY);
+	client_init(&root, 0);
+	REQUIRE(chmod(path, 0600) == 0 && chmod(folder, 0755) == 0);
+	CHECK(!client_may_read(&nobody, fd));
+	CHECK(client_may_read(&root, fd));
+	REQUIRE(chown(path, SOMEBODY, 0) == 0);
+	CHECK(client_may_read(&nobody, fd));
+	/* the rights are back */
+	REQUIRE(chown(path, SOMEBODY + 1, 0) == 0);
+	CHECK_INT(access(path, R_OK), 0);
+	CHECK_INT(geteuid(), 0);
+	REQUIRE(chmod(folder, 0700) == 0 && chmod(path, 0644) == 0);
+	CHECK(client_find(&nobody, path) < 0);
+	CHECK(client_find(&root, path) >= 0);
+}
+
+static void test_owner(void)
+{
+	pid_t open_one, closed_one;
+	char path[32];
+	uid_t uid = 1;
+	int dir;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	open_one = start_as(SOMEBODY, true);
+	closed_one = start_as(SOMEBODY, false);
+	snprintf(path, sizeof(path), "/proc/%d", open_one);
+	dir = open(path, O_PATH | O_CLOEXEC);
+	CHECK(owner_is(dir, SOMEBODY));
+	CHECK(!owner_is(dir, 0));
+	end(open_one);
+	CHECK(!owner_get(dir, &uid));
+	close(dir);
+	snprintf(path, sizeof(path), "/proc/%d", closed_one);
+	dir = open(path, O_PATH | O_CLOEXEC);
+	CHECK(owner_get(dir, &uid) && uid == 0);
+	close(dir);
+	end(closed_one);
+}
+
+static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bool *ret_kernel)
+{
+	const struct files_snapshot request = { .pid = pid };
+	GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
+	CLEANUP_CLOSE int memfd = memfd_create("test", MFD_CLOEXEC);
+	struct snapshot_record record;
+	off_t at = 0;
+
+	*ret_kernel = false;
+	CHECK_INT(proc_snapshot(config, &request, memfd), 0);
+	while (pread(memfd, &record, sizeof(record), at) == (ssize_t)sizeof(record)) {
+		if (record.kind == SNAPSHOT_STAT)
+			g_array_append_val(pids, record.pid);
+		if (record.kind == SNAPSHOT_MODULES)
+			*ret_kernel = true;
+		at += (off_t)(sizeof(record) + ((record.length + 7) & ~7u));
+	}
+	return pids;
+}
+
+static bool has_pid(const GArray *pids, pid_t pid)
+{
+	for (guint i = 0; i < pids->len; i++)
+		if (g_array_index(pids, pid_t, i) == pid)
+			return true;
+	return false;
+}
+
+static void test_snapshot(void)
+{
+	g_autoptr(GArray) pids = NULL;
+	bool kernel;
+
+	pids = pids_of_snapshot(&everything, 0, &kernel);
+	CHECK(has_pid(pids, getpid()));
+	CHECK(has_pid(pids, 1));
+	CHECK(kernel == (access("/proc/modules", F_OK) == 0));
+	g_array_unref(pids);
+	pids = pids_of_snapshot(&everything, getpid(), &kernel);
+	CHECK_INT(pids->len, 1);
+}
+
+static void test_own_only(void)
+{
+	const struct files_config config = { .uid = SOMEBODY, .own_only = 1 };
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	g_autofree char *path = put("program", "program");
+	struct files_image request = { 0 };
+	g_autoptr(GArray) pids = NULL;
+	struct files_answer answer;
+	pid_t own, closed;
+	void *map;
+	bool kernel;
+	int fd;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	/* the children have it too */
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	close(fd);
+	fd = -1;
+	REQUIRE(map != MAP_FAILED && chmod(folder, 0755) == 0);
+	own = start_as(SOMEBODY, true);
+	closed = start_as(SOMEBODY, false);
+	pids = pids_of_snapshot(&config, 0, &kernel);
+	CHECK(has_pid(pids, own));
+	CHECK_INT(pids->len, 1);
+	CHECK(!kernel);
+	g_array_unref(pids);
+	pids = pids_of_snapshot(&config, getpid(), &kernel);
+	CHECK_INT(pids->len, 0);
+
+	request.request = (struct message_image_request){ .pid = own,
+							  .start = (uintptr_t)map,
+							  .end = (uintptr_t)map + page };
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), 0);
+	CHECK(answer.client_read);
+	close(fd);
+	fd = -1;
+	REQUIRE(chmod(path, 0600) == 0);
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
+	REQUIRE(chmod(path, 0644) == 0);
+	request.request.pid = closed;
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
+	request.request.pid = getpid();
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
+	end(own);
+	request.request.pid = own;
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
+	CHECK_INT(fd, -1);
+	end(closed);
+	munmap(map, page);
+}
+
+/* Somebody who may see others' processes gets only the files that everybody on the way may. */
+static void test_others(void)
+{
+	const struct files_config config = { .uid = SOMEBODY };
+	struct files_image request = { .request = { .pid = getpid() } };
+	g_autofree char *path = put("seen", "seen");
+	struct files_answer answer;
+	int fd = -1;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	REQUIRE(chmod(folder, 0755) == 0);
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), 0);
+	CHECK(answer.client_read);
+	REQUIRE(chmod(folder, 0700) == 0);
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), 0);
+	CHECK(!answer.client_read);
+	close(fd);
+}
+
+/* ---- The sandbox -------------------------------------------------------------------------------- */
+
+static bool try_write(void)
+{
+	return open("/dev/null", O_WRONLY | O_CLOEXEC) >= 0;
+}
+
+static bool try_create(void)
+{
+	return open("/tmp/profd-files-test", O_RDONLY | O_CREAT | O_CLOEXEC, 0600) >= 0;
+}
+
+static bool try_socket(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) >= 0;
+}
+
+static bool try_exec(void)
+{
+	execl("/bin/true", "true", NULL);
+	return false;
+}
+
+static bool try_fork(void)
+{
+	return fork() >= 0;
+}
+
+static bool try_kill(void)
+{
+	return kill(1, 0) == 0;
+}
+
+static bool try_become(void)
+{
+	return setuid(SOMEBODY) == 0;
+}
+
+/* In a child with the sandbox: the status of waitpid(). */
+static int in_sandbox(bool (*act)(void))
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		if (!sandbox_enter(&everything))
+			_exit(3);
+		_exit(act() ? 1 : 2);
+	}
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+static bool read_something(void)
+{
+	struct message_image_request request = { .pid = getpid() };
+	const struct files_snapshot all = { 0 };
+	int memfd = memfd_create("test", MFD_CLOEXEC), fd = -1;
+
+	return open_image(&request, "/etc/passwd", &fd) == 0 &&
+	       proc_snapshot(&everything, &all, memfd) == 0;
+}
+
+static void test_sandbox(void)
+{
+	bool (*const acts[])(void) = { try_write, try_create, try_socket, try_exec,
+				       try_fork,  try_kill,   try_become };
+	int status;
+
+	if (PROF_SANITIZED)
+		SKIP("the sanitizer needs system calls that the filter refuses");
+	for (size_t i = 0; i < ARRAY_SIZE(acts); i++) {
+		status = in_sandbox(acts[i]);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+	}
+	status = in_sandbox(read_something);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 1);
+}
+
+int main(void)
+{
+	folder = g_dir_make_tmp("files-XXXXXX", NULL);
+	RUN(test_path);
+	RUN(test_only_regular_files);
+	RUN(test_no_magic_links);
+	RUN(test_mapping_of_a_deleted_file);
+	RUN(test_mapping_of_another_file);
+	RUN(test_replaced);
+	RUN(test_build_id);
+	RUN(test_unreadable);
+	RUN(test_only_executable);
+	RUN(test_links);
+	RUN(test_too_large);
+	RUN(test_strange_names);
+	RUN(test_client);
+	RUN(test_owner);
+	RUN(test_snapshot);
+	RUN(test_own_only);
+	RUN(test_others);
+	RUN(test_sandbox);
+	return test_end();
+}

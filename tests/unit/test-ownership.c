@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tests/unit/test.h"
+
+#include "daemon/broker/ownership.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define USER 65534
+#define OTHER 65533
+
+/* A process that does `act` and then tells us, and waits until it is killed. */
+struct child {
+	pid_t pid;
+	int pidfd;
+};
+
+static int ready_fd;
+
+static struct child start(void (*act)(void))
+{
+	int ready[2];
+	struct child child;
+	char byte;
+
+	if (pipe(ready) != 0)
+		abort();
+	child.pid = fork();
+	if (child.pid == 0) {
+		ready_fd = ready[1];
+		act();
+		if (write(ready_fd, "", 1) == 1)
+			for (;;)
+				pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		printf("# a child failed\n");
+	close(ready[0]);
+	child.pidfd = target_open(child.pid);
+	return child;
+}
+
+static void end(struct child *child)
+{
+	kill(child->pid, SIGKILL);
+	waitpid(child->pid, NULL, 0);
+	close(child->pidfd);
+}
+
+static bool owned(const struct child *child, uid_t uid)
+{
+	return target_is_owned(child->pidfd, child->pid, uid);
+}
+
+static void do_nothing(void)
+{
+}
+
+static void become(uid_t real, uid_t effective, uid_t saved)
+{
+	if (setresgid(USER, USER, USER) != 0 || setresuid(real, effective, saved) != 0)
+		_exit(1);
+}
+
+/* As a program of the user's own is: exec makes it dumpable, and so do we. */
+static void be_user(void)
+{
+	become(USER, USER, USER);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void be_undumpable(void)
+{
+	become(USER, USER, USER);
+}
+
+static void keep_saved_root(void)
+{
+	become(USER, USER, 0);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void keep_real_root(void)
+{
+	become(0, USER, USER);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void keep_capability(void)
+{
+	prctl(PR_SET_KEEPCAPS, 1);
+	be_user();
+}
+
+static void keep_group(void)
+{
+	if (setresgid(USER, USER, 0) != 0 || setresuid(USER, USER, USER) != 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static pthread_barrier_t barrier;
+
+static void *be_other(void *data)
+{
+	/* libc's would change all threads */
+	if (syscall(SYS_setresuid, OTHER, OTHER, OTHER) != 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+	pthread_barrier_wait(&barrier);
+	for (;;)
+		pause();
+}
+
+static void have_other_thread(void)
+{
+	pthread_t thread;
+
+	if (setresgid(USER, USER, USER) != 0)
+		_exit(1);
+	pthread_barrier_init(&barrier, NULL, 2);
+	if (pthread_create(&thread, NULL, be_other, NULL) != 0)
+		_exit(1);
+	pthread_barrier_wait(&barrier);
+	if (syscall(SYS_setresuid, USER, USER, USER) != 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void test_own(void)
+{
+	struct child child = start(do_nothing);
+
+	CHECK(owned(&child, geteuid()));
+	CHECK(!owned(&child, geteuid() + 1));
+	end(&child);
+}
+
+static void test_gone(void)
+{
+	struct child child = start(do_nothing);
+
+	kill(child.pid, SIGKILL);
+	while (target_is_alive(child.pidfd))
+		usleep(1000);
+	/* not waited for: the number is still there, and so is its folder */
+	CHECK(!owned(&child, geteuid()));
+	waitpid(child.pid, NULL, 0);
+	CHECK(!owned(&child, geteuid()));
+	CHECK(!target_is_owned(child.pidfd, getpid(), geteuid()));
+	CHECK(target_open(child.pid) < 0);
+	close(child.pidfd);
+}
+
+static void test_not_the_users(void)
+{
+	static void (*const acts[])(void) = { be_undumpable,   keep_saved_root, keep_real_root,
+					      keep_capability, keep_group,      have_other_thread };
+	struct child child;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	child = start(be_user);
+	CHECK(owned(&child, USER));
+	CHECK(!owned(&child, OTHER));
+	CHECK(!owned(&child, 0));
+	end(&child);
+	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+		child = start(acts[i]);
+		if (!CHECK(!owned(&child, USER)))
+			printf("# act %zu\n", i);
+		end(&child);
+	}
+}
+
+static void *stay(void *data)
+{
+	char path[64], state = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	while (state != 'Z') {
+		FILE *file = fopen(path, "re");
+
+		if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+			_exit(1);
+		fclose(file);
+	}
+	if (write(ready_fd, "", 1) == 1)
+		for (;;)
+			pause();
+	_exit(1);
+}
+
+static void lose_leader(void)
+{
+	pthread_t thread;
+
+	be_user();
+	if (pthread_create(&thread, NULL, stay, NULL) == 0)
+		syscall(SYS_exit, 0);
+	_exit(1);
+}
+
+static void test_leader_gone(void)
+{
+	struct child child;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	child = start(lose_leader);
+	CHECK(owned(&child, USER));
+	end(&child);
+}
+
+int main(void)
+{
+	RUN(test_own);
+	RUN(test_gone);
+	RUN(test_not_the_users);
+	RUN(test_leader_gone);
+	return test_end();
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profctl stop, pause, resume - controls a session of the system's profd
+ *
+ * Without a number the only session that the caller can see is meant. The session of another user needs polkit's
+ * manage-others, for which somebody may be asked for a password.
+ */
+#include "config.h"
+
+#include "tools/common/cli.h"
+#include "tools/profctl/sessions.h"
+#include "tools/profctl/verbs.h"
+
+#include <glib/gi18n.h>
+
+/* The verb's name is its method's, in lower case. */
+static const struct {
+	const char *verb, *method;
+	struct cli_spec spec;
+} controls[] = {
+	{ "stop",
+	  "Stop",
+	  { N_("[SESSION]"),
+	    N_("Ends a session of the system's profd; its capture is whole soon after. SESSION is the "
+	       "number that 'profctl status' shows, and can be left out where there is one alone."),
+	    0, 1, false } },
+	{ "pause",
+	  "Pause",
+	  { N_("[SESSION]"),
+	    N_("Lets a session of the system's profd take no samples until 'profctl resume'. SESSION is "
+	       "the number that 'profctl status' shows, and can be left out where there is one alone."),
+	    0, 1, false } },
+	{ "resume",
+	  "Resume",
+	  { N_("[SESSION]"),
+	    N_("Lets a paused session of the system's profd take samples again. SESSION is the number "
+	       "that 'profctl status' shows, and can be left out where there is one alone."),
+	    0, 1, false } },
+};
+
+/* The only one that can be controlled. */
+static bool choose(const struct transport *transport, uint32_t *ret_id, GError **error)
+{
+	g_autoptr(GPtrArray) sessions = sessions_get(transport, error);
+	g_autoptr(GString) list = g_string_new(NULL);
+	const struct session_info *only = NULL;
+	unsigned n = 0;
+
+	if (!sessions)
+		return false;
+	for (guint i = 0; i < sessions->len; i++) {
+		const struct session_info *session = sessions->pdata[i];
+		g_autofree char *target = session_info_target(session);
+
+		if (strcmp(session->state, "finished") == 0 ||
+		    strcmp(session->state, "failed") == 0)
+			continue;
+		g_string_append_printf(list, "\n  %u  %s", session->id, target);
+		only = session;
+		n++;
+	}
+	if (n == 1) {
+		*ret_id = only->id;
+		return true;
+	}
+	if (n == 0)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("the system's profd has no session that you can see"));
+	else
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("%u sessions record; name one by its number:%s"), n, list->str);
+	return false;
+}
+
+static bool call(const struct transport *transport, uint32_t id, const char *method, GError **error)
+{
+	g_autofree char *path = g_strdup_printf(PROFD_PATH "/session/%u", id);
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
+		transport->connection, transport->destination, path, PROFD_SESSION_INTERFACE,
+		method, NULL, NULL, G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION, G_MAXINT,
+		NULL, &failure);
+
+	if (reply)
+		return true;
+	if (g_error_matches(failure, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_METHOD) ||
+	    g_error_matches(failure, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("the system's profd has no session %u"), id);
+	else
+		g_propagate_error(error, transport_translate(failure));
+	return false;
+}
+
+int profctl_control(int argc, char **argv)
+{
+	const struct cli_group groups[] = { { NULL } };
+	struct transport transport = { 0 };
+	GError *error = NULL;
+	size_t verb = 0;
+	guint64 number = 0;
+	uint32_t id;
+	int status;
+
+	while (strcmp(controls[verb].verb, argv[0]) != 0)
+		verb++;
+	status = cli_parse(&controls[verb].spec, groups, &argc, &argv);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (argc > 0 && !g_ascii_string_to_unsigned(argv[0], 10, 1, G_MAXUINT32, &number, NULL))
+		return cli_usage_error(_("'%s' is no number of a session"), argv[0]);
+	if (!transport_open_system(&transport, &error))
+		return cli_fail(error);
+	id = (uint32_t)number;
+	if ((id || choose(&transport, &id, &error)) &&
+	    call(&transport, id, controls[verb].method, &error))
+		status = CLI_OK;
+	else
+		status = cli_fail(error);
+	transport_close(&transport);
+	return status;
+}

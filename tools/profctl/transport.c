@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Transport - the two ways to reach a profd
+ *
+ * On the system bus: the name is asked once, which starts the service, and from then on it is that process alone that is
+ * spoken with, by its unique name. A profd of another version is not used: it may mean something else by an option.
+ * Private: `profd --private` on a socketpair, in a session of its own so that a Ctrl-C does not reach it. It is bound to
+ * the connection: when this process goes, however it goes, profd finishes the file and ends.
+ */
+#include "config.h"
+
+#include "tools/profctl/transport.h"
+
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define BUS_NAME "org.freedesktop.DBus"
+#define BUS_PATH "/org/freedesktop/DBus"
+#define BUS_ERROR "org.freedesktop.DBus.Error."
+#define ERROR_PREFIX "org.profd.Profiler1.Error."
+#define PRIVATE_FD 3
+#define EXIT_PATIENCE_MS 1000
+#define ANSWER_PATIENCE_MS 10000
+
+/* ---- Errors ------------------------------------------------------------------------------------- */
+
+static enum cli_status status_of(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum cli_status status;
+	} statuses[] = {
+		{ ERROR_PREFIX "NotAuthorized", CLI_NOT_PERMITTED },
+		{ ERROR_PREFIX "InvalidOption", CLI_USAGE },
+		{ BUS_ERROR "InteractiveAuthorizationRequired", CLI_NOT_PERMITTED },
+		{ BUS_ERROR "AccessDenied", CLI_NOT_PERMITTED },
+		{ BUS_ERROR "ServiceUnknown", CLI_NO_DAEMON },
+		{ BUS_ERROR "NameHasNoOwner", CLI_NO_DAEMON },
+		{ BUS_ERROR "NoReply", CLI_NO_DAEMON },
+	};
+
+	for (size_t i = 0; name && i < ARRAY_SIZE(statuses); i++)
+		if (strcmp(statuses[i].name, name) == 0)
+			return statuses[i].status;
+	return CLI_FAILURE;
+}
+
+GError *transport_translate(const GError *error)
+{
+	g_autofree char *name = g_dbus_error_get_remote_error(error);
+	g_autoptr(GError) stripped = g_error_copy(error);
+
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
+		return g_error_new_literal(
+			CLI_ERROR, CLI_FAILURE,
+			_("profd ended unexpectedly; the capture has what was written until then"));
+	g_dbus_error_strip_remote_error(stripped);
+	return g_error_new_literal(CLI_ERROR, status_of(name), stripped->message);
+}
+
+/* ---- A profd of our own ------------------------------------------------------------------------- */
+
+static int spawn(const char *path, int socket, pid_t *ret_pid)
+{
+	char *const argv[] = { (char *)"profd", (char *)"--private=3", NULL };
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t all, none;
+	int r;
+
+	sigfillset(&all);
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+	posix_spawn_file_actions_adddup2(&actions, socket, PRIVATE_FD);
+	posix_spawn_file_actions_addclosefrom_np(&actions, PRIVATE_FD + 1);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+						      POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	r = posix_spawn(ret_pid, path, &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+static bool start_profd(struct transport *transport, int *ret_socket, GError **error)
+{
+	const char *dir = secure_getenv("PROF_LIBEXEC_DIR");
+	g_autofree char *path =
+		g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, "profd", NULL);
+	CLEANUP_CLOSE int theirs = -1;
+	int sockets[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot make a socket: %s"),
+			    g_strerror(errno));
+		return false;
+	}
+	*ret_socket = sockets[0];
+	theirs = sockets[1];
+	r = spawn(path, theirs, &transport->pid);
+	if (r != 0) {
+		g_set_error(
+			error, CLI_ERROR, CLI_NO_DAEMON,
+			_("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
+			path, g_strerror(r));
+		return false;
+	}
+	return true;
+}
+
+static bool connect_to(struct transport *transport, int fd, GError **error)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &failure);
+	g_autoptr(GSocketConnection) stream = NULL;
+
+	if (!socket) {
+		close(fd);
+	} else {
+		stream = g_socket_connection_factory_create_connection(socket);
+		transport->connection = g_dbus_connection_new_sync(
+			G_IO_STREAM(stream), NULL, G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT,
+			NULL, NULL, &failure);
+	}
+	if (!transport->connection) {
+		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot talk to profd: %s"),
+			    failure->message);
+		return false;
+	}
+	return true;
+}
+
+bool transport_open_private(struct transport *transport, GError **error)
+{
+	int fd = -1;
+
+	*transport = (struct transport){ 0 };
+	if (start_profd(transport, &fd, error) && connect_to(transport, fd, error))
+		return true;
+	transport_close(transport);
+	return false;
+}
+
+/* So that no process is left behind for the shell's next prompt. */
+static void wait_for_end(pid_t pid)
+{
+	CLEANUP_CLOSE int fd = pidfd_open(pid, 0);
+	struct pollfd item = { .fd = fd, .events = POLLIN };
+
+	if (fd >= 0)
+		poll(&item, 1, EXIT_PATIENCE_MS);
+	waitpid(pid, NULL, WNOHANG);
+}
+
+void transport_close(struct transport *transport)
+{
+	if (transport->connection) {
+		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
+		g_object_unref(transport->connection);
+	}
+	if (transport->pid)
+		wait_for_end(transport->pid);
+	g_free(transport->destination);
+	*transport = (struct transport){ 0 };
+}
+
+/* ---- The system's profd ------------------------------------------------------------------------- */
+
+static bool connect_to_bus(struct transport *transport, GError **error)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autofree char *address =
+		g_dbus_address_get_for_bus_sync(G_BUS_TYPE_SYSTEM, NULL, &failure);
+
+	if (address)
+		transport->connection = g_dbus_connection_new_for_address_sync(
+			address,
+			G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
+				G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
+			NULL, NULL, &failure);
+	if (transport->connection)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("there is no system bus (%s)"),
+		    failure->message);
+	return false;
+}
+
+static bool no_service(const GError *failure, GError **error)
+{
+	g_autofree char *name = g_dbus_error_get_remote_error(failure);
+	g_autoptr(GError) stripped = g_error_copy(failure);
+
+	if (name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0) {
+		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("the system bus has no profd"));
+		return false;
+	}
+	g_dbus_error_strip_remote_error(stripped);
+	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
+		    _("the system bus's profd cannot be reached (%s)"), stripped->message);
+	return false;
+}
+
+/* Starts it too. The string of ret_version is the caller's. */
+static bool get_version(struct transport *transport, char **ret_version, GError **error)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant) value = NULL;
+	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
+		transport->connection, PROFD_NAME, PROFD_PATH, "org.freedesktop.DBus.Properties",
+		"Get", g_variant_new("(ss)", PROFD_INTERFACE, "Version"), G_VARIANT_TYPE("(v)"),
+		G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_MS, NULL, &failure);
+
+	if (!reply)
+		return no_service(failure, error);
+	g_variant_get(reply, "(v)", &value);
+	if (!g_variant_is_of_type(value, G_VARIANT_TYPE_STRING)) {
+		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
+			    _("what is called profd on the system bus is something else"));
+		return false;
+	}
+	*ret_version = g_variant_dup_string(value, NULL);
+	return true;
+}
+
+static bool get_owner(struct transport *transport, GError **error)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
+		transport->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetNameOwner",
+		g_variant_new("(s)", PROFD_NAME), G_VARIANT_TYPE("(s)"), G_DBUS_CALL_FLAGS_NONE,
+		ANSWER_PATIENCE_MS, NULL, &failure);
+
+	if (!reply)
+		return no_service(failure, error);
+	g_variant_get(reply, "(s)", &transport->destination);
+	return true;
+}
+
+/* As long as the first number is 0, the second one makes the difference. */
+static bool is_compatible(const char *theirs)
+{
+	static const char ours[] = PROF_VERSION;
+	const char *end = strchr(ours, '.');
+
+	if (end && strncmp(ours, "0.", 2) == 0)
+		end = strchr(end + 1, '.');
+	return end && strncmp(ours, theirs, (size_t)(end - ours) + 1) == 0;
+}
+
+bool transport_open_system(struct transport *transport, GError **error)
+{
+	g_autofree char *version = NULL;
+
+	*transport = (struct transport){ 0 };
+	if (connect_to_bus(transport, error) && get_version(transport, &version, error) &&
+	    get_owner(transport, error)) {
+		if (is_compatible(version))
+			return true;
+		g_set_error(
+			error, CLI_ERROR, CLI_NO_DAEMON,
+			_("the system bus's profd is version %s, which profctl %s does not understand"),
+			version, PROF_VERSION);
+	}
+	transport_close(transport);
+	return false;
+}
+
+static bool list_has(const struct transport *transport, const char *method, const char *name)
+{
+	g_autofree const char **names = NULL;
+	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
+		transport->connection, BUS_NAME, BUS_PATH, BUS_NAME, method, NULL,
+		G_VARIANT_TYPE("(as)"), G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_MS, NULL, NULL);
+
+	if (reply)
+		g_variant_get(reply, "(^a&s)", &names);
+	return names && g_strv_contains(names, name);
+}
+
+int transport_bus_has(const char *name)
+{
+	struct transport transport = { 0 };
+	int result = -ENOTCONN;
+
+	if (connect_to_bus(&transport, NULL))
+		result = list_has(&transport, "ListNames", name) ||
+			 list_has(&transport, "ListActivatableNames", name);
+	transport_close(&transport);
+	return result;
+}
