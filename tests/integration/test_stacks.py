@@ -677,5 +677,7 @@ def test_children(samples_of):
     expect([sample for sample in at(samples) if "spawned" in sample.names], "spin;spawned;" + MAIN)
     parents = [sample for sample in samples if "spawn" in sample.names or "main" in sample.names]
     expect(parents, ".*" + MAIN)
-    spawning = [sample for sample in samples if set(sample.images) == {"libc.so.6"} and sample.names[0] != "execve"]
+    # vfork keeps its return address in a register, which no table row can say; after execve there is nothing to walk
+    spawning = [sample for sample in samples
+                if set(sample.images) == {"libc.so.6"} and sample.names[0] not in ("execve", "__vfork", "vfork")]
     expect(spawning, r"(.*;)?libc\.so\.6\+\w+;" + CLONE, least=20)

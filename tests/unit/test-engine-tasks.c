@@ -104,7 +104,8 @@ static void test_images(void)
 
 	images_init(&images);
 	image = image_at(&images, "/bin/x", 1, 0);
-	CHECK(image == image_at(&images, "/bin/x", 1, 55));
+	CHECK(image == image_at(&images, "/bin/x", 1, 0));
+	CHECK(image != image_at(&images, "/bin/x", 1, 55));
 	CHECK(image == image_at(&images, "/bin/x (deleted)", 1, 0));
 	CHECK(image != image_at(&images, "/bin/x", 2, 0));
 	CHECK(image != image_at(&images, "/bin/y", 1, 0));
