@@ -196,11 +196,15 @@ PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value
 			return r;
 	}
 	if (block->plain) {
-		for (size_t i = 0; i < n; i++)
-			if (value_is_null(&values[i]))
-				return -EINVAL;
-		for (size_t i = 0; i < n; i++)
+		bool null = false;
+
+		/* where a null is found the row is not counted, so nobody sees what was stored */
+		for (size_t i = 0; i < n; i++) {
+			null |= value_is_null(&values[i]);
 			block->columns[i].numbers[row] = values[i].number;
+		}
+		if (null)
+			return -EINVAL;
 	} else {
 		r = block_prepare(block, values, &item_bytes);
 		if (r)
