@@ -24,7 +24,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/ownership.h"
+#include "daemon/broker/target.h"
 
 #include <dirent.h>
 #include <errno.h>

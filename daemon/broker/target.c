@@ -6,7 +6,7 @@
  * is still its own, so whatever /proc/PID said before the pidfd is asked was said of that process.
  * Invariants: (1) what is checked is looked at first, and then whether it was the process that is held  [bus-polkit: another process]
  *             (2) what the kernel would not let the user trace is not the user's own     [bus-polkit: own, dumpable]
- * What makes a process the user's own is ownership.c's to say.
+ * What makes a process the user's own is owner.c's to say.
  */
 #include "config.h"
 
@@ -14,11 +14,13 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/ownership.h"
+#include "daemon/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/pidfd.h>
 
 #define NAMED_TARGETS 3
 
@@ -31,6 +33,26 @@ struct targets {
 	unsigned n;
 	struct target items[];
 };
+
+int target_open(pid_t pid)
+{
+	return pidfd_open(pid, 0);
+}
+
+bool target_is_alive(int pidfd)
+{
+	struct pollfd item = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&item, 1, 0) == 0;
+}
+
+bool target_is_owned(int pidfd, pid_t pid, uid_t uid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d", (int)pid);
+	CLEANUP_CLOSE int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return dir >= 0 && owner_is(dir, uid) && target_is_alive(pidfd);
+}
 
 bool targets_check(const struct targets *targets, uid_t uid, GError **error)
 {

@@ -8,6 +8,14 @@
 
 #define TARGETS_ANY_USER ((uid_t)-1)
 
+/* A descriptor that stands for the process: as long as target_is_alive(), its number is nobody else's, and what was read
+ * or opened by that number since then was this process's. -1 with errno. */
+int target_open(pid_t pid);
+/* It has not ended. One that has, but was not waited for yet, counts as ended. */
+bool target_is_alive(int pidfd);
+/* Whether it is alive and wholly the user's: see owner_is(). `pid` is what target_open() got. */
+bool target_is_owned(int pidfd, pid_t pid, uid_t uid);
+
 /* The processes that a session is to record, held so that their numbers cannot become those of others. */
 struct targets;
 

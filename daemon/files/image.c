@@ -24,8 +24,8 @@
 #include "arch/base.h"
 #include "arch/uapi.h"
 #include "daemon/files/below.h"
-#include "daemon/files/owner.h"
 #include "daemon/files/status.h"
+#include "daemon/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -20,8 +20,8 @@
 #include "arch/uapi.h"
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
-#include "daemon/files/owner.h"
 #include "daemon/files/status.h"
+#include "daemon/owner.h"
 
 #include <dirent.h>
 #include <errno.h>

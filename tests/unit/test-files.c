@@ -7,9 +7,9 @@
 #include "arch/base.h"
 #include "arch/uapi.h"
 #include "daemon/files/image.h"
-#include "daemon/files/owner.h"
 #include "daemon/files/proc.h"
 #include "daemon/files/sandbox.h"
+#include "daemon/owner.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <linux/fs.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -292,8 +293,35 @@ static void test_build_id(void)
 
 /* ---- Whose -------------------------------------------------------------------------------------- */
 
-/* A process of another user, which sleeps. */
-static pid_t start_as(uid_t uid, bool dumpable)
+static void become_somebody(void)
+{
+	if (setresgid(SOMEBODY, SOMEBODY, SOMEBODY) < 0 ||
+	    setresuid(SOMEBODY, SOMEBODY, SOMEBODY) < 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void become_undumpable(void)
+{
+	become_somebody();
+	prctl(PR_SET_DUMPABLE, 0);
+}
+
+static void keep_capabilities(void)
+{
+	prctl(PR_SET_KEEPCAPS, 1);
+	become_somebody();
+}
+
+static void enter_namespace(void)
+{
+	become_somebody();
+	if (unshare(CLONE_NEWUSER) < 0)
+		_exit(1);
+}
+
+/* A process that does that, and sleeps. */
+static pid_t start(void (*act)(void))
 {
 	pid_t pid = fork();
 
@@ -302,9 +330,7 @@ static pid_t start_as(uid_t uid, bool dumpable)
 		return pid;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
-		_exit(1);
-	prctl(PR_SET_DUMPABLE, dumpable);
+	act();
 	for (;;)
 		pause();
 }
@@ -337,31 +363,6 @@ static void test_client(void)
 	REQUIRE(chmod(folder, 0700) == 0 && chmod(path, 0644) == 0);
 	CHECK(client_find(&nobody, path) < 0);
 	CHECK(client_find(&root, path) >= 0);
-}
-
-static void test_owner(void)
-{
-	pid_t open_one, closed_one;
-	char path[32];
-	uid_t uid = 1;
-	int dir;
-
-	if (geteuid() != 0)
-		SKIP("needs root");
-	open_one = start_as(SOMEBODY, true);
-	closed_one = start_as(SOMEBODY, false);
-	snprintf(path, sizeof(path), "/proc/%d", open_one);
-	dir = open(path, O_PATH | O_CLOEXEC);
-	CHECK(owner_is(dir, SOMEBODY));
-	CHECK(!owner_is(dir, 0));
-	end(open_one);
-	CHECK(!owner_get(dir, &uid));
-	close(dir);
-	snprintf(path, sizeof(path), "/proc/%d", closed_one);
-	dir = open(path, O_PATH | O_CLOEXEC);
-	CHECK(owner_get(dir, &uid) && uid == 0);
-	close(dir);
-	end(closed_one);
 }
 
 static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bool *ret_kernel)
@@ -414,7 +415,7 @@ static void test_own_only(void)
 	struct files_image request = { 0 };
 	g_autoptr(GArray) pids = NULL;
 	struct files_answer answer;
-	pid_t own, closed;
+	pid_t own, foreign[3];
 	void *map;
 	bool kernel;
 	int fd;
@@ -427,15 +428,14 @@ static void test_own_only(void)
 	close(fd);
 	fd = -1;
 	REQUIRE(map != MAP_FAILED && chmod(folder, 0755) == 0);
-	own = start_as(SOMEBODY, true);
-	closed = start_as(SOMEBODY, false);
+	own = start(become_somebody);
+	foreign[0] = start(become_undumpable);
+	foreign[1] = start(keep_capabilities);
+	foreign[2] = getpid();
 	pids = pids_of_snapshot(&config, 0, &kernel);
 	CHECK(has_pid(pids, own));
 	CHECK_INT(pids->len, 1);
 	CHECK(!kernel);
-	g_array_unref(pids);
-	pids = pids_of_snapshot(&config, getpid(), &kernel);
-	CHECK_INT(pids->len, 0);
 
 	request.request = (struct message_image_request){ .pid = own,
 							  .start = (uintptr_t)map,
@@ -447,15 +447,19 @@ static void test_own_only(void)
 	REQUIRE(chmod(path, 0600) == 0);
 	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
 	REQUIRE(chmod(path, 0644) == 0);
-	request.request.pid = closed;
-	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
-	request.request.pid = getpid();
-	CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
+	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++) {
+		g_array_unref(pids);
+		pids = pids_of_snapshot(&config, foreign[i], &kernel);
+		CHECK_INT(pids->len, 0);
+		request.request.pid = foreign[i];
+		CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
+	}
 	end(own);
 	request.request.pid = own;
 	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
 	CHECK_INT(fd, -1);
-	end(closed);
+	end(foreign[0]);
+	end(foreign[1]);
 	munmap(map, page);
 }
 
@@ -518,13 +522,13 @@ static bool try_become(void)
 }
 
 /* In a child with the sandbox: the status of waitpid(). */
-static int in_sandbox(bool (*act)(void))
+static int in_sandbox(const struct files_config *config, bool (*act)(void))
 {
 	pid_t pid = fork();
 	int status = 0;
 
 	if (pid == 0) {
-		if (!sandbox_enter(&everything))
+		if (!sandbox_enter(config))
 			_exit(3);
 		_exit(act() ? 1 : 2);
 	}
@@ -542,8 +546,19 @@ static bool read_something(void)
 	       proc_snapshot(&everything, &all, memfd) == 0;
 }
 
+static pid_t namespaced;
+
+static bool ask_for_owner(void)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d", namespaced);
+	CLEANUP_CLOSE int dir = open(path, O_PATH | O_CLOEXEC);
+
+	return owner_is(dir, SOMEBODY);
+}
+
 static void test_sandbox(void)
 {
+	const struct files_config own_only = { .uid = SOMEBODY, .own_only = 1 };
 	bool (*const acts[])(void) = { try_write, try_create, try_socket, try_exec,
 				       try_fork,  try_kill,   try_become };
 	int status;
@@ -551,12 +566,21 @@ static void test_sandbox(void)
 	if (PROF_SANITIZED)
 		SKIP("the sanitizer needs system calls that the filter refuses");
 	for (size_t i = 0; i < ARRAY_SIZE(acts); i++) {
-		status = in_sandbox(acts[i]);
+		status = in_sandbox(&everything, acts[i]);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
 	}
-	status = in_sandbox(read_something);
+	status = in_sandbox(&everything, read_something);
 	CHECK(WIFEXITED(status));
 	CHECK_INT(WEXITSTATUS(status), 1);
+	if (geteuid() != 0)
+		SKIP("needs root");
+	namespaced = start(enter_namespace);
+	if (waitpid(namespaced, NULL, WNOHANG) != 0)
+		SKIP("no user namespace can be made here");
+	status = in_sandbox(&own_only, ask_for_owner);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 1);
+	end(namespaced);
 }
 
 int main(void)
@@ -575,7 +599,6 @@ int main(void)
 	RUN(test_too_large);
 	RUN(test_strange_names);
 	RUN(test_client);
-	RUN(test_owner);
 	RUN(test_snapshot);
 	RUN(test_own_only);
 	RUN(test_others);

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of daemon/owner.c, and of the pidfds that daemon/broker/target.c asks it with.
+ */
 #include "tests/unit/test.h"
 
-#include "daemon/broker/ownership.h"
+#include "arch/base.h"
+#include "daemon/broker/target.h"
+#include "daemon/owner.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -172,10 +179,116 @@ static void test_not_the_users(void)
 	CHECK(!owned(&child, OTHER));
 	CHECK(!owned(&child, 0));
 	end(&child);
-	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(acts); i++) {
 		child = start(acts[i]);
 		if (!CHECK(!owned(&child, USER)))
 			printf("# act %zu\n", i);
+		end(&child);
+	}
+}
+
+/* A folder in /proc is not that of the next process of its number. */
+static void test_folder(void)
+{
+	struct child child = start(do_nothing);
+	char path[32];
+	int dir;
+
+	snprintf(path, sizeof(path), "/proc/%d", child.pid);
+	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CHECK(owner_is(dir, geteuid()));
+	end(&child);
+	CHECK(!owner_is(dir, geteuid()));
+	close(dir);
+}
+
+/* ---- User namespaces ---------------------------------------------------------------------------- */
+
+static bool write_file(pid_t pid, const char *name, const char *text)
+{
+	char path[48];
+	int fd;
+	bool ok;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Where all ids are what they are here: only who has stayed outside can say so. */
+static void enter_roots_namespace(void)
+{
+	pid_t self = getpid(), helper = fork();
+	int status = 1;
+
+	if (helper == 0) {
+		while (!write_file(self, "uid_map", "0 0 65536"))
+			usleep(1000);
+		_exit(!write_file(self, "gid_map", "0 0 65536"));
+	}
+	if (unshare(CLONE_NEWUSER) != 0)
+		kill(helper, SIGKILL);
+	waitpid(helper, &status, 0);
+	if (status != 0)
+		_exit(1);
+	be_user();
+}
+
+static void enter_own_namespace(void)
+{
+	be_user();
+	if (unshare(CLONE_NEWUSER) != 0)
+		_exit(1);
+}
+
+static void enter_second_namespace(void)
+{
+	enter_own_namespace();
+	if (!write_file(getpid(), "setgroups", "deny") ||
+	    !write_file(getpid(), "uid_map", "0 65534 1") ||
+	    !write_file(getpid(), "gid_map", "0 65534 1") || unshare(CLONE_NEWUSER) != 0)
+		_exit(1);
+}
+
+static bool can(void (*act)(void))
+{
+	pid_t pid = fork();
+	int status = 1;
+
+	if (pid == 0) {
+		act();
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+static void test_namespaces(void)
+{
+	static const struct {
+		void (*act)(void);
+		bool owned;
+	} cases[] = {
+		{ enter_own_namespace, true },
+		{ enter_second_namespace, true },
+		{ enter_roots_namespace, false },
+	};
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct child child;
+
+		if (!can(cases[i].act))
+			SKIP("no user namespace can be made here");
+		child = start(cases[i].act);
+		if (!CHECK(owned(&child, USER) == cases[i].owned))
+			printf("# case %zu\n", i);
+		CHECK(!owned(&child, OTHER));
+		CHECK(!owned(&child, 0));
 		end(&child);
 	}
 }
@@ -224,6 +337,8 @@ int main(void)
 	RUN(test_own);
 	RUN(test_gone);
 	RUN(test_not_the_users);
+	RUN(test_folder);
 	RUN(test_leader_gone);
+	RUN(test_namespaces);
 	return test_end();
 }
