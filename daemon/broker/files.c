@@ -20,6 +20,7 @@
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/hung.h"
+#include "daemon/datagram.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,31 +133,6 @@ static bool answer_is_valid(struct files *files, const struct files_answer *answ
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-static ssize_t receive_bytes(int socket, struct files_answer *answer, int *ret_fd)
-{
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec part = { answer, sizeof(*answer) };
-	struct msghdr header = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	const struct cmsghdr *rights;
-	ssize_t n;
-
-	do {
-		n = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	rights = n > 0 ? CMSG_FIRSTHDR(&header) : NULL;
-	if (rights && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(rights), sizeof(int));
-	return n;
-}
-
 /* Whether the process was at this request; else its answer is on the way, and what is stuck is the next one. */
 static bool is_about(const struct files *files, const struct request *request)
 {
@@ -177,7 +153,7 @@ static bool receive(struct files *files)
 	struct files_answer answer;
 	struct request *request;
 	CLEANUP_CLOSE int fd = -1;
-	ssize_t n = receive_bytes(files->socket, &answer, &fd);
+	ssize_t n = datagram_receive(files->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 
 	if (n < 0 && errno == EAGAIN)
 		return false;
@@ -232,25 +208,6 @@ static void on_child_exit(GPid pid, gint wait_status, gpointer data)
 	go_on(files);
 }
 
-static bool send_datagram(int socket, struct iovec parts[2], int fd)
-{
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
-
-	if (fd >= 0) {
-		header.msg_control = &control;
-		header.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-	}
-	return sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
-}
-
 /* A page that nobody can make smaller under us. */
 static int make_page(struct files_status **ret_status)
 {
@@ -269,7 +226,7 @@ static int make_page(struct files_status **ret_status)
 
 static bool start(struct files *files, GError **error)
 {
-	struct iovec config[2] = { { &files->config, sizeof(files->config) } };
+	const struct iovec config = { &files->config, sizeof(files->config) };
 	CLEANUP_CLOSE int theirs = -1;
 	CLEANUP_CLOSE int page = -1;
 	int sockets[2];
@@ -290,7 +247,7 @@ static bool start(struct files *files, GError **error)
 		forget_process(files);
 		return false;
 	}
-	send_datagram(files->socket, config, -1);
+	datagram_send(files->socket, &config, 1, -1, MSG_DONTWAIT);
 	files->child_watch = g_child_watch_add(files->pid, on_child_exit, files);
 	files->input_watch =
 		g_unix_fd_add(files->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, files);
@@ -443,7 +400,8 @@ static void push(struct files *files)
 			parts[1] = (struct iovec){ request->path, strlen(request->path) };
 		if (files->n_sent == 0)
 			files->seen_us = g_get_monotonic_time();
-		if (!send_datagram(files->socket, parts, request->memfd))
+		if (!datagram_send(files->socket, parts, ARRAY_SIZE(parts), request->memfd,
+				   MSG_DONTWAIT))
 			return;
 		files->n_sent++;
 	}

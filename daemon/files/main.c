@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "arch/base.h"
+#include "daemon/datagram.h"
 #include "daemon/files-protocol.h"
 #include "daemon/files/client.h"
 #include "daemon/files/image.h"
@@ -30,11 +31,6 @@ struct incoming {
 	char path[PATH_MAX];
 };
 
-union control {
-	struct cmsghdr header;
-	uint8_t space[CMSG_SPACE(sizeof(int))];
-};
-
 /* Who is stuck holds no pipe of our caller's open, and no mount. */
 static bool let_go(void)
 {
@@ -44,53 +40,13 @@ static bool let_go(void)
 	       (dup2(STDIN_FILENO, STDOUT_FILENO) >= 0 && dup2(STDIN_FILENO, STDERR_FILENO) >= 0);
 }
 
-/* Bytes of a datagram and its descriptor, or -1. 0: the broker is gone. */
-static ssize_t receive(void *bytes, size_t size, int *ret_fd)
-{
-	union control control = { 0 };
-	struct iovec part = { bytes, size };
-	struct msghdr header = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *rights;
-	ssize_t n;
-
-	do {
-		n = recvmsg(FILES_SOCKET_FD, &header, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	rights = n > 0 ? CMSG_FIRSTHDR(&header) : NULL;
-	*ret_fd = -1;
-	if (rights && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(rights), sizeof(int));
-	return n;
-}
-
-static bool answer(const struct files_answer *body, int fd)
-{
-	union control control = { 0 };
-	struct iovec part = { (void *)body, sizeof(*body) };
-	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		header.msg_control = &control;
-		header.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-	}
-	return sendmsg(FILES_SOCKET_FD, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(*body);
-}
-
 /* False: nothing more can be done. Takes over fd. */
 static bool handle(const struct files_config *config, const struct client *client,
 		   const struct incoming *incoming, size_t bytes, int memfd)
 {
 	const struct files_request *request = &incoming->request;
 	struct files_answer body = { .serial = request->serial, .error = EINVAL };
+	const struct iovec part = { &body, sizeof(body) };
 	CLEANUP_CLOSE int fd = memfd;
 
 	status_begin(request->serial);
@@ -105,7 +61,7 @@ static bool handle(const struct files_config *config, const struct client *clien
 	}
 	body.image.image_id = request->image.request.image_id;
 	body.image.error = body.error;
-	return answer(&body, fd);
+	return datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0);
 }
 
 static int serve(void)
@@ -117,13 +73,14 @@ static int serve(void)
 	ssize_t n;
 
 	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
-	if (receive(&config, sizeof(config), &fd) != (ssize_t)sizeof(config))
+	if (datagram_receive(FILES_SOCKET_FD, &config, sizeof(config), 0, &fd) !=
+	    (ssize_t)sizeof(config))
 		return 1;
 	client_init(&client, config.uid);
 	if (!status_open(FILES_STATUS_FD) || !let_go() || !sandbox_enter(&config))
 		return 1;
 	for (;;) {
-		n = receive(&incoming, sizeof(incoming) - 1, &fd);
+		n = datagram_receive(FILES_SOCKET_FD, &incoming, sizeof(incoming) - 1, 0, &fd);
 		if (n < (ssize_t)sizeof(incoming.request))
 			return n == 0 ? 0 : 1;
 		((char *)&incoming)[n] = '\0';

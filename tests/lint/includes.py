@@ -26,13 +26,14 @@ ALLOWED = {
     "arch": (["arch"], []),
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector", "arch"], []),
-    "daemon": (["daemon/protocol.h", "daemon/owner.h", "arch"], ["stdio"]),
+    "daemon": (["daemon/protocol.h", "daemon/datagram.h", "daemon/owner.h", "arch"], ["stdio"]),
     # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
     "daemon/broker": (
         [
             "daemon/broker",
             "daemon/protocol.h",
             "daemon/files-protocol.h",
+            "daemon/datagram.h",
             "daemon/owner.h",
             "libcapture/prof-capture.h",
             "arch",
@@ -44,7 +45,14 @@ ALLOWED = {
         ["glib", "seccomp", "stdio"],
     ),
     "daemon/files": (
-        ["daemon/files", "daemon/protocol.h", "daemon/files-protocol.h", "daemon/owner.h", "arch"],
+        [
+            "daemon/files",
+            "daemon/protocol.h",
+            "daemon/files-protocol.h",
+            "daemon/datagram.h",
+            "daemon/owner.h",
+            "arch",
+        ],
         ["seccomp", "stdio"],
     ),
     "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
