@@ -16,7 +16,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <sys/ioctl.h>
 
 #define SILENT_NS UINT64_C(300000000) /* of busy time, in which hundreds of samples are due */
@@ -78,7 +78,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
 	    n_fds != 1 + (size_t)message->n_sources ||
 	    (message->sample_pages != 0) != (message->n_sources != 0)) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about CPU %u contradicts itself", message->cpu);
 		return NULL;
 	}
@@ -106,7 +106,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 
 static bool fail_event(const struct message_event *message, GError **error)
 {
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Giving an event of thread %d the ring of CPU %u failed: %s", message->tid,
 		    message->cpu, g_strerror(errno));
 	return false;
@@ -121,7 +121,7 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_MAX_SOURCES ||
 	    (message->position && !cpu->n_sources) || message->rank == 0 ||
 	    g_hash_table_contains(cpus->events, &message->id)) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about an event of thread %d contradicts itself",
 			    message->tid);
 		return false;
@@ -258,7 +258,7 @@ static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **
 {
 	if (for_each_event(cpu, side_band, enable, &on))
 		return true;
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Switching a perf event %s failed: %s", on ? "on" : "off", g_strerror(errno));
 	return false;
 }

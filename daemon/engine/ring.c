@@ -17,7 +17,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -28,13 +28,13 @@ bool ring_init(struct ring *ring, int fd, unsigned int pages, GError **error)
 	void *memory;
 
 	if (pages == 0 || (pages & (pages - 1)) != 0 || pages > (1u << 20)) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "A ring of %u pages is not possible", pages);
 		return false;
 	}
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED) {
-		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 			    "Mapping a perf ring of %u pages failed: %s", pages, g_strerror(errno));
 		return false;
 	}

@@ -21,7 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
@@ -43,7 +43,7 @@
 
 static bool fail(GError **error, const char *what, int number)
 {
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(number), "%s failed: %s", what,
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(number), "%s failed: %s", what,
 		    g_strerror(number));
 	return false;
 }

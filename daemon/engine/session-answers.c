@@ -14,7 +14,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 	bool whole;
 
 	if (fstat(fd, &status) != 0 || status.st_size < 0) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The snapshot of /proc cannot be read");
 		return false;
 	}
@@ -43,7 +43,7 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 		return true;
 	bytes = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED) {
-		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
 		return false;
 	}
@@ -95,7 +95,7 @@ bool session_take_answer(struct session *session, struct channel_message *messag
 
 	if (session->state == SESSION_NEW || message->length != sizeof(answer->body) ||
 	    message->n_fds != 1 || g_queue_get_length(&session->answers) >= MAX_ANSWERS) {
-		g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a snapshot that was not asked for");
 		return false;
 	}

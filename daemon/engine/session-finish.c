@@ -15,7 +15,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <poll.h>
 #include <sys/epoll.h>
 

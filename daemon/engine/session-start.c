@@ -11,7 +11,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
@@ -30,7 +30,7 @@ uint64_t session_clock(void)
 
 static bool fail_message(GError **error, const char *what)
 {
-	g_set_error(error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+	g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 		    "The broker sent a message that contradicts itself: %s", what);
 	return false;
 }
@@ -151,7 +151,7 @@ static bool watch(struct session *session, int fd, GError **error)
 
 	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(errno),
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Waiting for a perf ring failed: %s", g_strerror(errno));
 	return false;
 }

@@ -15,7 +15,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 
@@ -418,7 +418,7 @@ static bool watch(struct session *session, int fd)
 
 	if (session->epoll_fd >= 0 && epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
-	g_set_error(&session->failure, G_IO_ERROR, g_io_error_from_errno(errno),
+	g_set_error(&session->failure, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Waiting for messages failed: %s", g_strerror(errno));
 	return false;
 }

@@ -19,7 +19,7 @@
 #include "daemon/engine/vdso.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -160,7 +160,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 		make_vdso(tables);
 		return tables;
 	}
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(r),
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
 		    "Starting the thread for unwind tables failed: %s", g_strerror(r));
 	if (tables->event_fd >= 0)
 		close(tables->event_fd);

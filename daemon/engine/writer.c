@@ -17,7 +17,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
-#include <gio/gio.h>
+#include <glib.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -249,7 +249,7 @@ struct writer *writer_new(GError **error)
 	writer->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = writer->event_fd < 0 ? errno : start_thread(writer);
 	if (r != 0) {
-		g_set_error(error, G_IO_ERROR, g_io_error_from_errno(r),
+		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
 			    "Starting the writing thread failed: %s", g_strerror(r));
 		writer_free(writer);
 		return NULL;
@@ -265,7 +265,7 @@ bool writer_open(struct writer *writer, int capture, const struct prof_writer_op
 	if (r == 0)
 		return true;
 	fail(writer, to_errno(r));
-	g_set_error(error, G_IO_ERROR, g_io_error_from_errno(to_errno(r)),
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(to_errno(r)),
 		    "Opening the capture for writing failed: %s", prof_strerror(r));
 	return false;
 }

@@ -11,7 +11,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Headers that are not the libc's or the kernel's, by the library that they stand for.
 LIBRARIES = {
-    "glib": r"(glib|gio|gobject|glibconfig|gmodule)([-./].*|$)|glib-unix\.h",
+    "glib": r"(glib|glibconfig)([-./].*|$)|glib-unix\.h",
+    "gio": r"(gio|gobject|gmodule)([-./].*|$)",
     "polkit": r"polkit/.*",
     "zstd": r"zstd.*\.h|zdict\.h",
     "xxhash": r"xxhash\.h",
@@ -38,7 +39,7 @@ ALLOWED = {
             "libcapture/prof-capture.h",
             "arch",
         ],
-        ["glib", "polkit", "seccomp", "stdio"],
+        ["glib", "gio", "polkit", "seccomp", "stdio"],
     ),
     "daemon/engine": (
         ["daemon/engine", "daemon/protocol.h", "libcapture/prof-capture.h", "libcollector", "arch"],
@@ -55,10 +56,10 @@ ALLOWED = {
         ],
         ["seccomp", "stdio"],
     ),
-    "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
-    "tools/profctl": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
-    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "elf", "dw", "stdio"]),
-    "docs/examples": ([], ["glib", "stdio"]),
+    "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profctl": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "docs/examples": ([], ["glib", "gio", "stdio"]),
     "tests": (None, list(LIBRARIES)),
 }
 
@@ -120,6 +121,7 @@ SELF_TEST = [
     ({"daemon/broker/a.c": "#include \"libcapture/reader.h\"\n", "libcapture/reader.h": ""}, 1),
     ({"daemon/broker/a.c": "#include <polkit/polkit.h>\n"}, 0),
     ({"daemon/engine/a.c": "#include <polkit/polkit.h>\n"}, 1),
+    ({"daemon/engine/a.c": "#include <glib.h>\n#include <gio/gio.h>\n"}, 1),
     ({"daemon/engine/a.c": "#include <libelf.h>\n#include <elf.h>\n"}, 1),
     ({"daemon/engine/a.c": "#include \"daemon/broker/a.h\"\n"}, 1),
     ({"tools/profctl/a.c": "#include \"libcapture/reader.h\"\n"}, 1),
