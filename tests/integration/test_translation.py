@@ -18,6 +18,13 @@ def test_usage_is_translated(name, request):
     assert "Aufruf:" in program("--help", env=GERMAN).stdout
 
 
+def test_help_is_translated_down_to_the_values(profctl):
+    for language, value, what in ({}, "--output FILE", "overwrite"), (GERMAN, "--output DATEI", "überschreiben"):
+        shown = profctl("record", "--help", env=language).stdout
+        assert value in shown and what in shown
+    assert "--output DATEI" in profctl("record", "--output", env=GERMAN, check=2).stderr
+
+
 def test_c_locale_is_english(profctl):
     assert "Usage:" in profctl("--help", env={"LC_ALL": "C", "LANGUAGE": "de"}).stdout
 

@@ -49,7 +49,7 @@ static void help_group(struct out *out, const struct cli_group *group)
 
 		help_option(out, o->short_name, o->name,
 			    choices               ? choices
-			    : o->type != CLI_FLAG ? o->value
+			    : o->type != CLI_FLAG ? _(o->value)
 						  : NULL,
 			    _(o->help));
 	}

@@ -319,7 +319,7 @@ static int cli_long(const struct cli_group *groups, int argc, char **argv, int *
 		return cli_apply(option, group, written, equals + 1);
 	if (*i + 1 >= argc)
 		return cli_usage_error(_("%s needs a value: %s %s"), written, written,
-				       option->value);
+				       _(option->value));
 	return cli_apply(option, group, written, argv[++*i]);
 }
 
@@ -350,7 +350,7 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		if (option->type != CLI_FLAG) {
 			if (p[1] == '\0' && *i + 1 >= argc)
 				return cli_usage_error(_("%s needs a value: %s %s"), written,
-						       written, option->value);
+						       written, _(option->value));
 			value = p[1] ? p + 1 : argv[++*i];
 		}
 		status = cli_apply(option, group, written, value);
