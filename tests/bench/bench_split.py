@@ -4,7 +4,11 @@
 The split costs at most what profd takes: one process would have the engine's work and that of profd-files, which opens files
 and reads /proc, and which has to be a process of its own since it can hang. So profd's share of the CPU time in a steady
 recording is an upper bound of what samples a CPU second lose by the split.
-Then a long recording with a churn of processes: memory without rings, and descriptors, each process, over time.
+Then a long recording with a churn of processes: memory without rings, and descriptors, each process, over time. BENCH_CHURN
+says how many start a second, where they shall not be as many as possible; then there is only this part, since it needs no
+quiet machine:
+
+    BENCH_SECONDS=1800 BENCH_CHURN=50 ./dev bench bench_split
 """
 
 import os
@@ -17,6 +21,13 @@ import bench
 
 NAMES = ("profd", "profd-files", "profd-engine")
 CHURN = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/ls / >/dev/null; done; sleep 0.05"
+
+
+def churn_loop(rate):
+    """As much as goes, or about so many processes a second, of which sleep is one."""
+    if not rate:
+        return CHURN
+    return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
 
 
 def start(folder, seconds):
@@ -65,11 +76,11 @@ def slope(points):
     return 3600 * sum((t - mean_t) * (v - mean_v) for t, v in points) / over if over else 0.0
 
 
-def churn(table, folder, seconds):
+def churn(table, folder, seconds, rate):
     series = {name: [] for name in NAMES}
     with bench.Work(folder) as work:
-        for _ in range(2):
-            work.loop(CHURN)
+        for _ in range(1 if rate else 2):
+            work.loop(churn_loop(rate))
         child = start(folder, seconds)
         begin = time.monotonic()
         while time.monotonic() - begin < seconds - 3:
@@ -94,12 +105,16 @@ def churn(table, folder, seconds):
 
 def main():
     seconds = int(os.environ.get("BENCH_SECONDS", "1800"))
+    rate = int(os.environ.get("BENCH_CHURN", "0"))
+    missed = 0
     with bench.scratch() as folder:
-        table = bench.Table(f"What the split costs, {min(seconds, 60)} s")
-        split(table, folder, min(seconds, 60))
+        if not rate:
+            table = bench.Table(f"What the split costs, {min(seconds, 60)} s")
+            split(table, folder, min(seconds, 60))
+            missed = table.missed
         churn_table = bench.Table(f"A recording of {seconds} s with process churn")
-        churn(churn_table, folder, seconds)
-    return table.missed + churn_table.missed
+        churn(churn_table, folder, seconds, rate)
+    return missed + churn_table.missed
 
 
 if __name__ == "__main__":
