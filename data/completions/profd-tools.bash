@@ -2,7 +2,8 @@
 #
 # Completion for profctl and profcapture. What there is to complete comes from the program itself: `PROGRAM --complete`
 # prints its verbs, `PROGRAM VERB --complete` its options, "--opt" without a value, "--opt=" with one, and
-# "--opt=CHOICE" for each of the values where they are a fixed set.
+# "--opt=CHOICE" for each of the values where they are a fixed set; and without a dash the operands that there are, where
+# the program knows them.
 
 # Where the recorded command starts in COMP_WORDS, or nothing.
 _profd_tools_command() {
@@ -70,6 +71,8 @@ _profd_tools() {
 		mapfile -t COMPREPLY < <(compgen -W "$(grep -v '=.' <<<"$options" | sed 's/=$//' | grep '^--')" -- "$cur")
 	elif [[ $verb == record ]]; then
 		mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+	elif [[ $verb == stop || $verb == pause || $verb == resume ]]; then
+		((COMP_CWORD > 2)) || mapfile -t COMPREPLY < <(compgen -W "$(grep -v '^-' <<<"$options")" -- "$cur")
 	else
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")

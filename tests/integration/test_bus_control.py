@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import buses
+import completion
 import schema
 from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
 from recordings import until
@@ -186,6 +187,31 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
         assert recorder.wait(timeout=20) == 0
         assert json.loads(recorder.stdout.read().splitlines()[-1])["data"]["reason"] == "stopped"
     assert second
+
+
+def test_completion_of_numbers(bus, run, profctl, folder, spawn):
+    """Those for which the verb is of use; another user's are not there, and no profd is started to be asked."""
+    bus.start(rules(allow={"record-own": ["nobody"]}), profd=False)
+
+    def offered(*words, uid=NOBODY):
+        return completion.offered(profctl, *words, cwd=folder, env=bus.env, user=uid, group=uid, extra_groups=[])
+
+    run("--version")
+    assert offered("stop", "") == []
+    bus.start_profd()
+    target = spawn("sh", "-c", "while :; do :; done", user=NOBODY, group=NOBODY, extra_groups=[])
+    recorders = [start(bus, folder, "--pid", target.pid, "-o", f"{i}.cap", "-q") for i in range(2)]
+    root = bus.client(0)
+    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"] * 2)
+    run("pause", 2)
+    assert offered("stop", "") == ["1", "2"] and offered("stop", "2") == ["2"]
+    assert offered("pause", "") == ["1"] and offered("resume", "") == ["2"]
+    assert offered("stop", "1", "") == [] and offered("status", "-") == ["--json", "--help"]
+    assert offered("stop", "", uid=DAEMON) == []
+    for number in "1", "2":
+        run("stop", number)
+    assert [recorder.wait(timeout=20) for recorder in recorders] == [0, 0]
+    assert offered("stop", "") == []
 
 
 def test_interrupt(bus, run, folder, profcapture):

@@ -23,7 +23,7 @@ def verbs(program):
 def options(program, verb):
     """All that the verb takes, as --name or --name= where it has a value."""
     words = program(verb, "--complete").stdout.split()
-    return {word for word in words if word.endswith("=") or "=" not in word}
+    return {word for word in words if word.startswith("-") and (word.endswith("=") or "=" not in word)}
 
 
 def usage(program, *arguments):

@@ -389,6 +389,8 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 			return CLI_OK;
 		} else if (strcmp(arguments[i], "--complete") == 0) {
 			cli_print_completions(groups);
+			if (spec->complete)
+				spec->complete(cli.verb);
 			return CLI_OK;
 		} else if (arguments[i][1] == '-') {
 			status = cli_long(groups, *argc, arguments, &i);

@@ -97,6 +97,9 @@ struct cli_spec {
 	const char *description; /* N_(): sentences for --help */
 	unsigned min_operands, max_operands; /* UINT_MAX: any number */
 	bool command; /* the first operand starts a command: options behind it are its own */
+	void (*complete)(
+		const char *
+			verb); /* prints the operands that there are, one a line, for shells; or NULL */
 };
 
 /*

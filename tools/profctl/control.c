@@ -13,6 +13,41 @@
 
 #include <glib/gi18n.h>
 
+/* A shell waits for it, with somebody who pressed a key. */
+#define COMPLETION_PATIENCE_MS 1000
+
+static bool is_over(const struct session_info *session)
+{
+	return strcmp(session->state, "finished") == 0 || strcmp(session->state, "failed") == 0;
+}
+
+/* Whether the verb would be of use. */
+static bool is_for(const struct session_info *session, const char *verb)
+{
+	if (strcmp(verb, "pause") == 0)
+		return strcmp(session->state, "running") == 0;
+	if (strcmp(verb, "resume") == 0)
+		return strcmp(session->state, "paused") == 0;
+	return !is_over(session);
+}
+
+/* For a shell: the numbers of sessions. Starts no profd, since one that does not run has none. */
+static void complete(const char *verb)
+{
+	struct transport transport = { 0 };
+	g_autoptr(GPtrArray) sessions = NULL;
+
+	if (transport_open_running(&transport, NULL))
+		sessions = sessions_get(&transport, COMPLETION_PATIENCE_MS, NULL);
+	transport_close(&transport);
+	for (guint i = 0; sessions && i < sessions->len; i++) {
+		const struct session_info *session = sessions->pdata[i];
+
+		if (is_for(session, verb))
+			out_printf(out_stdout(), "%u\n", session->id);
+	}
+}
+
 /* The verb's name is its method's, in lower case. */
 static const struct {
 	const char *verb, *method;
@@ -23,25 +58,25 @@ static const struct {
 	  { N_("[SESSION]"),
 	    N_("Ends a session of the system's profd; its capture is whole soon after. SESSION is the "
 	       "number that 'profctl status' shows, and can be left out where there is one alone."),
-	    0, 1, false } },
+	    0, 1, false, complete } },
 	{ "pause",
 	  "Pause",
 	  { N_("[SESSION]"),
 	    N_("Lets a session of the system's profd take no samples until 'profctl resume'. SESSION is "
 	       "the number that 'profctl status' shows, and can be left out where there is one alone."),
-	    0, 1, false } },
+	    0, 1, false, complete } },
 	{ "resume",
 	  "Resume",
 	  { N_("[SESSION]"),
 	    N_("Lets a paused session of the system's profd take samples again. SESSION is the number "
 	       "that 'profctl status' shows, and can be left out where there is one alone."),
-	    0, 1, false } },
+	    0, 1, false, complete } },
 };
 
 /* The only one that can be controlled. */
 static bool choose(const struct transport *transport, uint32_t *ret_id, GError **error)
 {
-	g_autoptr(GPtrArray) sessions = sessions_get(transport, error);
+	g_autoptr(GPtrArray) sessions = sessions_get(transport, SESSIONS_PATIENCE_MS, error);
 	g_autoptr(GString) list = g_string_new(NULL);
 	const struct session_info *only = NULL;
 	unsigned n = 0;
@@ -52,8 +87,7 @@ static bool choose(const struct transport *transport, uint32_t *ret_id, GError *
 		const struct session_info *session = sessions->pdata[i];
 		g_autofree char *target = session_info_target(session);
 
-		if (strcmp(session->state, "finished") == 0 ||
-		    strcmp(session->state, "failed") == 0)
+		if (is_over(session))
 			continue;
 		g_string_append_printf(list, "\n  %u  %s", session->id, target);
 		only = session;

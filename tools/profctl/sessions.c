@@ -12,8 +12,6 @@
 
 #include <glib/gi18n.h>
 
-#define ANSWER_PATIENCE_MS 20000
-
 static void session_info_free(gpointer pointer)
 {
 	struct session_info *session = pointer;
@@ -52,13 +50,13 @@ static int compare(gconstpointer a, gconstpointer b)
 	return one->id < other->id ? -1 : one->id > other->id;
 }
 
-GPtrArray *sessions_get(const struct transport *transport, GError **error)
+GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
 		transport->connection, transport->destination, PROFD_PATH,
 		"org.freedesktop.DBus.ObjectManager", "GetManagedObjects", NULL,
-		G_VARIANT_TYPE("(a{oa{sa{sv}}})"), G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_MS, NULL,
+		G_VARIANT_TYPE("(a{oa{sa{sv}}})"), G_DBUS_CALL_FLAGS_NONE, patience_ms, NULL,
 		&failure);
 	g_autoptr(GVariantIter) objects = NULL;
 	GPtrArray *sessions;

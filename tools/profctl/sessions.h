@@ -13,8 +13,11 @@ struct session_info {
 	uint64_t start_ns, samples, events, lost, bytes;
 };
 
-/* Those that the caller may see, by id: of struct session_info, to be unreffed. CLI_ERROR. */
-GPtrArray *sessions_get(const struct transport *transport, GError **error);
+/* Those that the caller may see, by id: of struct session_info, to be unreffed. Waits for the answer so long at most.
+ * CLI_ERROR. */
+GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error);
+
+#define SESSIONS_PATIENCE_MS 20000
 
 /* "pid 12, 13" or "system" or the command, of harmless characters; g_free. */
 char *session_info_target(const struct session_info *session);

@@ -193,7 +193,7 @@ int profctl_status(int argc, char **argv)
 		return status;
 	if (!transport_open_system(&transport, &error))
 		return cli_fail(error);
-	sessions = sessions_get(&transport, &error);
+	sessions = sessions_get(&transport, SESSIONS_PATIENCE_MS, &error);
 	transport_close(&transport);
 	if (!sessions)
 		return cli_fail(error);

@@ -278,6 +278,15 @@ bool transport_open_system(struct transport *transport, GError **error)
 	return false;
 }
 
+bool transport_open_running(struct transport *transport, GError **error)
+{
+	*transport = (struct transport){ 0 };
+	if (connect_to_bus(transport, error) && get_owner(transport, error))
+		return true;
+	transport_close(transport);
+	return false;
+}
+
 static bool list_has(const struct transport *transport, const char *method, const char *name)
 {
 	g_autofree const char **names = NULL;

@@ -20,6 +20,8 @@ struct transport {
 bool transport_open_private(struct transport *transport, GError **error);
 /* The system's, which is started if need be. CLI_NO_DAEMON: there is none, or none of a version that we understand. */
 bool transport_open_system(struct transport *transport, GError **error);
+/* The same, where it runs already. Nothing is asked of it, not even its version. */
+bool transport_open_running(struct transport *transport, GError **error);
 /* Waits a moment for a private profd to end. */
 void transport_close(struct transport *transport);
 
