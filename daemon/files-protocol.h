@@ -33,13 +33,19 @@ struct files_status {
 
 enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE };
 
+/* What belongs to a user, or to one process of root's. */
+struct files_bare {
+	uint32_t uid;
+	int32_t pid; /* 0: all of the user's */
+};
+
 /* fd: the memfd. Processes from from_pid on are read, and written behind `offset`. */
 struct files_snapshot {
 	int32_t pid; /* 0: all */
 	int32_t from_pid;
 	int32_t bare_pid; /* of this process nothing is read that it can make us wait for; 0: none */
-	uint32_t n_bare_uids;
-	uint32_t bare_uids[FILES_MAX_BARE]; /* nor of any of these users */
+	uint32_t n_bare;
+	struct files_bare bare[FILES_MAX_BARE]; /* nor of any of these */
 	uint64_t offset;
 };
 

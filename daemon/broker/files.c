@@ -363,7 +363,7 @@ static gboolean on_tick(gpointer data)
 	uid = hung_owner(pid);
 	kill(files->pid, SIGKILL);
 	g_clear_handle_id(&files->child_watch, g_source_remove);
-	hung_add(files->pid, uid);
+	hung_add(files->pid, uid, pid);
 	add_stuck(files, pid);
 	files->listener->stuck(pid, uid, is_file, files->data);
 	go_on(files);
@@ -382,7 +382,7 @@ static void prepare(const struct files *files, struct request *request)
 		image->bare = times_stuck(files, image->request.pid) > 0;
 		return;
 	}
-	snapshot->n_bare_uids = hung_list_blocked(snapshot->bare_uids, FILES_MAX_BARE);
+	snapshot->n_bare = hung_list_blocked(snapshot->bare, FILES_MAX_BARE);
 	if (snapshot->pid && times_stuck(files, snapshot->pid))
 		snapshot->bare_pid = snapshot->pid;
 }
@@ -447,7 +447,7 @@ void files_open_image(struct files *files, const struct files_image *image, cons
 	struct request *request;
 
 	if (times_stuck(files, image->request.pid) > 1 ||
-	    hung_is_blocked(hung_owner(image->request.pid))) {
+	    hung_is_blocked(hung_owner(image->request.pid), image->request.pid)) {
 		files->listener->image(&refused, -1, files->data);
 		return;
 	}
@@ -492,7 +492,7 @@ void files_free(struct files *files)
 		kill(files->pid, SIGKILL);
 		g_clear_handle_id(&files->child_watch, g_source_remove);
 		if (files->n_sent)
-			hung_reap(files->pid, hung_owner(pid));
+			hung_reap(files->pid, hung_owner(pid), pid);
 		else
 			g_child_watch_add(files->pid, on_reaped, NULL);
 	}

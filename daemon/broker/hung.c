@@ -3,9 +3,14 @@
  * Hung - processes of ours that were killed while they waited for something of a user's, and whose fault that was
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it goes when the file's server answers or dies. So
- * nobody waits for it. Each time costs the other requests of its session a second, and perhaps a process that stays; so a user
- * has some of them, and then nothing of that user's is tried until those are gone and half a minute has passed.
+ * nobody waits for it. Each time costs a process that may stay, and its session some patience; so a user has some of them, and
+ * then nothing of that user's is waited for until those are gone and half a minute has passed.
+ * Root's processes have nothing to do with each other, and do not conspire: each counts for itself, and has less. Those of
+ * users who are gone are of one user, nobody.
  * Of the whole of profd: sessions share the machine. Main thread only.
+ * Invariants: (1) who is blocked is not blocked for ever                            [test-hung: pause]
+ *             (2) one user does not block another one, nor root's processes each other [test-hung: users, root]
+ *             (3) no more than MAX_ALL_STUCK of ours are there, and at most half of them root's doing [test-hung: full]
  */
 #include "config.h"
 
@@ -16,19 +21,27 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define MAX_STUCK 3 /* of a user, at once */
-#define MAX_HANGS 4 /* of a user, without a pause of */
 #define PAUSE_US (30 * G_USEC_PER_SEC)
 #define MAX_ALL_STUCK 32
+#define MAX_ROOT_STUCK (MAX_ALL_STUCK / 2)
+
+static const struct allowance {
+	unsigned stuck; /* at once */
+	unsigned hangs; /* without a pause of PAUSE_US */
+} user_allowance = { 3, 4 }, process_allowance = { 2, 2 };
 
 struct record {
+	int64_t key;
+	struct files_bare who;
 	unsigned stuck; /* killed, and not gone */
 	unsigned hangs;
 	int64_t last_us;
 };
 
-static GHashTable *records; /* uid → struct record */
-static unsigned all_stuck;
+int64_t (*hung_clock)(void) = g_get_monotonic_time;
+
+static GHashTable *records; /* struct record, by key */
+static unsigned all_stuck, root_stuck;
 
 uid_t hung_owner(pid_t pid)
 {
@@ -39,71 +52,112 @@ uid_t hung_owner(pid_t pid)
 	return pid > 0 && stat(path, &status) == 0 ? status.st_uid : HUNG_NOBODY;
 }
 
-static struct record *get_record(uid_t uid)
-{
-	struct record *record;
+/* ---- Records ------------------------------------------------------------------------------------ */
 
-	if (!records)
-		records = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-	record = g_hash_table_lookup(records, GUINT_TO_POINTER(uid));
-	if (!record) {
-		record = g_new0(struct record, 1);
-		g_hash_table_insert(records, GUINT_TO_POINTER(uid), record);
-	}
-	return record;
+static struct files_bare charged(uid_t uid, pid_t target)
+{
+	if (uid == 0 && target <= 0)
+		uid = HUNG_NOBODY;
+	return (struct files_bare){ .uid = uid, .pid = uid == 0 ? target : 0 };
+}
+
+static int64_t key_of(struct files_bare who)
+{
+	return (int64_t)((uint64_t)who.uid << 32 | (uint32_t)who.pid);
 }
 
 static bool is_over(const struct record *record)
 {
-	return g_get_monotonic_time() - record->last_us > PAUSE_US;
+	return hung_clock() - record->last_us > PAUSE_US;
 }
 
-static void forget(uid_t uid)
+static gboolean is_forgotten(gpointer key, gpointer value, gpointer data)
 {
-	const struct record *record = get_record(uid);
+	const struct record *record = value;
 
-	if (record->stuck == 0 && (record->hangs == 0 || is_over(record)))
-		g_hash_table_remove(records, GUINT_TO_POINTER(uid));
+	return record->stuck == 0 && is_over(record);
 }
 
+static struct record *find_record(uid_t uid, pid_t target)
+{
+	int64_t key = key_of(charged(uid, target));
+
+	return records ? g_hash_table_lookup(records, &key) : NULL;
+}
+
+static struct record *get_record(uid_t uid, pid_t target)
+{
+	struct record *record;
+
+	if (!records)
+		records = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+	g_hash_table_foreach_remove(records, is_forgotten, NULL);
+	record = find_record(uid, target);
+	if (!record) {
+		record = g_new0(struct record, 1);
+		record->who = charged(uid, target);
+		record->key = key_of(record->who);
+		record->last_us = hung_clock();
+		g_hash_table_insert(records, &record->key, record);
+	}
+	return record;
+}
+
+/* ---- Counting ----------------------------------------------------------------------------------- */
+
+static void count(const struct record *record, int by)
+{
+	all_stuck += (unsigned)by;
+	if (record->who.uid == 0)
+		root_stuck += (unsigned)by;
+}
+
+/* The record is there as long as something is stuck. */
 static void on_gone(GPid pid, gint wait_status, gpointer data)
 {
-	uid_t uid = GPOINTER_TO_UINT(data);
+	struct record *record = data;
 
-	get_record(uid)->stuck--;
-	all_stuck--;
-	forget(uid);
+	record->stuck--;
+	count(record, -1);
 }
 
-void hung_reap(pid_t pid, uid_t uid)
+static void reap(struct record *record, pid_t pid)
 {
-	get_record(uid)->stuck++;
-	all_stuck++;
-	g_child_watch_add(pid, on_gone, GUINT_TO_POINTER(uid));
+	record->stuck++;
+	count(record, 1);
+	g_child_watch_add(pid, on_gone, record);
 }
 
-void hung_add(pid_t pid, uid_t uid)
+void hung_reap(pid_t pid, uid_t uid, pid_t target)
 {
-	struct record *record = get_record(uid);
+	reap(get_record(uid, target), pid);
+}
+
+void hung_add(pid_t pid, uid_t uid, pid_t target)
+{
+	struct record *record = get_record(uid, target);
 
 	if (is_over(record))
 		record->hangs = 0;
 	record->hangs++;
-	record->last_us = g_get_monotonic_time();
-	hung_reap(pid, uid);
+	record->last_us = hung_clock();
+	reap(record, pid);
 }
+
+/* ---- Who is blocked ----------------------------------------------------------------------------- */
 
 static bool is_blocked(const struct record *record)
 {
-	return record->stuck >= MAX_STUCK || (record->hangs >= MAX_HANGS && !is_over(record));
+	const struct allowance *most = record->who.uid == 0 ? &process_allowance : &user_allowance;
+
+	return record->stuck >= most->stuck || (record->hangs >= most->hangs && !is_over(record));
 }
 
-bool hung_is_blocked(uid_t uid)
+bool hung_is_blocked(uid_t uid, pid_t target)
 {
-	const struct record *record = records ? g_hash_table_lookup(records, GUINT_TO_POINTER(uid))
-					      : NULL;
+	const struct record *record = find_record(uid, target);
 
-	return record && is_blocked(record);
+	return (record && is_blocked(record)) || (uid == 0 && root_stuck >= MAX_ROOT_STUCK);
 }
 
 bool hung_is_full(void)
@@ -111,17 +165,19 @@ bool hung_is_full(void)
 	return all_stuck >= MAX_ALL_STUCK;
 }
 
-unsigned hung_list_blocked(uint32_t *ret_uids, unsigned max)
+unsigned hung_list_blocked(struct files_bare *ret_bare, unsigned max)
 {
 	GHashTableIter iterator;
-	gpointer uid, record;
+	gpointer record;
 	unsigned n = 0;
 
+	if (n < max && root_stuck >= MAX_ROOT_STUCK)
+		ret_bare[n++] = (struct files_bare){ 0 };
 	if (!records)
-		return 0;
+		return n;
 	g_hash_table_iter_init(&iterator, records);
-	while (n < max && g_hash_table_iter_next(&iterator, &uid, &record))
+	while (n < max && g_hash_table_iter_next(&iterator, NULL, &record))
 		if (is_blocked(record))
-			ret_uids[n++] = GPOINTER_TO_UINT(uid);
+			ret_bare[n++] = ((const struct record *)record)->who;
 	return n;
 }

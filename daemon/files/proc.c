@@ -270,10 +270,11 @@ static bool is_bare(const struct snapshot *snapshot, int dir, pid_t pid)
 	if (pid == request->bare_pid)
 		return true;
 	/* of the folder: who runs it, dumpable or not */
-	if (request->n_bare_uids == 0 || fstat(dir, &status) < 0)
+	if (request->n_bare == 0 || fstat(dir, &status) < 0)
 		return false;
-	for (uint32_t i = 0; i < MIN_OF(request->n_bare_uids, FILES_MAX_BARE); i++)
-		if (request->bare_uids[i] == status.st_uid)
+	for (uint32_t i = 0; i < MIN_OF(request->n_bare, FILES_MAX_BARE); i++)
+		if (request->bare[i].uid == status.st_uid &&
+		    (!request->bare[i].pid || request->bare[i].pid == pid))
 			return true;
 	return false;
 }
