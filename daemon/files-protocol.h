@@ -23,12 +23,13 @@ struct files_config {
 	uint32_t kernel; /* what tells kernel addresses may be read */
 };
 
-/* Written by profd-files only, each field by one store. */
+/* Each field is written by one store: `stop` by the broker, the others by profd-files. */
 struct files_status {
 	uint64_t bytes;    /* of the snapshot: whole processes */
 	uint32_t progress; /* changes with every file that is begun */
 	int32_t pid;       /* whose files are being read */
 	uint32_t serial;   /* of the request that all this is about */
+	uint32_t stop;     /* begin no other request */
 };
 
 enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE };
@@ -52,7 +53,7 @@ struct files_snapshot {
 struct files_image {
 	struct message_image_request request; /* path_bytes of path follow the files_request */
 	uint64_t copy_bytes;                  /* at most this much is copied */
-	uint32_t bare; /* by path only: the process's mappings make us wait */
+	uint32_t careful; /* by path only, and on no filesystem whose server might not answer */
 	uint32_t pad;
 };
 

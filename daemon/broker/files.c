@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Files - profd-files, seen from the broker
+ * Files - what profd-files is asked for, and what becomes of it where that is stuck
  *
- * Requests are sent ahead and answered in order, so the one that is worked on is the first. It has PATIENCE_US for each file
- * that it touches, which its status page tells. When that is over the process is killed, the request is answered with
- * ETIMEDOUT (a snapshot goes on, without what was stuck), and a new process gets all the others again.
+ * Requests are sent ahead to a process (helper.c) and answered in order, so the one that is worked on is the first. When it has
+ * touched nothing new for STALL_US and others wait, it is left alone with that request, and another process gets them. When
+ * PATIENCE_US are over it is killed, and the request is tried again without what may have been it: an image by its path
+ * below filesystems of our own (careful), a snapshot without what goes through the process's memory (bare), then behind it.
+ * Of who made us wait once, nothing else is tried in this session, nor of whom hung.c has blocked.
  * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits for it
- *                                                              [test_hostile_files: test_file_that_hangs]
- *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues behind its last whole process
- *                                                              [test_hostile_files: test_locked_memory]
- *             (3) who is starved of CPU time is not stuck
+ *                                                              [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
+ *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues behind its last whole process,
+ *                 and who was set aside begins nothing more     [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
+ *             (3) one that is stuck keeps the others waiting for a moment only [test-broker-files: aside]
  * Main thread only.
  */
 #include "config.h"
@@ -17,53 +19,53 @@
 #include "daemon/broker/files.h"
 
 #include "arch/base.h"
-#include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/helper.h"
 #include "daemon/broker/hung.h"
-#include "daemon/datagram.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glib-unix.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #define MAX_SENT 16
-#define TICK_MS 250
-#define PATIENCE_US 900000         /* seen at a tick: a second */
-#define STARTING_US (10 * 1000000) /* until it has begun, which is nobody's fault */
-#define MAX_STUCK 4096             /* processes that are remembered */
-#define MAX_DEATHS 8               /* that were not our doing */
-#define PAGE_BYTES 4096
+#define MAX_ASIDE 4
+#define MAX_ASIDE_OF_USER 2 /* then the user's other files are opened with care, too */
+#define TICK_MS 50
+#define STALL_US \
+	75000 /* no disk takes as long, most of the time; if one does, this costs a process */
+#define PATIENCE_US (1000 * 1000)
+#define MAX_STUCK 4096 /* processes that are remembered */
+#define MAX_DEATHS 8   /* that were not our doing */
 
 struct request {
 	struct files_request message;
 	uint32_t tag;
+	uid_t uid;  /* of an image: whose process it was when it was asked for */
 	int memfd;  /* of a snapshot */
 	char *path; /* of an image */
+};
+
+struct worker {
+	struct helper *helper; /* NULL: none */
+	GQueue sent;           /* struct request, in the order in which they are worked on */
+	uid_t uid;             /* of one that is set aside: who makes it wait */
 };
 
 struct files {
 	const struct files_listener *listener;
 	void *data;
 	struct files_config config;
-	pid_t pid; /* 0: none */
-	int socket;
-	struct files_status *status;
-	guint child_watch, input_watch, tick;
-	GQueue requests; /* struct request, the first n_sent of them are on their way */
-	unsigned n_sent;
-	uint32_t last_serial, seen_progress;
-	int64_t seen_us;
+	struct worker worker;
+	struct worker aside[MAX_ASIDE]; /* each with the one request that it is stuck at */
+	GQueue waiting;                 /* struct request, not sent */
+	guint tick;
+	uint32_t last_serial;
 	unsigned deaths;
-	GHashTable *stuck; /* pid → how often it was */
+	GHashTable *stuck; /* pids that once made us wait */
 };
 
 static void push(struct files *files);
-static void go_on(struct files *files);
 
 static void request_free(struct request *request)
 {
@@ -86,15 +88,13 @@ static bool seal(const struct request *request, GError **error)
 			   g_strerror(errno));
 }
 
-/* The first request is over. Takes over fd. */
-static void finish(struct files *files, const struct files_answer *answer, int fd)
+/* Takes over the request and fd. */
+static void finish(struct files *files, struct request *request, const struct files_answer *answer,
+		   int fd)
 {
-	struct request *request = g_queue_pop_head(&files->requests);
 	const struct files_snapshot *snapshot = &request->message.snapshot;
 	g_autoptr(GError) error = NULL;
 
-	if (files->n_sent)
-		files->n_sent--;
 	if (request->message.type == FILES_IMAGE)
 		files->listener->image(answer, steal_fd(&fd), files->data);
 	else if (answer->error)
@@ -111,310 +111,295 @@ static void finish(struct files *files, const struct files_answer *answer, int f
 	request_free(request);
 }
 
-static void fail(struct files *files, int number)
+static void fail(struct files *files, struct request *request, int number)
 {
-	const struct request *request = g_queue_peek_head(&files->requests);
 	const struct files_answer answer = {
 		.error = number,
 		.image = { .image_id = request->message.image.request.image_id, .error = number },
 	};
 
-	finish(files, &answer, -1);
+	finish(files, request, &answer, -1);
 }
 
-static bool answer_is_valid(struct files *files, const struct files_answer *answer, ssize_t bytes,
+static bool answer_is_valid(const struct request *request, const struct files_answer *answer,
 			    int fd)
 {
-	const struct request *request = g_queue_peek_head(&files->requests);
-
-	return bytes == (ssize_t)sizeof(*answer) && request && files->n_sent &&
-	       answer->serial == request->message.serial && answer->error >= 0 &&
+	return request && answer->serial == request->message.serial && answer->error >= 0 &&
 	       answer->image.build_id_size <= sizeof(answer->image.build_id) &&
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-/* Whether the process was at this request; else its answer is on the way, and what is stuck is the next one. */
-static bool is_about(const struct files *files, const struct request *request)
-{
-	/* pairs with status_begin() */
-	return files->status &&
-	       __atomic_load_n(&files->status->serial, __ATOMIC_ACQUIRE) == request->message.serial;
-}
-
-static uint64_t status_bytes(const struct files *files)
-{
-	/* pairs with status_set_bytes() */
-	return __atomic_load_n(&files->status->bytes, __ATOMIC_ACQUIRE);
-}
-
 /* One answer. False: there is none now, or there will be none. */
-static bool receive(struct files *files)
+static bool take_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;
 	struct request *request;
 	CLEANUP_CLOSE int fd = -1;
-	ssize_t n = datagram_receive(files->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 
-	if (n < 0 && errno == EAGAIN)
+	if (!helper_receive(worker->helper, &answer, &fd))
 		return false;
-	if (n <= 0 || !answer_is_valid(files, &answer, n, fd)) {
-		g_clear_handle_id(&files->input_watch, g_source_remove);
-		if (n > 0)
-			kill(files->pid, SIGKILL);
+	if (!answer_is_valid(g_queue_peek_head(&worker->sent), &answer, fd)) {
+		helper_reject(worker->helper);
 		return false;
 	}
-	files->seen_us = g_get_monotonic_time();
-	request = g_queue_peek_head(&files->requests);
+	request = g_queue_pop_head(&worker->sent);
 	if (request->message.type == FILES_SNAPSHOT)
 		request->message.snapshot.offset = answer.snapshot_bytes;
-	finish(files, &answer, steal_fd(&fd));
+	finish(files, request, &answer, steal_fd(&fd));
 	return true;
 }
 
-static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
+static void take_answers(struct files *files, struct worker *worker)
+{
+	for (unsigned i = 0; i < MAX_SENT && take_answer(files, worker); i++)
+		;
+	if (worker == &files->worker || !g_queue_is_empty(&worker->sent))
+		return;
+	helper_free(worker->helper, false, HUNG_NOBODY);
+	worker->helper = NULL;
+}
+
+/* ---- The processes ------------------------------------------------------------------------------ */
+
+static struct worker *find_worker(struct files *files, const struct helper *helper)
+{
+	for (unsigned i = 0; i < MAX_ASIDE; i++)
+		if (files->aside[i].helper == helper)
+			return &files->aside[i];
+	return &files->worker;
+}
+
+static void on_input(struct helper *helper, void *data)
 {
 	struct files *files = data;
 
-	for (unsigned i = 0; i < MAX_SENT && receive(files); i++)
-		;
+	take_answers(files, find_worker(files, helper));
 	push(files);
-	return files->input_watch != 0;
 }
 
-/* ---- The process -------------------------------------------------------------------------------- */
+static void recover(struct files *files, struct worker *worker, bool stuck);
 
-static void forget_process(struct files *files)
-{
-	g_clear_handle_id(&files->input_watch, g_source_remove);
-	g_clear_handle_id(&files->child_watch, g_source_remove);
-	if (files->socket >= 0)
-		close(steal_fd(&files->socket));
-	if (files->status)
-		munmap(files->status, PAGE_BYTES);
-	files->status = NULL;
-	files->pid = 0;
-	files->n_sent = 0;
-}
-
-static void on_child_exit(GPid pid, gint wait_status, gpointer data)
+static void on_ended(struct helper *helper, void *data)
 {
 	struct files *files = data;
+	struct worker *worker = find_worker(files, helper);
 
-	files->child_watch = 0;
-	while (files->input_watch && receive(files))
-		;
-	files->pid = 0;
+	take_answers(files, worker);
 	files->deaths++;
-	go_on(files);
+	if (worker->helper)
+		recover(files, worker, false);
+	push(files);
 }
 
-/* A page that nobody can make smaller under us. */
-static int make_page(struct files_status **ret_status)
+static struct helper *start(struct files *files, GError **error)
 {
-	CLEANUP_CLOSE int fd = memfd_create("prof-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	void *page;
+	static const struct helper_listener listener = { .input = on_input, .ended = on_ended };
 
-	if (fd < 0 || ftruncate(fd, PAGE_BYTES) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -1;
-	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		return -1;
-	*ret_status = page;
-	return steal_fd(&fd);
+	return helper_new(&files->config, &listener, files, error);
 }
 
-static bool start(struct files *files, GError **error)
+static void unsend(struct files *files, struct worker *worker)
 {
-	const struct iovec config = { &files->config, sizeof(files->config) };
-	CLEANUP_CLOSE int theirs = -1;
-	CLEANUP_CLOSE int page = -1;
-	int sockets[2];
+	struct request *request;
 
-	if (hung_is_full())
-		return broker_fail(error, BROKER_ERROR_FAILED,
-				   "too many files of this machine's processes cannot be opened");
-	page = make_page(&files->status);
-	if (page < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-		broker_fail(error, BROKER_ERROR_FAILED, "making a socket: %s", g_strerror(errno));
-		forget_process(files);
-		return false;
-	}
-	files->socket = sockets[0];
-	theirs = sockets[1];
-	if (!child_spawn("profd-files", NULL, (const int[]){ theirs, page }, 2, &files->pid,
-			 error)) {
-		forget_process(files);
-		return false;
-	}
-	datagram_send(files->socket, &config, 1, -1, MSG_DONTWAIT);
-	files->child_watch = g_child_watch_add(files->pid, on_child_exit, files);
-	files->input_watch =
-		g_unix_fd_add(files->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, files);
-	files->seen_us = g_get_monotonic_time();
-	files->seen_progress = 0;
-	return true;
+	while ((request = g_queue_pop_tail(&worker->sent)))
+		g_queue_push_head(&files->waiting, request);
 }
 
 /* ---- Being stuck -------------------------------------------------------------------------------- */
 
-static unsigned times_stuck(const struct files *files, pid_t pid)
+static uid_t owner_of(const struct request *request, pid_t pid)
 {
-	return GPOINTER_TO_UINT(g_hash_table_lookup(files->stuck, GINT_TO_POINTER(pid)));
+	uid_t uid = hung_owner(pid);
+
+	return uid == HUNG_NOBODY && request->message.type == FILES_IMAGE ? request->uid : uid;
+}
+
+static bool was_stuck(const struct files *files, pid_t pid)
+{
+	return g_hash_table_contains(files->stuck, GINT_TO_POINTER(pid));
 }
 
 static void add_stuck(struct files *files, pid_t pid)
 {
 	if (g_hash_table_size(files->stuck) >= MAX_STUCK)
 		g_hash_table_remove_all(files->stuck);
-	g_hash_table_insert(files->stuck, GINT_TO_POINTER(pid),
-			    GUINT_TO_POINTER(times_stuck(files, pid) + 1));
+	g_hash_table_add(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* A snapshot goes on: first without what it was stuck at, then behind the process. */
-static void skip(struct files *files, struct files_snapshot *snapshot, pid_t pid)
+/* Again, without what it may have been stuck at; the second time there is nothing left to leave out. */
+static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
-	snapshot->offset = MAX_OF(snapshot->offset, status_bytes(files));
-	if (snapshot->bare_pid == pid)
-		snapshot->from_pid = pid + 1;
-	else
-		snapshot->from_pid = MAX_OF(pid, 1);
-	snapshot->bare_pid = pid;
-}
+	struct files_snapshot *snapshot = &request->message.snapshot;
 
-/* The process is gone or killed, and the first request is why. */
-static void go_on(struct files *files)
-{
-	struct request *request = g_queue_peek_head(&files->requests);
-	bool began = files->status && __atomic_load_n(&files->status->progress, __ATOMIC_RELAXED);
-	pid_t pid = files->status ? __atomic_load_n(&files->status->pid, __ATOMIC_RELAXED) : 0;
-	g_autoptr(GError) error = NULL;
-	bool again = began && files->deaths <= MAX_DEATHS;
-
-	if (request && files->n_sent && again && is_about(files, request)) {
-		struct files_snapshot *snapshot = &request->message.snapshot;
-
-		if (request->message.type == FILES_IMAGE)
-			fail(files, ETIMEDOUT);
-		else if (snapshot->pid && snapshot->bare_pid == pid)
-			fail(files, 0);
-		else
-			skip(files, snapshot, pid);
+	if (request->message.type == FILES_IMAGE) {
+		if (request->message.image.careful) {
+			fail(files, request, ETIMEDOUT);
+			return;
+		}
+		request->message.image.careful = 1;
+	} else if (snapshot->pid && snapshot->bare_pid == pid) {
+		fail(files, request, 0);
+		return;
+	} else {
+		snapshot->offset = MAX_OF(snapshot->offset, bytes);
+		snapshot->from_pid = snapshot->bare_pid == pid ? pid + 1 : MAX_OF(pid, 1);
+		snapshot->bare_pid = pid;
 	}
-	forget_process(files);
-	if (again && start(files, &error)) {
-		push(files);
+	g_queue_push_head(&files->waiting, request);
+}
+
+/* The process is gone, or stuck for too long, and the first request is why. */
+static void recover(struct files *files, struct worker *worker, bool stuck)
+{
+	struct helper *helper = worker->helper;
+	struct request *request = g_queue_peek_head(&worker->sent);
+	bool again = helper_has_begun(helper) && files->deaths <= MAX_DEATHS;
+	bool at = again && request && helper_is_at(helper, request->message.serial);
+	pid_t pid = helper_target(helper);
+	uint64_t bytes = helper_bytes(helper);
+	uid_t uid = at ? owner_of(request, pid) : HUNG_NOBODY;
+
+	worker->helper = NULL;
+	if (stuck && at)
+		helper_give_up(helper, uid);
+	else
+		helper_free(helper, true, uid);
+	if (at)
+		g_queue_pop_head(&worker->sent);
+	unsend(files, worker);
+	if (stuck && at) {
+		const bool is_file = request->message.type == FILES_IMAGE;
+
+		add_stuck(files, pid);
+		files->listener->stuck(pid, uid, is_file, files->data);
+	}
+	if (at)
+		retry(files, request, pid, bytes);
+	if (worker == &files->worker && again)
+		worker->helper = start(files, NULL);
+}
+
+/* Leaves the process alone with the request that it is at, and goes on with another one. */
+static void set_aside(struct files *files)
+{
+	struct worker *worker = &files->worker, *aside = find_worker(files, NULL);
+	struct request *request = g_queue_peek_head(&worker->sent);
+	unsigned n = g_queue_get_length(&worker->sent) + g_queue_get_length(&files->waiting);
+	struct helper *other;
+
+	if (aside == worker || n < 2)
+		return;
+	other = start(files, NULL);
+	if (!other)
+		return;
+	if (!helper_stop_behind(worker->helper, request->message.serial)) {
+		helper_free(other, false, HUNG_NOBODY);
 		return;
 	}
-	while (!g_queue_is_empty(&files->requests))
-		fail(files, EIO);
+	aside->helper = worker->helper;
+	aside->uid = owner_of(request, helper_target(worker->helper));
+	g_queue_push_tail(&aside->sent, g_queue_pop_head(&worker->sent));
+	unsend(files, worker);
+	worker->helper = other;
 }
 
-static bool is_starved(pid_t pid)
+static void look_at(struct files *files, struct worker *worker)
 {
-	g_autofree char *text = NULL;
-	char path[48];
-	const char *state;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (!g_file_get_contents(path, &text, NULL, NULL))
-		return false;
-	state = strrchr(text, ')');
-	return state && strncmp(state, ") R", 3) == 0;
+	/* its last answers may be in the socket, and then it is not stuck at what is first now */
+	if (worker->helper)
+		take_answers(files, worker);
+	if (!worker->helper || g_queue_is_empty(&worker->sent))
+		return;
+	if (helper_is_stuck(worker->helper, PATIENCE_US))
+		recover(files, worker, true);
+	else if (worker == &files->worker && helper_is_stuck(worker->helper, STALL_US))
+		set_aside(files);
 }
 
-static bool has_time_left(struct files *files)
+static bool is_idle(struct files *files)
 {
-	uint32_t progress = __atomic_load_n(&files->status->progress, __ATOMIC_RELAXED);
-	int64_t now = g_get_monotonic_time(), waited = now - files->seen_us;
-
-	if (progress != files->seen_progress) {
-		files->seen_progress = progress;
-		files->seen_us = now;
-		return true;
-	}
-	if (progress == 0 || is_starved(files->pid))
-		return waited < STARTING_US;
-	return waited < PATIENCE_US;
+	for (unsigned i = 0; i < MAX_ASIDE; i++)
+		if (files->aside[i].helper)
+			return false;
+	return g_queue_is_empty(&files->worker.sent) && g_queue_is_empty(&files->waiting);
 }
 
 static gboolean on_tick(gpointer data)
 {
 	struct files *files = data;
-	struct request *request;
-	bool is_file;
-	pid_t pid;
-	uid_t uid;
 
-	/* its last answers may be in the socket, and then it is not stuck at what is first now */
-	if (files->input_watch)
-		on_input(files->socket, G_IO_IN, files);
-	request = g_queue_peek_head(&files->requests);
-	if (!request) {
-		files->tick = 0;
-		return G_SOURCE_REMOVE;
-	}
-	if (!files->pid || !files->n_sent || has_time_left(files)) {
-		push(files);
+	look_at(files, &files->worker);
+	for (unsigned i = 0; i < MAX_ASIDE; i++)
+		look_at(files, &files->aside[i]);
+	push(files);
+	if (!is_idle(files))
 		return G_SOURCE_CONTINUE;
-	}
-	is_file = request->message.type == FILES_IMAGE;
-	pid = __atomic_load_n(&files->status->pid, __ATOMIC_RELAXED);
-	uid = hung_owner(pid);
-	kill(files->pid, SIGKILL);
-	g_clear_handle_id(&files->child_watch, g_source_remove);
-	hung_add(files->pid, uid, pid);
-	add_stuck(files, pid);
-	files->listener->stuck(pid, uid, is_file, files->data);
-	go_on(files);
-	return G_SOURCE_CONTINUE;
+	files->tick = 0;
+	return G_SOURCE_REMOVE;
 }
 
 /* ---- Requests ----------------------------------------------------------------------------------- */
+
+/* Whether this process, or too many of its user's, make us wait now. */
+static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < MAX_ASIDE; i++) {
+		const struct worker *aside = &files->aside[i];
+
+		if (aside->helper && helper_target(aside->helper) == pid)
+			return true;
+		n += aside->helper && aside->uid == uid;
+	}
+	return uid != 0 && n >= MAX_ASIDE_OF_USER;
+}
 
 /* What is known by now of those that make us wait. */
 static void prepare(const struct files *files, struct request *request)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
 	struct files_image *image = &request->message.image;
+	pid_t pid = image->request.pid;
 
 	if (request->message.type == FILES_IMAGE) {
-		image->bare = times_stuck(files, image->request.pid) > 0;
+		if (was_stuck(files, pid) || hung_is_blocked(request->uid, pid) ||
+		    is_set_aside(files, pid, request->uid))
+			image->careful = 1;
 		return;
 	}
 	snapshot->n_bare = hung_list_blocked(snapshot->bare, FILES_MAX_BARE);
-	if (snapshot->pid && times_stuck(files, snapshot->pid))
+	if (snapshot->pid && was_stuck(files, snapshot->pid))
 		snapshot->bare_pid = snapshot->pid;
 }
 
-/* Sends what there is room for. */
+/* Sends what there is room for. Where there is no process, nothing can be done. */
 static void push(struct files *files)
 {
-	while (files->pid && files->n_sent < MAX_SENT &&
-	       files->n_sent < g_queue_get_length(&files->requests)) {
-		struct request *request = g_queue_peek_nth(&files->requests, files->n_sent);
-		struct iovec parts[2] = { { &request->message, sizeof(request->message) } };
+	struct worker *worker = &files->worker;
+	struct request *request;
 
+	while (!worker->helper && (request = g_queue_pop_head(&files->waiting)))
+		fail(files, request, EIO);
+	while (g_queue_get_length(&worker->sent) < MAX_SENT &&
+	       (request = g_queue_peek_head(&files->waiting))) {
 		prepare(files, request);
-		if (request->path)
-			parts[1] = (struct iovec){ request->path, strlen(request->path) };
-		if (files->n_sent == 0)
-			files->seen_us = g_get_monotonic_time();
-		if (!datagram_send(files->socket, parts, ARRAY_SIZE(parts), request->memfd,
-				   MSG_DONTWAIT))
+		if (!helper_send(worker->helper, &request->message, request->path, request->memfd,
+				 g_queue_is_empty(&worker->sent)))
 			return;
-		files->n_sent++;
+		g_queue_push_tail(&worker->sent, g_queue_pop_head(&files->waiting));
 	}
 }
 
 static void add(struct files *files, struct request *request)
 {
 	request->message.serial = ++files->last_serial;
-	g_queue_push_tail(&files->requests, request);
+	g_queue_push_tail(&files->waiting, request);
 	if (!files->tick)
 		files->tick = g_timeout_add(TICK_MS, on_tick, files);
-	if (!files->pid && (files->deaths > MAX_DEATHS || !start(files, NULL)))
-		fail(files, EIO);
+	if (!files->worker.helper && files->deaths <= MAX_DEATHS)
+		files->worker.helper = start(files, NULL);
 	push(files);
 }
 
@@ -440,20 +425,11 @@ void files_read_processes(struct files *files, pid_t pid, uint32_t tag)
 
 void files_open_image(struct files *files, const struct files_image *image, const char *path)
 {
-	const struct files_answer refused = {
-		.error = ETIMEDOUT,
-		.image = { .image_id = image->request.image_id, .error = ETIMEDOUT },
-	};
-	struct request *request;
+	struct request *request = g_new0(struct request, 1);
 
-	if (times_stuck(files, image->request.pid) > 1 ||
-	    hung_is_blocked(hung_owner(image->request.pid), image->request.pid)) {
-		files->listener->image(&refused, -1, files->data);
-		return;
-	}
-	request = g_new0(struct request, 1);
 	request->message.type = FILES_IMAGE;
 	request->message.image = *image;
+	request->uid = hung_owner(image->request.pid);
 	request->memfd = -1;
 	request->path = g_strdup(path);
 	request->message.image.request.path_bytes = (uint32_t)strlen(path);
@@ -468,16 +444,24 @@ struct files *files_new(const struct files_config *config, const struct files_li
 	files->listener = listener;
 	files->data = data;
 	files->config = *config;
-	files->socket = -1;
 	files->stuck = g_hash_table_new(NULL, NULL);
-	if (start(files, error))
+	files->worker.helper = start(files, error);
+	if (files->worker.helper)
 		return files;
 	files_free(files);
 	return NULL;
 }
 
-static void on_reaped(GPid pid, gint wait_status, gpointer data)
+static void end_worker(struct worker *worker)
 {
+	bool busy = !g_queue_is_empty(&worker->sent);
+	struct request *request;
+
+	if (worker->helper)
+		helper_free(worker->helper, busy,
+			    busy ? hung_owner(helper_target(worker->helper)) : HUNG_NOBODY);
+	while ((request = g_queue_pop_head(&worker->sent)))
+		request_free(request);
 }
 
 void files_free(struct files *files)
@@ -486,19 +470,11 @@ void files_free(struct files *files)
 
 	if (!files)
 		return;
-	if (files->pid) {
-		pid_t pid = __atomic_load_n(&files->status->pid, __ATOMIC_RELAXED);
-
-		kill(files->pid, SIGKILL);
-		g_clear_handle_id(&files->child_watch, g_source_remove);
-		if (files->n_sent)
-			hung_reap(files->pid, hung_owner(pid), pid);
-		else
-			g_child_watch_add(files->pid, on_reaped, NULL);
-	}
+	end_worker(&files->worker);
+	for (unsigned i = 0; i < MAX_ASIDE; i++)
+		end_worker(&files->aside[i]);
 	g_clear_handle_id(&files->tick, g_source_remove);
-	forget_process(files);
-	while ((request = g_queue_pop_head(&files->requests)))
+	while ((request = g_queue_pop_head(&files->waiting)))
 		request_free(request);
 	g_hash_table_unref(files->stuck);
 	g_free(files);

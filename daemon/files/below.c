@@ -6,23 +6,29 @@
  * memory, so a filter that lets it through lets files be opened for writing (sandbox.c). Nothing is opened but handles.
  * Invariants: (1) the result is below the root, whatever is renamed meanwhile  [test-files: links]
  *             (2) no link is followed, also none of /proc                      [test-files: links]
+ *             (3) with care, no server is asked for anything                   [test-files: careful]
  */
 #include "daemon/files/below.h"
 
 #include "arch/base.h"
+#include "daemon/files/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 
-static int step(int folder, const char *name, int *ret_handle)
+static int step(int folder, const char *name, bool careful, int *ret_handle)
 {
 	int handle = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat status;
 
 	if (handle < 0)
 		return errno;
+	if (careful && !mounts_is_local(handle)) {
+		close(handle);
+		return EACCES;
+	}
 	if (fstat(handle, &status) < 0 || S_ISLNK(status.st_mode)) {
 		close(handle);
 		return ELOOP;
@@ -31,12 +37,14 @@ static int step(int folder, const char *name, int *ret_handle)
 	return 0;
 }
 
-int below_open(int root, const char *path, int *ret_handle)
+int below_open(int root, const char *path, bool careful, int *ret_handle)
 {
 	CLEANUP_CLOSE int at = openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char name[NAME_MAX + 1];
 	int failed = at < 0 ? errno : 0, next = -1;
 
+	if (failed == 0 && careful && !mounts_is_local(at))
+		return EACCES;
 	for (; failed == 0; path += strlen(name)) {
 		path += strspn(path, "/");
 		if (*path == '\0')
@@ -47,7 +55,7 @@ int below_open(int root, const char *path, int *ret_handle)
 		name[strcspn(path, "/")] = '\0';
 		if (strcmp(name, "..") == 0)
 			return EXDEV;
-		failed = step(at, name, &next);
+		failed = step(at, name, careful, &next);
 		if (failed == 0) {
 			close(at);
 			at = next;

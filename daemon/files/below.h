@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-/* The file of an absolute path below a folder, by O_PATH; 0 or an errno. Follows no link (ELOOP) and no ".." (EXDEV). */
-int below_open(int root, const char *path, int *ret_handle);
+#include <stdbool.h>
+
+/* The file of an absolute path below a folder, by O_PATH; 0 or an errno. Follows no link (ELOOP) and no ".." (EXDEV). `careful`:
+ * stays on filesystems that nobody serves (EACCES). */
+int below_open(int root, const char *path, bool careful, int *ret_handle);

@@ -115,7 +115,7 @@ bool client_may_read(const struct client *client, int fd)
 	return r == 0;
 }
 
-int client_find(const struct client *client, const char *path)
+int client_find(const struct client *client, const char *path, bool careful)
 {
 	CLEANUP_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct __user_cap_data_struct before[2];
@@ -124,10 +124,10 @@ int client_find(const struct client *client, const char *path)
 	if (root < 0)
 		return -1;
 	if (client->is_self)
-		return below_open(root, path, &fd) ? -1 : fd;
+		return below_open(root, path, careful, &fd) ? -1 : fd;
 	if (!rights_take(client, before))
 		return -1;
-	failed = below_open(root, path, &fd);
+	failed = below_open(root, path, careful, &fd);
 	rights_give_back(before);
 	return failed ? -1 : fd;
 }

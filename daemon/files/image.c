@@ -24,6 +24,7 @@
 #include "arch/base.h"
 #include "arch/uapi.h"
 #include "daemon/files/below.h"
+#include "daemon/files/mounts.h"
 #include "daemon/files/status.h"
 #include "daemon/owner.h"
 
@@ -38,7 +39,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
 #define MAX_FILE_BYTES (UINT64_C(4) << 30)
@@ -50,6 +50,7 @@ struct target {
 	const struct client *client;
 	const struct message_image_request *mapping;
 	const char *path;
+	bool careful;
 	int dir;     /* /proc/PID, or -1: the process is gone */
 	bool is_own; /* the process is the client's */
 };
@@ -179,13 +180,13 @@ static int open_mapping(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-static int open_below(int root, const char *path, int *ret_fd)
+static int open_below(const struct target *target, int root, int *ret_fd)
 {
 	CLEANUP_CLOSE int handle = -1;
 	int failed;
 
 	status_progress();
-	failed = below_open(root, path, &handle);
+	failed = below_open(root, target->path, target->careful, &handle);
 	return failed ? failed : reopen(handle, ret_fd);
 }
 
@@ -209,11 +210,11 @@ static int open_named(const struct target *target, int *ret_fd)
 	if (target->dir >= 0)
 		root = openat(target->dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0)
-		failed = open_below(root, target->path, ret_fd);
-	if (failed != ENOENT || target->config->own_only)
+		failed = open_below(target, root, ret_fd);
+	if (failed == 0 || target->config->own_only || (failed != ENOENT && !target->careful))
 		return failed;
 	ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return ours < 0 ? errno : open_below(ours, target->path, ret_fd);
+	return ours < 0 ? errno : open_below(target, ours, ret_fd);
 }
 
 static int open_path(const struct target *target, int *ret_fd)
@@ -240,7 +241,8 @@ static int open_exe(const struct target *target, int *ret_fd)
 	CLEANUP_CLOSE int fd = -1;
 	int failed;
 
-	if (target->dir < 0 || !target->client->is_self || !target->mapping->inode)
+	if (target->dir < 0 || !target->client->is_self || !target->mapping->inode ||
+	    target->careful)
 		return ENOENT;
 	status_progress();
 	handle = openat(target->dir, "exe", O_PATH | O_CLOEXEC);
@@ -267,33 +269,12 @@ static bool client_may_have(const struct target *target, int fd)
 		return false;
 	if (target->is_own)
 		return true;
-	found = client_find(target->client, target->path);
+	found = client_find(target->client, target->path, target->careful);
 	return found >= 0 && fstat(fd, &wanted) == 0 && fstat(found, &status) == 0 &&
 	       wanted.st_dev == status.st_dev && wanted.st_ino == status.st_ino;
 }
 
 /* ---- Filesystems that somebody serves ----------------------------------------------------------- */
-
-/* A filesystem that is mounted where we are: "fuse.sshfs", "virtiofs". False: it is not. */
-static bool get_type(dev_t dev, char ret_type[64])
-{
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	CLEANUP_FREE char *line = NULL;
-	unsigned int major_number, minor_number;
-	size_t size = 0;
-	bool found = false;
-
-	while (file && !found && getline(&line, &size, file) > 0) {
-		const char *right = strstr(line, " - ");
-
-		found = right && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
-			makedev(major_number, minor_number) == dev &&
-			sscanf(right, " - %63s", ret_type) == 1;
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
 
 static bool in_our_user_namespace(int dir)
 {
@@ -309,7 +290,7 @@ static bool is_served(int fd, int dir)
 {
 	struct statfs status;
 	struct stat file;
-	char type[64];
+	char type[MOUNTS_TYPE_BYTES];
 
 	if (fstatfs(fd, &status) < 0 || fstat(fd, &file) < 0)
 		return true;
@@ -317,7 +298,7 @@ static bool is_served(int fd, int dir)
 		return dir < 0 || !in_our_user_namespace(dir);
 	if (status.f_type != FUSE_MAGIC)
 		return false;
-	return !get_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
+	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
 /* All of it counts as one step for the broker's patience: who serves it may be as slow as it likes. */
@@ -411,6 +392,7 @@ int image_open(const struct files_config *config, const struct client *client,
 		.client = client,
 		.mapping = &request->request,
 		.path = path,
+		.careful = request->careful,
 	};
 	CLEANUP_CLOSE int dir = -1;
 	CLEANUP_CLOSE int fd = -1;
@@ -424,7 +406,7 @@ int image_open(const struct files_config *config, const struct client *client,
 		target.is_own = dir >= 0 && owner_is(dir, client->uid);
 	if (config->own_only && !target.is_own)
 		return dir < 0 ? ESRCH : EACCES;
-	failed = request->bare ? ENOENT : open_mapping(&target, &fd);
+	failed = target.careful ? ENOENT : open_mapping(&target, &fd);
 	if (failed)
 		failed = open_path(&target, &fd);
 	if (failed && open_exe(&target, &fd) != 0)

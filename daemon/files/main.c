@@ -49,7 +49,8 @@ static bool handle(const struct files_config *config, const struct client *clien
 	const struct iovec part = { &body, sizeof(body) };
 	CLEANUP_CLOSE int fd = memfd;
 
-	status_begin(request->serial);
+	if (!status_begin(request->serial))
+		return false;
 	if (request->type == FILES_SNAPSHOT && fd >= 0) {
 		body.error = proc_snapshot(config, &request->snapshot, fd);
 		body.snapshot_bytes = status_bytes();

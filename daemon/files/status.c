@@ -2,7 +2,7 @@
 /*
  * Status - where we are, for the broker that has to decide whether we are stuck
  *
- * Plain stores to a shared page; pairs with the loads of daemon/broker/files.c. Without a page, in tests, nothing is told.
+ * Plain stores to a shared page; pairs with daemon/broker/helper.c. Without a page, in tests, nothing is told.
  */
 #include "daemon/files/status.h"
 
@@ -24,13 +24,14 @@ bool status_open(int fd)
 	return true;
 }
 
-void status_begin(uint32_t serial)
+bool status_begin(uint32_t serial)
 {
 	__atomic_store_n(&status->bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&status->pid, 0, __ATOMIC_RELAXED);
-	/* pairs with is_about() of the broker */
-	__atomic_store_n(&status->serial, serial, __ATOMIC_RELEASE);
+	/* pairs with helper_is_at() and helper_stop_behind() */
+	__atomic_store_n(&status->serial, serial, __ATOMIC_SEQ_CST);
 	status_progress();
+	return !__atomic_load_n(&status->stop, __ATOMIC_SEQ_CST);
 }
 
 void status_progress(void)
@@ -46,7 +47,7 @@ void status_set_pid(pid_t pid)
 
 void status_set_bytes(uint64_t bytes)
 {
-	/* pairs with status_bytes() of the broker: what is below was written */
+	/* pairs with helper_bytes(): what is below was written */
 	__atomic_store_n(&status->bytes, bytes, __ATOMIC_RELEASE);
 }
 

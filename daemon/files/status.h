@@ -7,8 +7,8 @@
 
 /* What the broker sees of us while we may be stuck: struct files_status in a page that is shared with it. */
 bool status_open(int fd);
-/* The next request is begun. */
-void status_begin(uint32_t serial);
+/* The next request is begun. False: another process has it. */
+bool status_begin(uint32_t serial);
 /* Another file is begun: the broker's patience begins anew. */
 void status_progress(void);
 void status_set_pid(pid_t pid);

@@ -267,6 +267,24 @@ static void test_only_executable(void)
 	munmap(map, page);
 }
 
+/* Where a server could be asked for something nothing is looked at, and mappings are not either. */
+static void test_careful(void)
+{
+	struct files_image request = { .request = { .pid = getpid() }, .careful = 1 };
+	g_autofree char *path = put("careful", "local");
+	struct files_answer answer;
+	int fd = -1;
+
+	REQUIRE(CHECK_INT(open_as(&everything, request, path, &answer, &fd), 0));
+	CHECK_INT(answer.image.size, 5);
+	close(fd);
+	fd = -1;
+	CHECK_INT(by_path("/proc/version", &fd), EINVAL);
+	CHECK_INT(open_as(&everything, request, "/proc/version", &answer, &fd), EACCES);
+	CHECK_INT(open_as(&everything, request, "/no/such/file", &answer, &fd), ENOENT);
+	CHECK_INT(fd, -1);
+}
+
 static void test_build_id(void)
 {
 	g_autofree char *text = put("no-elf", "text");
@@ -361,8 +379,8 @@ static void test_client(void)
 	CHECK_INT(access(path, R_OK), 0);
 	CHECK_INT(geteuid(), 0);
 	REQUIRE(chmod(folder, 0700) == 0 && chmod(path, 0644) == 0);
-	CHECK(client_find(&nobody, path) < 0);
-	CHECK(client_find(&root, path) >= 0);
+	CHECK(client_find(&nobody, path, false) < 0);
+	CHECK(client_find(&root, path, false) >= 0);
 }
 
 static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bool *ret_kernel)
@@ -592,6 +610,7 @@ int main(void)
 	RUN(test_mapping_of_a_deleted_file);
 	RUN(test_mapping_of_another_file);
 	RUN(test_replaced);
+	RUN(test_careful);
 	RUN(test_build_id);
 	RUN(test_unreadable);
 	RUN(test_only_executable);
