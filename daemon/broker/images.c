@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define MAX_IMAGES 4096 /* of a session; and at most a quarter of our descriptors */
 
@@ -85,19 +86,28 @@ static struct image *image_new(const struct files_answer *answer, int fd)
 	return image;
 }
 
+/* What a copy takes: how long its file says that it is, who serves it chooses, as long as it may be read on. */
+static uint64_t copied_bytes(const struct files_answer *answer, int fd)
+{
+	struct stat status;
+
+	if (!answer->is_copy)
+		return 0;
+	return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : UINT64_MAX;
+}
+
 int images_add(struct images *images, const struct files_answer *answer, int fd)
 {
-	uint64_t id = answer->image.image_id;
+	uint64_t id = answer->image.image_id, bytes = copied_bytes(answer, fd);
 	bool known = g_hash_table_contains(images->files, &id);
 	uint64_t *key;
 
 	if (known || g_hash_table_size(images->files) >= images->max ||
-	    (answer->is_copy && answer->image.size > images->copy_bytes)) {
+	    bytes > images->copy_bytes) {
 		close(fd);
 		return known ? EEXIST : EMFILE;
 	}
-	if (answer->is_copy)
-		images->copy_bytes -= answer->image.size;
+	images->copy_bytes -= bytes;
 	key = g_new(uint64_t, 1);
 	*key = id;
 	g_hash_table_insert(images->files, key, image_new(answer, fd));
