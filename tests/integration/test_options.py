@@ -174,6 +174,10 @@ def test_record_numbers(profctl, capture):
     for value in "0", "0s", "0.0", "0ns", "0.0000000001":
         said = usage(profctl, "record", "-o", capture, "-d", value, "true")
         assert "--duration" in said and "Ctrl-C" in said
+    for option, name in (("-d", "--duration"), ("-D", "--delay")):
+        for value in "50d", "1177h", "4294968", "200000d":
+            said = usage(profctl, "record", "-o", capture, option, value, "true")
+            assert f"{name}: at most 49 days" in said
     assert not capture.exists()
 
 

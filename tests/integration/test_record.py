@@ -300,6 +300,16 @@ def test_status_of_the_command(profctl, capture, script, status):
         assert (command["exit"], command["signal"]) == (status, None)
 
 
+def test_very_long_command(profctl, profcapture, capture):
+    """Of which readers are shown the beginning."""
+    words = ["true", "x" * 100, *(str(number) for number in range(10000))]
+    recorded(profctl, "-o", capture, *words)
+    command = info(profcapture, capture)["command"]
+    assert command[-1] == "…" and command[:-1] == words[:len(command) - 1] and len(command) > 1000
+    recorded(profctl, "-o", capture, "--force", "true", "x" * 100_000)
+    assert info(profcapture, capture)["command"] == ["true", "…"]
+
+
 def test_command_that_is_not_there(profctl, capture, tmp_path):
     done = profctl("record", "-o", capture, "--", "no-such-program", check=127)
     assert "no-such-program" in done.stderr and "not found" in done.stderr

@@ -13,6 +13,8 @@
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const buses[] = { "auto", "system", "private", NULL };
 
+#define MAX_COMMAND_BYTES 8192 /* half of what profd takes, which counts more than the words */
+
 #define FIELD(name) offsetof(struct record_options, name)
 
 static const struct cli_option what_options[] = {
@@ -95,8 +97,27 @@ static int split_events(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
+/* CLI_CONTINUE, or the status after a message. */
+static int check_times(const struct record_options *options)
+{
+	bool ends = options->duration_ns != RECORD_NO_END;
+
+	if (options->duration_ns == 0)
+		return cli_usage_error(
+			_("--duration: 0 would record nothing; leave it out to record until "
+			  "Ctrl-C or the end of the command"));
+	if (ends && options->duration_ns > RECORD_MAX_NS)
+		return cli_usage_error(
+			_("--duration: at most %d days are possible; leave it out to record until "
+			  "Ctrl-C or the end of the command"),
+			RECORD_MAX_DAYS);
+	if (options->delay_ns > RECORD_MAX_NS)
+		return cli_usage_error(_("--delay: at most %d days are possible"), RECORD_MAX_DAYS);
+	return CLI_CONTINUE;
+}
+
 /* What contradicts itself. CLI_CONTINUE, or the status after a message. */
-static int check(struct record_options *options)
+static int check(const struct record_options *options)
 {
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
 
@@ -104,17 +125,13 @@ static int check(struct record_options *options)
 		return cli_usage_error(_("--pid and a command exclude each other"));
 	if (options->pids && options->system)
 		return cli_usage_error(_("--pid and --system exclude each other"));
-	if (options->duration_ns == 0)
-		return cli_usage_error(
-			_("--duration: 0 would record nothing; leave it out to record until "
-			  "Ctrl-C or the end of the command"));
 	if (options->append && options->force)
 		return cli_usage_error(_("--append and --force exclude each other"));
 	if (options->append && (!options->output || to_stdout))
 		return cli_usage_error(_("--append needs --output FILE, the capture to continue"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
-	return CLI_CONTINUE;
+	return check_times(options);
 }
 
 int record_options_parse(struct record_options *options, int argc, char **argv)
@@ -155,6 +172,24 @@ static GVariant *pids_of(const struct record_options *options, pid_t pid)
 							 sizeof(number));
 }
 
+/* It is for readers to see, so one that is very long is cut, and ends with "…". */
+static GVariant *command_of(char *const *command)
+{
+	g_autoptr(GPtrArray) words = g_ptr_array_new();
+	size_t bytes = 0;
+
+	for (; *command; command++) {
+		bytes += strlen(*command) + 1;
+		if (bytes > MAX_COMMAND_BYTES) {
+			g_ptr_array_add(words, (char *)"…");
+			break;
+		}
+		g_ptr_array_add(words, *command);
+	}
+	return g_variant_new_bytestring_array((const char *const *)words->pdata,
+					      (gssize)words->len);
+}
+
 GVariant *record_options_session(const struct record_options *options, pid_t pid)
 {
 	GVariantDict dict;
@@ -179,9 +214,7 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 	if (options->delay_ns)
 		g_variant_dict_insert(&dict, "paused", "b", TRUE);
 	if (options->command)
-		g_variant_dict_insert_value(
-			&dict, "command",
-			g_variant_new_bytestring_array((const char *const *)options->command, -1));
+		g_variant_dict_insert_value(&dict, "command", command_of(options->command));
 	return g_variant_dict_end(&dict);
 }
 

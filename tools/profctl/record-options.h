@@ -4,6 +4,8 @@
 #include "tools/common/cli.h"
 
 #define RECORD_NO_END UINT64_MAX /* a duration */
+#define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
+#define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
 /* Of --bus, in the order of its choices. */
 enum record_bus { RECORD_BUS_AUTO, RECORD_BUS_SYSTEM, RECORD_BUS_PRIVATE };

@@ -117,10 +117,10 @@ static gboolean on_duration(gpointer data)
 
 /* ---- What profd tells --------------------------------------------------------------------------- */
 
+/* At most RECORD_MAX_NS. */
 static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
 {
-	return g_timeout_add((guint)MIN_OF((ns + 999999) / 1000000, G_MAXUINT), function,
-			     recording);
+	return g_timeout_add((guint)((ns + 999999) / 1000000), function, recording);
 }
 
 static void begin_sampling(struct recording *recording)
