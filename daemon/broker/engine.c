@@ -24,13 +24,16 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
+#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* of files in memory that are in the queue */
 
 struct outgoing {
 	size_t bytes;
+	uint64_t held; /* bytes of a file that exists for this message alone */
 	unsigned n_fds;
 	int fds[MESSAGE_MAX_FDS];
 	uint8_t datagram[];
@@ -43,6 +46,7 @@ struct engine {
 	int socket;
 	guint child_watch, input_watch, output_watch;
 	GQueue queue;    /* struct outgoing */
+	uint64_t held;   /* by what is in it */
 	uint8_t *buffer; /* MESSAGE_MAX_BYTES */
 	bool ended;      /* nothing more will come */
 };
@@ -232,18 +236,40 @@ static gboolean on_output(gint fd, GIOCondition condition, gpointer data)
 				  message->n_fds);
 		if (failed == EAGAIN)
 			return G_SOURCE_CONTINUE;
+		engine->held -= message->held;
 		outgoing_free(g_queue_pop_head(&engine->queue));
 	}
 	engine->output_watch = 0;
 	return G_SOURCE_REMOVE;
 }
 
+static bool fail_unread(GError **error)
+{
+	return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+			   "the engine does not read what it is sent");
+}
+
+/* What a snapshot keeps in memory until it is read. */
+static uint64_t held_bytes(uint32_t type, const int *fds)
+{
+	struct stat status;
+
+	return type == MESSAGE_SNAPSHOT && fstat(fds[0], &status) == 0 ? (uint64_t)status.st_size
+								       : 0;
+}
+
 static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, const int *fds,
 		    unsigned n_fds, GError **error)
 {
-	struct outgoing *message = g_malloc(sizeof(*message) + bytes);
+	uint64_t held = held_bytes(((const struct message *)datagram)->type, fds);
+	struct outgoing *message;
 
+	if (g_queue_get_length(&engine->queue) >= MAX_QUEUED ||
+	    (engine->held && engine->held + held > MAX_HELD_BYTES))
+		return fail_unread(error);
+	message = g_malloc(sizeof(*message) + bytes);
 	message->bytes = bytes;
+	message->held = held;
 	memcpy(message->datagram, datagram, bytes);
 	for (message->n_fds = 0; message->n_fds < n_fds; message->n_fds++) {
 		int copy = fcntl(fds[message->n_fds], F_DUPFD_CLOEXEC, 0);
@@ -257,6 +283,7 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 		message->fds[message->n_fds] = copy;
 	}
 	g_queue_push_tail(&engine->queue, message);
+	engine->held += held;
 	if (!engine->output_watch)
 		engine->output_watch =
 			g_unix_fd_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
@@ -275,10 +302,9 @@ bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t 
 	g_autofree uint8_t *datagram = NULL;
 	int failed = EAGAIN;
 
-	if (bytes > MESSAGE_MAX_BYTES - sizeof(header) || n_fds > MESSAGE_MAX_FDS ||
-	    g_queue_get_length(&engine->queue) >= MAX_QUEUED)
+	if (bytes > MESSAGE_MAX_BYTES - sizeof(header) || n_fds > MESSAGE_MAX_FDS)
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-				   "the engine does not read, or a message to it is too long");
+				   "a message to the engine is too long");
 	datagram = g_malloc(sizeof(header) + bytes);
 	memcpy(datagram, &header, sizeof(header));
 	if (bytes)

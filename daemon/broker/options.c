@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
@@ -63,6 +64,15 @@ static bool take_paused(struct parse *parse, GVariant *value, GError **error)
 	return take_bool(&parse->options->paused, value);
 }
 
+static bool has_pid(const struct options *options, int32_t pid)
+{
+	for (unsigned i = 0; i < options->n_pids; i++)
+		if (options->pids[i] == pid)
+			return true;
+	return false;
+}
+
+/* Each once: what is opened for a process may be much. */
 static bool take_pids(struct parse *parse, GVariant *value, GError **error)
 {
 	struct options *options = parse->options;
@@ -73,13 +83,13 @@ static bool take_pids(struct parse *parse, GVariant *value, GError **error)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "option \"pids\" has %zu processes; 1 to %d are possible", n,
 				   ENGINE_MAX_TARGETS);
-	for (options->n_pids = 0; options->n_pids < n; options->n_pids++) {
-		uint32_t pid = pids[options->n_pids];
-
-		if (pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
+	for (gsize i = 0; i < n; i++) {
+		if (pids[i] == 0 || pids[i] > INT32_MAX ||
+		    (kill((pid_t)pids[i], 0) < 0 && errno == ESRCH))
 			return broker_fail(error, BROKER_ERROR_FAILED, "there is no process %u",
-					   pid);
-		options->pids[options->n_pids] = (int32_t)pid;
+					   pids[i]);
+		if (!has_pid(options, (int32_t)pids[i]))
+			options->pids[options->n_pids++] = (int32_t)pids[i];
 	}
 	return true;
 }
@@ -172,6 +182,7 @@ static bool take_max_duration(struct parse *parse, GVariant *value, GError **err
 static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 {
 	int index = g_variant_get_handle(value);
+	struct stat status;
 	int fd = -1;
 
 	if (parse->fds && index >= 0 && index < g_unix_fd_list_get_length(parse->fds))
@@ -180,6 +191,10 @@ static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "option \"lifetime\" names no descriptor of the message");
 	parse->options->lifetime_fd = fd;
+	if (fstat(fd, &status) < 0 || !(S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)))
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"lifetime\" is neither a pipe nor a socket, so it "
+				   "would never hang up");
 	return true;
 }
 

@@ -42,6 +42,7 @@
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
+#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came back */
 
 struct session {
 	const struct session_listener *listener;
@@ -60,6 +61,7 @@ struct session {
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,
 		grown_us; /* grown: when the capture was last seen to be longer */
+	uint64_t returned_bytes;
 	int capture_fd;
 	guint patience, lifetime_watch;
 	enum session_state state;
@@ -250,7 +252,7 @@ void session_free(struct session *session)
 	g_free(session);
 }
 
-/* ---- What the engine asks for ------------------------------------------------------------------- */
+/* ---- An engine that has to end ------------------------------------------------------------------ */
 
 /* The engine is ended, and this is why. */
 static void give_up(struct session *session, const char *code, const char *text)
@@ -259,6 +261,37 @@ static void give_up(struct session *session, const char *code, const char *text)
 	session->listener->warning(session, code, text, session->data);
 	engine_kill(session->engine);
 }
+
+static gboolean on_patience_end(gpointer data)
+{
+	struct session *session = data;
+	int64_t now = g_get_monotonic_time();
+
+	if (now - session->grown_us < STOP_STILL_MS * 1000 &&
+	    now - session->stop_us < STOP_LIMIT_MS * (int64_t)1000) {
+		session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
+		return G_SOURCE_REMOVE;
+	}
+	session->patience = 0;
+	if (session->summary) { /* it has said that the file is whole */
+		engine_kill(session->engine);
+		return G_SOURCE_REMOVE;
+	}
+	give_up(session, "engine-hangs",
+		"the engine did not finish the file in time and was ended");
+	return G_SOURCE_REMOVE;
+}
+
+/* From when it is known that the engine is to end. */
+static void await_end(struct session *session)
+{
+	if (session->patience)
+		return;
+	session->stop_us = g_get_monotonic_time();
+	session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
+}
+
+/* ---- What the engine asks for ------------------------------------------------------------------- */
 
 static void on_request_failed(const GError *error, void *data)
 {
@@ -351,23 +384,43 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
+static bool is_online(unsigned number)
+{
+	g_autoptr(GArray) online = NULL;
+
+	if (perf_online_cpus(&online, NULL))
+		for (unsigned i = 0; i < online->len; i++)
+			if (g_array_index(online, unsigned, i) == number)
+				return true;
+	return false;
+}
+
+/* Only the engine knows whether the last rings of that CPU are still there, and it may be anybody by now. */
+static void add_returned(struct session *session)
+{
+	const struct perf_plan *plan = &session->plan;
+	uint64_t pages = (uint64_t)plan->side_band_pages + plan->sample_pages;
+
+	session->returned_bytes += pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	if (session->returned_bytes >= MAX_RETURNED_BYTES)
+		session->listener->warning(
+			session, "cpu-online",
+			"CPUs came online so often that those that come from now on are not recorded",
+			session->data);
+}
+
 /* A CPU that came back: its events died when it went. Those of tasks do not. */
 static void take_cpu_request(struct session *session, const void *body, size_t bytes)
 {
 	unsigned number = ((const struct message_cpu_request *)body)->cpu;
-	g_autoptr(GArray) online = NULL;
 	g_autoptr(GError) error = NULL;
 	struct perf_cpu cpu;
-	bool listed = false;
 
-	if (session->plan.by_task)
-		return;
-	if (perf_online_cpus(&online, NULL))
-		for (unsigned i = 0; i < online->len; i++)
-			listed = listed || g_array_index(online, unsigned, i) == number;
-	if (!listed)
+	if (session->plan.by_task || session->returned_bytes >= MAX_RETURNED_BYTES ||
+	    !is_online(number))
 		return;
 	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
+		add_returned(session);
 		send_cpu(session, &cpu, &error);
 		for (unsigned i = 0; i < session->cpus->len; i++)
 			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
@@ -440,6 +493,8 @@ static void take_finished(struct session *session, const void *body, size_t byte
 		.lost = finished->lost,
 		.bytes = finished->bytes,
 	};
+	/* it has nothing left to do */
+	await_end(session);
 	if (session->state != SESSION_STOPPING && session->state != SESSION_STARTING)
 		set_state(session, SESSION_STOPPING);
 }
@@ -615,6 +670,9 @@ bool session_start(struct session *session, GError **error)
 
 	if (session->state != SESSION_CREATED)
 		return fail_state(session, "start", error);
+	if (session->options->lifetime_fd >= 0 && !session->lifetime_watch)
+		return broker_fail(error, BROKER_ERROR_INVALID_STATE,
+				   "cannot start a session whose \"lifetime\" has hung up");
 	/* the two processes come up while the events are opened */
 	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
 	/* the targets are looked at last: then no number can have become another process's before its use */
@@ -633,36 +691,6 @@ bool session_start(struct session *session, GError **error)
 	}
 	set_state(session, SESSION_STARTING);
 	return true;
-}
-
-static gboolean on_patience_end(gpointer data)
-{
-	struct session *session = data;
-
-	int64_t now = g_get_monotonic_time();
-
-	if (now - session->grown_us < STOP_STILL_MS * 1000 &&
-	    now - session->stop_us < STOP_LIMIT_MS * (int64_t)1000) {
-		session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
-		return G_SOURCE_REMOVE;
-	}
-	session->patience = 0;
-	if (session->summary) { /* it has said that the file is whole */
-		engine_kill(session->engine);
-		return G_SOURCE_REMOVE;
-	}
-	give_up(session, "engine-hangs",
-		"the engine did not finish the file in time and was ended");
-	return G_SOURCE_REMOVE;
-}
-
-/* From when it is known that the engine is to end. */
-static void await_end(struct session *session)
-{
-	if (session->patience)
-		return;
-	session->stop_us = g_get_monotonic_time();
-	session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
 }
 
 bool session_stop(struct session *session, enum engine_reason reason, GError **error)

@@ -436,6 +436,21 @@ def test_lifetime(rights, profd, file, capture, profcapture):
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
+def test_lifetime_that_is_over(rights, profd, file):
+    reading, writing = os.pipe()
+    path = profd.create({**SYSTEM, "lifetime": variant("h", 1)}, file, reading)
+    os.close(writing)
+    profd.sleep(0.2)
+    name, message = refusal(profd.session, path, "Start")
+    assert name == "InvalidState" and '"lifetime"' in message
+
+
+def test_lifetime_that_never_ends(profd, file):
+    """Of a file nobody hangs up, and one whose server does not answer would be asked whether it does."""
+    name, message = refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, file, file)
+    assert name == "InvalidOption" and '"lifetime"' in message
+
+
 def test_client_that_goes(rights, profd, file, capture, profcapture, busy):
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
@@ -614,6 +629,52 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
 
+def snapshot_bytes(pid):
+    total = 0
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            total += fd.stat().st_size if "prof-snapshot" in os.readlink(fd) else 0
+    return total
+
+
+def test_snapshots_that_nobody_reads(rights, hostile, file):
+    """Each is a file in memory: they are bounded, and then the engine is ended."""
+    asks = "sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4608)\nwhile True:\n    send(SNAPSHOT, struct.pack('Ii', 1, 0))"
+    with hostile("started()\n" + asks) as profd:
+        path = profd.create(SYSTEM, file)
+        profd.session(path, "Start")
+        most = 0
+        while not (warned := [s for s in profd.signals if s[2] == "Warning"]):
+            profd.sleep(0.05)
+            most = max(most, snapshot_bytes(profd.process.pid))
+            assert most < 96 << 20
+        assert warned[0][3][0] == "snapshot"
+        assert profd.wait("Finished", path)[:2] == (False, "internal")
+
+
+def test_rings_without_end(rights, hostile, file):
+    """A CPU that comes back gets new rings; an engine that holds all that it ever got must not fill the memory."""
+    script = """n = 0
+while struct.unpack_from('I', sock.recv(65536))[0] != 3:  # MESSAGE_START
+    pass
+started()
+while True:
+    send(CPU, struct.pack('I', 0))
+    _, fds, *_ = socket.recv_fds(sock, 65536, 64)
+    n += 1
+    send(PROGRESS, struct.pack('4Q', n, 0, 0, 0))
+    for fd in fds:
+        os.close(fd)
+"""
+    with hostile(script) as profd:
+        path = profd.create({**SYSTEM, "call-graph": variant("s", "dwarf")}, file)
+        profd.session(path, "Start")
+        assert profd.wait("Warning", path, 60)[0] == "cpu-online"
+        profd.sleep(1)
+        assert profd.get(path, "Samples") <= 1025
+        os.kill(profd.engines()[0], signal.SIGKILL)
+
+
 def test_engine_that_hangs_is_ended(rights, hostile, file):
     """It does nothing after Stop."""
     with hostile("started()") as profd:
@@ -622,6 +683,17 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
         profd.session(path, "Stop")
         assert profd.wait("Warning", path, 15)[0] == "engine-hangs"
         assert profd.wait("Finished", path)[:2] == (False, "internal")
+
+
+@pytest.mark.parametrize("script", ["started()\n", ""])
+def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
+    """What it said stands; but the session does not wait for its end for ever."""
+    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(88))") as profd:
+        path = profd.create(SYSTEM, file)
+        with contextlib.suppress(GLib.Error):
+            profd.session(path, "Start")
+        assert profd.wait("Finished", path, 15)[:2] == (True, "stopped")
+        assert profd.get(path, "State") == "finished"
 
 
 FLOOD = """started()

@@ -401,6 +401,14 @@ def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
     assert {row["mode"] for row in rows(profcapture, capture, "sample")} == {"kernel", "user"}
 
 
+def test_own_only_opens_each_process_once(capture, spawn):
+    """However often its number is given: descriptors are few, and opening events takes time that others wait for."""
+    target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null")
+    done = subprocess.run(["prlimit", "--nofile=256", DRIVE, capture, "1", f"uid={NOBODY}", "own-only=true",
+                           "pids=" + ",".join([str(target.pid)] * 256)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_own_only_has_stacks(profcapture, capture, spawn, program):
     target = start_user(spawn, program("one", THREADS), 1, 60000)
     drive(capture, 1, f"pids={target.pid}")
