@@ -11,14 +11,12 @@
 
 #include "tools/profctl/transport.h"
 
+#include "arch/spawn.h"
 #include "tools/common/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glib/gi18n.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -27,73 +25,55 @@
 #define BUS_PATH "/org/freedesktop/DBus"
 #define BUS_ERROR "org.freedesktop.DBus.Error."
 #define ERROR_PREFIX "org.profd.Profiler1.Error."
-#define PRIVATE_FD 3
 #define EXIT_PATIENCE_MS 1000
 #define ANSWER_PATIENCE_MS 10000
 
 /* ---- Errors ------------------------------------------------------------------------------------- */
 
-static enum cli_status status_of(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum cli_status status;
-	} statuses[] = {
-		{ ERROR_PREFIX "NotAuthorized", CLI_NOT_PERMITTED },
-		{ ERROR_PREFIX "InvalidOption", CLI_USAGE },
-		{ BUS_ERROR "InteractiveAuthorizationRequired", CLI_NOT_PERMITTED },
-		{ BUS_ERROR "AccessDenied", CLI_NOT_PERMITTED },
-		{ BUS_ERROR "ServiceUnknown", CLI_NO_DAEMON },
-		{ BUS_ERROR "NameHasNoOwner", CLI_NO_DAEMON },
-		{ BUS_ERROR "NoReply", CLI_NO_DAEMON },
-	};
+/* What an error of D-Bus means to who runs profctl; without a text, profd has said it. */
+static const struct meaning {
+	const char *name;
+	enum cli_status status;
+	const char *text;
+} meanings[] = {
+	{ ERROR_PREFIX "NotAuthorized", CLI_NOT_PERMITTED, NULL },
+	{ ERROR_PREFIX "InvalidOption", CLI_USAGE, NULL },
+	{ BUS_ERROR "InteractiveAuthorizationRequired", CLI_NOT_PERMITTED, NULL },
+	{ BUS_ERROR "AccessDenied", CLI_NOT_PERMITTED, NULL },
+	{ BUS_ERROR "ServiceUnknown", CLI_NO_DAEMON, NULL },
+	{ BUS_ERROR "NameHasNoOwner", CLI_NO_DAEMON, NULL },
+	{ BUS_ERROR "NoReply", CLI_NO_DAEMON, N_("profd ended before it answered") },
+};
 
-	for (size_t i = 0; name && i < ARRAY_SIZE(statuses); i++)
-		if (strcmp(statuses[i].name, name) == 0)
-			return statuses[i].status;
-	return CLI_FAILURE;
+static struct meaning meaning_of(const GError *error)
+{
+	g_autofree char *name = g_dbus_error_get_remote_error(error);
+
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
+		return (struct meaning){ NULL, CLI_FAILURE,
+					 N_("profd ended unexpectedly; the capture has what was "
+					    "written until then") };
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
+		return (struct meaning){ NULL, CLI_NO_DAEMON,
+					 N_("profd does not answer; if it hangs, "
+					    "'systemctl restart profd' as root helps") };
+	for (size_t i = 0; name && i < ARRAY_SIZE(meanings); i++)
+		if (strcmp(meanings[i].name, name) == 0)
+			return meanings[i];
+	return (struct meaning){ NULL, CLI_FAILURE, NULL };
 }
 
 GError *transport_translate(const GError *error)
 {
-	g_autofree char *name = g_dbus_error_get_remote_error(error);
+	const struct meaning meaning = meaning_of(error);
 	g_autoptr(GError) stripped = g_error_copy(error);
 
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
-		return g_error_new_literal(
-			CLI_ERROR, CLI_FAILURE,
-			_("profd ended unexpectedly; the capture has what was written until then"));
 	g_dbus_error_strip_remote_error(stripped);
-	return g_error_new_literal(CLI_ERROR, status_of(name), stripped->message);
+	return g_error_new_literal(CLI_ERROR, meaning.status,
+				   meaning.text ? _(meaning.text) : stripped->message);
 }
 
 /* ---- A profd of our own ------------------------------------------------------------------------- */
-
-static int spawn(const char *path, int socket, pid_t *ret_pid)
-{
-	char *const argv[] = { (char *)"profd", (char *)"--private=3", NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
-	int r;
-
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-	posix_spawn_file_actions_adddup2(&actions, socket, PRIVATE_FD);
-	posix_spawn_file_actions_addclosefrom_np(&actions, PRIVATE_FD + 1);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
-						      POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	r = posix_spawn(ret_pid, path, &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return r;
-}
 
 static bool start_profd(struct transport *transport, int *ret_socket, GError **error)
 {
@@ -101,6 +81,13 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 	g_autofree char *path =
 		g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, "profd", NULL);
 	CLEANUP_CLOSE int theirs = -1;
+	struct spawn spawn = {
+		.path = path,
+		.name = "profd",
+		.argument = "--private=3",
+		.n_fds = 1,
+		.own_session = true,
+	};
 	int sockets[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
@@ -109,13 +96,13 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 		return false;
 	}
 	*ret_socket = sockets[0];
-	theirs = sockets[1];
-	r = spawn(path, theirs, &transport->pid);
+	spawn.fds[0] = theirs = sockets[1];
+	r = spawn_program(&spawn, &transport->pid);
 	if (r != 0) {
 		g_set_error(
 			error, CLI_ERROR, CLI_NO_DAEMON,
 			_("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
-			path, g_strerror(r));
+			path, g_strerror(-r));
 		return false;
 	}
 	return true;
@@ -201,15 +188,14 @@ static bool connect_to_bus(struct transport *transport, GError **error)
 static bool no_service(const GError *failure, GError **error)
 {
 	g_autofree char *name = g_dbus_error_get_remote_error(failure);
-	g_autoptr(GError) stripped = g_error_copy(failure);
+	g_autoptr(GError) translated = transport_translate(failure);
 
-	if (name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0) {
+	if (name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0)
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("the system bus has no profd"));
-		return false;
-	}
-	g_dbus_error_strip_remote_error(stripped);
-	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
-		    _("the system bus's profd cannot be reached (%s)"), stripped->message);
+	else
+		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
+			    _("the system bus's profd cannot be reached (%s)"),
+			    translated->message);
 	return false;
 }
 

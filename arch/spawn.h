@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "arch/base.h"
+
+#include <sys/types.h>
+
+#define SPAWN_FIRST_FD 3
+#define SPAWN_MAX_FDS 2
+
+/* A program to be started. */
+struct spawn {
+	const char *path;
+	const char *name;       /* argv[0] */
+	const char *argument;   /* argv[1]; NULL: none */
+	int fds[SPAWN_MAX_FDS]; /* its SPAWN_FIRST_FD and so on */
+	unsigned n_fds;
+	bool own_session; /* a Ctrl-C at the terminal does not reach it */
+};
+
+/* Starts it with those descriptors and no others but stdin (null), stdout and stderr, which are our stderr, and with no
+ * signal blocked or ignored. 0, or -errno. */
+int spawn_program(const struct spawn *spawn, pid_t *ret_pid) MUST_CHECK;
