@@ -80,12 +80,20 @@ static void on_signal(GDBusConnection *connection, const char *sender, const cha
 	}
 }
 
-static void on_closed(GDBusConnection *connection, gboolean by_peer, GError *error, gpointer data)
+static void end(const struct recording *recording)
 {
-	const struct recording *recording = data;
-
 	fprintf(stderr, "record: profd is gone\n");
 	g_main_loop_quit(recording->loop);
+}
+
+static void on_closed(GDBusConnection *connection, gboolean by_peer, GError *error, gpointer data)
+{
+	end(data);
+}
+
+static void on_vanished(GDBusConnection *connection, const char *name, gpointer data)
+{
+	end(data);
 }
 
 static gboolean stop(gpointer data)
@@ -171,6 +179,7 @@ static void create_session(struct recording *recording, guint32 pid, const char 
 int main(int argc, char **argv)
 {
 	struct recording recording = { .status = 1 };
+	guint watch = 0;
 
 	if (argc > 2 && strcmp(argv[1], "--private") == 0) {
 		connect_private(&recording, argv[2]);
@@ -189,9 +198,16 @@ int main(int argc, char **argv)
 					   NULL, NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_signal,
 					   &recording, NULL);
 	create_session(&recording, (guint32)strtoul(argv[1], NULL, 10), argv[3]);
+	/* which is there by now, and goes when profd ends */
+	if (recording.name)
+		watch = g_bus_watch_name_on_connection(recording.connection, recording.name,
+						       G_BUS_NAME_WATCHER_FLAGS_NONE, NULL,
+						       on_vanished, &recording, NULL);
 	g_variant_unref(call(&recording, recording.session, SESSION, "Start", NULL, NULL));
 	g_timeout_add((guint)(strtod(argv[2], NULL) * 1000), stop, &recording);
 	g_main_loop_run(recording.loop);
+	if (watch)
+		g_bus_unwatch_name(watch);
 	g_signal_handlers_disconnect_by_data(recording.connection, &recording);
 	g_object_unref(recording.connection);
 	g_main_loop_unref(recording.loop);

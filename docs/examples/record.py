@@ -58,14 +58,14 @@ def record(connection, name, pid, seconds, file):
             result.extend(arguments.unpack())
             loop.quit()
 
-    def on_closed(connection, by_peer, error):
+    def on_gone(connection, *_):
         loop.quit()
 
     def stop():
         call(connection, name, session, SESSION, "Stop")
         return GLib.SOURCE_REMOVE
 
-    connection.connect("closed", on_closed)
+    connection.connect("closed", on_gone)
     connection.signal_subscribe(name, SESSION, None, None, None, Gio.DBusSignalFlags.NONE, on_signal)
     capture = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     options = {"pids": GLib.Variant("au", [pid]), "frequency": GLib.Variant("u", 999)}
@@ -73,6 +73,8 @@ def record(connection, name, pid, seconds, file):
     session, = call(
         connection, name, ROOT, PROFILER, "CreateSession", GLib.Variant("(a{sv}h)", (options, 0)), capture
     )
+    if name:  # which is there by now, and goes when profd ends
+        Gio.bus_watch_name_on_connection(connection, name, Gio.BusNameWatcherFlags.NONE, None, on_gone)
     call(connection, name, session, SESSION, "Start")
     GLib.timeout_add(int(seconds * 1000), stop)
     loop.run()

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The clients of docs/examples, by the system's profd and by one of their own."""
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from buses import DAEMON, rules
+from buses import DAEMON, SESSION, rules
+from recordings import until
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 CLIENTS = {"python": ["/usr/bin/python3", SOURCE / "docs/examples/record.py"], "c": [os.environ["RECORD_EXAMPLE"]]}
@@ -53,3 +55,20 @@ def test_refusal(bus, client):
     folder.chmod(0o777)
     done = run(client, os.getpid(), 1, folder / "test.cap", env=bus.env, user=DAEMON, group=DAEMON, extra_groups=[], cwd="/")
     assert done.returncode == 1 and "NotAuthorized" in done.stderr
+
+
+def test_profd_that_goes(bus, client, spawn):
+    """The connection to the bus stays; so its name has to be watched."""
+    user = {"user": DAEMON, "group": DAEMON, "extra_groups": []}
+    folder = bus.folder / "captures"
+    folder.mkdir()
+    folder.chmod(0o777)
+    bus.start(rules(allow={"record-own": ["daemon"]}))
+    target = spawn("sh", "-c", "while :; do :; done", **user)
+    command = [*client, str(target.pid), "600", str(folder / "test.cap")]
+    recorder = spawn(*command, env=bus.env, cwd="/", stderr=subprocess.PIPE, **user)
+    watcher = bus.client()
+    until(lambda: [session[SESSION]["State"] for session in watcher.objects().values()] == ["running"])
+    bus.end(bus.profd, signal.SIGKILL)
+    assert b"profd is gone" in recorder.stderr.read()
+    assert recorder.wait(timeout=20) == 1
