@@ -35,13 +35,14 @@ void doctor_daemon(const struct doctor_host *host, struct doctor_finding *findin
 		return;
 	}
 	if (host->probes->bus_service(PROFD_SERVICE) > 0)
-		doctor_found(finding, DOCTOR_OK,
-			     _("profd and profd-engine are in '%s', and the system bus has profd"),
-			     host->libexec_dir);
+		doctor_found(
+			finding, DOCTOR_OK,
+			_("profd, profd-engine and profd-files are in '%s', and the system bus has profd"),
+			host->libexec_dir);
 	else
 		doctor_found(
 			finding, DOCTOR_OK,
-			_("profd and profd-engine are in '%s'; the system bus has no profd, so recordings have your own rights"),
+			_("profd, profd-engine and profd-files are in '%s'; the system bus has no profd, so recordings have your own rights"),
 			host->libexec_dir);
 }
 

@@ -40,7 +40,7 @@ enum doctor_capability {
 struct doctor_host {
 	const char *root;        /* "" or the folder of a fixture tree */
 	const char *directory;   /* where a capture would be written */
-	const char *libexec_dir; /* where profd and profd-engine are looked for */
+	const char *libexec_dir; /* where profd and the programs that it starts are looked for */
 	const struct doctor_probes *probes;
 	unsigned capabilities;              /* enum doctor_capability */
 	bool superuser;                     /* effective uid 0 of the initial user namespace */
