@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What one session, and one client, may take: refused by the name of the limit, or counted as lost."""
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,27 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
 
 def test_wrong_rate(profd, file):
     assert refusal(profd.create, {**SYSTEM, "max-rate": variant("u", 1)}, file)[0] == "InvalidOption"
+
+
+@pytest.fixture
+def under_way():
+    """Descriptors that were sent and not received: the kernel counts all of a user's against each sender's limit."""
+    pair, null = socket.socketpair(), os.open("/dev/null", os.O_RDONLY)
+    for _ in range(10):
+        socket.send_fds(pair[0], [b"x"], [null] * 40)
+    yield
+    os.close(null)
+    for end in pair:
+        end.close()
+
+
+def test_descriptors_under_way(require, under_way, profd, file, capture, profcapture):
+    """Of sessions that start at the same time, for instance, or of somebody else's programs."""
+    require(root=True)
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    profd.sleep(0.3)
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[:2] == (True, "stopped")
+    assert not [arguments for _, _, name, arguments in profd.signals if name == "Warning"]
+    assert len(profcapture.json("info", capture)["data"]["processes"]) > 1
