@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""kill -9 of each of our processes at random moments: nothing is left, the file opens, the next session works.
+"""kill -9 of each of our processes at random moments of a session's life, with a bus and without: nothing is left, the file
+opens with at most its last second missing, the next session works.
 
-PROF_TEST_MOMENTS says how many moments; the seed is fixed, so that a failure can be seen again.
+Sessions run side by side, each in another moment of its life when all their victims are killed at once.
+PROF_TEST_MOMENTS says how many are killed; the seed is fixed, so that a failure can be seen again.
 """
+import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from recordings import RUN, children, info, processes, recorded, until
+from recordings import RUN, info, processes, recorded, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-MOMENTS = int(os.environ.get("PROF_TEST_MOMENTS", "8"))
-OURS = ("profctl", "profd", "profd-engine", "profd-files")
+MOMENTS = int(os.environ.get("PROF_TEST_MOMENTS", "50"))
+HELPERS = ("profd-engine", "profd-files")
+YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
+SECOND_NS = 1.2e9  # and what a busy machine adds
 
 
 @pytest.fixture(autouse=True)
@@ -25,74 +31,212 @@ def rights(require):
     require(root=True)
 
 
-def moments(victim):
-    """Most of them while everything starts, every fourth when a second of it is in the file."""
-    spans = ((0, 0.15), (0, 1.2), (0, 0.6), (2, 2.5))
-    chance = random.Random(f"profd {victim}")
-    return [chance.uniform(*spans[n % len(spans)]) for n in range(MOMENTS)]
+def table():
+    """{pid: (parent, name)} of all processes but those that only wait to be reaped."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            head, _, rest = stat.read_text().rpartition(")")
+            if rest.split()[0] != "Z":
+                found[int(stat.parent.name)] = int(rest.split()[1]), head.partition("(")[2]
+    return found
+
+
+def has_open(pid, path):
+    with contextlib.suppress(OSError):
+        return any(os.readlink(fd) == str(path) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+class Private:
+    """Each session has a profd of its own, which ends with it."""
+
+    options, at_once, pace = ["--bus", "private"], 16, 1
+    env = {}
+    brokers = frozenset()
+
+    def broker_of(self, session, processes):
+        return next((pid for pid, (parent, name) in processes.items() if parent == session.pid and name == "profd"), None)
+
+    def engine_of(self, session, processes, engines):
+        return engines[0] if engines else None
+
+    def restore(self):
+        pass
+
+    def check_descriptors(self):
+        pass
+
+
+class System:
+    """One profd serves all sessions, and stays. It starts them one after the other."""
+
+    options, at_once, pace = ["--bus", "system"], 10, 2
+
+    def __init__(self, bus):
+        self.bus = bus.start(YES)
+        self.env = {"DBUS_SYSTEM_BUS_ADDRESS": bus.address}
+        self.descriptors = {}
+
+    @property
+    def brokers(self):
+        return {self.bus.profd.pid}
+
+    def broker_of(self, session, processes):
+        return self.bus.profd.pid if self.bus.profd.pid in processes else None
+
+    def engine_of(self, session, processes, engines):
+        """The one that has the capture; nobody else's may be killed for it."""
+        return next((pid for pid in engines if has_open(pid, session.capture)), None)
+
+    def restore(self):
+        if self.bus.profd.poll() is not None:
+            self.bus.start_profd()
+
+    def check_descriptors(self):
+        """No more than after the first sessions of this profd."""
+        pid = self.bus.profd.pid
+        count = len(os.listdir(f"/proc/{pid}/fd"))
+        until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= self.descriptors.setdefault(pid, count), 10)
+
+
+@pytest.fixture(params=["private", "system"])
+def form(request):
+    if request.param == "private":
+        return Private()
+    return System(request.getfixturevalue("bus"))
+
+
+class Session:
+    """A recording that starts when it is so old at the kill, and is told to stop so long before it."""
+
+    def __init__(self, chance, n, form, capture):
+        self.capture = capture
+        self.age, self.stopped = [
+            lambda: (chance.uniform(0, 0.1) * form.pace, None),  # created, started
+            lambda: (chance.uniform(0.03, 0.3) * form.pace, None),
+            lambda: (chance.uniform(0.1, 0.7) * form.pace, None),  # recording
+            lambda: (chance.uniform(0.4, 0.9) * form.pace, chance.uniform(0, 0.06) * form.pace),  # stopping
+            lambda: (chance.uniform(1.4, 2.5) if n < form.at_once else chance.uniform(0.05, 0.5) * form.pace, None),
+        ][n % 5]()
+        self.recording = self.victim = self.killed_ns = None
+
+    @property
+    def pid(self):
+        return self.recording.pid
+
+    def acts(self, recorder, form):
+        """What happens to it, by the time that is left until the kill."""
+        def start():
+            self.recording = recorder("-a", "-F", 99, "-g", "fp", "--no-symbols", *form.options, "-o", self.capture,
+                                      stderr=subprocess.DEVNULL, env={**os.environ, **form.env})
+
+        def stop():
+            self.recording.send_signal(signal.SIGINT)
+
+        yield self.age, start
+        if self.stopped is not None:
+            yield self.stopped, stop
+
+
+def victim_of(form, name, session, processes):
+    """Its pid, or None where it is not there yet, or any more."""
+    if name == "profctl":
+        return session.pid if session.pid in processes else None
+    broker = form.broker_of(session, processes)
+    if name == "profd":
+        return broker
+    helpers = {kind: sorted(pid for pid, (parent, comm) in processes.items() if parent == broker and comm == kind)
+               for kind in HELPERS}
+    engine = form.engine_of(session, processes, helpers["profd-engine"])
+    if name == "profd-engine":
+        return engine
+    # started right behind the engine
+    return next((pid for pid in helpers[name] if engine and pid > engine), None)
+
+
+def kill(form, name, sessions):
+    there = table()
+    for session in sessions:
+        session.victim = victim_of(form, name, session, there)
+    for session in sessions:
+        if session.victim:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(session.victim, signal.SIGKILL)
+        session.killed_ns = time.monotonic_ns()
+
+
+def left(form):
+    return (processes("profd") - form.brokers) | processes("profctl") | processes(HELPERS[0]) | processes(HELPERS[1])
 
 
 def held():
-    """Descriptors of memfds and perf events in what survives of this test run, but for this process."""
+    """Memfds and perf events in what survives of this test run, but for this process: descriptors and mappings."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             if int(folder.name) == os.getpid() or RUN not in (folder / "environ").read_bytes():
                 continue
-            links = [os.readlink(fd) for fd in (folder / "fd").iterdir()]
-        except OSError:
-            continue
-        found += [(folder.name, link) for link in links if "perf_event" in link or "memfd:" in link]
+            names = [os.readlink(fd) for fd in (folder / "fd").iterdir()] + (folder / "maps").read_text().splitlines()
+            found += [(folder.name, name) for name in names if "perf_event" in name or "memfd:" in name]
     return found
 
 
-def family(recording):
-    found = {"profctl": recording.pid, **children(recording.pid)}
-    found.update(children(found.get("profd", -1)))
-    return found
+def run(form, name, sessions, recorder):
+    """All of it, and that nothing is left."""
+    acts = sorted((act for session in sessions for act in session.acts(recorder, form)), key=lambda act: -act[0])
+    kill_at = time.monotonic() + acts[0][0]
+    for before, act in acts:
+        time.sleep(max(0, kill_at - before - time.monotonic()))
+        act()
+    time.sleep(max(0, kill_at - time.monotonic()))
+    kill(form, name, sessions)
+    for session in sessions:
+        if name == "profd-files" or not session.victim:  # it is replaced, and the recording goes on
+            session.recording.send_signal(signal.SIGINT)
+    for session in sessions:
+        session.recording.wait(timeout=20)
+    until(lambda: not left(form), 10)
+    until(lambda: not held(), 10)
+    form.restore()
 
 
-@pytest.mark.parametrize("victim", OURS)
-def test_killed_at_random_moments(recorder, profctl, profcapture, busy, tmp_path, victim):
-    readable = 0
-    for n, moment in enumerate(moments(victim)):
-        capture = tmp_path / f"{n}.cap"
-        begin = time.monotonic()
-        recording = recorder("-a", "--no-symbols", "-o", capture, stderr=subprocess.DEVNULL)
-        time.sleep(moment)
-        target = family(recording).get(victim)
-        if target:
-            os.kill(target, signal.SIGKILL)
-        killed = time.monotonic()
-        if victim == "profd-files" or not target:
-            time.sleep(0.1)
-            recording.send_signal(signal.SIGINT)  # it is replaced, and the recording goes on
-        recording.wait(timeout=20)
-        until(lambda: not any(processes(name) for name in OURS[1:]), 10)
-        assert held() == []
-        found = profcapture("verify", capture, "--json", check=None) if capture.exists() else None
-        if not found or not found.stdout:
-            assert killed - begin < 1.2, "there is nothing of a recording that ran"
-            continue
-        data = json.loads(found.stdout)["data"]
-        readable += 1
-        assert all(row["reason"] == "cut" for row in data["damaged"]), (moment, data)
-        if victim != "profd-engine" and data["state"] != "finished":
-            assert killed - begin < 0.5, (moment, data)
-    assert readable >= MOMENTS // 4
-    recorded(profctl, "-a", "-d", "0.2", "-o", tmp_path / "next.cap")
+def check(session, name, profcapture):
+    """What there is of its capture: "none", or the state."""
+    age_ns = session.age * 1e9
+    found = profcapture("verify", session.capture, "--json", check=None) if session.capture.exists() else None
+    if not found or not found.stdout:
+        assert not session.victim or age_ns < SECOND_NS, "there is nothing of a recording that ran"
+        return "none"
+    data = json.loads(found.stdout)["data"]
+    assert all(row["reason"] == "cut" for row in data["damaged"]), data
+    assert data["state"] == "finished" or name == "profd-engine" and session.victim, data
+    if session.victim and age_ns > SECOND_NS:
+        samples = profcapture.json("dump", session.capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+        assert samples, "there is nothing of a recording that ran"
+        last = info(profcapture, session.capture)["start_monotonic_ns"] + samples[-1]["time_ns"]
+        assert session.killed_ns - last < SECOND_NS
+    return data["state"]
 
 
-@pytest.mark.parametrize("victim", ["profd-engine", "profd", "profctl"])
-def test_last_second(recorder, profcapture, busy, capture, victim):
-    """At most the last second is missing."""
-    recording = recorder("-a", "--no-symbols", "-o", capture, stderr=subprocess.DEVNULL)
-    until(lambda: capture.exists() and capture.stat().st_size > 0)
-    time.sleep(3)
-    killed = time.monotonic_ns()
-    os.kill(family(recording)[victim], signal.SIGKILL)
-    recording.wait(timeout=20)
-    until(lambda: not processes("profd-engine"))
-    samples = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
-    last = info(profcapture, capture)["start_monotonic_ns"] + samples[-1]["time_ns"]
-    assert killed - last < 1.2e9
+@pytest.mark.parametrize("name", ["profctl", "profd", *HELPERS])
+def test_killed_at_random_moments(form, recorder, profctl, profcapture, busy, tmp_path, name):
+    chance = random.Random(f"profd {name}")
+    # the helper's end is part of the others', and how it is replaced another test's
+    moments = MOMENTS if name != "profd-files" else MOMENTS // 5
+    seen, hit, n = Counter(), 0, 0
+    while hit < moments:
+        sessions = [Session(chance, i, form, tmp_path / f"{i}.cap") for i in range(n, n + min(form.at_once, moments - hit))]
+        n += len(sessions)
+        assert n <= 3 * moments, "they are hardly ever there to be killed"
+        run(form, name, sessions, recorder)
+        for session in sessions:
+            seen[check(session, name, profcapture)] += 1
+            hit += session.victim is not None
+            if session.victim and session.stopped is None and name != "profd-files":
+                assert session.recording.returncode != 0, "nobody told the client"
+        data = recorded(profctl, "-a", "-d", "0.2", *form.options, "-o", tmp_path / f"next-{n}.cap", env=form.env)
+        assert data["samples"] > 0
+        form.check_descriptors()
+    print(f"{hit} of {n} killed; captures: {dict(seen)}")
+    assert n - seen["none"] >= moments // 4

@@ -94,38 +94,6 @@ def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
     assert info(profcapture, capture)["state"] == "finished"
 
 
-@pytest.mark.parametrize("victim", ["profd-engine", "profd", "profctl"])
-def test_killed_at_any_moment(recorder, profctl, profcapture, spawn, tmp_path, victim):
-    """Nothing hangs or is left, what there is of a capture is whole up to its end, and the next recording works."""
-    spawn("sh", "-c", "while :; do :; done")
-    for n in range(7):
-        capture = tmp_path / f"{n}.cap"
-        recording = recorder("-a", "-o", capture, stderr=subprocess.DEVNULL)
-        time.sleep(0.01 * 3**n / 2)  # 5 ms to 3.6 s
-        alive = {"profctl": recording.pid, **children(recording.pid)}
-        alive.update(children(alive.get("profd", -1)))
-        killed = time.monotonic_ns()
-        if victim in alive:
-            os.kill(alive[victim], signal.SIGKILL)
-        else:
-            os.kill(recording.pid, signal.SIGKILL)
-        recording.wait(timeout=20)
-        until(lambda: not processes("profd-engine"))
-        found = profcapture("verify", capture, "--json", check=None) if capture.exists() else None
-        if not found or not found.stdout:
-            assert n < 6, "after 3 seconds there is something"
-            continue
-        data = json.loads(found.stdout)["data"]
-        assert data["damaged"] == [] and data["rows_lost"] == 0
-        if victim != "profd-engine":
-            assert data["state"] == "finished"
-        elif n == 6:
-            samples = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
-            last = info(profcapture, capture)["start_monotonic_ns"] + samples[-1]["time_ns"]
-            assert killed - last < 1.2e9
-    recorded(profctl, "-a", "-d", "0.2", "-o", tmp_path / "next.cap")
-
-
 def test_rights_of_the_engine(recorder, busy, capture):
     recording = recorder("-p", busy.pid, "-d", 5, "-o", capture)
     wait_for_samples(capture, 0.2)
