@@ -25,6 +25,8 @@
 /* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
  * below 300 MiB, and what stands beside them. Rings are not among it. */
 #define ENGINE_MEMORY_BYTES (UINT64_C(1) << 30)
+/* Exit status of an engine that needed more. */
+#define ENGINE_EXIT_NO_MEMORY 71
 
 enum message_type {
 	/* broker to engine */

@@ -527,6 +527,10 @@ static void warn_of_death(struct session *session, int wait_status)
 	if (WIFSIGNALED(wait_status))
 		text = g_strdup_printf("the engine was ended by signal %d (%s)",
 				       WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+	else if (WEXITSTATUS(wait_status) == ENGINE_EXIT_NO_MEMORY)
+		text = g_strdup_printf("the engine needed more memory than MaxEngineBytes, %" PRIu64
+				       "; fewer processes or a lower frequency need less",
+				       ENGINE_MEMORY_BYTES);
 	else
 		text = g_strdup_printf("the engine ended with status %d", WEXITSTATUS(wait_status));
 	session->listener->warning(session, "engine-died", text, session->data);

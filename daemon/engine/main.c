@@ -11,6 +11,7 @@
 #include "arch/base.h"
 #include "daemon/engine/sandbox.h"
 #include "daemon/engine/session.h"
+#include "daemon/protocol.h"
 
 #include <glib/gi18n.h>
 #include <locale.h>
@@ -38,6 +39,14 @@ static void ignore_signals(void)
 static void go_first(void)
 {
 	setpriority(PRIO_PROCESS, 0, NICE);
+}
+
+/* GLib ends a process that gets no memory, by a signal that could mean anything; just before it says why. */
+static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
+{
+	if (level & G_LOG_LEVEL_ERROR && strstr(message, "failed to allocate"))
+		_exit(ENGINE_EXIT_NO_MEMORY);
+	g_log_default_handler(domain, level, message, data);
 }
 
 static bool is_socket(int fd)
@@ -107,6 +116,7 @@ static int run(uint64_t max_bytes)
 	uint8_t boot_id[16];
 	bool ok;
 
+	g_log_set_default_handler(on_log, NULL);
 	read_boot_id(boot_id);
 	ignore_signals();
 	go_first();

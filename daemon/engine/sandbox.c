@@ -6,7 +6,7 @@
  * becomes `profd`, or a user of no account where there is no such user; no capability is left, not even to be gained by
  * exec; it can be neither traced nor dumped; and the filter ends it at the first system call outside the list. Descriptors come
  * from the broker over the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
- * ends the process, and the broker says so; the file is readable up to its last block.
+ * ends the process, and the broker says so; the file is readable up to its last block [test_attack_memory].
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]

@@ -23,3 +23,7 @@ def command(verb, file, new=None):
 def unprintable(text):
     """Characters that a terminal would act on; lines and columns may be."""
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7f <= ord(c) < 0xa0 or ord(c) in (0x202e, 0x2066, 0xfeff)]
+
+
+def rows(profcapture, capture, table):
+    return profcapture.json("dump", capture, "--table", table, "--limit", 0)["data"]["rows"]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""An engine that gets no memory: the session ends and says so, its file is readable, profd goes on."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from captures import rows
+from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, file, profd, running, variant  # noqa: F401 (fixtures)
+
+SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
+# each process, and each name, is something to remember
+MANY = """
+import os
+for n in range(10**9):
+    child = os.fork()
+    if not child:
+        open("/proc/self/comm", "w").write(f"name-{n}")
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+    if "build-asan" in os.environ["PROF_BUILD_DIR"]:
+        pytest.skip("a sanitizer's runtime needs memory of its own")
+
+
+@pytest.fixture
+def load(spawn):
+    for _ in range(2):
+        spawn("/usr/bin/python3", "-c", MANY)
+
+
+def warnings(profd):
+    return [arguments for _, _, name, arguments in profd.signals if name == "Warning"]
+
+
+def limit(engine, size):
+    """As its own user, who needs no capability for that."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{engine}/status").read_text().splitlines())
+    uid, gid = (int(fields[name].split()[0]) for name in ("Uid", "Gid"))
+    subprocess.run(["prlimit", f"--pid={engine}", f"--data={size}"], check=True, timeout=60, user=uid, group=gid,
+                   extra_groups=[])
+
+
+def is_whole_up_to_its_end(profcapture, capture):
+    """Or empty."""
+    output = profcapture("verify", capture, "--json", check=None).stdout
+    return not output or all(row["reason"] == "cut" for row in json.loads(output)["data"]["damaged"])
+
+
+def works(profd, tmp_path):
+    fd = os.open(tmp_path / "next.cap", os.O_RDWR | os.O_CREAT, 0o600)
+    path = profd.create(SYSTEM, fd)
+    os.close(fd)
+    profd.session(path, "Start")
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path)[:2] == (True, "stopped")
+
+
+def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
+    """In the middle of a recording: what it has is all that it gets."""
+    path = profd.create(SAMPLING, file)
+    profd.session(path, "Start")
+    profd.sleep(2)
+    engine, = profd.engines()
+    assert f"{profd.get(ROOT, 'MaxEngineBytes', PROFILER)} " in Path(f"/proc/{engine}/limits").read_text()
+    limit(engine, 1 << 20)
+    assert profd.wait("Finished", path, 60)[:2] == (False, "internal")
+    assert any(code == "engine-died" and "memory" in text for code, text in warnings(profd)), warnings(profd)
+    assert is_whole_up_to_its_end(profcapture, capture)
+    assert len(rows(profcapture, capture, "sample")) > 1000
+    works(profd, tmp_path)
+
+
+@pytest.mark.parametrize("megabytes", [1, 10, 20, 25])
+def test_too_little_from_the_start(file, capture, profcapture, tmp_path, load, megabytes):
+    """It ends wherever it first lacks memory; nobody waits for it, and what there is of a file is readable."""
+    folder = tmp_path / "libexec"
+    folder.mkdir()
+    real = Path(os.environ["PROFD_ENGINE"])
+    (folder / "profd-engine").write_text(f'#!/bin/sh\nulimit -d {megabytes << 10}\nexec {real} "$@"\n')
+    (folder / "profd-engine").chmod(0o755)
+    (folder / "profd-files").symlink_to(real.parent / "profd-files")
+    with running(PROF_LIBEXEC_DIR=str(folder)) as profd:
+        path = profd.create(SAMPLING, file)
+        try:
+            profd.session(path, "Start")
+        except GLib.Error as error:
+            assert "engine" in error.message
+        else:
+            profd.sleep(2)
+            if profd.get(path, "State") == "running":
+                profd.session(path, "Stop")
+        ok, reason, _ = profd.wait("Finished", path)
+        assert (ok, reason) == (True, "stopped") or [code for code, _ in warnings(profd)].count("engine-died") == 1
+        assert is_whole_up_to_its_end(profcapture, capture)
