@@ -107,6 +107,53 @@ static void test_epochs(void)
 	build_done(&build);
 }
 
+static void file(struct build *build, uint64_t id, uint64_t path, uint64_t size, uint64_t inode)
+{
+	BUILD(build, PROF_TABLE_IMAGE, N(id), N(path), PROF_BYTES("\x01\xab", 2), N(size),
+	      N(inode ? 1 : 0), N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
+}
+
+/* What records and snapshots tell of a file, before and after it is opened, is one image. */
+static void test_one_file(void)
+{
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct names_epoch *epoch;
+	uint32_t index;
+
+	build_begin(&build);
+	build_text(&build, 1, "/lib/a.so");
+	build_text(&build, 2, "/lib/b.so");
+	file(&build, 1, 1, 0, 0);  /* by build-id */
+	file(&build, 2, 1, 0, 5);  /* and by device and inode */
+	file(&build, 3, 1, 10, 5); /* which was opened */
+	file(&build, 4, 1, 0, 0);
+	file(&build, 5, 1, 10, 6); /* in a container */
+	file(&build, 6, 2, 10, 5); /* another name */
+	build_finish(&build);
+	reader = open_reader(&build);
+	/* in any order: who reads the table from its end meets the container's first */
+	for (unsigned backwards = 0; backwards < 2; backwards++) {
+		names = names_new(reader);
+		epoch = load(names, chunks_first_epoch(reader));
+		for (uint64_t id = 1; id <= 6; id++)
+			(void)names_image(epoch, backwards ? 7 - id : id);
+		index = names_image(epoch, 3);
+		CHECK_INT(names_image(epoch, 2), index);
+		CHECK_INT(names_image(epoch, 4), names_image(epoch, 1));
+		CHECK_INT(names_image(epoch, 1), names_image(epoch, backwards ? 5 : 3));
+		CHECK(names_image(epoch, 5) != index && names_image(epoch, 6) != index);
+		CHECK_INT(names_image_at(names, index)->id, 3);
+		CHECK_INT(names_image_at(names, index)->size, 10);
+		CHECK_INT(names_image_at(names, index)->inode, 5);
+		CHECK_INT(names->images->len, 2 + 3);
+		names_free(names);
+	}
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
 static void test_hostile(void)
 {
 	static const uint64_t ids[] = { 2, 77, UINT32_MAX, UINT64_MAX };
@@ -202,6 +249,7 @@ static void test_symbols(void)
 int main(void)
 {
 	RUN(test_epochs);
+	RUN(test_one_file);
 	RUN(test_hostile);
 	RUN(test_symbols);
 	return test_end();

@@ -120,6 +120,29 @@ static const char *name_of(const struct build *build, uint64_t offset)
 	return name;
 }
 
+/* A mapping's record may name the build-id only, and a snapshot device and inode too: one file. */
+static void test_two_rows(void)
+{
+	struct build build;
+	struct opened opened = { .path = SELF };
+	struct symbolize_result result;
+
+	build_begin(&build);
+	build_text(&build, 1, SELF);
+	for (uint64_t id = 1; id <= 2; id++) {
+		BUILD(&build, PROF_TABLE_IMAGE, N(id), N(1), PROF_BYTES("\x01\xab", 2), N(0),
+		      N(id - 1), N(id - 1), N(PROF_IMAGE_FILE), N(0), N(0));
+		BUILD(&build, PROF_TABLE_FRAME, N(id), N(id), N(0x1000), N(PROF_FRAME_EXACT));
+	}
+	build_finish(&build);
+	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	CHECK_INT(opened.count, 1);
+	CHECK_INT(result.images, 1);
+	CHECK_INT(result.places, 1);
+	symbolize_result_done(&result);
+	build_done(&build);
+}
+
 static void test_named(void)
 {
 	struct build build;
@@ -198,6 +221,7 @@ static void test_not_a_capture(void)
 
 int main(void)
 {
+	RUN(test_two_rows);
 	RUN(test_named);
 	RUN(test_twice);
 	RUN(test_changed_and_missing);

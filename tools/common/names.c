@@ -331,13 +331,80 @@ uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 	return index;
 }
 
+/* What an image is known by: all of the file, or no file but what stands for it. */
+static char *image_key(const struct names_image *image, bool of_file)
+{
+	/* the same build-id in the same place is the same file, however much of it was known */
+	const bool told = image->build_id != NULL;
+
+	return g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s", image->kind,
+			       image->process, of_file ? image->dev : 0, of_file ? image->inode : 0,
+			       told ? 0 : image->size, told ? image->build_id : "",
+			       image->path ? image->path : "");
+}
+
+static bool names_file(const struct names_image *image)
+{
+	return image->dev != 0 || image->inode != 0;
+}
+
+/* An image by build-id and path alone is the first file that has both, before or behind it; index of that, or 0. */
+static uint32_t find_partner(struct names *names, const struct names_image *image)
+{
+	g_autofree char *key = image_key(image, false);
+	gpointer index = g_hash_table_lookup(names->keys, key);
+	const struct names_image *known = names_image_at(names, GPOINTER_TO_UINT(index));
+
+	if (!index || (names_file(image) && names_file(known)))
+		return 0;
+	return GPOINTER_TO_UINT(index);
+}
+
+static uint32_t identify_image(struct names *names, const struct names_image *image)
+{
+	g_autofree char *key = image_key(image, true);
+	gpointer known;
+	uint32_t index;
+
+	if (g_hash_table_lookup_extended(names->keys, key, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	index = image->build_id ? find_partner(names, image) : 0;
+	if (!index) {
+		g_array_append_vals(names->images, image, 1);
+		index = names->images->len - 1;
+		if (image->build_id && names_file(image)) {
+			char *any = image_key(image, false);
+
+			if (g_hash_table_contains(names->keys, any))
+				g_free(any);
+			else
+				g_hash_table_insert(names->keys, any, GUINT_TO_POINTER(index));
+		}
+	}
+	g_hash_table_insert(names->keys, g_steal_pointer(&key), GUINT_TO_POINTER(index));
+	return index;
+}
+
+/* Rows of one image differ in how much was known: what was opened counts, and what names the file. */
+static void update_image(struct names_image *known, const struct names_image *image)
+{
+	if (!names_file(known) && names_file(image)) {
+		known->dev = image->dev;
+		known->inode = image->inode;
+	}
+	if (image->size == 0 && known->size != 0)
+		return;
+	known->size = image->size;
+	known->ctime_ns = image->ctime_ns;
+	known->id = image->id;
+	known->epoch = image->epoch;
+}
+
 uint32_t names_image(struct names_epoch *epoch, uint64_t id)
 {
 	ssize_t row = names_row(epoch, NAMES_IMAGE, id);
 	struct names_image image;
-	struct names_image *known;
 	uint32_t index;
-	bool new;
 
 	if (row < 0)
 		return id ? NAMES_LOST : NAMES_NONE;
@@ -355,16 +422,11 @@ uint32_t names_image(struct names_epoch *epoch, uint64_t id)
 		.kind = (uint32_t)number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_KIND, row),
 		.process = names_process(epoch,
 					 number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_PROCESS, row)),
+		.id = id,
+		.epoch = epoch->epoch,
 	};
-	index = identify(epoch->names, epoch->names->images,
-			 g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s",
-					 image.kind, image.process, image.dev, image.inode,
-					 image.size, image.build_id ? image.build_id : "",
-					 image.path ? image.path : ""),
-			 &image, &new);
-	known = &g_array_index(epoch->names->images, struct names_image, index);
-	known->id = id;
-	known->epoch = epoch->epoch;
+	index = identify_image(epoch->names, &image);
+	update_image(&g_array_index(epoch->names->images, struct names_image, index), &image);
 	epoch->images[row] = index;
 	return index;
 }

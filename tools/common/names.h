@@ -8,7 +8,8 @@
  * Index 0 is "none", index 1 is "<lost>": an id that the capture does not explain. Each lookup that ends there is
  * counted in names->lost, never an error.
  *
- * Identity: image = (build-id, dev, inode, size, path, kind, process instance of an anonymous one);
+ * Identity: image = (build-id, dev, inode, path, kind, process instance of an anonymous one), and where there is no
+ *           build-id the size; device and inode are not always known, and a build-id with a path alone is the first file of both;
  *           process = (pid, start time, exec generation); thread = (process, tid, start time); text = its bytes.
  * For one thread.
  */
@@ -30,7 +31,7 @@ struct names_image {
 	int64_t ctime_ns; /* no part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* index, of anonymous and JIT memory */
-	uint64_t id;      /* in the last epoch that had it */
+	uint64_t id; /* in the last epoch that had it, of a row that was opened if there is one */
 	uint32_t epoch;
 };
 
