@@ -62,7 +62,13 @@ static bool handle(const struct files_config *config, const struct client *clien
 	}
 	body.image.image_id = request->image.request.image_id;
 	body.image.error = body.error;
-	return datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0);
+	if (datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0))
+		return true;
+	/* All processes of a user share what may be on its way, and the limit is how many files the sender may open. */
+	if (fd < 0 || errno != ETOOMANYREFS)
+		return false;
+	body.error = body.image.error = EAGAIN;
+	return datagram_send(FILES_SOCKET_FD, &part, 1, -1, 0);
 }
 
 static int serve(void)

@@ -338,6 +338,21 @@ def test_killed(spin, spawn, record, profcapture, capture):
         assert_recorded(profcapture, capture, process.pid)
 
 
+def test_descriptors_on_their_way(spin, spawn, profctl, profcapture, capture):
+    """The kernel counts those of all processes of a user against the limit of the one that sends one more."""
+    process = spawn(spin)
+    hogs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(6)]
+    try:
+        for sender, _ in hogs:
+            socket.send_fds(sender, [b"x"], [0] * 50)
+        profctl("record", "--system", "-d", "2", "--no-symbols", "-q", "-o", capture)
+    finally:
+        for pair in hogs:
+            for end in pair:
+                end.close()
+    assert samples_of(profcapture, capture, process.pid)
+
+
 def test_rights(spin, spawn, record):
     spawn(spin)
     recording = record()
