@@ -20,7 +20,9 @@ struct files_config {
 	uint32_t uid; /* the client's */
 	uint32_t own_only;
 	uint32_t any_image;
-	uint32_t kernel; /* what tells kernel addresses may be read */
+	uint32_t kernel;    /* what tells kernel addresses may be read */
+	uint32_t n_targets; /* 0: the session is about all that runs */
+	int32_t targets[ENGINE_MAX_TARGETS];
 };
 
 /* Each field is written by one store: `stop` by the broker, the others by profd-files. */
@@ -47,6 +49,8 @@ struct files_snapshot {
 	int32_t bare_pid; /* of this process nothing is read that it can make us wait for; 0: none */
 	uint32_t n_bare;
 	struct files_bare bare[FILES_MAX_BARE]; /* nor of any of these */
+	uint32_t targets_only;                  /* of all, those of the config */
+	uint32_t pad;
 	uint64_t offset;
 };
 

@@ -8,7 +8,7 @@
  * the order that the message's comment gives. Both programs come from one build, so there is no version; each side
  * still checks every length, since the broker must not trust an engine that hostile bytes may have taken over.
  *
- * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine enables the side band, SNAPSHOT_REQUEST -> broker SNAPSHOT
+ * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine enables the side band, if the broker could not yet, SNAPSHOT_REQUEST -> broker SNAPSHOT
  * -> engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
  * The engine takes end-of-file on the socket as STOP with reason client-gone.
  */
@@ -99,7 +99,9 @@ struct message_config {
 	uint64_t max_bytes;       /* of the capture; 0 = no limit */
 	uint64_t max_duration_ns; /* 0 = no limit */
 	uint64_t max_rate;        /* samples a second of all CPUs; 0 = no limit */
-	int32_t ignored_pids[4];  /* reserved, 0 */
+	uint64_t
+		begin_ns; /* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine does it */
+	int32_t ignored_pids[4]; /* reserved, 0 */
 	uint32_t
 		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
 	uint32_t

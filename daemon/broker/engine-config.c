@@ -98,6 +98,7 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.max_bytes = options->max_bytes,
 		.max_duration_ns = options->max_duration_ns,
 		.max_rate = options->max_rate,
+		.begin_ns = plan->begin_ns,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

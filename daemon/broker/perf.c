@@ -6,7 +6,9 @@
  * push it out, and the sampling events, which share a second ring. All are CPU-wide: the engine keeps what belongs to
  * the targets. By task (perf-tasks.c) there are only the two rings here, of events on ourselves that never deliver
  * anything: those live as long as we do, whatever the targets do.
- * Invariants: (1) nothing is enabled here; the engine enables the side band first
+ * Making the rings of samples takes longest: their pages are cleared. So the side band is opened first and, where its ring
+ * stays mapped from here on, enabled: then /proc can be read meanwhile. That is as root, and not by task.
+ * Invariants: (1) no source is enabled here
  *             (2) every ring was mapped here before its descriptor is passed on: its size fits the mlock budget
  *             (3) no byte of a ring is ever read here
  */
@@ -41,6 +43,14 @@
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
 	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static long read_setting(const char *path, long fallback)
@@ -263,19 +273,25 @@ static bool cpu_open_rings(const struct perf_plan *plan, struct perf_cpu *cpu, b
 	return true;
 }
 
-static bool cpu_open(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
-		     bool *ret_too_big, GError **error)
+/* By task, all there is. */
+static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
+			       bool *ret_too_big, GError **error)
 {
 	struct perf_event_attr attr = perf_side_band_attr(plan);
 
 	*cpu = (struct perf_cpu){ .cpu = number };
 	if (plan->by_task)
 		return cpu_open_rings(plan, cpu, ret_too_big, error);
-	if (!open_one(&attr, NULL, -1, cpu, error) ||
-	    !map_ring(cpu, 0, plan->side_band_pages, ret_too_big, error))
-		return false;
-	for (unsigned i = 0; i < plan->n_events; i++) {
-		attr = perf_source_attr(plan, &plan->events[i]);
+	return open_one(&attr, NULL, -1, cpu, error) &&
+	       map_ring(cpu, 0, plan->side_band_pages, ret_too_big, error);
+}
+
+static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
+			     GError **error)
+{
+	for (unsigned i = 0; !plan->by_task && i < plan->n_events; i++) {
+		struct perf_event_attr attr = perf_source_attr(plan, &plan->events[i]);
+
 		if (!open_one(&attr, &plan->events[i], -1, cpu, error))
 			return false;
 		if (i == 0 && !map_ring(cpu, 1, plan->sample_pages, ret_too_big, error))
@@ -313,7 +329,8 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 	struct perf_cpu opened;
 	bool too_big;
 
-	if (!cpu_open(plan, cpu, &opened, &too_big, error)) {
+	if (!cpu_open_side_band(plan, cpu, &opened, &too_big, error) ||
+	    !cpu_open_sources(plan, &opened, &too_big, error)) {
 		perf_cpu_done(&opened);
 		return false;
 	}
@@ -403,7 +420,25 @@ static void cpu_clear(void *cpu)
 	perf_cpu_done(cpu);
 }
 
-static bool open_all(const struct perf_plan *plan, const GArray *numbers, GArray **ret_cpus,
+static bool begin(struct perf_plan *plan, const GArray *cpus, GError **error)
+{
+	plan->begin_ns = 0;
+	if (!plan->begun || plan->by_task || geteuid() != 0)
+		return true;
+	plan->begin_ns = now_ns();
+	for (unsigned i = 0; i < cpus->len; i++) {
+		const struct perf_cpu *cpu = &g_array_index(cpus, struct perf_cpu, i);
+
+		if (ioctl(cpu->fds[0], PERF_EVENT_IOC_ENABLE, 0) < 0)
+			return broker_fail(error, BROKER_ERROR_FAILED,
+					   "enabling the events of CPU %u: %s", cpu->cpu,
+					   g_strerror(errno));
+	}
+	plan->begun(plan->data);
+	return true;
+}
+
+static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret_cpus,
 		     bool *ret_too_big, GError **error)
 {
 	g_autoptr(GArray)
@@ -412,13 +447,19 @@ static bool open_all(const struct perf_plan *plan, const GArray *numbers, GArray
 	g_array_set_clear_func(cpus, cpu_clear);
 	for (unsigned i = 0; i < numbers->len; i++) {
 		struct perf_cpu cpu;
-		bool opened = cpu_open(plan, g_array_index(numbers, unsigned, i), &cpu, ret_too_big,
-				       error);
+		bool opened = cpu_open_side_band(plan, g_array_index(numbers, unsigned, i), &cpu,
+						 ret_too_big, error);
 
 		g_array_append_val(cpus, cpu);
 		if (!opened)
 			return false;
 	}
+	if (!begin(plan, cpus, error))
+		return false;
+	for (unsigned i = 0; i < cpus->len; i++)
+		if (!cpu_open_sources(plan, &g_array_index(cpus, struct perf_cpu, i), ret_too_big,
+				      error))
+			return false;
 	/* all were mapped at once, as the engine will */
 	for (unsigned i = 0; i < cpus->len; i++)
 		release_probe(&g_array_index(cpus, struct perf_cpu, i));

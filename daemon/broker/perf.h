@@ -21,6 +21,11 @@ struct perf_plan {
 	/* Set by perf_open_all(): `kernel` is taken back where it is not permitted, by task; a CPU's rings, and how much of
 	 * a stack a sample copies, at most. */
 	uint32_t side_band_pages, sample_pages, stack_bytes;
+	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. Then `begun` is called, and once more if
+	 * all was opened again with smaller rings; what the first one recorded is gone. */
+	uint64_t begin_ns;
+	void (*begun)(void *data);
+	void *data;
 };
 
 /* The events of one CPU. The descriptors are there until they were passed on, the mappings until perf_cpu_done(). By
@@ -45,8 +50,9 @@ bool perf_event_works(const struct event *event);
 /* Whether this process may open events for all that runs on a CPU, and see the kernel's part. */
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
-/* Opens everything, disabled, on all CPUs that are online, and maps the rings, which shrink until they fit the mlock
- * budget; root's mappings stay until perf_cpu_done(), so that the engine's are free. *ret_cpus: of struct perf_cpu. */
+/* Opens everything on all CPUs that are online, and maps the rings, which shrink until they fit the mlock
+ * budget; root's mappings stay until perf_cpu_done(), so that the engine's are free. Sources are disabled; and so are the
+ * side bands, unless `begin_ns` says when that ended. *ret_cpus: of struct perf_cpu. */
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* The same for one CPU that came online, with the sizes that perf_open_all() found. */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,

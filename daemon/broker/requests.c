@@ -7,6 +7,7 @@
  * for its form, and there for whether the session may have it.
  * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
  *             (2) an engine gets no file but those that it unwinds
+ * The first snapshot may be read before the engine is there to ask for it. It is kept until then.
  */
 #include "config.h"
 
@@ -19,6 +20,7 @@
 #include <limits.h>
 
 #define MAX_TASKS 256
+#define AHEAD 0x80000000u /* in the tag of a snapshot that is read ahead */
 
 struct requests {
 	struct engine *engine;
@@ -26,6 +28,12 @@ struct requests {
 	struct requests_options options;
 	struct files *files;
 	unsigned tasks;
+	bool scanned; /* the engine has asked for a first snapshot */
+	/* What is read ahead. Several, if rings had to be made again: the last one is wanted. */
+	bool ahead;            /* wanted, and not sent yet */
+	uint32_t ahead_tag;    /* its */
+	int ahead_fd;          /* when it is there, else -1 */
+	uint32_t ahead_serial; /* of the engine's request for it; 0: not asked yet */
 };
 
 static void begin_task(struct requests *requests)
@@ -40,18 +48,43 @@ static void end_task(struct requests *requests)
 		engine_set_reading(requests->engine, true);
 }
 
+/* Takes over fd. */
+static void send_snapshot(struct requests *requests, pid_t pid, uint32_t serial, int fd)
+{
+	const struct message_snapshot body = { .serial = serial, .pid = pid };
+	g_autoptr(GError) error = NULL;
+	CLEANUP_CLOSE int memfd = fd;
+
+	if (!engine_send(requests->engine, MESSAGE_SNAPSHOT, &body, sizeof(body), &memfd, 1,
+			 &error))
+		requests->options.failed(error, requests->options.data);
+}
+
+/* Takes over fd. */
+static void on_ahead(struct requests *requests, uint32_t tag, int fd)
+{
+	if (!requests->ahead || tag != requests->ahead_tag) {
+		close(fd);
+	} else if (requests->ahead_serial) {
+		requests->ahead = false;
+		send_snapshot(requests, 0, requests->ahead_serial, fd);
+	} else {
+		requests->ahead_fd = fd;
+	}
+}
+
 static void on_snapshot(const struct files_snapshot *snapshot, uint32_t tag, int fd,
 			const GError *error, void *data)
 {
 	struct requests *requests = data;
-	struct message_snapshot body = { .serial = tag, .pid = snapshot->pid };
-	g_autoptr(GError) send_error = NULL;
-	CLEANUP_CLOSE int memfd = fd;
 
 	end_task(requests);
-	if (error || !engine_send(requests->engine, MESSAGE_SNAPSHOT, &body, sizeof(body), &memfd,
-				  1, &send_error))
-		requests->options.failed(error ? error : send_error, requests->options.data);
+	if (error)
+		requests->options.failed(error, requests->options.data);
+	else if (tag & AHEAD)
+		on_ahead(requests, tag, fd);
+	else
+		send_snapshot(requests, snapshot->pid, tag, fd);
 }
 
 static void on_image(const struct files_answer *answer, int fd, void *data)
@@ -109,12 +142,47 @@ void requests_take_image(struct requests *requests, const void *body, size_t byt
 	files_open_image(requests->files, &image, path);
 }
 
+void requests_drop_ahead(struct requests *requests)
+{
+	requests->ahead = false;
+	if (requests->ahead_fd >= 0)
+		close(steal_fd(&requests->ahead_fd));
+}
+
+void requests_read_ahead(struct requests *requests)
+{
+	requests_drop_ahead(requests);
+	requests->ahead = true;
+	requests->ahead_tag = AHEAD | (requests->ahead_tag + 1);
+	begin_task(requests);
+	files_read_processes(requests->files, 0, true, requests->ahead_tag);
+}
+
+/* True: the engine's first request is for what was read ahead. */
+static bool take_ahead(struct requests *requests, uint32_t serial)
+{
+	if (!requests->ahead)
+		return false;
+	requests->ahead_serial = serial;
+	if (requests->ahead_fd >= 0) {
+		requests->ahead = false;
+		send_snapshot(requests, 0, serial, steal_fd(&requests->ahead_fd));
+	}
+	return true;
+}
+
 void requests_take_snapshot(struct requests *requests, const void *body)
 {
 	const struct message_snapshot_request *request = body;
+	bool first = request->pid == 0 && !requests->scanned;
 
+	if (request->serial & AHEAD) /* no engine of ours counts that far */
+		return;
+	requests->scanned = requests->scanned || first;
+	if (first && take_ahead(requests, request->serial))
+		return;
 	begin_task(requests);
-	files_read_processes(requests->files, MAX_OF(request->pid, 0), request->serial);
+	files_read_processes(requests->files, MAX_OF(request->pid, 0), first, request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,
@@ -125,14 +193,19 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 		.image = on_image,
 		.stuck = on_stuck,
 	};
-	const struct files_config config = {
+	struct files_config config = {
 		.uid = options->access->uid,
 		.own_only = options->access->own_only,
 		.any_image = options->access->any_image,
 		.kernel = options->kernel,
+		.n_targets = MIN_OF(options->n_targets, (unsigned)ENGINE_MAX_TARGETS),
 	};
 	struct requests *requests = g_new0(struct requests, 1);
 
+	if (config.n_targets)
+		memcpy(config.targets, options->targets,
+		       config.n_targets * sizeof(config.targets[0]));
+	requests->ahead_fd = -1;
 	requests->engine = engine;
 	requests->images = images;
 	requests->options = *options;
@@ -145,6 +218,7 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 
 void requests_free(struct requests *requests)
 {
+	requests_drop_ahead(requests);
 	files_free(requests->files);
 	g_free(requests);
 }

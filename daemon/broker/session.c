@@ -5,8 +5,8 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events while it comes up, and sends it all that it needs; then the engine leads:
- * it asks for /proc and for mapped files (requests.c), and says when it is done.
+ * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all that it needs; then the
+ * engine leads: it asks for what was read and for mapped files (requests.c), and says when it is done.
  * Invariants: (1) `finished` is called once, after the engine is gone: nobody writes the file any more
  *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
  *                 grows, as into a pipe that is read slowly, and that for no longer than STOP_LIMIT_MS   [test_stop]
@@ -190,6 +190,14 @@ static bool apply_limits(const struct access *access, struct options *options, G
 	return true;
 }
 
+/* /proc is read while the engine comes up and the larger rings are made. */
+static void on_side_bands(void *data)
+{
+	const struct session *session = data;
+
+	requests_read_ahead(session->requests);
+}
+
 bool session_new(const struct access *access, struct options *options, int capture_fd,
 		 const struct session_listener *listener, void *data, struct session **ret_session,
 		 GError **error)
@@ -220,6 +228,8 @@ bool session_new(const struct access *access, struct options *options, int captu
 		.build_ids = !image_build_ids_known(),
 		.call_graph = options->call_graph,
 		.ring_bytes = options->ring_bytes,
+		.begun = on_side_bands,
+		.data = session,
 	};
 	if (options->lifetime_fd >= 0)
 		session->lifetime_watch = g_unix_fd_add(options->lifetime_fd, G_IO_HUP | G_IO_ERR,
@@ -313,6 +323,8 @@ static bool start_requests(struct session *session, GError **error)
 		.access = &session->access,
 		.unwinds = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
 		.kernel = session->options->kernel,
+		.targets = session->options->pids,
+		.n_targets = session->options->n_pids,
 		.failed = on_request_failed,
 		.warning = on_request_warning,
 		.data = session,
@@ -649,6 +661,7 @@ static bool open_events(struct session *session, GError **error)
 		g_propagate_error(error, g_steal_pointer(&refused));
 		return false;
 	}
+	requests_drop_ahead(session->requests);
 	if (!perf_open_all(plan, &session->cpus, error) ||
 	    !perf_tasks_open(plan, session->cpus, &session->access, options->pids, &options->n_pids,
 			     &session->events, error))

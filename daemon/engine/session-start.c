@@ -2,8 +2,8 @@
 /*
  * Session, its start - from the first message to the first sample
  *
- * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc read: what happens
- * meanwhile stays in the rings. When the snapshot is there it is applied, and sampling is enabled; the records of the
+ * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc read, unless the broker
+ * began with both before: what happens meanwhile stays in the rings. When the snapshot is there it is applied, and sampling is enabled; the records of the
  * side band that are older than the snapshot are recognised by their time.
  */
 #include "daemon/engine/session.h"
@@ -35,8 +35,9 @@ static bool fail_message(GError **error, const char *what)
 	return false;
 }
 
-/* The wall clock between two readings of the other one: half of their distance is the error. */
-static struct prof_segment begin_segment(const uint8_t *boot_id)
+/* The wall clock between two readings of the other one: half of their distance is the error. It begins with the side
+ * band, which may be a moment ago. */
+static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
 {
 	struct prof_segment segment = { 0 };
 	uint64_t before = session_clock(), wall = clock_ns(CLOCK_REALTIME), after = session_clock();
@@ -45,6 +46,10 @@ static struct prof_segment begin_segment(const uint8_t *boot_id)
 	segment.wall_error_ns = (after - before + 1) / 2;
 	segment.start_monotonic_ns = before + segment.wall_error_ns;
 	segment.wall_ns = (int64_t)wall;
+	if (begin_ns && begin_ns < segment.start_monotonic_ns) {
+		segment.wall_ns -= (int64_t)(segment.start_monotonic_ns - begin_ns);
+		segment.start_monotonic_ns = begin_ns;
+	}
 	return segment;
 }
 
@@ -52,7 +57,7 @@ static bool open_capture(struct session *session, GError **error)
 {
 	struct prof_writer_options options = {
 		.mode = session->config.append ? PROF_WRITE_APPEND : PROF_WRITE_NEW,
-		.segment = begin_segment(session->boot_id),
+		.segment = begin_segment(session->boot_id, session->config.begin_ns),
 	};
 
 	session->begin_ns = options.segment.start_monotonic_ns;
@@ -284,7 +289,8 @@ bool session_start(struct session *session, GError **error)
 	if (!write_metadata(session, error))
 		return false;
 	cpus_read_online(&session->cpus, online);
-	session->events.begin_ns = session_clock();
+	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
+							    : session_clock();
 	if (!enable_side_bands(session, error))
 		return false;
 	session->state = SESSION_SCANNING;

@@ -360,6 +360,19 @@ static int add_first(struct snapshot *snapshot, int proc)
 	return flush(snapshot);
 }
 
+static void keep_targets(const struct files_config *config, struct numbers *pids)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < pids->n; i++)
+		for (uint32_t t = 0; t < MIN_OF(config->n_targets, ENGINE_MAX_TARGETS); t++)
+			if (config->targets[t] == pids->values[i]) {
+				pids->values[kept++] = pids->values[i];
+				break;
+			}
+	pids->n = kept;
+}
+
 static int add_all(struct snapshot *snapshot, int proc)
 {
 	CLEANUP(free_numbers) struct numbers pids = { 0 };
@@ -368,6 +381,8 @@ static int add_all(struct snapshot *snapshot, int proc)
 	if (snapshot->request->from_pid == 0)
 		failed = add_first(snapshot, proc);
 	list_numbers(proc, ".", &pids);
+	if (snapshot->request->targets_only)
+		keep_targets(snapshot->config, &pids);
 	for (size_t i = 0; i < pids.n && !failed; i++)
 		if (pids.values[i] >= snapshot->request->from_pid)
 			failed = add_process(snapshot, proc, pids.values[i]);

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <glib/gstdio.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
@@ -383,16 +384,16 @@ static void test_client(void)
 	CHECK(client_find(&root, path, false) >= 0);
 }
 
-static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bool *ret_kernel)
+static GArray *pids_of(const struct files_config *config, const struct files_snapshot *request,
+		       bool *ret_kernel)
 {
-	const struct files_snapshot request = { .pid = pid };
 	GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
 	CLEANUP_CLOSE int memfd = memfd_create("test", MFD_CLOEXEC);
 	struct snapshot_record record;
 	off_t at = 0;
 
 	*ret_kernel = false;
-	CHECK_INT(proc_snapshot(config, &request, memfd), 0);
+	CHECK_INT(proc_snapshot(config, request, memfd), 0);
 	while (pread(memfd, &record, sizeof(record), at) == (ssize_t)sizeof(record)) {
 		if (record.kind == SNAPSHOT_STAT)
 			g_array_append_val(pids, record.pid);
@@ -401,6 +402,11 @@ static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bo
 		at += (off_t)(sizeof(record) + ((record.length + 7) & ~7u));
 	}
 	return pids;
+}
+
+static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bool *ret_kernel)
+{
+	return pids_of(config, &(struct files_snapshot){ .pid = pid }, ret_kernel);
 }
 
 static bool has_pid(const GArray *pids, pid_t pid)
@@ -423,6 +429,32 @@ static void test_snapshot(void)
 	g_array_unref(pids);
 	pids = pids_of_snapshot(&everything, getpid(), &kernel);
 	CHECK_INT(pids->len, 1);
+}
+
+/* The session's first one: what is of another process would be thrown away. */
+static void test_targets_only(void)
+{
+	struct files_config config = everything;
+	struct files_snapshot request = { .targets_only = 1 };
+	g_autoptr(GArray) pids = NULL;
+	bool kernel;
+
+	config.n_targets = 2;
+	config.targets[0] = getpid();
+	config.targets[1] = INT_MAX;
+	pids = pids_of(&config, &request, &kernel);
+	CHECK_INT(pids->len, 1);
+	CHECK(has_pid(pids, getpid()));
+	CHECK(kernel == (access("/proc/modules", F_OK) == 0));
+	g_array_unref(pids);
+	/* another process of this kind goes on behind it */
+	request.from_pid = getpid() + 1;
+	pids = pids_of(&config, &request, &kernel);
+	CHECK_INT(pids->len, 0);
+	g_array_unref(pids);
+	request = (struct files_snapshot){ 0 };
+	pids = pids_of(&config, &request, &kernel);
+	CHECK(has_pid(pids, 1));
 }
 
 static void test_own_only(void)
@@ -619,6 +651,7 @@ int main(void)
 	RUN(test_strange_names);
 	RUN(test_client);
 	RUN(test_snapshot);
+	RUN(test_targets_only);
 	RUN(test_own_only);
 	RUN(test_others);
 	RUN(test_sandbox);
