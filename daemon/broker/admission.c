@@ -132,6 +132,11 @@ static void begin(struct session_request *request)
 	if (options->system) {
 		access->any_image = true;
 		action = AUTHORITY_RECORD_SYSTEM;
+	} else if (!authority_has_room(request->admission.authority, request->admission.caller,
+				       &error)) {
+		/* whose processes these are takes long where they have thousands of threads, and all clients wait */
+		finish(request, error);
+		return;
 	} else if (!targets_new(options->pids, options->n_pids, &options->targets, &error)) {
 		finish(request, error);
 		return;

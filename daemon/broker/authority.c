@@ -170,6 +170,14 @@ static unsigned pending_of(const struct authority *authority, uid_t uid)
 	return n;
 }
 
+bool authority_has_room(const struct authority *authority, const struct caller *caller,
+			GError **error)
+{
+	return pending_of(authority, caller->uid) < MAX_PENDING ||
+	       broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+			   "%d questions of this user already wait for polkit", MAX_PENDING);
+}
+
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(enum authority_answer answer, const GError *error, void *data),
 		   void *data)
@@ -179,9 +187,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 	g_autoptr(PolkitDetails) details = NULL;
 	struct check *check;
 
-	if (pending_of(authority, question->caller->uid) >= MAX_PENDING) {
-		broker_fail(&error, BROKER_ERROR_LIMIT_EXCEEDED,
-			    "%d questions of this user already wait for polkit", MAX_PENDING);
+	if (!authority_has_room(authority, question->caller, &error)) {
 		answer(AUTHORITY_DENIED, error, data);
 		return;
 	}

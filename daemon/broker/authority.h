@@ -41,6 +41,9 @@ void authority_end(struct authority *authority);
 void authority_free(
 	struct authority *authority); /* after authority_end() and those turns; takes NULL */
 
+/* Whether the caller's user may ask one more question now; to be looked at before work that is for a question. */
+bool authority_has_room(const struct authority *authority, const struct caller *caller,
+			GError **error);
 /* `answer` comes once, in some cases before this returns. The error says why it is not GRANTED. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(enum authority_answer answer, const GError *error, void *data),

@@ -248,11 +248,19 @@ def test_prompt_goes_with_the_caller(bus, file, process):
     assert bus.client(0).objects() == {}
 
 
+THREAD = "import threading; e = threading.Event(); threading.Thread(target=e.wait).start()"
+
+
+def thread_of(process):
+    return max(map(int, os.listdir(f"/proc/{process.pid}/task")))
+
+
 def test_prompts_of_a_user_are_bounded(bus, file, process):
     """Invariant 4 of authority.c; another user is not affected."""
     bus.start(rules(ask={"record-others": ["nobody", "daemon"]}))
     clients, agent = [bus.client(NOBODY) for _ in range(3)], Agent(bus)
-    target = process(2)
+    target = process(2, "/usr/bin/python3", "-c", THREAD)
+    until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 2)
     pending = [client.begin_create(pids(target.pid), file, interactive=True) for client in clients for _ in range(4)]
 
     def refused():
@@ -265,6 +273,9 @@ def test_prompts_of_a_user_are_bounded(bus, file, process):
     for client in clients:
         client.sleep(0.1)
     assert [p.error[0] for p in pending if p.done] == ["LimitExceeded"] * 4
+    # nor is any work done for what cannot be asked: that it is a thread is not even seen
+    assert refusal(clients[0].create, pids(thread_of(target)), file)[0] == "LimitExceeded"
+    assert refusal(bus.client(DAEMON).create, pids(thread_of(target)), file)[0] == "Failed"
     assert refusal(bus.client(DAEMON).create, pids(target.pid), file)[0] == INTERACTION
 
 
