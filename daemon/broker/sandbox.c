@@ -12,6 +12,7 @@
  *             (2) open() and openat() are for reading only                      [test-broker-sandbox: calls]
  *             (3) no ptrace, mount, module, bpf, namespace, network             [test-broker-sandbox: calls]
  *             (4) the engine's own calls and its start are not touched          [test-broker-sandbox: work]
+ *             (5) without any one of `kept` something does not work             [test_capabilities]
  */
 #include "config.h"
 

@@ -36,11 +36,12 @@ SYSTEM = {"system": variant("b", True)}
 class Profd:
     """A profd of our own, and a D-Bus connection to it whose signals are kept."""
 
-    def __init__(self, **environment):
+    def __init__(self, before=None, **environment):
+        """before() runs in the new process."""
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
             [os.environ["PROFD"], f"--private={theirs.fileno()}"], pass_fds=[theirs.fileno()],
-            env={**os.environ, **environment},
+            env={**os.environ, **environment}, preexec_fn=before,
         )
         theirs.close()
         stream = Gio.Socket.new_from_fd(ours.detach()).connection_factory_create_connection()
@@ -115,8 +116,8 @@ def engines_of(pid):
 
 
 @contextlib.contextmanager
-def running(**environment):
-    client = Profd(**environment)
+def running(before=None, **environment):
+    client = Profd(before, **environment)
     try:
         yield client
         with contextlib.suppress(GLib.Error):
