@@ -247,12 +247,31 @@ static bool check_room(const struct call *call, GError **error)
 	return limits_check_new(&access, &all, &user, error);
 }
 
+/* The engines' locks are of the open file, which may have come twice. */
+static bool check_capture(const struct session_object *object, const GPtrArray *others,
+			  GError **error)
+{
+	for (guint i = 0; i < others->len; i++) {
+		const struct session_object *other = others->pdata[i];
+
+		if (other != object && session_object_is_active(other) &&
+		    session_object_shares_capture(object, other))
+			return broker_fail(error, BROKER_ERROR_FAILED,
+					   "session %u writes to the same capture",
+					   session_object_id(other));
+	}
+	return true;
+}
+
 static bool on_starting(struct session_object *object, void *data, GError **error)
 {
 	const struct access *access = session_object_access(object);
 	const struct limits_usage user = usage_of(data, &access->uid);
+	const struct service *service = data;
 
-	return limits_check_start(access, &user, error);
+	return check_capture(object, service->sessions, error) &&
+	       check_capture(object, service->closing, error) &&
+	       limits_check_start(access, &user, error);
 }
 
 /* ---- Methods of a session ----------------------------------------------------------------------- */

@@ -56,6 +56,12 @@ bool session_object_is_active(const struct session_object *object)
 	return session_is_active(object->session);
 }
 
+bool session_object_shares_capture(const struct session_object *object,
+				   const struct session_object *other)
+{
+	return session_shares_capture(object->session, other->session);
+}
+
 void session_object_client_gone(struct session_object *object)
 {
 	if (session_is_active(object->session))

@@ -35,6 +35,8 @@ void session_object_free(struct session_object *object);
 const char *session_object_path(const struct session_object *object);
 GVariant *session_object_properties(const struct session_object *object); /* a{sv}, floating */
 bool session_object_is_active(const struct session_object *object);
+bool session_object_shares_capture(const struct session_object *object,
+				   const struct session_object *other);
 uint32_t session_object_id(const struct session_object *object);
 const struct caller *session_object_owner(const struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);

@@ -63,6 +63,7 @@ struct session {
 		grown_us; /* grown: when the capture was last seen to be longer */
 	uint64_t returned_bytes;
 	int capture_fd;
+	struct stat capture; /* at CreateSession: which file it is */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
@@ -91,6 +92,12 @@ const char *session_state_name(const struct session *session)
 bool session_is_active(const struct session *session)
 {
 	return session->engine != NULL;
+}
+
+bool session_shares_capture(const struct session *session, const struct session *other)
+{
+	return session->capture.st_dev == other->capture.st_dev &&
+	       session->capture.st_ino == other->capture.st_ino;
 }
 
 const struct access *session_access(const struct session *session)
@@ -130,7 +137,7 @@ static bool fail_state(const struct session *session, const char *act, GError **
 
 /* ---- Making and freeing ------------------------------------------------------------------------- */
 
-static bool check_capture(int fd, bool append, GError **error)
+static bool check_capture(int fd, bool append, struct stat *ret_status, GError **error)
 {
 	struct stat status;
 	int flags = fcntl(fd, F_GETFL);
@@ -150,6 +157,7 @@ static bool check_capture(int fd, bool append, GError **error)
 	if (!append && S_ISREG(status.st_mode) && status.st_size > 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture is not empty; \"append\" continues one");
+	*ret_status = status;
 	return true;
 }
 
@@ -203,8 +211,9 @@ bool session_new(const struct access *access, struct options *options, int captu
 		 GError **error)
 {
 	struct session *session;
+	struct stat capture;
 
-	if (!check_capture(capture_fd, options->append, error) ||
+	if (!check_capture(capture_fd, options->append, &capture, error) ||
 	    !apply_limits(access, options, error)) {
 		close(capture_fd);
 		options_free(options);
@@ -216,6 +225,7 @@ bool session_new(const struct access *access, struct options *options, int captu
 	session->access = *access;
 	session->options = options;
 	session->capture_fd = capture_fd;
+	session->capture = capture;
 	session->images = images_new();
 	session->reason = "internal";
 	session->plan = (struct perf_plan){

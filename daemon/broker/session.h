@@ -43,6 +43,7 @@ bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GErro
 enum session_state session_state(const struct session *session);
 const char *session_state_name(const struct session *session);
 bool session_is_active(const struct session *session); /* it has an engine */
+bool session_shares_capture(const struct session *session, const struct session *other);
 const struct access *session_access(const struct session *session);
 const struct options *session_options(const struct session *session);
 const struct message_progress *session_counters(const struct session *session);

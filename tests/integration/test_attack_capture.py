@@ -69,6 +69,35 @@ def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture
     assert profcapture.json("verify", capture)["data"]["state"] == "finished"
 
 
+def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, profcapture):
+    """Both were made while it was empty, and a lock is of the open file, so the second engine would get it too."""
+    first, second = (profd.create(SYSTEM, file) for _ in range(2))
+    profd.session(first, "Start")
+    assert refusal(profd.session, second, "Start")[0] == "Failed"
+    profd.sleep(1)
+    profd.session(first, "Stop")
+    assert profd.wait("Finished", first)[:2] == (True, "stopped")
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+    works(profd, tmp_path)
+
+
+def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture, profcapture):
+    """There the second engine finds a capture, as it should."""
+    path = profd.create(SYSTEM, file)
+    profd.session(path, "Start")
+    profd.session(path, "Stop")
+    profd.wait("Finished", path)
+    append = {**SYSTEM, "append": variant("b", True)}
+    first, second = (profd.create(append, file) for _ in range(2))
+    profd.session(first, "Start")
+    assert refusal(profd.session, second, "Start")[0] == "Failed"
+    profd.sleep(1)
+    profd.session(first, "Stop")
+    assert profd.wait("Finished", first)[:2] == (True, "stopped")
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+    works(profd, tmp_path)
+
+
 def test_append_flag(profd, tmp_path, capture, profcapture, busy):
     """O_APPEND: bytes one after another, as into a pipe."""
     fd = os.open(capture, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
