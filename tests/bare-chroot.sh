@@ -12,42 +12,14 @@
 set -euo pipefail
 
 source=$(dirname "$(dirname "$(readlink -f "$0")")")
+source "$source/tests/debian-chroot.bash"
 folder='' keep=no
-suite=bookworm
 
 if [ "${1-}" = -k ]; then
 	folder=$(readlink -f -- "${2:?-k needs a folder}") keep=yes
 	shift 2
 fi
 command=${*:-./dev demo && ./dev test}
-
-# "deb URI SUITE COMPONENT" of each of the host's sources that belong to the suite.
-host_sources() {
-	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-		sort -u | while read -r uri release component; do
-		case "$release" in
-		"$suite" | "$suite-updates" | "$suite-security") ;;
-		*) continue ;;
-		esac
-		echo "deb $uri $release $component"
-	done
-}
-
-host_proxy() {
-	apt-config dump | grep -Ei '^Acquire::(http|https)::([^ ]*::)?proxy' || true
-}
-
-install_base() {
-	local sources
-	sources=$(host_sources)
-	[ -n "$sources" ] || {
-		echo "bare-chroot: this host's apt knows no source of $suite" >&2
-		return 1
-	}
-	host_proxy >"$proxy"
-	mmdebstrap --variant=minbase --aptopt="$proxy" "$suite" "$folder" - <<<"$sources"
-	cp "$proxy" "$folder/etc/apt/apt.conf.d/99proxy"
-}
 
 clone() {
 	rm -rf "$folder/src"
@@ -65,14 +37,12 @@ run_inside() {
 }
 
 cleanup() {
-	rm -f "$proxy"
 	[ "$keep" = yes ] || rm -rf --one-file-system "$folder"
 }
 
 [ "$(id -u)" = 0 ] || { echo "bare-chroot: needs root" >&2; exit 1; }
-proxy=$(mktemp)
 [ -n "$folder" ] || folder=$(mktemp -d)
 trap cleanup EXIT
-[ -e "$folder/etc/debian_version" ] || install_base
+[ -e "$folder/etc/debian_version" ] || install_debian "$folder"
 clone
 run_inside
