@@ -46,6 +46,10 @@ def summary(done):
     return json.loads(done.stdout.splitlines()[-1])["data"]
 
 
+def until_running(client, sessions=1):
+    until(lambda: [o[buses.SESSION]["State"] for o in client.objects().values()] == ["running"] * sessions)
+
+
 LOOP = ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]
 
 
@@ -159,7 +163,7 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
     target = spawn("sh", "-c", "while :; do :; done", user=NOBODY, group=NOBODY, extra_groups=[])
     recorders = [start(bus, folder, "--pid", target.pid, "-o", f"{i}.cap", "--json") for i in range(2)]
     root = bus.client(0)
-    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"] * 2)
+    until_running(root, 2)
 
     report = json.loads(run("status", "--json").stdout)
     schema.check(profctl, "status", report)
@@ -202,7 +206,7 @@ def test_completion_of_numbers(bus, run, profctl, folder, spawn):
     target = spawn("sh", "-c", "while :; do :; done", user=NOBODY, group=NOBODY, extra_groups=[])
     recorders = [start(bus, folder, "--pid", target.pid, "-o", f"{i}.cap", "-q") for i in range(2)]
     root = bus.client(0)
-    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"] * 2)
+    until_running(root, 2)
     run("pause", 2)
     assert offered("stop", "") == ["1", "2"] and offered("stop", "2") == ["2"]
     assert offered("pause", "") == ["1"] and offered("resume", "") == ["2"]
@@ -218,7 +222,7 @@ def test_interrupt(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    until_running(root)
     time.sleep(0.5)
     recorder.send_signal(signal.SIGINT)
     assert recorder.wait(timeout=20) == 130
@@ -241,7 +245,7 @@ def test_killed_profctl(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    until_running(root)
     time.sleep(0.5)
     recorder.kill()
     recorder.wait()
@@ -254,7 +258,7 @@ def test_killed_profd(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until(lambda: [o[buses.SESSION]["State"] for o in root.objects().values()] == ["running"])
+    until_running(root)
     time.sleep(0.5)
     engines = bus.engines()
     bus.profd.kill()

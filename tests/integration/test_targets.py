@@ -94,6 +94,26 @@ def rows(profcapture, capture, table):
     return profcapture.json("dump", capture, "--table", table, "--limit", 0)["data"]["rows"]
 
 
+def assert_family(rows_of, first, tables, how):
+    """All that FAMILY starts is there, once, and nobody else; rows_of(table). Returns their pids."""
+    ours = {first}
+    for process in rows_of("process"):
+        if process["pid"] != first:
+            assert process["ppid"] in ours, process
+        ours.add(process["pid"])
+    for table in tables:
+        for row in rows_of(table):
+            assert row["pid"] in ours, (table, row)
+    # the first one, 200 that are short, the leaf, the daemon with its parent, the thread that execs, the vfork
+    assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
+    tasks = rows_of("task")
+    assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
+    assert sum(task["event"] == "exec" for task in tasks) == 4 + (how == "command")
+    started = {task["thread"] for task in tasks if task["event"] in ("exists", "fork", "exec")}
+    assert started == {thread["id"] for thread in rows_of("thread")}
+    return ours
+
+
 @pytest.mark.parametrize("how", ["command", "pid"])
 def test_family_and_nobody_else(profctl, profcapture, capture, spawn, family, how):
     spawn("sh", "-c", f"while :; do {family}; done")
@@ -104,21 +124,7 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, family, ho
         first = spawn(family, "late").pid
         data = recorded(profctl, "-p", first, "-o", capture)
         assert data["reason"] == "target-exited"
-    ours = {first}
-    for process in rows(profcapture, capture, "process"):
-        if process["pid"] != first:
-            assert process["ppid"] in ours, process
-        ours.add(process["pid"])
-    for table in OWNED:
-        for row in rows(profcapture, capture, table):
-            assert row["pid"] in ours, (table, row)
-    # the first one, 200 that are short, the leaf, the daemon with its parent, the thread that execs, the vfork
-    assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
-    tasks = rows(profcapture, capture, "task")
-    assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
-    assert sum(task["event"] == "exec" for task in tasks) == 4 + (how == "command")
-    started = {task["thread"] for task in tasks if task["event"] in ("exists", "fork", "exec")}
-    assert started == {thread["id"] for thread in rows(profcapture, capture, "thread")}
+    ours = assert_family(lambda table: rows(profcapture, capture, table), first, OWNED, how)
     # the daemon is recorded to its end, which outlives its parent
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours
 

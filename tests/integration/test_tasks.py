@@ -20,7 +20,7 @@ import pytest
 from recordings import recorded, until
 from stacks import read
 from test_stack_programs import PYTHON, SOURCE
-from test_targets import FAMILY, rows
+from test_targets import FAMILY, assert_family, rows
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 NOBODY, SOMEBODY = 65534, 65533
@@ -153,21 +153,9 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
         until(lambda: Path(f"/proc/{first}/comm").read_text() == "family\n")
         data = recorded(profctl, "-p", first, "-o", capture, prefix=as_user())
         assert data["reason"] == "target-exited"
-    ours = {first}
-    for process in rows(profcapture, capture, "process"):
-        if process["pid"] != first:
-            assert process["ppid"] in ours, process
-        ours.add(process["pid"])
-        assert process["uid"] == NOBODY
-    for table in ("sample", "task", "mapping", "switch", "thread"):
-        for row in rows(profcapture, capture, table):
-            assert row["pid"] in ours, (table, row)
-    assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
-    tasks = rows(profcapture, capture, "task")
-    assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
-    assert sum(task["event"] == "exec" for task in tasks) == 4 + (how == "command")
-    started = {task["thread"] for task in tasks if task["event"] in ("exists", "fork", "exec")}
-    assert started == {thread["id"] for thread in rows(profcapture, capture, "thread")}
+    tables = ("sample", "task", "mapping", "switch", "thread")
+    assert_family(lambda table: rows(profcapture, capture, table), first, tables, how)
+    assert {process["uid"] for process in rows(profcapture, capture, "process")} == {NOBODY}
     # a thread is on one CPU at a time, and on a CPU is one thread
     for key in ("thread", "cpu"):
         last = {}

@@ -376,14 +376,7 @@ static int find_privilege(void)
 
 static void test_capabilities(void)
 {
-	pid_t child = fork();
-	int status = -1;
-
-	if (child == 0)
-		_exit(find_privilege());
-	waitpid(child, &status, 0);
-	CHECK(WIFEXITED(status));
-	CHECK_INT(WEXITSTATUS(status), 0);
+	CHECK_INT(test_in_child(find_privilege), 0);
 }
 
 int main(void)

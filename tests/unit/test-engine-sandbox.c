@@ -220,14 +220,7 @@ static int find_privilege(void)
 
 static void test_privileges(void)
 {
-	pid_t child = fork();
-	int status = -1;
-
-	if (child == 0)
-		_exit(find_privilege());
-	waitpid(child, &status, 0);
-	CHECK(WIFEXITED(status));
-	CHECK_INT(WEXITSTATUS(status), 0);
+	CHECK_INT(test_in_child(find_privilege), 0);
 }
 
 /* Bits of what is not limited. */
@@ -254,14 +247,7 @@ static int find_excess(void)
 
 static void test_limits(void)
 {
-	pid_t child = fork();
-	int status = -1;
-
-	if (child == 0)
-		_exit(find_excess());
-	waitpid(child, &status, 0);
-	CHECK(WIFEXITED(status));
-	CHECK_INT(WEXITSTATUS(status), 0);
+	CHECK_INT(test_in_child(find_excess), 0);
 }
 
 static void test_threads(void)

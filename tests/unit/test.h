@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int test_count;
 static int test_failed_cases;
@@ -95,6 +97,17 @@ static inline void test_run(const char *name, void (*function)(void))
 	fflush(stdout);
 }
 #define RUN(function) test_run(#function, function)
+
+/* What the function returns in a process of its own; -1: that was killed. */
+static inline int test_in_child(int (*function)(void))
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0)
+		_exit(function());
+	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 static inline int test_end(void)
 {
