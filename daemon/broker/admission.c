@@ -9,6 +9,8 @@
  *     kernel functions, not spoken of         kernel-addresses without a prompt, or the session goes without them
  *     the session of another user             manage-others
  *
+ * What may be answered without a prompt is asked at once, and what needs one behind that, one by one: nobody is asked
+ * about the kernel for a session that is refused.
  * A session of own_only has its events checked too: what needs more than a plain user may open by itself is refused,
  * since profd would open it with its own rights.
  * A private client is profd's own user: nothing is asked.
@@ -26,6 +28,7 @@ struct session_request {
 	struct admission admission;
 	struct options *options;
 	struct access access;
+	enum authority_action action; /* without which there is no session */
 	char *target;
 	void (*done)(const struct access *access, const GError *error, void *data);
 	void *data;
@@ -39,39 +42,26 @@ static void finish(struct session_request *request, const GError *error)
 	g_free(request);
 }
 
-static void ask(struct session_request *request, enum authority_action action, bool interactive,
-		void (*answer)(enum authority_answer answer, const GError *error, void *data))
+static struct authority_question question_of(const struct session_request *request)
 {
-	const struct authority_question question = {
-		.caller = request->admission.caller,
-		.action = action,
-		.interactive = interactive && request->admission.interactive,
-		.target = request->target,
-	};
+	return (struct authority_question){ .caller = request->admission.caller,
+					    .target = request->target };
+}
 
+/* One action, for which somebody may be asked. */
+static void ask_for_password(struct session_request *request, enum authority_action action,
+			     void (*answer)(const struct authority_reply *reply, void *data))
+{
+	struct authority_question question = question_of(request);
+
+	question.interactive = true;
+	question.actions[question.n_actions++] = action;
 	authority_ask(request->admission.authority, &question, answer, request);
 }
 
-static void on_kernel(enum authority_answer answer, const GError *error, void *data)
+static void on_kernel_password(const struct authority_reply *reply, void *data)
 {
-	struct session_request *request = data;
-
-	if (answer == AUTHORITY_GRANTED) {
-		finish(request, NULL);
-	} else if (request->options->kernel_asked || request->admission.caller->gone) {
-		finish(request, error);
-	} else {
-		options_deny_kernel(request->options);
-		finish(request, NULL);
-	}
-}
-
-static void ask_for_kernel(struct session_request *request)
-{
-	if (request->options->kernel)
-		ask(request, AUTHORITY_KERNEL_ADDRESSES, request->options->kernel_asked, on_kernel);
-	else
-		finish(request, NULL);
+	finish(data, reply->errors[0]);
 }
 
 /* Numbers and terms that a client makes up, and tracepoints, are for those who may see more than their own. */
@@ -92,35 +82,89 @@ static bool check_own_events(const struct options *options, GError **error)
 	return true;
 }
 
-static void on_others_quietly(enum authority_answer answer, const GError *error, void *data)
+/* What else the session needs or would like, from `first` on in the order of add_others(). */
+static void take_others(struct session_request *request, const struct authority_reply *reply,
+			unsigned first)
 {
-	struct session_request *request = data;
+	struct options *options = request->options;
+	unsigned kernel = first + request->access.own_only;
 	g_autoptr(GError) refused = NULL;
 
-	request->access.own_only = answer != AUTHORITY_GRANTED;
-	if (request->access.own_only && !check_own_events(request->options, &refused))
-		finish(request, refused);
-	else
-		ask_for_kernel(request);
+	if (request->access.own_only) {
+		request->access.own_only = reply->answers[first] != AUTHORITY_GRANTED;
+		if (request->access.own_only && !check_own_events(options, &refused)) {
+			finish(request, refused);
+			return;
+		}
+	}
+	if (!options->kernel || reply->answers[kernel] == AUTHORITY_GRANTED) {
+		finish(request, NULL);
+	} else if (options->kernel_asked && request->admission.interactive &&
+		   reply->answers[kernel] == AUTHORITY_CHALLENGE) {
+		ask_for_password(request, AUTHORITY_KERNEL_ADDRESSES, on_kernel_password);
+	} else if (options->kernel_asked || request->admission.caller->gone) {
+		finish(request, reply->errors[kernel]);
+	} else {
+		options_deny_kernel(options);
+		finish(request, NULL);
+	}
 }
 
-static void on_recording(enum authority_answer answer, const GError *error, void *data)
+static void add_others(const struct session_request *request, struct authority_question *question)
+{
+	if (request->access.own_only)
+		question->actions[question->n_actions++] = AUTHORITY_RECORD_OTHERS;
+	if (request->options->kernel)
+		question->actions[question->n_actions++] = AUTHORITY_KERNEL_ADDRESSES;
+}
+
+static void on_others(const struct authority_reply *reply, void *data)
+{
+	take_others(data, reply, 0);
+}
+
+/* Behind a prompt: meanwhile everything may have changed, so the others are asked for again. */
+static void on_password(const struct authority_reply *reply, void *data)
+{
+	struct session_request *request = data;
+	struct authority_question question = question_of(request);
+
+	add_others(request, &question);
+	if (reply->answers[0] != AUTHORITY_GRANTED)
+		finish(request, reply->errors[0]);
+	else if (question.n_actions)
+		authority_ask(request->admission.authority, &question, on_others, request);
+	else
+		finish(request, NULL);
+}
+
+static void on_quiet(const struct authority_reply *reply, void *data)
 {
 	struct session_request *request = data;
 
-	if (answer != AUTHORITY_GRANTED)
-		finish(request, error);
-	else if (request->access.own_only)
-		ask(request, AUTHORITY_RECORD_OTHERS, false, on_others_quietly);
+	if (reply->answers[0] == AUTHORITY_GRANTED)
+		take_others(request, reply, 1);
+	else if (reply->answers[0] == AUTHORITY_CHALLENGE && request->admission.interactive)
+		ask_for_password(request, request->action, on_password);
 	else
-		ask_for_kernel(request);
+		finish(request, reply->errors[0]);
+}
+
+/* All at once, and nobody is asked: mostly that is all. */
+static void ask_quietly(struct session_request *request)
+{
+	struct authority_question question = question_of(request);
+
+	question.first_decides = true;
+	question.actions[question.n_actions++] = request->action;
+	add_others(request, &question);
+	authority_ask(request->admission.authority, &question, on_quiet, request);
 }
 
 static void begin(struct session_request *request)
 {
 	struct options *options = request->options;
 	struct access *access = &request->access;
-	enum authority_action action;
 	g_autoptr(GError) error = NULL;
 
 	access->uid = request->admission.caller->uid;
@@ -131,7 +175,7 @@ static void begin(struct session_request *request)
 	}
 	if (options->system) {
 		access->any_image = true;
-		action = AUTHORITY_RECORD_SYSTEM;
+		request->action = AUTHORITY_RECORD_SYSTEM;
 	} else if (!authority_has_room(request->admission.authority, request->admission.caller,
 				       &error)) {
 		/* whose processes these are takes long where they have thousands of threads, and all clients wait */
@@ -142,10 +186,10 @@ static void begin(struct session_request *request)
 		return;
 	} else {
 		access->own_only = targets_check(options->targets, access->uid, NULL);
-		action = access->own_only ? AUTHORITY_RECORD_OWN : AUTHORITY_RECORD_OTHERS;
+		request->action = access->own_only ? AUTHORITY_RECORD_OWN : AUTHORITY_RECORD_OTHERS;
 		request->target = targets_describe(options->targets);
 	}
-	ask(request, action, true, on_recording);
+	ask_quietly(request);
 }
 
 void admission_session(const struct admission *admission, struct options *options,
@@ -169,11 +213,11 @@ struct manage_request {
 	void *data;
 };
 
-static void on_manage(enum authority_answer answer, const GError *error, void *data)
+static void on_manage(const struct authority_reply *reply, void *data)
 {
 	g_autofree struct manage_request *request = data;
 
-	request->done(answer == AUTHORITY_GRANTED, error, request->data);
+	request->done(reply->answers[0] == AUTHORITY_GRANTED, reply->errors[0], request->data);
 }
 
 void admission_manage(const struct admission *admission, uid_t owner,
@@ -181,7 +225,8 @@ void admission_manage(const struct admission *admission, uid_t owner,
 {
 	const struct authority_question question = {
 		.caller = admission->caller,
-		.action = AUTHORITY_MANAGE_OTHERS,
+		.actions = { AUTHORITY_MANAGE_OTHERS },
+		.n_actions = 1,
 		.interactive = admission->interactive,
 	};
 	struct manage_request *request;
@@ -198,45 +243,33 @@ void admission_manage(const struct admission *admission, uid_t owner,
 /* ---- What would be possible --------------------------------------------------------------------- */
 
 struct capabilities_request {
-	struct admission admission;
-	bool system;
 	void (*done)(bool system, bool kernel, void *data);
 	void *data;
 };
 
-static void on_kernel_capability(enum authority_answer answer, const GError *error, void *data)
+static void on_capabilities(const struct authority_reply *reply, void *data)
 {
 	g_autofree struct capabilities_request *request = data;
 
-	request->done(request->system, answer != AUTHORITY_DENIED, request->data);
-	caller_unref(request->admission.caller);
-}
-
-static void on_system_capability(enum authority_answer answer, const GError *error, void *data)
-{
-	struct capabilities_request *request = data;
-	const struct authority_question question = { .caller = request->admission.caller,
-						     .action = AUTHORITY_KERNEL_ADDRESSES };
-
-	request->system = answer != AUTHORITY_DENIED;
-	authority_ask(request->admission.authority, &question, on_kernel_capability, request);
+	request->done(reply->answers[0] != AUTHORITY_DENIED, reply->answers[1] != AUTHORITY_DENIED,
+		      request->data);
 }
 
 void admission_capabilities(const struct admission *admission,
 			    void (*done)(bool system, bool kernel, void *data), void *data)
 {
-	const struct authority_question question = { .caller = admission->caller,
-						     .action = AUTHORITY_RECORD_SYSTEM };
+	const struct authority_question question = {
+		.caller = admission->caller,
+		.actions = { AUTHORITY_RECORD_SYSTEM, AUTHORITY_KERNEL_ADDRESSES },
+		.n_actions = 2,
+	};
 	struct capabilities_request *request;
 
 	if (!admission->authority) {
 		done(true, true, data);
 		return;
 	}
-	request = g_new0(struct capabilities_request, 1);
-	request->admission = *admission;
-	caller_ref(admission->caller);
-	request->done = done;
-	request->data = data;
-	authority_ask(admission->authority, &question, on_system_capability, request);
+	request = g_new(struct capabilities_request, 1);
+	*request = (struct capabilities_request){ .done = done, .data = data };
+	authority_ask(admission->authority, &question, on_capabilities, request);
 }

@@ -7,9 +7,11 @@
  *             (2) the subject is the caller's unique name on the bus, which nobody else can ever have: no pid is
  *                 looked up that might meanwhile be another process's              [bus-polkit: each action]
  *             (3) nothing waits here: polkitd may hang as long as it likes                 [bus-polkit: hangs]
- *             (4) a user has at most MAX_PENDING questions open, whichever connections they come from
- *                                                                                            [bus-polkit: bounded]
- *             (5) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
+ *             (4) a user has at most MAX_PENDING questions open, whichever connections they come from; one that is about
+ *                 several actions is open until all are answered                             [bus-polkit: bounded]
+ *             (5) what was granted counts when the last answer comes, and only if the caller is still there
+ *                                                                                 [bus-polkit: leaves between answers]
+ *             (6) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
  * A question that may end in a prompt waits for its user; one that may not is over after QUIET_PATIENCE_MS.
  * The connection is the one that profd serves on: GIO shares the system bus's in a process.
  */
@@ -30,16 +32,25 @@
 
 struct authority {
 	PolkitAuthority *polkit;
-	GPtrArray *pending; /* struct check */
+	GPtrArray *pending; /* struct asking */
 };
 
+/* One action of a question. */
 struct check {
+	struct asking *asking;
+	enum authority_action action;
+};
+
+struct asking {
 	struct authority *authority; /* NULL: nobody waits for the answer any more */
 	struct caller *caller;
-	enum authority_action action;
-	GCancellable *cancellable;
+	GCancellable *cancellable; /* of all checks */
 	guint timer;
-	void (*answer)(enum authority_answer answer, const GError *error, void *data);
+	bool first_decides;
+	unsigned n, n_left; /* checks, and those without an answer */
+	struct check checks[AUTHORITY_MAX_ACTIONS];
+	struct authority_reply reply;
+	void (*answer)(const struct authority_reply *reply, void *data);
 	void *data;
 };
 
@@ -63,7 +74,8 @@ static_assert(ARRAY_SIZE(actions) == AUTHORITY_ACTIONS, "each action has its tex
 
 /* ---- What the prompt says ----------------------------------------------------------------------- */
 
-static PolkitDetails *details_new(const struct authority_question *question)
+static PolkitDetails *details_new(const struct authority_question *question,
+				  enum authority_action action)
 {
 	const struct caller *caller = question->caller;
 	g_autofree char *program = target_name(caller->pid);
@@ -76,34 +88,34 @@ static PolkitDetails *details_new(const struct authority_question *question)
 	polkit_details_insert(details, "pid", pid);
 	polkit_details_insert(details, "program", program);
 	polkit_details_insert(details, "target", question->target ? question->target : "-");
-	polkit_details_insert(details, "polkit.message", actions[question->action].message);
+	polkit_details_insert(details, "polkit.message", actions[action].message);
 	polkit_details_insert(details, "polkit.gettext_domain", GETTEXT_PACKAGE);
 	return details;
 }
 
 /* ---- A question --------------------------------------------------------------------------------- */
 
-static void check_free(gpointer pointer)
+static void asking_free(struct asking *asking)
 {
-	struct check *check = pointer;
-
-	g_clear_handle_id(&check->timer, g_source_remove);
-	g_object_unref(check->cancellable);
-	caller_unref(check->caller);
-	g_free(check);
+	g_clear_handle_id(&asking->timer, g_source_remove);
+	for (unsigned i = 0; i < asking->n; i++)
+		g_clear_error(&asking->reply.errors[i]);
+	g_object_unref(asking->cancellable);
+	caller_unref(asking->caller);
+	g_free(asking);
 }
 
-static void give_up(struct check *check)
+static void give_up(struct asking *asking)
 {
-	g_cancellable_cancel(check->cancellable);
+	g_cancellable_cancel(asking->cancellable);
 }
 
 static gboolean on_patience_end(gpointer data)
 {
-	struct check *check = data;
+	struct asking *asking = data;
 
-	check->timer = 0;
-	give_up(check);
+	asking->timer = 0;
+	give_up(asking);
 	return G_SOURCE_REMOVE;
 }
 
@@ -111,11 +123,12 @@ static gboolean on_patience_end(gpointer data)
 static enum authority_answer read_result(PolkitAuthorizationResult *result, const GError *failure,
 					 const struct check *check, GError **error)
 {
+	const struct asking *asking = check->asking;
 	const char *id = actions[check->action].id;
 
-	if (!result && check->caller->gone)
+	if (asking->caller->gone)
 		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED, "the caller left the bus");
-	else if (!result && g_cancellable_is_cancelled(check->cancellable))
+	else if (!result && g_cancellable_is_cancelled(asking->cancellable))
 		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 			    "polkit did not say in time whether \"%s\" is allowed", id);
 	else if (!result)
@@ -138,27 +151,46 @@ static enum authority_answer read_result(PolkitAuthorizationResult *result, cons
 	return AUTHORITY_DENIED;
 }
 
+/* A name that is gone is nobody's, whatever was granted to it before. */
+static void withdraw(struct asking *asking)
+{
+	for (unsigned i = 0; i < asking->n; i++) {
+		asking->reply.answers[i] = AUTHORITY_DENIED;
+		if (!asking->reply.errors[i])
+			broker_fail(&asking->reply.errors[i], BROKER_ERROR_NOT_AUTHORIZED,
+				    "the caller left the bus");
+	}
+}
+
+static void finish(struct asking *asking)
+{
+	if (asking->authority) {
+		g_ptr_array_remove_fast(asking->authority->pending, asking);
+		if (asking->caller->gone)
+			withdraw(asking);
+		asking->answer(&asking->reply, asking->data);
+	}
+	asking_free(asking);
+}
+
 static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 {
-	struct check *check = data;
+	const struct check *check = data;
+	struct asking *asking = check->asking;
+	struct authority_reply *reply = &asking->reply;
+	size_t i = (size_t)(check - asking->checks);
 	g_autoptr(GError) failure = NULL;
-	g_autoptr(GError) error = NULL;
 	g_autoptr(PolkitAuthorizationResult)
 		result = polkit_authority_check_authorization_finish(POLKIT_AUTHORITY(source),
 								     async, &failure);
-	enum authority_answer answer;
 
-	if (check->authority) {
-		g_ptr_array_remove_fast(check->authority->pending, check);
-		/* what polkit granted to a name that is gone is nobody's */
-		if (check->caller->gone)
-			g_clear_object(&result);
-		if (failure)
-			g_dbus_error_strip_remote_error(failure);
-		answer = read_result(result, failure, check, &error);
-		check->answer(answer, error, check->data);
-	}
-	check_free(check);
+	if (failure)
+		g_dbus_error_strip_remote_error(failure);
+	reply->answers[i] = read_result(result, failure, check, &reply->errors[i]);
+	if (--asking->n_left == 0)
+		finish(asking);
+	else if (i == 0 && asking->first_decides && reply->answers[0] != AUTHORITY_GRANTED)
+		give_up(asking);
 }
 
 static unsigned pending_of(const struct authority *authority, uid_t uid)
@@ -166,7 +198,7 @@ static unsigned pending_of(const struct authority *authority, uid_t uid)
 	unsigned n = 0;
 
 	for (guint i = 0; i < authority->pending->len; i++)
-		n += ((const struct check *)authority->pending->pdata[i])->caller->uid == uid;
+		n += ((const struct asking *)authority->pending->pdata[i])->caller->uid == uid;
 	return n;
 }
 
@@ -178,45 +210,67 @@ bool authority_has_room(const struct authority *authority, const struct caller *
 			   "%d questions of this user already wait for polkit", MAX_PENDING);
 }
 
-void authority_ask(struct authority *authority, const struct authority_question *question,
-		   void (*answer)(enum authority_answer answer, const GError *error, void *data),
-		   void *data)
+static void refuse(const struct authority_question *question, const GError *error,
+		   void (*answer)(const struct authority_reply *reply, void *data), void *data)
 {
-	g_autoptr(GError) error = NULL;
-	g_autoptr(PolkitSubject) subject = NULL;
-	g_autoptr(PolkitDetails) details = NULL;
-	struct check *check;
+	struct authority_reply reply = { 0 };
 
-	if (!authority_has_room(authority, question->caller, &error)) {
-		answer(AUTHORITY_DENIED, error, data);
-		return;
-	}
-	check = g_new(struct check, 1);
-	*check = (struct check){ .authority = authority,
-				 .caller = caller_ref(question->caller),
-				 .action = question->action,
-				 .cancellable = g_cancellable_new(),
-				 .answer = answer,
-				 .data = data };
-	g_ptr_array_add(authority->pending, check);
-	if (!question->interactive)
-		check->timer = g_timeout_add(QUIET_PATIENCE_MS, on_patience_end, check);
-	subject = polkit_system_bus_name_new(question->caller->name);
-	details = details_new(question);
+	for (unsigned i = 0; i < question->n_actions; i++)
+		reply.errors[i] = g_error_copy(error);
+	answer(&reply, data);
+	for (unsigned i = 0; i < question->n_actions; i++)
+		g_clear_error(&reply.errors[i]);
+}
+
+static void begin_check(struct asking *asking, unsigned i,
+			const struct authority_question *question)
+{
+	enum authority_action action = question->actions[i];
+	g_autoptr(PolkitSubject) subject = polkit_system_bus_name_new(asking->caller->name);
+	g_autoptr(PolkitDetails) details = details_new(question, action);
+
+	asking->checks[i] = (struct check){ .asking = asking, .action = action };
 	polkit_authority_check_authorization(
-		authority->polkit, subject, actions[question->action].id, details,
+		asking->authority->polkit, subject, actions[action].id, details,
 		question->interactive ? POLKIT_CHECK_AUTHORIZATION_FLAGS_ALLOW_USER_INTERACTION
 				      : POLKIT_CHECK_AUTHORIZATION_FLAGS_NONE,
-		check->cancellable, on_checked, check);
+		asking->cancellable, on_checked, &asking->checks[i]);
+}
+
+void authority_ask(struct authority *authority, const struct authority_question *question,
+		   void (*answer)(const struct authority_reply *reply, void *data), void *data)
+{
+	g_autoptr(GError) error = NULL;
+	struct asking *asking;
+
+	assert(question->n_actions > 0 && question->n_actions <= AUTHORITY_MAX_ACTIONS);
+	if (!authority_has_room(authority, question->caller, &error)) {
+		refuse(question, error, answer, data);
+		return;
+	}
+	asking = g_new(struct asking, 1);
+	*asking = (struct asking){ .authority = authority,
+				   .caller = caller_ref(question->caller),
+				   .cancellable = g_cancellable_new(),
+				   .first_decides = question->first_decides,
+				   .n = question->n_actions,
+				   .n_left = question->n_actions,
+				   .answer = answer,
+				   .data = data };
+	g_ptr_array_add(authority->pending, asking);
+	if (!question->interactive)
+		asking->timer = g_timeout_add(QUIET_PATIENCE_MS, on_patience_end, asking);
+	for (unsigned i = 0; i < question->n_actions; i++)
+		begin_check(asking, i, question);
 }
 
 void authority_forget(struct authority *authority, const struct caller *caller)
 {
 	for (guint i = 0; i < authority->pending->len; i++) {
-		struct check *check = authority->pending->pdata[i];
+		struct asking *asking = authority->pending->pdata[i];
 
-		if (check->caller == caller)
-			give_up(check);
+		if (asking->caller == caller)
+			give_up(asking);
 	}
 }
 
@@ -254,10 +308,10 @@ void authority_new(void (*ready)(struct authority *authority, const GError *erro
 void authority_end(struct authority *authority)
 {
 	for (guint i = 0; i < authority->pending->len; i++) {
-		struct check *check = authority->pending->pdata[i];
+		struct asking *asking = authority->pending->pdata[i];
 
-		check->authority = NULL;
-		give_up(check);
+		asking->authority = NULL;
+		give_up(asking);
 	}
 	g_ptr_array_set_size(authority->pending, 0);
 }

@@ -22,12 +22,23 @@ enum authority_answer {
 	AUTHORITY_GRANTED,
 };
 
+#define AUTHORITY_MAX_ACTIONS 3
+
+/* polkit is asked for all of the actions at once. */
 struct authority_question {
 	struct caller *caller;
-	enum authority_action action;
-	bool interactive; /* somebody may be asked for a password */
+	enum authority_action actions[AUTHORITY_MAX_ACTIONS];
+	unsigned n_actions;
+	bool first_decides; /* without the first action the others are not worth waiting for */
+	bool interactive;   /* somebody may be asked for a password */
 	const char *
 		target; /* for the prompt: what would be recorded; NULL where the action says it all */
+};
+
+/* As many as there were actions, in their order. */
+struct authority_reply {
+	enum authority_answer answers[AUTHORITY_MAX_ACTIONS];
+	GError *errors[AUTHORITY_MAX_ACTIONS]; /* why it is not GRANTED */
 };
 
 /* polkit, as far as profd asks it. */
@@ -44,9 +55,8 @@ void authority_free(
 /* Whether the caller's user may ask one more question now; to be looked at before work that is for a question. */
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
 			GError **error);
-/* `answer` comes once, in some cases before this returns. The error says why it is not GRANTED. */
+/* `answer` comes once, when all is answered, in some cases before this returns; the reply is valid during the call. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
-		   void (*answer)(enum authority_answer answer, const GError *error, void *data),
-		   void *data);
+		   void (*answer)(const struct authority_reply *reply, void *data), void *data);
 /* The caller is gone: its prompts are taken away, its questions answered with DENIED. */
 void authority_forget(struct authority *authority, const struct caller *caller);

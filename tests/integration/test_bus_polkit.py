@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What profd asks a real polkitd, and what it makes of yes, no, a password, and of no answer at all."""
+import itertools
 import os
+import pwd
 import signal
 import time
 
@@ -74,6 +76,178 @@ class Agent:
                 variant("(us(sa{sv}))", (0, cookie, ("unix-user", {"uid": variant("u", 0)}))), name=POLKIT,
             )
         invocation.return_value(None)
+
+
+AUTHORITY = """
+<node><interface name="org.freedesktop.PolicyKit1.Authority">
+  <method name="CheckAuthorization">
+    <arg type="(sa{sv})" direction="in"/><arg type="s" direction="in"/><arg type="a{ss}" direction="in"/>
+    <arg type="u" direction="in"/><arg type="s" direction="in"/><arg type="(bba{ss})" direction="out"/>
+  </method>
+  <method name="CancelCheckAuthorization"><arg type="s" direction="in"/></method>
+</interface></node>
+"""
+YES, NO, PASSWORD = (True, False), (False, False), (False, True)
+
+
+class Polkit:
+    """In the place of polkitd, which answers one question after the other: a test decides when, and in which order."""
+
+    def __init__(self, bus):
+        self.client, self.open, self.prompts, self.cancelled = bus.client(pwd.getpwnam("polkitd").pw_uid), [], [], []
+        node = buses.Gio.DBusNodeInfo.new_for_xml(AUTHORITY)
+        with self.client.current():
+            self.client.bus.register_object("/org/freedesktop/PolicyKit1/Authority", node.interfaces[0], self.on_call, None, None)
+        self.client.call("/org/freedesktop/DBus", buses.BUS, "RequestName", variant("(su)", (POLKIT, 4)), name=buses.BUS)
+
+    def on_call(self, connection, sender, path, interface, method, arguments, invocation):
+        if method == "CancelCheckAuthorization":
+            self.cancelled.append(arguments.unpack()[0])
+            invocation.return_value(None)
+            return
+        _, action, _, flags, _ = arguments.unpack()
+        self.open.append((action.removeprefix("org.profd."), invocation))
+        if flags:
+            self.prompts.append(self.open[-1][0])
+
+    def wait(self, *actions):
+        """Until just these are asked about and not answered."""
+        self.client.spin(lambda: len(self.open) >= len(actions))
+        self.client.sleep(0.2)
+        assert sorted(action for action, _ in self.open) == sorted(actions)
+
+    def answer(self, action, result):
+        index = [name for name, _ in self.open].index(action)
+        self.open.pop(index)[1].return_value(variant("((bba{ss}))", ((*result, {}),)))
+        self.client.sleep(0.05)
+
+
+@pytest.fixture
+def polkit(bus):
+    try:
+        pwd.getpwnam("polkitd")
+    except KeyError:
+        pytest.skip("there is no user polkitd, whom the bus would let have polkit's name")
+    bus.start(polkit=False)
+    return Polkit(bus)
+
+
+# ---- all at once
+
+
+OWN = ("record-own", "record-others", "kernel-addresses")
+
+
+@pytest.mark.parametrize("order", itertools.permutations(OWN))
+def test_answers_in_any_order(bus, polkit, file, process, order):
+    """All are asked for before one is answered, and there is no session before the last answer."""
+    client = bus.client(NOBODY)
+    pending = client.begin_create(pids(process(NOBODY).pid), file)
+    polkit.wait(*OWN)
+    for action in order:
+        client.sleep(0.05)
+        assert not pending.done
+        polkit.answer(action, YES)
+    client.spin(lambda: pending.done)
+    assert pending.error is None and client.get(pending.reply[0], "Options")["kernel"] is True
+    assert polkit.prompts == []
+
+
+@pytest.mark.parametrize("refused", OWN)
+def test_one_is_denied(bus, polkit, file, process, refused):
+    client = bus.client(NOBODY)
+    options = {**pids(process(NOBODY).pid), "events": variant("as", ["cpu-clock"])}
+    pending = client.begin_create(options, file, interactive=True)
+    polkit.wait(*OWN)
+    for action in OWN:
+        polkit.answer(action, NO if action == refused else YES)
+    client.spin(lambda: pending.done)
+    if refused == "record-own":
+        assert pending.error[0] == "NotAuthorized" and "org.profd.record-own" in pending.error[1]
+        assert client.objects() == {}
+    else:
+        assert client.get(pending.reply[0], "Options")["kernel"] is (refused != "kernel-addresses")
+    assert polkit.prompts == []
+
+
+def test_denied_while_others_hang(bus, polkit, file, process):
+    """They are not waited for, and are taken back."""
+    client = bus.client(NOBODY)
+    pending = client.begin_create(pids(process(NOBODY).pid), file)
+    polkit.wait(*OWN)
+    polkit.answer("record-own", NO)
+    client.spin(lambda: pending.done, 5)
+    assert pending.error[0] == "NotAuthorized" and "org.profd.record-own" in pending.error[1]
+    polkit.client.spin(lambda: len(polkit.cancelled) == 2)
+
+
+def test_one_hangs(bus, polkit, file, process):
+    """What is not answered is a no."""
+    client = bus.client(NOBODY)
+    pending = client.begin_create(pids(process(NOBODY).pid), file)
+    polkit.wait(*OWN)
+    polkit.answer("record-own", YES)
+    polkit.answer("record-others", YES)
+    client.sleep(1)
+    assert not pending.done
+    client.spin(lambda: pending.done, 15)
+    assert client.get(pending.reply[0], "Options")["kernel"] is False
+    polkit.client.spin(lambda: len(polkit.cancelled) == 1)
+
+
+def test_caller_leaves_between_answers(bus, polkit, file, process):
+    """Invariant 5 of authority.c: what was granted before is nothing; and its questions no longer count."""
+    client, other, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(0)
+    target = process(NOBODY)
+    client.begin_create(pids(target.pid), file)
+    polkit.wait(*OWN)
+    polkit.answer("record-own", YES)
+    polkit.answer("kernel-addresses", YES)
+    client.close()
+    polkit.client.spin(lambda: len(polkit.cancelled) == 1, 5)
+    polkit.answer("record-others", YES)
+    assert root.objects() == {}
+    pending = [other.begin_create(pids(target.pid), file) for _ in range(8)]
+    polkit.wait(*OWN * 8)
+    other.sleep(0.1)
+    assert not any(p.done for p in pending)
+    assert refusal(bus.client(NOBODY).create, pids(target.pid), file)[0] == "LimitExceeded"
+
+
+@pytest.mark.parametrize("system", [YES, NO])
+def test_no_prompt_about_the_kernel_of_a_session_that_is_refused(bus, polkit, file, system):
+    client = bus.client(NOBODY)
+    pending = client.begin_create({**SYSTEM, "kernel": variant("b", True)}, file, interactive=True)
+    polkit.wait("record-system", "kernel-addresses")
+    polkit.answer("kernel-addresses", PASSWORD)
+    assert polkit.prompts == []
+    polkit.answer("record-system", system)
+    if system == YES:
+        polkit.wait("kernel-addresses")
+        assert polkit.prompts == ["kernel-addresses"] and not pending.done
+        polkit.answer("kernel-addresses", YES)
+    client.spin(lambda: pending.done)
+    assert (pending.error is None) == (system == YES)
+    assert polkit.prompts == ["kernel-addresses"][:system == YES]
+
+
+def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
+    """The rest is asked about again behind it."""
+    client = bus.client(NOBODY)
+    pending = client.begin_create(pids(process(NOBODY).pid), file, interactive=True)
+    polkit.wait(*OWN)
+    polkit.answer("kernel-addresses", YES)
+    polkit.answer("record-others", YES)
+    polkit.answer("record-own", PASSWORD)
+    polkit.wait("record-own")
+    assert polkit.prompts == ["record-own"]
+    polkit.answer("record-own", YES)
+    polkit.wait("record-others", "kernel-addresses")
+    polkit.answer("record-others", NO)
+    polkit.answer("kernel-addresses", NO)
+    client.spin(lambda: pending.done)
+    assert client.get(pending.reply[0], "Options")["kernel"] is False
+    assert polkit.prompts == ["record-own"]
 
 
 # ---- which action
@@ -238,7 +412,7 @@ def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
 
 
 def test_prompt_goes_with_the_caller(bus, file, process):
-    """Invariant 5 of authority.c: polkit takes it away from the one who was asked."""
+    """Invariant 6 of authority.c: polkit takes it away from the one who was asked."""
     bus.start(rules(ask={"record-others": ["nobody"]}))
     client, agent = bus.client(NOBODY), Agent(bus)
     client.begin_create(pids(process(DAEMON).pid), file, interactive=True)
