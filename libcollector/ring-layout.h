@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring layout - what stands in the memory that a process shares with profd-engine
+ *
+ * docs/ring.md is the specification: who writes which word, in which order, and what a reader makes of it. Little-endian,
+ * the same for every architecture. Reserved is written 0 and ignored.
+ */
+#pragma once
+
+#include "arch/base.h"
+
+#include <assert.h>
+
+#define RING_MAGIC UINT64_C(0x0a414e4552416650) /* "PfARENA\n" */
+#define RING_VERSION 1u
+#define RING_CLOCK_MONOTONIC 1u
+#define RING_LINE 128u /* two lines of most caches, as these are fetched in pairs */
+#define RING_PAGE 4096u
+#define RING_MIN_BYTES 4096u
+#define RING_MAX_BYTES (UINT64_C(1) << 30)
+#define RING_MAX_RINGS 65536u
+#define RING_MAX_RECORD 65536u /* and a quarter of the ring's data */
+
+/* ---- The arena ---- */
+
+struct ring_arena_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_bytes;
+	uint64_t compat;
+	uint64_t incompat;
+	uint64_t arena_bytes;
+	uint32_t n_rings;
+	uint32_t directory_offset;
+	uint32_t clock;
+	uint32_t n_types; /* the consumer knows the types below */
+	uint8_t reserved_0[72];
+
+	/* Producers' line. */
+	uint32_t doorbell; /* futex */
+	uint32_t reserved_1;
+	uint64_t lost_no_ring;
+	uint8_t reserved_2[112];
+
+	/* The consumer's line. */
+	uint32_t armed; /* odd: asleep */
+	uint8_t reserved_3[124];
+};
+static_assert(sizeof(struct ring_arena_header) == 3 * RING_LINE, "arena header");
+static_assert(offsetof(struct ring_arena_header, arena_bytes) == 32, "arena bytes");
+static_assert(offsetof(struct ring_arena_header, doorbell) == RING_LINE, "producers' line");
+static_assert(offsetof(struct ring_arena_header, armed) == 2 * RING_LINE, "consumer's line");
+
+/* A row of the directory. Ascending by data_bytes. */
+struct ring_place {
+	uint64_t header_offset;
+	uint64_t data_offset;
+	uint64_t data_bytes; /* a power of two */
+	uint64_t reserved;
+};
+static_assert(sizeof(struct ring_place) == 32, "directory");
+
+/* ---- A ring ---- */
+
+/* The low half of ring_header.state; the high half is the generation, which a claim raises. */
+enum ring_state { RING_FREE, RING_OWNED, RING_CLOSED, RING_N_STATES };
+
+enum ring_policy { RING_DROP, RING_LOSSLESS };
+
+/* Why a record is not in the ring. */
+enum ring_lost {
+	RING_LOST_FULL,
+	RING_LOST_TIMEOUT, /* there was no room after a wait either */
+	RING_LOST_BIG,     /* a record that no ring of this size takes */
+	RING_LOST_NESTED, /* a signal came while a place was being taken; not part of `attempted` */
+	RING_N_LOST
+};
+
+struct ring_header {
+	/* Both write it: the producer what is free, the consumer what is closed. */
+	uint64_t state;
+	uint32_t tid;
+	uint8_t reserved_0[116];
+
+	/* The producer's line. */
+	uint64_t head;
+	uint32_t busy;
+	uint32_t waiting;
+	uint64_t attempted;
+	uint64_t lost[RING_N_LOST];
+	uint64_t waits;
+	uint64_t waited_ns;
+	uint8_t reserved_1[56];
+
+	/* The consumer's line. */
+	uint64_t tail;
+	uint32_t room; /* futex */
+	uint32_t policy;
+	uint8_t reserved_2[112];
+
+	uint8_t reserved_3[128];
+};
+static_assert(sizeof(struct ring_header) == 4 * RING_LINE, "ring header");
+static_assert(offsetof(struct ring_header, head) == RING_LINE, "producer's line");
+static_assert(offsetof(struct ring_header, attempted) == RING_LINE + 16, "attempted");
+static_assert(offsetof(struct ring_header, waits) == RING_LINE + 56, "waits");
+static_assert(offsetof(struct ring_header, tail) == 2 * RING_LINE, "consumer's line");
+
+/* ---- Records ---- */
+
+enum ring_type {
+	RING_NONE, /* what a hole reads as; never valid */
+	RING_PAD,
+	RING_STRING,
+	RING_IMAGE,
+	RING_STACK,
+	RING_MARK,
+	RING_COUNTER,
+	RING_COUNTER_VALUE,
+	RING_LOG,
+	RING_ALLOC,
+	RING_FREE_BLOCK,
+	RING_N_TYPES
+};
+
+#define RING_FLAG_ABANDONED 0x0001u /* of a pad: a record was begun here and will never be ended */
+#define RING_FLAG_MORE 0x0001u      /* of a string or a log: the next one of this ring goes on */
+
+struct ring_record_header {
+	uint32_t bytes; /* with this header; a multiple of 8 */
+	uint16_t type;
+	uint16_t flags;
+	uint64_t time_ns; /* not in a pad, which may be 8 bytes */
+};
+static_assert(sizeof(struct ring_record_header) == 16, "record header");
+#define RING_PAD_BYTES 8u
+
+struct ring_string {
+	uint32_t id;
+	uint32_t n_bytes; /* that follow */
+};
+static_assert(sizeof(struct ring_string) == 8, "string");
+
+struct ring_image {
+	uint32_t id;
+	uint32_t n_build_id_bytes; /* that follow */
+	uint64_t start;
+	uint64_t end;
+	uint64_t file_offset;
+	uint64_t dev;
+	uint64_t inode;
+	uint32_t path; /* string */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_image) == 56, "image");
+
+struct ring_frame {
+	uint64_t offset;
+	uint32_t image; /* 0: none, offset is an address */
+	uint32_t kind;  /* 0: exact, 1: return */
+};
+static_assert(sizeof(struct ring_frame) == 16, "frame");
+
+struct ring_stack {
+	uint32_t id;
+	uint32_t n_frames; /* that follow, innermost first */
+};
+static_assert(sizeof(struct ring_stack) == 8, "stack");
+
+enum ring_mark_kind {
+	RING_MARK_INSTANT,
+	RING_MARK_BEGIN,
+	RING_MARK_END,
+	RING_MARK_COMPLETE,
+	RING_MARK_N_KINDS
+};
+
+struct ring_mark {
+	uint32_t kind;
+	uint32_t group;       /* string */
+	uint32_t name;        /* string */
+	uint32_t n_arguments; /* that follow */
+	uint64_t id;
+	uint64_t duration_ns;
+};
+static_assert(sizeof(struct ring_mark) == 32, "mark");
+
+struct ring_argument {
+	uint32_t name; /* string */
+	uint32_t kind; /* 0: s64, 1: u64, 2: double, 3: string, 4: address */
+	uint64_t value;
+};
+static_assert(sizeof(struct ring_argument) == 16, "argument");
+
+struct ring_counter {
+	uint32_t id;
+	uint32_t kind;              /* 0: s64, 1: double */
+	uint32_t group, name, unit; /* strings */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_counter) == 24, "counter");
+
+struct ring_counter_value {
+	uint32_t id;
+	uint32_t reserved;
+	uint64_t value;
+};
+static_assert(sizeof(struct ring_counter_value) == 16, "counter value");
+
+struct ring_log {
+	uint32_t level;  /* of syslog */
+	uint32_t domain; /* string */
+	uint32_t reserved;
+	uint32_t n_bytes; /* that follow */
+};
+static_assert(sizeof(struct ring_log) == 16, "log");
+
+struct ring_alloc {
+	uint64_t block;
+	uint64_t size;
+	uint64_t prior;
+	uint32_t kind;
+	uint32_t stack;
+	uint32_t alignment_log2;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_alloc) == 40, "alloc");
+
+struct ring_free_block {
+	uint64_t block; /* 0: not known */
+	uint64_t address;
+};
+static_assert(sizeof(struct ring_free_block) == 16, "free");

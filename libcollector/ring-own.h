@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring own - what a producer keeps for itself, where no consumer can change it; for ring.c and ring-map.c
+ */
+#pragma once
+
+#include "libcollector/ring.h"
+
+#define RING_MAX_OPEN 4 /* a record, and signals in signals */
+
+#define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define RING_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+
+struct open_record {
+	volatile uint64_t sp; /* of who began it; 0: not open */
+	volatile uint64_t at;
+	volatile uint32_t bytes; /* 0: nothing is reserved yet */
+};
+
+struct ring {
+	const volatile uint32_t *alive; /* 0 there: released, moved, or in a forked child */
+	struct ring_header *shared;
+	uint8_t *data;
+	uint64_t size;
+	size_t most_bytes;      /* of a payload */
+	volatile uint64_t head; /* published */
+	volatile uint64_t end;  /* reserved */
+	uint64_t tail;          /* as last seen */
+	uint64_t next_check;    /* of how full it is, when head is there */
+	volatile uint64_t nested_ns;
+	volatile bool nestable;
+	struct open_record open[RING_MAX_OPEN];
+
+	struct ring_arena *arena;
+	struct ring *bigger; /* that the thread has moved to */
+	uint64_t stuck_tail; /* no wait for this one to move, and 1 */
+	uint32_t flags;
+	uint32_t kicked; /* the armed word that the doorbell was last rung for */
+};
+
+struct ring_arena {
+	struct ring_arena_header *shared;
+	volatile uint32_t *alive; /* a page that a forked child has as zeros */
+	size_t bytes, own_bytes;
+	uint64_t wait_since_ns, waited_ns;
+	uint32_t n_rings;
+	struct ring rings[];
+};

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring reader - the consumer's half: takes records out of a ring that an untrusted process writes
+ *
+ * Each shared word is loaded once a drain, and what is between tail and head is copied before anything of it is looked at; all
+ * that follows is about the copy and about what this side keeps for itself. The tail in shared memory is for the producer only.
+ * Invariants: (1) tail does not pass head, and neither goes back       [test-ring: positions]
+ *             (2) what is given out was whole and checked              [test-ring: hostile, changing; fuzz ring_reader]
+ *             (3) a ring that lies stops, and no other                 [test-ring: hostile]
+ *             (4) what is before a bound that was told is marked late  [test-ring: busy, late]
+ *             (5) attempted == records + abandoned + lost + unpublished where a ring is closed
+ *                                                                      [test-ring: conservation]
+ * Does not interpret payloads, and does not know whose a tid is.
+ */
+#include "libcollector/ring-reader.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define PER_NS 2 /* no thread makes more attempts */
+#define BURST 4096
+
+#define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+
+/* What is behind the header: a fixed part, at `count_at` of which is how many `unit`s follow, if any. */
+struct shape {
+	uint16_t fixed, count_at, unit;
+};
+
+static const struct shape shapes[RING_N_TYPES] = {
+	[RING_STRING] = { sizeof(struct ring_string), offsetof(struct ring_string, n_bytes), 1 },
+	[RING_IMAGE] = { sizeof(struct ring_image), offsetof(struct ring_image, n_build_id_bytes),
+			 1 },
+	[RING_STACK] = { sizeof(struct ring_stack), offsetof(struct ring_stack, n_frames),
+			 sizeof(struct ring_frame) },
+	[RING_MARK] = { sizeof(struct ring_mark), offsetof(struct ring_mark, n_arguments),
+			sizeof(struct ring_argument) },
+	[RING_COUNTER] = { sizeof(struct ring_counter), 0, 0 },
+	[RING_COUNTER_VALUE] = { sizeof(struct ring_counter_value), 0, 0 },
+	[RING_LOG] = { sizeof(struct ring_log), offsetof(struct ring_log, n_bytes), 1 },
+	[RING_ALLOC] = { sizeof(struct ring_alloc), 0, 0 },
+	[RING_FREE_BLOCK] = { sizeof(struct ring_free_block), 0, 0 },
+};
+
+static const char *const fault_names[RING_N_FAULTS] = {
+	[RING_FAULT_NONE] = "none",         [RING_FAULT_STATE] = "state",
+	[RING_FAULT_POSITION] = "position", [RING_FAULT_LENGTH] = "length",
+	[RING_FAULT_TYPE] = "type",         [RING_FAULT_PAYLOAD] = "payload",
+	[RING_FAULT_COUNTS] = "counts",
+};
+
+const char *ring_fault_name(enum ring_fault fault)
+{
+	return fault < RING_N_FAULTS ? fault_names[fault] : "unknown";
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory *memory,
+		      uint32_t i)
+{
+	const struct ring_place *place = &memory->places[i];
+	uint64_t now = now_ns();
+
+	*reader = (struct ring_reader){
+		.shared = (void *)(memory->base + place->header_offset),
+		.data = memory->base + place->data_offset,
+		.size = place->data_bytes,
+		.grant_ns = now,
+		.drain_ns = now,
+	};
+}
+
+static void set_fault(struct ring_reader *reader, enum ring_fault fault, uint64_t at)
+{
+	reader->fault = fault;
+	reader->fault_at = at;
+}
+
+/* ---- What the producer says ---- */
+
+struct view {
+	uint64_t state, head;
+	uint32_t busy, tid;
+	uint64_t attempted, lost[RING_N_LOST], waits, waited_ns;
+};
+
+/*
+ * The order is that of docs/ring.md: a ring that is closed has its last head, one that is not busy has all that was begun, and
+ * what was lost or recorded was attempted.
+ */
+static void load_view(const struct ring_header *shared, struct view *ret_view)
+{
+	ret_view->state = LOAD_ACQUIRE(&shared->state); /* pairs with ring_release() */
+	ret_view->busy = LOAD_ACQUIRE(&shared->busy);   /* pairs with ring_end() */
+	ret_view->head = LOAD_ACQUIRE(&shared->head);   /* pairs with ring_end() */
+	for (size_t i = 0; i < RING_N_LOST; i++)
+		ret_view->lost[i] = LOAD_ACQUIRE(&shared->lost[i]); /* pairs with ring_begin() */
+	ret_view->attempted = LOAD(&shared->attempted);
+	ret_view->waits = LOAD(&shared->waits);
+	ret_view->waited_ns = LOAD(&shared->waited_ns);
+	ret_view->tid = LOAD(&shared->tid);
+}
+
+static enum ring_fault check_view(const struct ring_reader *reader, const struct view *view)
+{
+	uint64_t ahead = view->head - reader->tail;
+
+	if ((uint32_t)view->state >= RING_N_STATES ||
+	    (uint32_t)(view->state >> 32) - reader->generation > 1)
+		return RING_FAULT_STATE;
+	if (view->head % 8 != 0 || ahead > reader->size || ahead < reader->head - reader->tail)
+		return RING_FAULT_POSITION;
+	return RING_FAULT_NONE;
+}
+
+/* Totals do not go back, and nobody is so fast. */
+static bool grow(uint64_t *total, uint64_t value, uint64_t most)
+{
+	bool is_good = value >= *total && value - *total <= most;
+
+	*total = value;
+	return is_good;
+}
+
+static bool take_counts(struct ring_reader *reader, const struct view *view, uint64_t now)
+{
+	struct ring_totals *totals = &reader->totals;
+	uint64_t most = PER_NS * (now - reader->drain_ns) + BURST, accounted;
+	bool is_good = true;
+
+	accounted = totals->records + totals->abandoned + totals->unpublished;
+	for (size_t i = 0; i < RING_N_LOST; i++) {
+		is_good = is_good && grow(&totals->lost[i], view->lost[i], most);
+		accounted += view->lost[i];
+	}
+	is_good = is_good &&
+		  grow(&totals->attempted, view->attempted + view->lost[RING_LOST_NESTED],
+		       2 * most) &&
+		  grow(&totals->waits, view->waits, most) &&
+		  grow(&totals->waited_ns, view->waited_ns, UINT64_MAX / 2);
+	return is_good && accounted <= totals->attempted;
+}
+
+/* ---- Records ---- */
+
+static void copy_out(const struct ring_reader *reader, uint8_t *buffer, uint64_t n)
+{
+	uint64_t at = reader->tail & (reader->size - 1), first = MIN_OF(n, reader->size - at);
+
+	memcpy(buffer, reader->data + at, first);
+	memcpy(buffer + first, reader->data, n - first);
+}
+
+/* How much of the payload means something. False where its length is not what it says. */
+static bool measure_payload(const struct ring_record_header *header, uint32_t *ret_bytes)
+{
+	const struct shape *shape = &shapes[header->type];
+	uint64_t room = header->bytes - sizeof(*header), bytes = shape->fixed;
+
+	if (room < bytes)
+		return false;
+	if (shape->unit != 0)
+		bytes += (uint64_t)shape->unit *
+			 load_le32((const uint8_t *)(header + 1) + shape->count_at);
+	*ret_bytes = (uint32_t)bytes;
+	return (bytes + 7) / 8 * 8 == room;
+}
+
+/* *ret_bytes is 0 where the copy ends in the middle of it. */
+static enum ring_fault check_record(const struct ring_reader *reader, const uint8_t *at,
+				    uint64_t position, uint64_t rest, bool is_cut,
+				    uint32_t *ret_bytes)
+{
+	const struct ring_record_header *header = (const void *)at;
+	uint64_t lap = reader->size - (position & (reader->size - 1));
+	uint32_t bytes = header->bytes, payload;
+
+	*ret_bytes = 0;
+	if (bytes == 0 || bytes % 8 != 0 || bytes > MIN_OF(lap, (uint64_t)RING_MAX_RECORD))
+		return RING_FAULT_LENGTH;
+	if (bytes > rest)
+		return is_cut ? RING_FAULT_NONE : RING_FAULT_LENGTH;
+	if (header->type == RING_NONE || header->type >= RING_N_TYPES)
+		return RING_FAULT_TYPE;
+	if (header->type != RING_PAD &&
+	    (bytes < sizeof(*header) || !measure_payload(header, &payload)))
+		return RING_FAULT_PAYLOAD;
+	*ret_bytes = bytes;
+	return RING_FAULT_NONE;
+}
+
+/* The time that counts, of a record behind one of last_ns. */
+static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t time_ns,
+		      uint8_t *ret_verdict)
+{
+	uint64_t judged = MIN_OF(MAX_OF(time_ns, last_ns), batch->now_ns);
+
+	*ret_verdict = (judged != time_ns ? RING_RECORD_CLAMPED : 0) |
+		       (judged < batch->told_ns ? RING_RECORD_LATE : 0);
+	return judged;
+}
+
+static void count_record(struct ring_reader *reader, const struct ring_batch *batch,
+			 const struct ring_record_header *header)
+{
+	struct ring_totals *totals = &reader->totals;
+	uint8_t verdict;
+
+	if (header->type == RING_PAD) {
+		totals->abandoned += header->flags & RING_FLAG_ABANDONED;
+		return;
+	}
+	reader->last_ns = judge(batch, reader->last_ns, header->time_ns, &verdict);
+	totals->records++;
+	totals->clamped += verdict & RING_RECORD_CLAMPED ? 1 : 0;
+	totals->late += verdict & RING_RECORD_LATE ? 1 : 0;
+}
+
+/* How many of the n bytes are good and whole records. */
+static uint64_t check_records(struct ring_reader *reader, const struct ring_batch *batch,
+			      const uint8_t *buffer, uint64_t n, bool is_cut)
+{
+	uint64_t at = 0;
+	uint32_t bytes;
+
+	while (at < n) {
+		enum ring_fault fault = check_record(reader, buffer + at, reader->tail + at, n - at,
+						     is_cut, &bytes);
+
+		if (fault != RING_FAULT_NONE)
+			set_fault(reader, fault, reader->tail + at);
+		if (bytes == 0)
+			break;
+		count_record(reader, batch, (const void *)(buffer + at));
+		at += bytes;
+	}
+	return at;
+}
+
+bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record)
+{
+	while (batch->next < batch->end) {
+		const struct ring_record_header *header = (const void *)batch->next;
+
+		batch->next += header->bytes;
+		if (header->type == RING_PAD)
+			continue;
+		ret_record->type = header->type;
+		ret_record->flags = header->flags;
+		ret_record->payload = header + 1;
+		ret_record->time_ns =
+			judge(batch, batch->last_ns, header->time_ns, &ret_record->verdict);
+		batch->last_ns = ret_record->time_ns;
+		return measure_payload(header, &ret_record->n_bytes);
+	}
+	return false;
+}
+
+/* ---- A drain ---- */
+
+/* The producer may write over what was copied, and goes on if it waits for that. */
+static void give_room(struct ring_reader *reader, uint64_t n)
+{
+	struct ring_header *shared = reader->shared;
+
+	if (n == 0)
+		return;
+	reader->tail += n;
+	/* pairs with find_room() */
+	__atomic_store_n(&shared->tail, reader->tail, __ATOMIC_RELEASE);
+	/* pairs with wait_for_room() */
+	__atomic_fetch_add(&shared->room, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&shared->waiting, __ATOMIC_SEQ_CST) != 0)
+		syscall(SYS_futex, &shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/*
+ * A record that was begun has at least the time of the one before; one that is not seen to be begun has a later time than
+ * `start`, but for the time that a store takes to be seen.
+ */
+static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
+			   uint64_t start)
+{
+	uint64_t bound = start - RING_SLACK_NS;
+
+	if (!is_busy)
+		reader->busy_ns = 0;
+	else if (reader->busy_ns == 0 || is_moving)
+		reader->busy_ns = start;
+	if (is_more || (is_busy && start - reader->busy_ns <= RING_BUSY_NS))
+		bound = reader->last_ns;
+	reader->bound_ns = MAX_OF(reader->bound_ns, bound);
+	return reader->bound_ns;
+}
+
+static void close_owner(struct ring_totals *totals)
+{
+	uint64_t accounted = totals->records + totals->abandoned;
+
+	for (size_t i = 0; i < RING_N_LOST; i++)
+		accounted += totals->lost[i];
+	totals->unpublished = totals->attempted - accounted;
+}
+
+static void drain(struct ring_reader *reader, enum ring_drain how, const struct view *view,
+		  uint64_t start, uint8_t *buffer, size_t n_bytes, struct ring_batch *batch)
+{
+	uint64_t waiting = view->head - reader->tail;
+	uint64_t n = MIN_OF(waiting, (uint64_t)n_bytes / 8 * 8), good;
+	bool is_dead = how == RING_DRAIN_DEAD;
+
+	reader->generation = (uint32_t)(view->state >> 32);
+	reader->head = view->head;
+	reader->last_ns = MAX_OF(reader->last_ns, reader->grant_ns);
+	batch->last_ns = reader->last_ns;
+	copy_out(reader, buffer, n);
+	good = check_records(reader, batch, buffer, n, n < waiting);
+	batch->end = buffer + good;
+	batch->is_more = reader->fault == RING_FAULT_NONE && good < waiting;
+	give_room(reader, good);
+	if (reader->fault == RING_FAULT_NONE && !take_counts(reader, view, batch->now_ns))
+		set_fault(reader, RING_FAULT_COUNTS, reader->tail);
+	reader->drain_ns = start;
+	if (reader->fault != RING_FAULT_NONE)
+		return;
+	batch->is_closed = !batch->is_more && (is_dead || (uint32_t)view->state == RING_CLOSED);
+	if (batch->is_closed)
+		close_owner(&reader->totals);
+	batch->bound_ns =
+		find_bound(reader, view->busy != 0 && !is_dead, good > 0, batch->is_more, start);
+}
+
+void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
+		       size_t n_bytes, struct ring_batch *ret_batch)
+{
+	uint64_t start = now_ns();
+	struct view view;
+
+	*ret_batch = (struct ring_batch){
+		.next = buffer,
+		.end = buffer,
+		.told_ns = reader->bound_ns,
+		.bound_ns = UINT64_MAX,
+	};
+	if (reader->fault != RING_FAULT_NONE)
+		return;
+	load_view(reader->shared, &view);
+	ret_batch->now_ns = now_ns();
+	ret_batch->tid = view.tid;
+	reader->fault = check_view(reader, &view);
+	reader->fault_at = reader->tail;
+	if (reader->fault == RING_FAULT_NONE)
+		drain(reader, how, &view, start, buffer, n_bytes, ret_batch);
+}
+
+void ring_reader_recycle(struct ring_reader *reader)
+{
+	if (reader->fault != RING_FAULT_NONE)
+		return;
+	reader->grant_ns = now_ns();
+	reader->busy_ns = 0;
+	/* pairs with take(): the next owner sees what this one left */
+	__atomic_store_n(&reader->shared->state, (uint64_t)reader->generation << 32 | RING_FREE,
+			 __ATOMIC_RELEASE);
+}
+
+/* ---- Sleeping ---- */
+
+uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbell)
+{
+	struct ring_arena_header *shared = (void *)memory->base;
+
+	memory->armed = (memory->armed + 1) | 1;
+	/* pairs with ring_doorbell(): either the bell is seen here, or armed there */
+	__atomic_exchange_n(&shared->armed, memory->armed, __ATOMIC_SEQ_CST);
+	*ret_doorbell = &shared->doorbell;
+	return __atomic_load_n(&shared->doorbell, __ATOMIC_SEQ_CST);
+}
+
+void ring_arena_disarm(struct ring_arena_memory *memory)
+{
+	struct ring_arena_header *shared = (void *)memory->base;
+
+	memory->armed += memory->armed & 1;
+	__atomic_store_n(&shared->armed, memory->armed, __ATOMIC_RELAXED);
+}
+
+uint64_t ring_reader_fill(const struct ring_reader *reader)
+{
+	uint64_t ahead = __atomic_load_n(&reader->shared->head, __ATOMIC_SEQ_CST) - reader->tail;
+
+	return reader->fault != RING_FAULT_NONE ? 0 : MIN_OF(ahead, reader->size);
+}
+
+uint64_t ring_arena_lost(const struct ring_arena_memory *memory)
+{
+	return LOAD(&((const struct ring_arena_header *)(const void *)memory->base)->lost_no_ring);
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring - the producer's half: a thread writes records that profd-engine takes out
+ *
+ * One producer, which is a thread and the handlers that interrupt it; so most of this is about being interrupted. The thread's
+ * own part, struct ring, says with one store each that a record is open (open[0].sp), where the next may be reserved (end), and
+ * what is published (head). A handler that finds a record open reserves behind it and leaves publishing to it; one that comes in
+ * the few instructions in which that would go wrong (nestable is false) is counted. Whoever begins a record and finds one
+ * open that was begun deeper in the stack knows that it was left by siglongjmp(), and makes a pad of it.
+ *
+ * A child that was forked in the middle of all this has its copy of struct ring, so that what was interrupted runs to its end
+ * in memory of the child's own; that nothing begins there is said by a word that is not copied (MADV_WIPEONFORK).
+ *
+ * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
+ *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; -interrupted: left]
+ *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
+ *             (4) errno stays                                       [test-ring: lossless, timeout]
+ *             (5) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
+ * Does not intern, and does not register: what calls it does.
+ */
+#include "libcollector/ring-own.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+/* What is before is seen by a signal that comes behind it. */
+#define SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+static const uint32_t not_alive;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+void ring_add_flags(struct ring *ring, uint32_t flags)
+{
+	for (; ring; ring = ring->bigger)
+		ring->flags |= flags;
+}
+
+/* ---- Full ---- */
+
+static void add(uint64_t *word, uint64_t n)
+{
+	RING_STORE(word, RING_LOAD(word) + n);
+}
+
+/* pairs with the consumer's loads of lost, which are before that of attempted */
+static void count_lost(struct ring_header *shared, enum ring_lost cause)
+{
+	__atomic_store_n(&shared->lost[cause], RING_LOAD(&shared->lost[cause]) + 1,
+			 __ATOMIC_RELEASE);
+}
+
+/* By a handler, in the middle of anything. */
+static void *count_nested(struct ring_header *shared)
+{
+	__atomic_fetch_add(&shared->lost[RING_LOST_NESTED], 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static long futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+}
+
+static void ring_doorbell(struct ring *ring)
+{
+	struct ring_arena_header *shared = ring->arena->shared;
+	int error = errno;
+	uint32_t armed;
+
+	if (ring->flags & RING_NO_SYSCALL)
+		return;
+	/* pairs with ring_arena_arm(): either the bell is seen there, or armed here */
+	__atomic_fetch_add(&shared->doorbell, 1, __ATOMIC_SEQ_CST);
+	armed = __atomic_load_n(&shared->armed, __ATOMIC_SEQ_CST);
+	if ((armed & 1) && armed != ring->kicked) {
+		ring->kicked = armed;
+		futex(&shared->doorbell, FUTEX_WAKE, INT_MAX, NULL);
+	}
+	errno = error;
+}
+
+/* Rings where a third is full; a consumer that arms itself late hears of it a sixteenth later. */
+static __attribute__((noinline)) void check_fill(struct ring *ring)
+{
+	uint64_t head = ring->head;
+
+	ring->tail = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
+	if (head - ring->tail < ring->size / 3) {
+		ring->next_check = ring->tail + ring->size / 3;
+		return;
+	}
+	ring->next_check = head + ring->size / 16;
+	ring_doorbell(ring);
+}
+
+static bool is_realtime(void)
+{
+	long policy = syscall(SYS_sched_getscheduler, 0L) & ~(long)SCHED_RESET_ON_FORK;
+
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
+}
+
+/* Of what the process may wait, all of it is taken before and the rest given back. */
+static bool take_budget(struct ring_arena *arena, uint64_t now)
+{
+	uint64_t since = RING_LOAD(&arena->wait_since_ns);
+
+	if (now - since >= RING_WAIT_WINDOW_NS &&
+	    __atomic_compare_exchange_n(&arena->wait_since_ns, &since, now, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		RING_STORE(&arena->waited_ns, 0);
+	if (__atomic_add_fetch(&arena->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED) <=
+	    RING_WAIT_BUDGET_NS)
+		return true;
+	__atomic_sub_fetch(&arena->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no division, as size is 2^n. */
+static bool find_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
+{
+	uint64_t rest = ring->size - (from & (ring->size - 1));
+	uint64_t at = rest < bytes ? from + rest : from;
+
+	if (!LIKELY(at + bytes - ring->tail <= ring->size)) {
+		/* pairs with ring_reader_drain(): what it has copied may be written over */
+		ring->tail = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
+		if (at + bytes - ring->tail > ring->size)
+			return false;
+	}
+	*ret_at = at;
+	return true;
+}
+
+static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint32_t bytes,
+		       uint64_t *ret_at)
+{
+	struct ring_header *shared = ring->shared;
+
+	for (;;) {
+		uint32_t room = __atomic_load_n(&shared->room, __ATOMIC_SEQ_CST);
+		uint64_t now = now_ns();
+		struct timespec left = { 0 };
+
+		if (find_room(ring, from, bytes, ret_at))
+			return true;
+		if (now >= deadline)
+			return false;
+		ring_doorbell(ring);
+		left.tv_nsec = (long)MIN_OF(deadline - now, RING_WAIT_NS);
+		if (futex(&shared->room, FUTEX_WAIT, room, &left) < 0 && errno != EAGAIN &&
+		    errno != EINTR && errno != ETIMEDOUT)
+			return false;
+	}
+}
+
+static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
+{
+	struct ring_header *shared = ring->shared;
+	int error = errno;
+	uint64_t start, took;
+	bool found;
+
+	if ((ring->flags & RING_NO_SYSCALL) || ring->stuck_tail == ring->tail + 1 || is_realtime())
+		return false;
+	start = now_ns();
+	if (!take_budget(ring->arena, start)) {
+		errno = error;
+		return false;
+	}
+	/* pairs with ring_reader_drain(), which moves the tail and then looks who waits */
+	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
+	found = wait_until(ring, start + RING_WAIT_NS, from, bytes, ret_at);
+	RING_STORE(&shared->waiting, 0);
+	took = now_ns() - start;
+	__atomic_sub_fetch(&ring->arena->waited_ns, RING_WAIT_NS - MIN_OF(took, RING_WAIT_NS),
+			   __ATOMIC_RELAXED);
+	add(&shared->waits, 1);
+	add(&shared->waited_ns, took);
+	ring->stuck_tail = found ? 0 : ring->tail + 1;
+	errno = error;
+	return found;
+}
+
+/* A lossless ring that is full is left for one four times as big, if there is one. */
+static bool move_to_bigger(struct ring *ring)
+{
+	struct ring *bigger;
+
+	if (ring->size > RING_MAX_BYTES / 4)
+		return false;
+	bigger =
+		ring_claim(ring->arena, RING_LOAD(&ring->shared->tid), 4 * ring->size, ring->flags);
+	if (!bigger)
+		return false;
+	ring->bigger = bigger;
+	SIGNAL_FENCE();
+	ring->alive = &not_alive;
+	return true;
+}
+
+/* ---- Records ---- */
+
+static struct ring_record_header *header_at(const struct ring *ring, uint64_t position)
+{
+	return (void *)(ring->data + (position & (ring->size - 1)));
+}
+
+static void write_pad(struct ring *ring, uint64_t at, uint64_t bytes, uint16_t flags)
+{
+	struct ring_record_header *header = header_at(ring, at);
+
+	header->bytes = (uint32_t)bytes;
+	header->type = RING_PAD;
+	header->flags = flags;
+}
+
+/* bytes says that all of it is reserved, if end is behind it. */
+static void reserve(struct ring *ring, size_t level, uint64_t at, uint32_t bytes)
+{
+	struct open_record *open = &ring->open[level];
+	uint64_t from = ring->end;
+
+	if (at != from)
+		write_pad(ring, from, at - from, 0);
+	open->at = at;
+	open->bytes = bytes;
+	SIGNAL_FENCE();
+	ring->end = at + bytes;
+	SIGNAL_FENCE();
+	ring->nestable = true;
+}
+
+/* A handler that came since then has an earlier time, perhaps, but is behind it. */
+static void *write_header(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
+{
+	struct ring_record_header *header = header_at(ring, at);
+	uint64_t time_ns = now_ns(), nested_ns;
+
+	if (!LIKELY(ring->end == at + bytes)) {
+		nested_ns = ring->nested_ns;
+		time_ns = MIN_OF(time_ns, nested_ns);
+	}
+	/* What follows the payload in its last word is what was there before. */
+	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
+	header->bytes = bytes;
+	header->type = (uint16_t)type;
+	header->flags = 0;
+	header->time_ns = time_ns;
+	return header + 1;
+}
+
+/* Makes pads of what will never be ended. Not nestable here. */
+static void abandon(struct ring *ring, size_t level)
+{
+	for (size_t i = RING_MAX_OPEN; i-- > level;) {
+		struct open_record *open = &ring->open[i];
+		uint64_t at = open->at;
+		uint32_t bytes = open->bytes;
+
+		if (bytes != 0 && at >= ring->head && at + bytes <= ring->end)
+			write_pad(ring, at, bytes, RING_FLAG_ABANDONED);
+		open->bytes = 0;
+		if (i > 0)
+			open->sp = 0;
+	}
+}
+
+static void publish(struct ring *ring, struct ring_header *shared)
+{
+	uint64_t end = ring->end;
+
+	ring->head = end;
+	SIGNAL_FENCE();
+	/* pairs with ring_reader_drain() */
+	__atomic_store_n(&shared->head, end, __ATOMIC_RELEASE);
+	__atomic_store_n(&shared->busy, 0, __ATOMIC_RELEASE);
+}
+
+/* The outermost record was left. From the first store of sp on this is the one that is open. */
+static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
+{
+	ring->nestable = false;
+	SIGNAL_FENCE();
+	ring->open[0].sp = sp;
+	SIGNAL_FENCE();
+	abandon(ring, 0);
+	publish(ring, shared);
+}
+
+/* Stacks grow down: what runs above where a record was begun has left that, unless it runs on another stack. */
+static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t *signal_stack)
+{
+	uint64_t start = (uint64_t)(uintptr_t)signal_stack->ss_sp, size = signal_stack->ss_size;
+	bool is_open_there = open->sp - start < size, is_here_there = sp - start < size;
+
+	return is_open_there == is_here_there ? sp < open->sp : is_here_there;
+}
+
+static void get_signal_stack(const struct ring *ring, stack_t *ret_stack)
+{
+	int error = errno;
+
+	if ((ring->flags & RING_NO_SYSCALL) || syscall(SYS_sigaltstack, NULL, ret_stack) < 0 ||
+	    (ret_stack->ss_flags & SS_DISABLE))
+		*ret_stack = (stack_t){ .ss_size = 0 };
+	errno = error;
+}
+
+/* Behind a record that is open. Never waits. */
+static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t type,
+			  uint32_t bytes)
+{
+	struct ring_header *shared = ring->shared;
+	enum ring_lost cause = RING_LOST_BIG;
+	uint64_t at, nested_ns;
+	struct ring_record_header *header;
+
+	if (level == RING_MAX_OPEN || !ring->nestable)
+		return count_nested(shared);
+	ring->nestable = false;
+	SIGNAL_FENCE();
+	abandon(ring, level);
+	ring->open[level].sp = sp;
+	add(&shared->attempted, 1);
+	if (bytes != 0 && !find_room(ring, ring->end, bytes, &at)) {
+		cause = RING_LOST_FULL;
+		bytes = 0;
+	}
+	if (bytes == 0) {
+		count_lost(shared, cause);
+		ring->open[level].sp = 0;
+		SIGNAL_FENCE();
+		ring->nestable = true;
+		return NULL;
+	}
+	reserve(ring, level, at, bytes);
+	header = write_header(ring, type, at, bytes);
+	nested_ns = ring->nested_ns;
+	ring->nested_ns = MIN_OF(nested_ns, header[-1].time_ns);
+	return header;
+}
+
+/* Of the outermost record. Not nestable, as `end` is only what was published. */
+static void *lose(struct ring *ring, struct ring_header *shared, enum ring_lost cause)
+{
+	add(&shared->attempted, 1);
+	count_lost(shared, cause);
+	SIGNAL_FENCE();
+	ring->open[0].sp = 0;
+	return NULL;
+}
+
+static void *begin_at(struct ring *ring, struct ring_header *shared, uint32_t type, uint64_t at,
+		      uint32_t bytes)
+{
+	add(&shared->attempted, 1);
+	/* Before the clock is read: see find_bound() of ring-reader.c. */
+	RING_STORE(&shared->busy, 1);
+	ring->nested_ns = UINT64_MAX;
+	reserve(ring, 0, at, bytes);
+	return write_header(ring, type, at, bytes);
+}
+
+static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t type,
+						  size_t payload_bytes, uint32_t bytes)
+{
+	struct ring_header *shared = ring->shared;
+	uint64_t waits = RING_LOAD(&shared->waits), at;
+
+	if (move_to_bigger(ring)) {
+		ring->open[0].sp = 0;
+		return ring_begin(ring->bigger, type, payload_bytes);
+	}
+	if (wait_for_room(ring, ring->end, bytes, &at))
+		return begin_at(ring, shared, type, at, bytes);
+	return lose(ring, shared,
+		    RING_LOAD(&shared->waits) != waits ? RING_LOST_TIMEOUT : RING_LOST_FULL);
+}
+
+/* 0: no ring of this size takes it. */
+static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
+{
+	if (payload_bytes > ring->most_bytes)
+		return 0;
+	return (uint32_t)(payload_bytes + sizeof(struct ring_record_header) + 7) & ~UINT32_C(7);
+}
+
+static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t sp, uint32_t type,
+						    uint32_t bytes)
+{
+	stack_t signal_stack;
+	size_t level = 0;
+
+	get_signal_stack(ring, &signal_stack);
+	while (level < RING_MAX_OPEN && ring->open[level].sp != 0 &&
+	       is_alive(&ring->open[level], sp, &signal_stack))
+		level++;
+	if (level > 0)
+		return begin_nested(ring, level, sp, type, bytes);
+	recover(ring, ring->shared, sp);
+	ring->open[0].sp = 0;
+	return ring_begin(ring, type,
+			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
+}
+
+void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
+{
+	struct ring_header *shared = ring->shared;
+	uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0), at;
+	uint32_t bytes;
+
+	if (!LIKELY(*ring->alive))
+		return ring->bigger ? ring_begin(ring->bigger, type, payload_bytes) : NULL;
+	bytes = record_bytes(ring, payload_bytes);
+	if (!LIKELY(ring->open[0].sp == 0))
+		return begin_within(ring, sp, type, bytes);
+	ring->open[0].sp = sp;
+	SIGNAL_FENCE();
+	if (!LIKELY(bytes != 0))
+		return lose(ring, shared, RING_LOST_BIG);
+	if (LIKELY(find_room(ring, ring->end, bytes, &at)))
+		return begin_at(ring, shared, type, at, bytes);
+	if (RING_LOAD(&shared->policy) == RING_LOSSLESS)
+		return begin_full(ring, type, payload_bytes, bytes);
+	return lose(ring, shared, RING_LOST_FULL);
+}
+
+/* The level of the record that is open there; RING_MAX_OPEN: none. */
+static size_t find_level(const struct ring *ring, const void *payload)
+{
+	size_t i = 0;
+
+	while (i < RING_MAX_OPEN &&
+	       (ring->open[i].bytes == 0 || payload != header_at(ring, ring->open[i].at) + 1))
+		i++;
+	return i;
+}
+
+void *ring_begin_with(struct ring *ring, const void *first, uint32_t type, size_t payload_bytes)
+{
+	uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	size_t level;
+
+	if (!LIKELY(*ring->alive))
+		return ring->bigger ? ring_begin_with(ring->bigger, first, type, payload_bytes)
+				    : NULL;
+	level = find_level(ring, first);
+	if (level == RING_MAX_OPEN)
+		return ring_begin(ring, type, payload_bytes);
+	return begin_nested(ring, level + 1, sp, type, record_bytes(ring, payload_bytes));
+}
+
+void ring_set_flags(void *payload, uint16_t flags)
+{
+	((struct ring_record_header *)payload)[-1].flags = flags;
+}
+
+static __attribute__((noinline)) void end_nested(struct ring *ring, void *payload)
+{
+	size_t level = find_level(ring, payload);
+
+	if (level == RING_MAX_OPEN) {
+		if (ring->bigger)
+			ring_end(ring->bigger, payload);
+		return;
+	}
+	ring->nestable = false;
+	SIGNAL_FENCE();
+	ring->open[level].bytes = 0;
+	abandon(ring, level);
+	SIGNAL_FENCE();
+	ring->nestable = true;
+}
+
+void ring_end(struct ring *ring, void *payload)
+{
+	struct ring_header *shared = ring->shared;
+
+	if (!LIKELY(payload == header_at(ring, ring->open[0].at) + 1)) {
+		end_nested(ring, payload);
+		return;
+	}
+	SIGNAL_FENCE();
+	ring->nestable = false;
+	SIGNAL_FENCE();
+	if (!LIKELY(ring->open[1].sp == 0))
+		abandon(ring, 1);
+	publish(ring, shared);
+	ring->open[0].bytes = 0;
+	SIGNAL_FENCE();
+	ring->open[0].sp = 0;
+	SIGNAL_FENCE();
+	if (!LIKELY(ring->head < ring->next_check))
+		check_fill(ring);
+}
+
+static void close_ring(struct ring *ring)
+{
+	struct ring_header *shared = ring->shared;
+	uint64_t state = RING_LOAD(&shared->state);
+
+	ring->alive = &not_alive;
+	ring->bigger = NULL;
+	SIGNAL_FENCE();
+	ring->nestable = false;
+	abandon(ring, 0);
+	publish(ring, shared);
+	ring->open[0].sp = 0;
+	/* pairs with ring_reader_drain(): head stays what it is */
+	__atomic_store_n(&shared->state, (state >> 32) << 32 | RING_CLOSED, __ATOMIC_RELEASE);
+}
+
+void ring_release(struct ring *ring)
+{
+	while (ring && *ring->arena->alive) {
+		struct ring *bigger = ring->bigger;
+
+		close_ring(ring);
+		ring = bigger;
+	}
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of libcollector/ring where a record is interrupted: after each of its instructions, which ptrace() steps through,
+ * the process is looked at as if it had died there, or gets a signal whose handler writes, or whose handler never returns.
+ */
+#include "config.h"
+#include "tests/unit/ring.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define SMALL 4096u
+#define N_DEATHS 120      /* records, more than there is room for at once */
+#define MAX_STEPS 1000    /* of a record */
+#define DRAIN_EVERY 20000 /* steps, so that the ring is full for a while, and has laps */
+
+/* Between the tests and the process that they step through. */
+struct stage {
+	volatile int in_record;
+	volatile uint64_t started, ended, handled, between;
+};
+
+static struct pair pair;
+static struct stage *stage;
+static struct ring *own;
+static sigjmp_buf escape;
+static uint8_t *copy;
+
+static bool start_stage(uint64_t bytes)
+{
+	stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	return CHECK(stage != MAP_FAILED) && pair_init(&pair, bytes, 1, RING_DROP);
+}
+
+static void end_stage(void)
+{
+	munmap(stage, sizeof(*stage));
+	pair_done(&pair);
+}
+
+/* A child that has mapped the arena as any process does, stopped before `function`. */
+static pid_t start_child(void (*function)(void))
+{
+	pid_t pid;
+	int status;
+
+	ring_release(pair.ring);
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER,
+			  &(struct ring_batch){ 0 });
+	ring_reader_recycle(&pair.reader);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct ring_arena *arena;
+
+		if (ring_arena_map(pair.fd, &arena) < 0 || !(own = ring_claim(arena, 2, 0, 0)) ||
+		    ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+			_exit(9);
+		raise(SIGSTOP);
+		function();
+		ring_release(own);
+		_exit(0);
+	}
+	if (!CHECK(waitpid(pid, &status, 0) == pid) || !CHECK(WIFSTOPPED(status)))
+		return -1;
+	return pid;
+}
+
+/* False where it has ended. */
+static bool step(pid_t pid, int signal)
+{
+	int status;
+
+	if (!CHECK(ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)signal) == 0) ||
+	    !CHECK(waitpid(pid, &status, 0) == pid))
+		return false;
+	if (WIFEXITED(status))
+		CHECK_INT(WEXITSTATUS(status), 0);
+	return WIFSTOPPED(status) && CHECK_INT(WSTOPSIG(status), SIGTRAP);
+}
+
+/* ---- Death ---- */
+
+static void write_some(void)
+{
+	for (uint64_t i = 1; i <= N_DEATHS; i++) {
+		stage->in_record = 1;
+		write_mark(own, i);
+		stage->in_record = 0;
+	}
+}
+
+/* The arena as it is now, read as that of a process that is no more. */
+static void check_death(uint64_t last)
+{
+	struct ring_reader reader = pair.reader;
+	struct ring_batch batch;
+
+	memcpy(copy, pair.memory.base, pair.memory.bytes);
+	reader.shared = (void *)(copy + pair.memory.places[0].header_offset);
+	reader.data = copy + pair.memory.places[0].data_offset;
+	ring_reader_drain(&reader, RING_DRAIN_DEAD, pair.buffer, PAIR_BUFFER, &batch);
+	CHECK_INT(reader.fault, RING_FAULT_NONE);
+	CHECK(batch.is_closed && reader.totals.unpublished <= 1);
+	CHECK_INT(reader.totals.clamped, 0);
+	check_law(&reader.totals);
+	check_marks(&batch, &last);
+}
+
+static void test_death(void)
+{
+	uint64_t n = 0, last = 0, read = 0;
+	int before = atomic_load(&test_failures);
+	struct ring_batch batch;
+	pid_t pid;
+
+	REQUIRE(start_stage(SMALL));
+	copy = mmap(NULL, pair.memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
+	pid = start_child(write_some);
+	REQUIRE(copy != MAP_FAILED && pid > 0);
+	while (step(pid, 0) && atomic_load(&test_failures) == before) {
+		if (!stage->in_record)
+			continue;
+		check_death(last);
+		if (++n % DRAIN_EVERY == 0) {
+			ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER,
+					  &batch);
+			read += check_marks(&batch, &last);
+		}
+	}
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+	read += check_marks(&batch, &last);
+	printf("# %" PRIu64 " instructions, %" PRIu64 " of %d records\n", n, read, N_DEATHS);
+	CHECK(n > 20 * N_DEATHS && read > SMALL / MARK_BYTES);
+	CHECK_INT(pair.reader.totals.attempted, N_DEATHS);
+	CHECK_INT(pair.reader.totals.unpublished, 0);
+	munmap(copy, pair.memory.bytes);
+	end_stage();
+}
+
+/* ---- A signal at each instruction ---- */
+
+static void handle(int number)
+{
+	stage->handled++;
+	write_mark(own, stage->handled);
+}
+
+static void handle_and_leave(int number)
+{
+	handle(number);
+	siglongjmp(escape, 1);
+}
+
+/*
+ * One handler for the child; a record for each of the instructions that is to be interrupted, and one between that finds what
+ * was left.
+ */
+static void write_until_all(void (*handler)(int))
+{
+	struct sigaction action = { .sa_handler = handler };
+	volatile uint64_t quiet = 0;
+
+	sigaction(SIGUSR1, &action, NULL);
+	while (quiet < 3) {
+		uint64_t before = stage->handled;
+
+		if (sigsetjmp(escape, 1) == 0) {
+			stage->started++;
+			stage->in_record = 1;
+			write_mark(own, stage->started);
+			stage->in_record = 0;
+			stage->ended++;
+		}
+		stage->in_record = 0;
+		write_mark(own, ++stage->between);
+		quiet = stage->handled == before ? quiet + 1 : 0;
+	}
+}
+
+static void write_nested(void)
+{
+	write_until_all(handle);
+}
+
+static void write_and_leave(void)
+{
+	write_until_all(handle_and_leave);
+}
+
+/* Record i is interrupted after its instruction i. */
+static uint64_t interrupt_all(pid_t pid)
+{
+	uint64_t record = 0, steps = 0, n = 0;
+	int signal = 0;
+	bool is_done = false;
+
+	while (step(pid, signal)) {
+		signal = 0;
+		if (!stage->in_record) {
+			is_done = false;
+			steps = 0;
+			continue;
+		}
+		if (stage->started != record) {
+			record = stage->started;
+			steps = 0;
+			is_done = false;
+		}
+		if (!is_done && ++steps == record && record < MAX_STEPS) {
+			is_done = true;
+			signal = SIGUSR1;
+			n++;
+		}
+	}
+	return n;
+}
+
+/* Ids are of two sequences here; what counts is how many. */
+static void drain_rest(void)
+{
+	struct ring_record record;
+	struct ring_batch batch;
+
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+	while (ring_batch_next(&batch, &record)) {
+		const struct ring_mark *mark = record.payload;
+
+		CHECK(record.type == RING_MARK && mark->id != 0 && mark->duration_ns == ~mark->id);
+	}
+	CHECK(batch.is_closed);
+	CHECK_INT(pair.reader.fault, RING_FAULT_NONE);
+	CHECK_INT(pair.reader.totals.clamped, 0);
+	check_law(&pair.reader.totals);
+}
+
+/* Everything is recorded, but for handlers in the few instructions where that would be wrong, which are counted. */
+static void test_nested(void)
+{
+	struct ring_totals *totals = &pair.reader.totals;
+	uint64_t n;
+	pid_t pid;
+
+	REQUIRE(start_stage(1u << 20));
+	pid = start_child(write_nested);
+	REQUIRE(pid > 0);
+	n = interrupt_all(pid);
+	drain_rest();
+	printf("# %" PRIu64 " instructions, %" PRIu64 " handlers were not recorded\n", n,
+	       totals->lost[RING_LOST_NESTED]);
+	CHECK(n > 50 && stage->handled == n);
+	CHECK_INT(totals->attempted, stage->started + stage->handled + stage->between);
+	CHECK_INT(totals->records, totals->attempted - totals->lost[RING_LOST_NESTED]);
+	CHECK_INT(totals->abandoned, 0);
+	CHECK_INT(totals->unpublished, 0);
+	CHECK(totals->lost[RING_LOST_NESTED] < n / 2);
+	end_stage();
+}
+
+/* What was left is known by the next record, and the ring goes on. */
+static void test_left(void)
+{
+	struct ring_totals *totals = &pair.reader.totals;
+	uint64_t n, sure;
+	pid_t pid;
+
+	REQUIRE(start_stage(1u << 20));
+	pid = start_child(write_and_leave);
+	REQUIRE(pid > 0);
+	n = interrupt_all(pid);
+	drain_rest();
+	printf("# %" PRIu64 " instructions, %" PRIu64 " abandoned, %" PRIu64 " unpublished\n", n,
+	       totals->abandoned, totals->unpublished);
+	CHECK(n > 50 && stage->handled == n);
+	sure = stage->ended + stage->handled + stage->between;
+	CHECK(totals->attempted <= stage->started + stage->handled + stage->between);
+	CHECK(totals->attempted >= sure);
+	CHECK(totals->records >= sure - totals->lost[RING_LOST_NESTED]);
+	CHECK(totals->abandoned > n / 4 && totals->unpublished < n / 4);
+	end_stage();
+}
+
+/* ---- Within a record ---- */
+
+static uint64_t drain_count(void)
+{
+	struct ring_record record;
+	struct ring_batch batch;
+	uint64_t n = 0;
+
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+	while (ring_batch_next(&batch, &record))
+		n++;
+	return n;
+}
+
+/* What is begun within is published together, and the outermost first. */
+static void test_together(void)
+{
+	struct ring_stack *stack;
+	struct ring_alloc *alloc;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	stack = ring_begin(pair.ring, RING_STACK, sizeof(*stack));
+	alloc = ring_begin_with(pair.ring, stack, RING_ALLOC, sizeof(*alloc));
+	REQUIRE(stack && alloc && (void *)alloc > (void *)stack);
+	*stack = (struct ring_stack){ .id = 1 };
+	*alloc = (struct ring_alloc){ .stack = 1 };
+	ring_end(pair.ring, alloc);
+	CHECK_INT(drain_count(), 0);
+	ring_end(pair.ring, stack);
+	CHECK_INT(drain_count(), 2);
+	pair_done(&pair);
+}
+
+static void test_depth(void)
+{
+	void *open[8];
+	size_t n = 0;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	for (size_t i = 0; i < ARRAY_SIZE(open); i++) {
+		open[i] = ring_begin_with(pair.ring, n ? open[n - 1] : NULL, RING_FREE_BLOCK, 16);
+		n += open[i] != NULL;
+	}
+	for (size_t i = n; i-- > 0;)
+		ring_end(pair.ring, open[i]);
+	CHECK_INT(drain_count(), n);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_NESTED], ARRAY_SIZE(open) - n);
+	CHECK(n >= 2);
+	pair_done(&pair);
+}
+
+/* Deep in the stack; whoever called this has left it without an end. */
+static __attribute__((noinline)) void begin_deep(int n)
+{
+	volatile char room[256];
+
+	room[0] = (char)n;
+	if (n > 0)
+		begin_deep(n - 1);
+	else
+		CHECK(ring_begin(pair.ring, RING_FREE_BLOCK, 16) != NULL);
+	room[1] = room[0];
+}
+
+static void test_abandoned(void)
+{
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	begin_deep(4);
+	CHECK_INT(drain_count(), 0);
+	CHECK(write_mark(pair.ring, 1));
+	CHECK_INT(drain_count(), 1);
+	CHECK_INT(pair.reader.totals.abandoned, 1);
+	begin_deep(4);
+	ring_release(pair.ring);
+	CHECK_INT(drain_count(), 0);
+	CHECK_INT(pair.reader.totals.abandoned, 2);
+	check_law(&pair.reader.totals);
+	pair_done(&pair);
+}
+
+/* ---- Signal stacks ---- */
+
+static uint8_t above[1 << 16] __attribute__((aligned(16)));
+
+static void mark_on_stack(int number)
+{
+	CHECK((uint8_t *)__builtin_frame_address(0) > above &&
+	      (uint8_t *)__builtin_frame_address(0) < above + sizeof(above));
+	CHECK(write_mark(pair.ring, 2));
+	if (number == SIGUSR2)
+		siglongjmp(escape, 1);
+}
+
+static void *mark_on_stacks(void *data)
+{
+	struct sigaction action = { .sa_handler = mark_on_stack, .sa_flags = SA_ONSTACK };
+	stack_t stack = { .ss_sp = above, .ss_size = sizeof(above) };
+	struct ring_free_block *block;
+
+	sigaltstack(&stack, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	sigaction(SIGUSR2, &action, NULL);
+	block = ring_begin(pair.ring, RING_FREE_BLOCK, sizeof(*block));
+	raise(SIGUSR1);
+	*block = (struct ring_free_block){ 0 };
+	ring_end(pair.ring, block);
+	CHECK_INT(drain_count(), 2);
+	if (sigsetjmp(escape, 1) == 0) {
+		CHECK(ring_begin(pair.ring, RING_FREE_BLOCK, sizeof(*block)) != NULL);
+		raise(SIGUSR2);
+	}
+	stack.ss_flags = SS_DISABLE;
+	sigaltstack(&stack, NULL);
+	return NULL;
+}
+
+/* The thread's stack is below the signal stack, and is no less deep for that. */
+static void test_signal_stack(void)
+{
+	static uint8_t below[1 << 18] __attribute__((aligned(4096)));
+	pthread_attr_t attributes;
+	pthread_t id;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	pthread_attr_init(&attributes);
+	pthread_attr_setstack(&attributes, below, sizeof(below));
+	REQUIRE(pthread_create(&id, &attributes, mark_on_stacks, NULL) == 0);
+	pthread_join(id, NULL);
+	pthread_attr_destroy(&attributes);
+	ring_release(pair.ring);
+	CHECK_INT(drain_count(), 1);
+	CHECK_INT(pair.reader.totals.abandoned, 1);
+	check_law(&pair.reader.totals);
+	pair_done(&pair);
+}
+
+/* ---- Fork ---- */
+
+static void test_fork(void)
+{
+	struct ring_mark *mark;
+	void *start;
+	size_t bytes;
+	pid_t pid;
+	int status;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	mark = ring_begin(pair.ring, RING_MARK, sizeof(*mark));
+	REQUIRE(mark);
+	ring_arena_range(pair.arena, &start, &bytes);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		if (ring_arena_shield(start, bytes) < 0)
+			_exit(1);
+		*mark = (struct ring_mark){ .id = 66 };
+		ring_end(pair.ring, mark);
+		if (write_mark(pair.ring, 67) || ring_claim(pair.arena, 1, 0, 0))
+			_exit(2);
+		ring_arena_count_lost(pair.arena);
+		ring_release(pair.ring);
+		ring_arena_unmap(pair.arena);
+		_exit(0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK_INT(status, 0);
+	CHECK_INT(drain_count(), 0);
+	*mark = (struct ring_mark){ .id = 1 };
+	ring_end(pair.ring, mark);
+	CHECK_INT(drain_count(), 1);
+	CHECK_INT(pair.header->attempted, 1);
+	CHECK_INT(ring_arena_lost(&pair.memory), 0);
+	pair_done(&pair);
+}
+
+static bool filter_all(void)
+{
+	struct sock_filter program[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog filter = { ARRAY_SIZE(program), program };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/* A thread whose filter kills for every call goes on, full ring or not. */
+static void test_filter(void)
+{
+	pid_t pid;
+	int status;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct ring_arena *arena;
+
+		pair.header->state = 0;
+		if (ring_arena_map(pair.fd, &arena) < 0 ||
+		    !(own = ring_claim(arena, 2, 0, RING_NO_SYSCALL)) || !filter_all())
+			_exit(1);
+		for (uint64_t i = 0; i < 1000; i++)
+			write_mark(own, i);
+		syscall(SYS_exit, 0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK_INT(status, 0);
+	CHECK_INT(pair.header->attempted, 1000);
+	pair_done(&pair);
+}
+
+int main(void)
+{
+	RUN(test_together);
+	RUN(test_depth);
+	RUN(test_abandoned);
+	RUN(test_signal_stack);
+	RUN(test_fork);
+	RUN(test_filter);
+	RUN(test_death);
+	RUN(test_nested);
+	RUN(test_left);
+	return test_end();
+}
