@@ -640,6 +640,24 @@ static void test_positions(void)
 	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* of what was never written */
 }
 
+/* A record that goes on at the start of the data. */
+static void test_wrapped(void)
+{
+	const struct ring_record_header header = { .bytes = 2 * MARK_BYTES, .type = RING_PAD };
+	uint64_t end = SMALL - SMALL % MARK_BYTES;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	for (uint64_t i = 1; i <= end / MARK_BYTES; i++)
+		CHECK(write_mark(pair.ring, i));
+	drain(RING_DRAIN_LIVE);
+	memcpy(pair.data + end, &header, sizeof(header));
+	pair.header->head = end + 2 * MARK_BYTES;
+	drain(RING_DRAIN_LIVE);
+	CHECK_INT(pair.reader.fault, RING_FAULT_LENGTH);
+	CHECK_INT(pair.reader.fault_at, end);
+	pair_done(&pair);
+}
+
 static void check_state(uint64_t state, enum ring_fault fault)
 {
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
@@ -798,6 +816,7 @@ int main(void)
 	RUN(test_conservation_lossless);
 	RUN(test_hostile);
 	RUN(test_positions);
+	RUN(test_wrapped);
 	RUN(test_states);
 	RUN(test_counts);
 	RUN(test_times);
