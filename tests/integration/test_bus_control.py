@@ -279,3 +279,15 @@ def test_doctor(bus, run, profd, polkit, daemon, said):
     checks = {c["id"]: c for c in json.loads(run("doctor", "--json", check=None).stdout)["data"]["checks"]}
     assert daemon in checks["daemon"]["summary"] and said in checks["polkit"]["summary"]
     assert checks["polkit"]["status"] == ("ok" if polkit else "warn")
+
+
+def test_session_that_somebody_closes(bus, profctl, folder, spawn):
+    """No Finished comes then, and record must not wait for it."""
+    bus.start(ALL)
+    recorder = spawn(*profctl.command("record", "--system", "-d", "600", "-o", folder / "a.cap"),
+                     env={**os.environ, **bus.env}, stderr=subprocess.PIPE, encoding="utf-8")
+    client = bus.client()
+    until(lambda: [s[buses.SESSION]["State"] for s in client.objects().values()] == ["running"])
+    client.session(next(iter(client.objects())), "Close")
+    assert "somebody closed the session" in recorder.stderr.read()
+    assert recorder.wait(timeout=20) == 1

@@ -19,7 +19,7 @@ struct client {
 	void *data;
 	struct transport transport;
 	GCancellable *cancellable; /* of calls whose answers come later */
-	guint subscriptions[2];
+	guint subscriptions[3];
 	char *session; /* object path */
 	bool over;     /* finished or failed was called */
 };
@@ -55,6 +55,25 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 			     gpointer data)
 {
 	fail_gone(data);
+}
+
+/* Somebody else may Close a session; then there is no Finished any more. */
+static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
+		       const char *interface, const char *name, GVariant *arguments, gpointer data)
+{
+	struct client *client = data;
+	g_autoptr(GError) error = NULL;
+	const char *session;
+
+	if (!client->session || !g_variant_is_of_type(arguments, G_VARIANT_TYPE("(oas)")))
+		return;
+	g_variant_get(arguments, "(&oas)", &session, NULL);
+	if (strcmp(session, client->session) != 0)
+		return;
+	error = g_error_new_literal(
+		CLI_ERROR, CLI_FAILURE,
+		_("somebody closed the session; the capture has what was recorded until then"));
+	fail(client, error);
 }
 
 /* ---- Signals ------------------------------------------------------------------------------------ */
@@ -115,6 +134,10 @@ static void listen(struct client *client)
 	client->subscriptions[0] = g_dbus_connection_signal_subscribe(
 		transport->connection, transport->destination, PROFD_SESSION_INTERFACE, NULL, NULL,
 		NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_signal, client, NULL);
+	client->subscriptions[2] = g_dbus_connection_signal_subscribe(
+		transport->connection, transport->destination, "org.freedesktop.DBus.ObjectManager",
+		"InterfacesRemoved", NULL, NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_removed,
+		client, NULL);
 	if (transport->destination)
 		client->subscriptions[1] = g_dbus_connection_signal_subscribe(
 			transport->connection, "org.freedesktop.DBus", "org.freedesktop.DBus",
