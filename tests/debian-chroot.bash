@@ -33,7 +33,7 @@ install_debian() {
 	}
 	proxy=$(mktemp)
 	host_proxy >"$proxy"
-	mmdebstrap --variant=minbase --include="$include" --aptopt="$proxy" "$suite" "$folder" - <<<"$sources" || {
+	mmdebstrap --variant=minbase ${include:+--include="$include"} --aptopt="$proxy" "$suite" "$folder" - <<<"$sources" || {
 		rm -f "$proxy"
 		return 1
 	}
