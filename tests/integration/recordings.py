@@ -16,8 +16,10 @@ def until(condition, timeout=20):
 
 
 def wait_for_samples(capture, seconds=0.5):
-    """The first bytes are there before sampling is enabled, so a little longer."""
+    """The first bytes are there before sampling is enabled; rows follow every second."""
     until(lambda: capture.exists() and capture.stat().st_size > 0)
+    first = capture.stat().st_size
+    until(lambda: capture.stat().st_size > first)
     time.sleep(seconds)
 
 
