@@ -519,6 +519,7 @@ def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
 PLT = r"""
 #include <elf.h>
 #include <link.h>
+#include <sys/mman.h>
 int library(int n);
 static long *slot, begins;
 /* Where the call of library() goes to: at first to the stub's second half, which has the address looked up. */
@@ -543,11 +544,14 @@ static void find_slot(void)
 			slot = (long *)at->r_offset;
 	begins = *slot;
 }
-ALONE void caller(int lazily)
+__attribute__((aligned(4096))) ALONE void caller(int lazily)
 {
-	for (volatile int i = 0; i < 20000; i++) {
+	for (volatile int i = 0; i < 2000; i++) {
 		if (lazily)
 			*slot = begins;
+		else
+			/* the stub's page has to be found again, for there to be samples in it */
+			madvise((void *)(begins & -4096), 4096, MADV_DONTNEED);
 		library(i);
 	}
 	BEHIND;
@@ -635,13 +639,13 @@ CHILDREN = r"""
 extern char **environ;
 ALONE void forked(void)
 {
-	spin(250);
+	spin(500);
 	BEHIND;
 	_exit(0);
 }
 ALONE void spawned(void)
 {
-	spin(250);
+	spin(500);
 	BEHIND;
 	_exit(0);
 }
