@@ -237,7 +237,7 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
     for row in rows(profcapture, capture, "sample"):
         seen[row["thread"]] = seen.get(row["thread"], 0) + PERIOD_NS
     for thread, sampled in seen.items():
-        assert sampled <= ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
+        assert sampled <= 1.2 * ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
     assert sum(seen.values()) > 0.6 * sum(ran.values())
     forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
     assert len(forked) == len(set(forked)) > 100
