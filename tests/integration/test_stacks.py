@@ -356,7 +356,7 @@ ALONE void handler(int number)
 }
 ALONE void worker(void)
 {
-	spin(400);
+	spin(1200);
 	BEHIND;
 }
 int main(void)
