@@ -44,12 +44,14 @@ struct ring_arena_header {
 
 	/* The consumer's line. */
 	uint32_t armed; /* odd: asleep */
-	uint8_t reserved_3[124];
+	uint32_t ended; /* 1: nobody reads any more, so nothing is to be written */
+	uint8_t reserved_3[120];
 };
 static_assert(sizeof(struct ring_arena_header) == 3 * RING_LINE, "arena header");
 static_assert(offsetof(struct ring_arena_header, arena_bytes) == 32, "arena bytes");
 static_assert(offsetof(struct ring_arena_header, doorbell) == RING_LINE, "producers' line");
 static_assert(offsetof(struct ring_arena_header, armed) == 2 * RING_LINE, "consumer's line");
+static_assert(offsetof(struct ring_arena_header, ended) == 2 * RING_LINE + 4, "ended");
 
 /* A row of the directory. Ascending by data_bytes. */
 struct ring_place {

@@ -395,6 +395,13 @@ void ring_arena_disarm(struct ring_arena_memory *memory)
 	__atomic_store_n(&shared->armed, memory->armed, __ATOMIC_RELAXED);
 }
 
+void ring_arena_end(struct ring_arena_memory *memory)
+{
+	struct ring_arena_header *shared = (void *)memory->base;
+
+	__atomic_store_n(&shared->ended, 1, __ATOMIC_RELEASE);
+}
+
 uint64_t ring_reader_fill(const struct ring_reader *reader)
 {
 	uint64_t ahead = __atomic_load_n(&reader->shared->head, __ATOMIC_SEQ_CST) - reader->tail;

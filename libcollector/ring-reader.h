@@ -110,6 +110,8 @@ const char *ring_fault_name(enum ring_fault fault);
  */
 uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbell);
 void ring_arena_disarm(struct ring_arena_memory *memory);
+/* Nobody will read it any more: producers stop. What they publish before they see it is still to be drained. */
+void ring_arena_end(struct ring_arena_memory *memory);
 /* Bytes that wait, at most the ring's size, whatever it says. */
 uint64_t ring_reader_fill(const struct ring_reader *reader);
 /* Attempts of threads that had no ring, as they say. */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Control - what a process and profd say to each other, so that the process gets its rings
+ *
+ * docs/ring.md, "Registration", is the specification. SOCK_SEQPACKET, one message a packet, each of CONTROL_BYTES: a hello
+ * or a request for more from the process, an answer to each, with an arena's memfd (SCM_RIGHTS) where the status is
+ * CONTROL_OK, and no descriptor otherwise. Who the process is says the kernel, and nothing in here. Little-endian; reserved
+ * is written 0 and ignored.
+ */
+#pragma once
+
+#include "arch/base.h"
+
+#include <assert.h>
+
+#define CONTROL_HELLO_MAGIC UINT64_C(0x0a4f4c4c45486650)   /* "PfHELLO\n" */
+#define CONTROL_REQUEST_MAGIC UINT64_C(0x000a45524f4d6650) /* "PfMORE\n\0" */
+#define CONTROL_ANSWER_MAGIC UINT64_C(0x0a5257534e416650)  /* "PfANSWR\n" */
+#define CONTROL_VERSION 1u
+#define CONTROL_BYTES 64u
+#define CONTROL_TOKEN_BYTES 16u
+
+#define CONTROL_VARIABLE "PROF_CONTROL"
+#define CONTROL_WELL_KNOWN "/run/profd/control"
+
+/* A process waits so long for a connection and an answer together, and then records nothing. */
+#define CONTROL_WAIT_NS UINT64_C(500000000)
+
+/* control_hello.wants */
+#define CONTROL_WANTS_ALLOCATIONS 0x01u /* so rings are lossless, unless the session has a policy */
+
+/* The first packet of a connection. */
+struct control_hello {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t bytes;                     /* CONTROL_BYTES */
+	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: none */
+	uint32_t wants;                     /* CONTROL_WANTS_* */
+	uint32_t parent_tgid; /* of whom it was forked, as seen in its own PID namespace; 0: none */
+	uint64_t parent_start; /* in clock ticks, as in /proc/PID/stat; 0: not known */
+	uint8_t reserved[16];
+};
+static_assert(sizeof(struct control_hello) == CONTROL_BYTES, "hello");
+static_assert(offsetof(struct control_hello, token) == 16, "token");
+static_assert(offsetof(struct control_hello, wants) == 32, "wants");
+static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
+
+/* Later ones: another arena. */
+struct control_request {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t bytes;          /* CONTROL_BYTES */
+	uint64_t min_data_bytes; /* of each ring; 0: as in the first arena */
+	uint32_t n_rings;
+	uint8_t reserved[36];
+};
+static_assert(sizeof(struct control_request) == CONTROL_BYTES, "request");
+static_assert(offsetof(struct control_request, min_data_bytes) == 16, "data bytes");
+static_assert(offsetof(struct control_request, n_rings) == 24, "rings");
+
+enum control_status {
+	CONTROL_OK,
+	CONTROL_NOT_A_TARGET, /* the session does not record this process */
+	CONTROL_NO_SESSION,   /* of this token, or none that wants this process */
+	CONTROL_VERSION_UNKNOWN, /* answered where the hello is of another version; `version` says which is known */
+	CONTROL_LIMIT, /* the session, or the user, has as many as it may have */
+	CONTROL_FAILED,
+	CONTROL_NOT_AUTHORISED, /* the session may not see this process */
+	CONTROL_N_STATUSES
+};
+
+struct control_answer {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t bytes;  /* CONTROL_BYTES */
+	uint32_t status; /* enum control_status; unknown ones are refusals too */
+	uint32_t reserved_0;
+	uint64_t session; /* its number, 0 where there is none */
+	uint8_t reserved_1[32];
+};
+static_assert(sizeof(struct control_answer) == CONTROL_BYTES, "answer");
+static_assert(offsetof(struct control_answer, status) == 16, "status");
+static_assert(offsetof(struct control_answer, session) == 24, "session");
