@@ -35,7 +35,7 @@ struct bytes {
 	size_t last_segment; /* where it starts: cuts before that are another capture's */
 };
 
-#define CUT_STEP (PROF_SANITIZED ? 5u : 1u)
+#define CUT_STEP test_stride(PROF_SANITIZED ? 13 : 1)
 
 struct seen {
 	size_t rows, segments;

@@ -355,8 +355,7 @@ static bool flip_is_right(int fd, size_t bit)
 
 static size_t stride(size_t standard)
 {
-	const char *text = getenv("PROF_TEST_STRIDE");
-	size_t factor = text ? strtoul(text, NULL, 10) : PROF_SANITIZED ? 31 : 1;
+	size_t factor = test_stride(PROF_SANITIZED ? 31 : 1);
 
 	return factor > 1 ? standard * factor | 1 : standard;
 }

@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,6 +108,15 @@ static inline int test_in_child(int (*function)(void))
 	if (child == 0)
 		_exit(function());
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Of very many cases that are alike, every how many are tried: PROF_TEST_STRIDE, or what the test says. */
+static inline size_t test_stride(size_t standard)
+{
+	const char *text = getenv("PROF_TEST_STRIDE");
+	size_t stride = text ? strtoul(text, NULL, 10) : standard;
+
+	return stride ? stride : 1;
 }
 
 static inline int test_end(void)
