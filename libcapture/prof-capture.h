@@ -268,6 +268,9 @@ enum {
 	PROF_MARK_NAME,
 	PROF_MARK_DURATION,
 	PROF_MARK_ARGUMENTS,
+	PROF_MARK_ARGUMENT_KINDS,
+	PROF_MARK_ARGUMENT_VALUES,
+	PROF_MARK_ARGUMENT_TEXTS,
 	PROF_MARK_COLUMNS
 };
 enum {
@@ -362,6 +365,14 @@ enum prof_log_level {
 	PROF_LOG_DEBUG
 };
 enum prof_mark_kind { PROF_MARK_INSTANT, PROF_MARK_BEGIN, PROF_MARK_END, PROF_MARK_COMPLETE };
+/* what a number of argument_values is; of a string it is 0, and argument_texts has it */
+enum prof_argument_kind {
+	PROF_ARGUMENT_S64,
+	PROF_ARGUMENT_U64,
+	PROF_ARGUMENT_DOUBLE,
+	PROF_ARGUMENT_STRING,
+	PROF_ARGUMENT_ADDRESS
+};
 enum prof_counter_kind { PROF_COUNTER_GAUGE, PROF_COUNTER_SUM };
 enum prof_loss_cause {
 	PROF_LOSS_PERF_RING,         /* PERF_RECORD_LOST */

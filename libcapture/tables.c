@@ -42,6 +42,7 @@ static const char *const switch_states[] = { "wait", "preempted", "running", NUL
 static const char *const alloc_kinds[] = { "malloc", "calloc", "realloc", "aligned",
 					   "new",    "mmap",   NULL };
 static const char *const mark_kinds[] = { "instant", "begin", "end", "complete", NULL };
+static const char *const argument_kinds[] = { "s64", "u64", "double", "string", "address", NULL };
 static const char *const log_levels[] = { "emergency", "alert", "critical", "error", "warning",
 					  "notice",    "info",  "debug",    NULL };
 static const char *const counter_kinds[] = { "gauge", "sum", NULL };
@@ -186,12 +187,17 @@ static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),
 	REF(PROF_MARK_THREAD, "thread", THREAD),
 	ENUM(PROF_MARK_KIND, "kind", mark_kinds),
-	COLUMN(PROF_MARK_ID, "id", UINT), /* pairs begin and end; 0 = by nesting */
+	COLUMN(PROF_MARK_ID, "id", UINT), /* pairs begin and end; 0 = by thread and name */
 	REF(PROF_MARK_GROUP, "group", STRING),
 	REF(PROF_MARK_NAME, "name", STRING),
 	COLUMN(PROF_MARK_DURATION, "duration", UINT,
 	       .unit = PROF_UNIT_NS), /* complete: from `time` on; else 0 */
-	COLUMN(PROF_MARK_ARGUMENTS, "arguments", TEXT),
+	/* An item an argument in each of the four: they are as long as one another. */
+	REFS(PROF_MARK_ARGUMENTS, "arguments", STRING),
+	COLUMN(PROF_MARK_ARGUMENT_KINDS, "argument_kinds", ENUM, .values = argument_kinds,
+	       .flags = PROF_COLUMN_LIST),
+	COLUMN(PROF_MARK_ARGUMENT_VALUES, "argument_values", UINT, .flags = PROF_COLUMN_LIST),
+	REFS(PROF_MARK_ARGUMENT_TEXTS, "argument_texts", STRING),
 };
 static const struct prof_column_def log_columns[] = {
 	TIME(PROF_LOG_TIME),

@@ -104,7 +104,8 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 		if (column->flags & PROF_COLUMN_NULLABLE && random % 3 == 0) {
 			row->values[c] = PROF_NULL;
 		} else if (column->flags & PROF_COLUMN_LIST) {
-			size_t n = random % (ROWS_ITEMS + 1);
+			/* those of a row are as long as one another */
+			size_t n = rows_mix(i ^ (uint64_t)def->id << 40) % (ROWS_ITEMS + 1);
 
 			for (size_t k = 0; k < n; k++)
 				row->lists[c][k] = rows_number(column, i, rows_mix(random + k));
