@@ -12,6 +12,7 @@
  *             (5) what was granted counts when the last answer comes, and only if the caller is still there
  *                                                                                 [bus-polkit: leaves between answers]
  *             (6) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
+ *             (7) the end answers every question, so that nobody's data waits for ever     [bus-polkit: end with open]
  * A question that may end in a prompt waits for its user; one that may not is over after QUIET_PATIENCE_MS.
  * The connection is the one that profd serves on: GIO shares the system bus's in a process.
  */
@@ -33,6 +34,7 @@
 struct authority {
 	PolkitAuthority *polkit;
 	GPtrArray *pending; /* struct asking */
+	bool ended;
 };
 
 /* One action of a question. */
@@ -42,7 +44,7 @@ struct check {
 };
 
 struct asking {
-	struct authority *authority; /* NULL: nobody waits for the answer any more */
+	struct authority *authority; /* NULL: it was answered at the end */
 	struct caller *caller;
 	GCancellable *cancellable; /* of all checks */
 	guint timer;
@@ -202,23 +204,30 @@ static unsigned pending_of(const struct authority *authority, uid_t uid)
 	return n;
 }
 
+static bool fail_ended(GError **error)
+{
+	return broker_fail(error, BROKER_ERROR_FAILED, "profd ends");
+}
+
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
 			GError **error)
 {
+	if (authority->ended)
+		return fail_ended(error);
 	return pending_of(authority, caller->uid) < MAX_PENDING ||
 	       broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 			   "%d questions of this user already wait for polkit", MAX_PENDING);
 }
 
-static void refuse(const struct authority_question *question, const GError *error,
+static void refuse(unsigned n_actions, const GError *error,
 		   void (*answer)(const struct authority_reply *reply, void *data), void *data)
 {
 	struct authority_reply reply = { 0 };
 
-	for (unsigned i = 0; i < question->n_actions; i++)
+	for (unsigned i = 0; i < n_actions; i++)
 		reply.errors[i] = g_error_copy(error);
 	answer(&reply, data);
-	for (unsigned i = 0; i < question->n_actions; i++)
+	for (unsigned i = 0; i < n_actions; i++)
 		g_clear_error(&reply.errors[i]);
 }
 
@@ -245,7 +254,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 
 	assert(question->n_actions > 0 && question->n_actions <= AUTHORITY_MAX_ACTIONS);
 	if (!authority_has_room(authority, question->caller, &error)) {
-		refuse(question, error, answer, data);
+		refuse(question->n_actions, error, answer, data);
 		return;
 	}
 	asking = g_new(struct asking, 1);
@@ -289,7 +298,7 @@ static void on_polkit(GObject *source, GAsyncResult *result, gpointer data)
 	struct authority *authority = NULL;
 
 	if (polkit) {
-		authority = g_new(struct authority, 1);
+		authority = g_new0(struct authority, 1);
 		authority->polkit = polkit;
 		authority->pending = g_ptr_array_new();
 	}
@@ -307,13 +316,17 @@ void authority_new(void (*ready)(struct authority *authority, const GError *erro
 
 void authority_end(struct authority *authority)
 {
-	for (guint i = 0; i < authority->pending->len; i++) {
-		struct asking *asking = authority->pending->pdata[i];
+	g_autoptr(GError) error = NULL;
+
+	fail_ended(&error);
+	authority->ended = true;
+	while (authority->pending->len > 0) {
+		struct asking *asking = g_ptr_array_steal_index_fast(authority->pending, 0);
 
 		asking->authority = NULL;
+		refuse(asking->n, error, asking->answer, asking->data);
 		give_up(asking);
 	}
-	g_ptr_array_set_size(authority->pending, 0);
 }
 
 void authority_free(struct authority *authority)

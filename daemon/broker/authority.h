@@ -47,7 +47,8 @@ struct authority;
 /* `ready` comes once, with an authority or with an error. Nothing may be served before. */
 void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
 		   void *data);
-/* Takes back what is asked: no answer comes any more. What polkit still says is dropped by the main loop's next turns. */
+/* Answers what is asked, and whatever is asked from now on, with DENIED. What polkit still says is dropped by the main
+ * loop's next turns. */
 void authority_end(struct authority *authority);
 void authority_free(
 	struct authority *authority); /* after authority_end() and those turns; takes NULL */

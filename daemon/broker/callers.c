@@ -26,6 +26,7 @@ struct callers {
 	void *data;
 	GHashTable *by_name; /* struct caller, not referenced */
 	struct caller *only; /* of a private connection */
+	GCancellable *ended;
 };
 
 struct waiting {
@@ -97,6 +98,9 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 		if (!g_variant_lookup(dictionary, "UnixUserID", "u", &uid))
 			broker_fail(&error, BROKER_ERROR_NOT_AUTHORIZED,
 				    "the bus does not know whose client \"%s\" is", caller->name);
+	} else if (g_cancellable_is_cancelled(caller->callers->ended)) {
+		g_clear_error(&error);
+		broker_fail(&error, BROKER_ERROR_FAILED, "profd ends");
 	} else {
 		g_dbus_error_strip_remote_error(error);
 	}
@@ -125,8 +129,8 @@ static struct caller *identify(struct callers *callers, const char *sender)
 							   on_name_owner_changed, caller, NULL);
 	g_dbus_connection_call(callers->connection, BUS_NAME, BUS_PATH, BUS_NAME,
 			       "GetConnectionCredentials", g_variant_new("(s)", sender),
-			       G_VARIANT_TYPE("(a{sv})"), G_DBUS_CALL_FLAGS_NONE, -1, NULL,
-			       on_credentials, caller);
+			       G_VARIANT_TYPE("(a{sv})"), G_DBUS_CALL_FLAGS_NONE, -1,
+			       callers->ended, on_credentials, caller);
 	return caller;
 }
 
@@ -177,6 +181,7 @@ struct callers *callers_new(GDBusConnection *connection, bool bus,
 	callers->gone = gone;
 	callers->data = data;
 	callers->by_name = g_hash_table_new(g_str_hash, g_str_equal);
+	callers->ended = g_cancellable_new();
 	if (!bus) {
 		callers->only = g_new0(struct caller, 1);
 		callers->only->callers = callers;
@@ -188,10 +193,16 @@ struct callers *callers_new(GDBusConnection *connection, bool bus,
 	return callers;
 }
 
+void callers_end(struct callers *callers)
+{
+	g_cancellable_cancel(callers->ended);
+}
+
 void callers_free(struct callers *callers)
 {
 	caller_unref(g_steal_pointer(&callers->only));
 	g_hash_table_unref(callers->by_name);
+	g_object_unref(callers->ended);
 	g_object_unref(callers->connection);
 	g_free(callers);
 }

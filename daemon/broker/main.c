@@ -64,7 +64,7 @@ static void end(struct program *program)
 	g_clear_handle_id(&program->unused, g_source_remove);
 	g_clear_handle_id(&program->name, g_bus_unown_name);
 	if (program->service)
-		service_client_gone(program->service);
+		service_end(program->service);
 	if (!program->service || service_is_idle(program->service))
 		g_main_loop_quit(program->loop);
 }
@@ -102,11 +102,12 @@ static int run(struct program *program)
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
 	g_clear_handle_id(&program->name, g_bus_unown_name);
-	if (program->authority) {
+	if (program->service)
+		service_end_calls(program->service);
+	if (program->authority)
 		authority_end(program->authority);
-		/* clients that leave meanwhile still go through the service to the authority */
-		serve_the_rest();
-	}
+	/* answers to what was taken back; clients that leave meanwhile still go through the service to the authority */
+	serve_the_rest();
 	if (program->service)
 		service_free(program->service);
 	authority_free(program->authority);

@@ -38,6 +38,7 @@ struct service {
 	guint registrations[2];
 	uint32_t last_id;
 	unsigned n_calls; /* that are not answered yet */
+	bool ending;
 };
 
 /* A method call that is not answered yet. */
@@ -66,10 +67,16 @@ bool service_is_unused(const struct service *service)
 	return service->sessions->len == 0 && service->closing->len == 0 && service->n_calls == 0;
 }
 
-void service_client_gone(struct service *service)
+void service_end(struct service *service)
 {
+	service->ending = true;
 	for (guint i = 0; i < service->sessions->len; i++)
 		session_object_client_gone(service->sessions->pdata[i]);
+}
+
+void service_end_calls(struct service *service)
+{
+	callers_end(service->callers);
 }
 
 static gboolean on_idle(gpointer data)
@@ -238,13 +245,19 @@ static bool is_limited(const struct call *call)
 	return call->service->authority && call->caller->uid != 0;
 }
 
+/* A session that began now would not be ended. */
+static bool check_ending(const struct service *service, GError **error)
+{
+	return !service->ending || broker_fail(error, BROKER_ERROR_FAILED, "profd ends");
+}
+
 static bool check_room(const struct call *call, GError **error)
 {
 	const struct access access = { .uid = call->caller->uid, .limited = is_limited(call) };
 	const struct limits_usage all = usage_of(call->service, NULL);
 	const struct limits_usage user = usage_of(call->service, &access.uid);
 
-	return limits_check_new(&access, &all, &user, error);
+	return check_ending(call->service, error) && limits_check_new(&access, &all, &user, error);
 }
 
 /* The engines' locks are of the open file, which may have come twice. */
@@ -269,7 +282,7 @@ static bool on_starting(struct session_object *object, void *data, GError **erro
 	const struct limits_usage user = usage_of(data, &access->uid);
 	const struct service *service = data;
 
-	return check_capture(object, service->sessions, error) &&
+	return check_ending(service, error) && check_capture(object, service->sessions, error) &&
 	       check_capture(object, service->closing, error) &&
 	       limits_check_start(access, &user, error);
 }

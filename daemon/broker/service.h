@@ -19,8 +19,12 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 /* Ends what still runs, without waiting. */
 void service_free(struct service *service);
 
-/* The connection is gone, or profd is to end: every session is stopped, its file finished. */
-void service_client_gone(struct service *service);
+/* The connection is gone, or profd is to end: every session is stopped, its file finished; none is made or started any
+ * more. */
+void service_end(struct service *service);
+/* Before service_free(): calls that still wait to know who called fail in the main loop's next turns. Those that wait for
+ * the authority do at its end. */
+void service_end_calls(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
 /* Nobody has a session, and no call waits for an answer. */
 bool service_is_unused(const struct service *service);

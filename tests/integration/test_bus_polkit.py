@@ -250,6 +250,57 @@ def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
     assert polkit.prompts == ["record-own"]
 
 
+# ---- the end of profd: a leak sanitizer sees what nobody answers
+
+
+def test_end_with_open_questions(bus, polkit, file, process):
+    """Invariant 7 of authority.c: of every method that asks, behind a password too."""
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    made = other.begin_create(pids(process(DAEMON).pid), file)
+    polkit.wait(*OWN)
+    for action in OWN:
+        polkit.answer(action, YES)
+    other.spin(lambda: made.done)
+    other.begin_create(pids(process(DAEMON).pid), file, interactive=True)
+    polkit.wait(*OWN)
+    for action in reversed(OWN):
+        polkit.answer(action, PASSWORD if action == "record-own" else NO)
+    polkit.wait("record-own")
+    polkit.answer("record-own", YES)  # the second time; the others are asked about again
+    client.begin_create(pids(process(NOBODY).pid), file)
+    client.begin(ROOT, PROFILER, "GetCapabilities")
+    client.begin(ROOT, buses.MANAGER, "GetManagedObjects")
+    client.begin(made.reply[0], buses.SESSION, "Start")
+    polkit.wait(*OWN[1:], *OWN, "record-system", "kernel-addresses", "manage-others", "manage-others")
+    assert bus.end(bus.profd) == 0
+    assert os.fstat(file).st_size == 0
+
+
+@pytest.mark.parametrize("how", ["caller stays", "caller leaves", "polkit hangs"])
+def test_end_with_open_prompt(bus, file, process, how):
+    bus.start(rules(ask={"record-own": ["nobody"]}))
+    client, agent = bus.client(NOBODY), Agent(bus)
+    client.begin_create(pids(process(NOBODY).pid), file, interactive=True)
+    agent.client.spin(lambda: agent.asked)
+    if how == "caller leaves":
+        client.close()
+    elif how == "polkit hangs":
+        os.kill(bus.polkit.pid, signal.SIGSTOP)
+    assert bus.end(bus.profd) == 0
+
+
+def test_end_before_the_bus_says_who_called(bus):
+    bus.start(polkit=False)
+    client = bus.client(NOBODY)
+    os.kill(bus.profd.pid, signal.SIGSTOP)
+    for _ in range(4):
+        client.begin(ROOT, PROFILER, "GetCapabilities")
+    for _ in range(2):  # then the bus has passed the calls on
+        client.call("/org/freedesktop/DBus", buses.BUS, "GetId", name=buses.BUS)
+    os.kill(bus.profd.pid, signal.SIGTERM)
+    assert bus.end(bus.profd) == 0
+
+
 # ---- which action
 
 
