@@ -384,6 +384,8 @@ static void run_round(struct session *session)
 		ticks_read(&session->ticks);
 	session->behind =
 		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
+	if (session->behind)
+		ticks_drop(&session->ticks);
 	if (!session->behind &&
 	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);

@@ -83,6 +83,11 @@ void ticks_read(struct ticks *ticks)
 	ticks_parse(text, ticks->user_only, ticks->busy_ns, ENGINE_MAX_CPUS);
 }
 
+void ticks_drop(struct ticks *ticks)
+{
+	ticks->is_read = false;
+}
+
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 {
 	guint i;

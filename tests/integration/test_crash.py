@@ -26,7 +26,8 @@ def engine_of(recording):
 
 
 def test_engine_that_stands_still(recorder, spawn, capture):
-    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of these."""
+    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of these. Records of the side band
+    that are lost, as on a busy machine, are no ticks."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     recording = recorder("--json", "-a", "-F", 20000, "-d", 4, "-o", capture)
@@ -37,8 +38,12 @@ def test_engine_that_stands_still(recorder, spawn, capture):
     os.kill(engine, signal.SIGCONT)
     data = json.loads(recording.communicate(timeout=30)[0])["data"]
     ticks = 20000 * os.cpu_count() * data["elapsed_ns"] / 1e9
-    assert sum(row["count"] for row in data["loss"] if row["cause"] == "perf-ring") > 10000
-    assert 0.9 * ticks < data["samples"] + sum(row["count"] for row in data["loss"]) < 1.03 * ticks
+    lost = {}
+    for row in data["loss"]:
+        lost[row["cause"]] = lost.get(row["cause"], 0) + row["count"]
+    assert lost["perf-ring"] > 10000
+    lost.pop("side-band", None)
+    assert 0.9 * ticks < data["samples"] + sum(lost.values()) < 1.03 * ticks, lost
 
 
 def closed(*fds):

@@ -324,6 +324,16 @@ static void test_ticks_grow(void)
 	CHECK_INT(missed, 6 * tick_ns / ticks.period_ns);
 	CHECK(!cpu_is_silent(&cpu));
 	write_stat(ticks.stat_fd, 60);
+	cpu.last_ns[0] = 4500;
+	ticks_read(&ticks);
+	ticks_drop(&ticks); /* the rings hold some that were not read yet */
+	ticks_compare(&ticks, &cpus, &losses, 4600);
+	cpu.sampled_ns += 40 * tick_ns;
+	ticks_read(&ticks);
+	ticks_compare(&ticks, &cpus, &losses, 4700);
+	loss_sum(&losses, &lost, &missed);
+	CHECK_INT(missed, 6 * tick_ns / ticks.period_ns);
+	write_stat(ticks.stat_fd, 100);
 	ticks_read(&ticks);
 	ticks_compare(&ticks, &cpus, &losses, 5000);
 	loss_sum(&losses, &lost, &missed);
