@@ -17,10 +17,10 @@
 #include "arch/base.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glib-unix.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -127,8 +127,8 @@ void engine_set_reading(struct engine *engine, bool reading)
 	if (!reading)
 		g_clear_handle_id(&engine->input_watch, g_source_remove);
 	else if (!engine->input_watch && !engine->ended)
-		engine->input_watch = g_unix_fd_add(engine->socket, G_IO_IN | G_IO_HUP | G_IO_ERR,
-						    on_input, engine);
+		engine->input_watch =
+			watch_add(engine->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, engine);
 }
 
 static void on_child_exit(GPid pid, gint wait_status, gpointer data)
@@ -286,7 +286,7 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 	engine->held += held;
 	if (!engine->output_watch)
 		engine->output_watch =
-			g_unix_fd_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
+			watch_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
 	return true;
 }
 

@@ -152,7 +152,8 @@ static bool take_answer(struct files *files, struct worker *worker)
 static void take_answers(struct files *files, struct worker *worker)
 {
 	for (unsigned i = 0; i < MAX_SENT && take_answer(files, worker); i++)
-		;
+		if (g_queue_is_empty(&worker->sent))
+			break;
 	if (worker == &files->worker || !g_queue_is_empty(&worker->sent))
 		return;
 	helper_free(worker->helper, false, HUNG_NOBODY);
@@ -169,12 +170,22 @@ static struct worker *find_worker(struct files *files, const struct helper *help
 	return &files->worker;
 }
 
+static bool is_idle(struct files *files)
+{
+	for (unsigned i = 0; i < MAX_ASIDE; i++)
+		if (files->aside[i].helper)
+			return false;
+	return g_queue_is_empty(&files->worker.sent) && g_queue_is_empty(&files->waiting);
+}
+
 static void on_input(struct helper *helper, void *data)
 {
 	struct files *files = data;
 
 	take_answers(files, find_worker(files, helper));
 	push(files);
+	if (is_idle(files))
+		g_clear_handle_id(&files->tick, g_source_remove);
 }
 
 static void recover(struct files *files, struct worker *worker, bool stuck);
@@ -315,14 +326,6 @@ static void look_at(struct files *files, struct worker *worker)
 		recover(files, worker, true);
 	else if (worker == &files->worker && helper_is_stuck(worker->helper, STALL_US))
 		set_aside(files);
-}
-
-static bool is_idle(struct files *files)
-{
-	for (unsigned i = 0; i < MAX_ASIDE; i++)
-		if (files->aside[i].helper)
-			return false;
-	return g_queue_is_empty(&files->worker.sent) && g_queue_is_empty(&files->waiting);
 }
 
 static gboolean on_tick(gpointer data)

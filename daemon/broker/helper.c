@@ -15,11 +15,11 @@
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/hung.h"
+#include "daemon/broker/watch.h"
 #include "daemon/datagram.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glib-unix.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -123,7 +123,7 @@ struct helper *helper_new(const struct files_config *config, const struct helper
 	datagram_send(helper->socket, &part, 1, -1, MSG_DONTWAIT);
 	helper->child_watch = g_child_watch_add(helper->pid, on_child_exit, helper);
 	helper->input_watch =
-		g_unix_fd_add(helper->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, helper);
+		watch_add(helper->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, helper);
 	helper->seen_us = g_get_monotonic_time();
 	return helper;
 }
