@@ -4,8 +4,8 @@
  *
  * The drain thread is here: it waits for messages, for rings a quarter full and at most 100 ms, then drains the rings
  * up to a millisecond ago. Blocks are closed each 850 ms, so that a killed engine leaves a file that lacks at most the
- * last second; CPUs and limits are looked at each 250 ms. The end of the broker is the end of the session, not of its
- * file.
+ * last second; CPUs and limits are looked at each 250 ms, and the broker is told the counters once a second. The end of
+ * the broker is the end of the session, not of its file.
  * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
  *             (2) every way out goes through session_finish             [test-engine-session: broker_gone]
  *             (3) a message out of turn ends the session, never crashes [test-engine-session: protocol]
@@ -24,6 +24,7 @@
 #define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
+#define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_ASKS 64 /* snapshots of single processes at once */
 #define ASKS_A_CHECK \
@@ -339,6 +340,7 @@ void session_tell_progress(struct session *session)
 	if (memcmp(&progress, &session->told, sizeof(progress)) == 0)
 		return;
 	session->told = progress;
+	session->told_ns = session_clock();
 	channel_send(&session->channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
 }
 
@@ -359,7 +361,8 @@ static void check(struct session *session, uint64_t now_ns)
 		session_request_scan(session, 0);
 	}
 	tasks_sweep(&session->tasks, session->round.last_ns);
-	session_tell_progress(session);
+	if (now_ns - session->told_ns >= PROGRESS_NS)
+		session_tell_progress(session);
 }
 
 static void close_blocks(struct session *session, uint64_t now_ns)

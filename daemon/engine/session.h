@@ -51,6 +51,7 @@ struct session {
 	bool enabled_again; /* by task: session_enable_again() was called */
 	unsigned int asks;  /* that may still be sent; some come back with time */
 	struct message_progress told;
+	uint64_t told_ns;
 
 	bool behind; /* the last round stopped before its end */
 	bool ending;

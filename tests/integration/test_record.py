@@ -357,7 +357,7 @@ def test_pid_that_is_gone(profctl, capture, spawn):
 
 
 def test_progress_on_a_terminal(profctl, capture, busy):
-    """One line that is drawn anew, at most four times a second, and gone before the summary."""
+    """One line that is drawn anew, about once a second, and gone before the summary."""
     ours, theirs = pty.openpty()
     done = profctl("record", "--json", "-p", busy.pid, "-d", "1.5", "-o", capture, stderr=theirs)
     os.close(theirs)

@@ -2,7 +2,7 @@
 /*
  * Progress - how a recording goes, on standard error
  *
- * On a terminal one line that is drawn anew, as often as profd tells (at most four times a second); into a file or a
+ * On a terminal one line that is drawn anew, as often as profd tells (about once a second); into a file or a
  * log a line every ten seconds.
  */
 #include "config.h"
