@@ -291,3 +291,18 @@ def test_session_that_somebody_closes(bus, profctl, folder, spawn):
     client.session(next(iter(client.objects())), "Close")
     assert "somebody closed the session" in recorder.stderr.read()
     assert recorder.wait(timeout=20) == 1
+
+
+def test_session_that_somebody_stops(bus, profctl, folder, spawn):
+    """The command runs on, and whoever waits for it should know that it is not recorded any more."""
+    bus.start(ALL)
+    recorder = spawn(*profctl.command("record", "-o", folder / "a.cap", "--", "cat"), env={**os.environ, **bus.env},
+                     stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
+    client = bus.client()
+    until_running(client)
+    client.session(next(iter(client.objects())), "Stop")
+    assert "somebody else stopped the session" in recorder.stderr.readline()
+    assert recorder.poll() is None
+    recorder.stdin.close()
+    assert recorder.wait(timeout=20) == 0
+    assert "somebody" not in recorder.stderr.read()
