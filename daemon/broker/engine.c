@@ -29,6 +29,7 @@
 
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
+#define DESCRIPTORS_WAIT_MS 20
 #define MAX_HELD_BYTES (UINT64_C(64) << 20) /* of files in memory that are in the queue */
 
 struct outgoing {
@@ -198,7 +199,7 @@ void engine_free(struct engine *engine)
 	g_free(engine);
 }
 
-/* 0, or an errno; EAGAIN: no room now, be it for more descriptors on their way. */
+/* 0, or an errno; EAGAIN: no room now; ETOOMANYREFS: none for more descriptors on their way, which all of a user's share. */
 static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
 {
 	union {
@@ -220,27 +221,68 @@ static int send_now(int socket, const void *datagram, size_t bytes, const int *f
 	do {
 		n = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == ETOOMANYREFS ? EAGAIN : errno;
+	return n < 0 ? errno : 0;
+}
+
+static bool is_full(int failed)
+{
+	return failed == EAGAIN || failed == ETOOMANYREFS;
+}
+
+/* What is queued, as far as there is room. 0, or why there is no more. */
+static int send_queued(struct engine *engine)
+{
+	struct outgoing *message;
+
+	while ((message = g_queue_peek_head(&engine->queue))) {
+		int failed = send_now(engine->socket, message->datagram, message->bytes,
+				      message->fds, message->n_fds);
+
+		if (is_full(failed))
+			return failed;
+		engine->held -= message->held;
+		outgoing_free(g_queue_pop_head(&engine->queue));
+	}
 	return 0;
 }
+
+static void await_room(struct engine *engine, int failed);
 
 static gboolean on_output(gint fd, GIOCondition condition, gpointer data)
 {
 	struct engine *engine = data;
-	struct outgoing *message;
-	int failed = 0;
+	int failed = send_queued(engine);
 
-	while ((message = g_queue_peek_head(&engine->queue))) {
-		failed = send_now(fd, message->datagram, message->bytes, message->fds,
-				  message->n_fds);
-		if (failed == EAGAIN)
-			return G_SOURCE_CONTINUE;
-		engine->held -= message->held;
-		outgoing_free(g_queue_pop_head(&engine->queue));
-	}
+	if (failed == EAGAIN)
+		return G_SOURCE_CONTINUE;
 	engine->output_watch = 0;
+	if (failed)
+		await_room(engine, failed);
 	return G_SOURCE_REMOVE;
+}
+
+static gboolean on_descriptors_wait(gpointer data)
+{
+	struct engine *engine = data;
+	int failed = send_queued(engine);
+
+	if (failed == ETOOMANYREFS)
+		return G_SOURCE_CONTINUE;
+	engine->output_watch = 0;
+	if (failed)
+		await_room(engine, failed);
+	return G_SOURCE_REMOVE;
+}
+
+/* Nothing says when there are fewer descriptors on their way, and the socket has room meanwhile. */
+static void await_room(struct engine *engine, int failed)
+{
+	if (failed == ETOOMANYREFS)
+		engine->output_watch =
+			g_timeout_add(DESCRIPTORS_WAIT_MS, on_descriptors_wait, engine);
+	else
+		engine->output_watch =
+			watch_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
 }
 
 static bool fail_unread(GError **error)
@@ -284,9 +326,6 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 	}
 	g_queue_push_tail(&engine->queue, message);
 	engine->held += held;
-	if (!engine->output_watch)
-		engine->output_watch =
-			watch_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
 	return true;
 }
 
@@ -311,8 +350,13 @@ bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t 
 		memcpy(datagram + sizeof(header), body, bytes);
 	if (g_queue_is_empty(&engine->queue))
 		failed = send_now(engine->socket, datagram, sizeof(header) + bytes, fds, n_fds);
-	if (failed == EAGAIN)
-		return enqueue(engine, datagram, sizeof(header) + bytes, fds, n_fds, error);
+	if (is_full(failed)) {
+		if (!enqueue(engine, datagram, sizeof(header) + bytes, fds, n_fds, error))
+			return false;
+		if (!engine->output_watch)
+			await_room(engine, failed);
+		return true;
+	}
 	/* EPIPE: it died, and `gone` says so */
 	if (failed && failed != EPIPE && failed != ECONNRESET)
 		return broker_fail(error, BROKER_ERROR_FAILED, "sending to the engine: %s",

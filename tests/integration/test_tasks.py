@@ -569,3 +569,46 @@ def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require
     late = [row for row in rows(profcapture, capture, "sample") if row["cpu"] == 1]
     first, last = late[0]["time_ns"], late[-1]["time_ns"]
     assert last - first > 1e9, "the events of tasks are there when the CPU is back"
+
+
+# ---- descriptors on their way, of which all processes of a user share a number
+
+HOG = """import socket, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+for _ in range(3):
+    socket.send_fds(ours, [b"x"], [0] * 200)
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+def cpu_s(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_too_many_descriptors_on_their_way(capture, home, spawn):
+    """Nothing tells when there are fewer: profd must not ask all the time, and goes on then."""
+    uid, build = 65531, Path(os.environ["PROFD"]).parent
+    (home / "profd").write_text(f'#!/bin/sh\nexec prlimit --nofile=256 {build}/profd "$@"\n')
+    (home / "profd").chmod(0o755)
+    for name in ("profd-engine", "profd-files"):
+        (home / name).symlink_to(build / name)
+    hog = spawn(*as_user(sys.executable, "-c", HOG, uid=uid, refuse=None), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert hog.stdout.readline() == b"full\n"
+    recorder = spawn(*as_user(os.environ["PROFCTL"], "record", "-q", "-o", capture, "--", "sleep", 0.2, uid=uid),
+                     env={**os.environ, "PROF_LIBEXEC_DIR": str(home)})
+
+    def broker():
+        return [pid for pid in Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split()
+                if Path(f"/proc/{pid}/comm").read_text() == "profd\n"
+                and Path(f"/proc/{pid}/task/{pid}/children").read_text().count(" ") == 2]
+
+    until(broker)
+    pid, = broker()
+    time.sleep(0.5)
+    before = cpu_s(pid)
+    time.sleep(1)
+    assert cpu_s(pid) - before < 0.2 and recorder.poll() is None
+    hog.stdin.close()
+    assert recorder.wait(timeout=60) == 0
