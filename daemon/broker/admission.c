@@ -177,7 +177,7 @@ static void begin(struct session_request *request)
 		access->any_image = true;
 		request->action = AUTHORITY_RECORD_SYSTEM;
 	} else if (!authority_has_room(request->admission.authority, request->admission.caller,
-				       &error)) {
+				       false, &error)) {
 		/* whose processes these are takes long where they have thousands of threads, and all clients wait */
 		finish(request, error);
 		return;

@@ -7,8 +7,8 @@
  *             (2) the subject is the caller's unique name on the bus, which nobody else can ever have: no pid is
  *                 looked up that might meanwhile be another process's              [bus-polkit: each action]
  *             (3) nothing waits here: polkitd may hang as long as it likes                 [bus-polkit: hangs]
- *             (4) a user has at most MAX_PENDING questions open, whichever connections they come from; one that is about
- *                 several actions is open until all are answered                             [bus-polkit: bounded]
+ *             (4) a user has at most MAX_PENDING prompts open, and as many questions that are none, whichever connections
+ *                 they come from; one that is about several actions is open until all are answered [bus-polkit: bounded]
  *             (5) what was granted counts when the last answer comes, and only if the caller is still there
  *                                                                                 [bus-polkit: leaves between answers]
  *             (6) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
@@ -48,7 +48,7 @@ struct asking {
 	struct caller *caller;
 	GCancellable *cancellable; /* of all checks */
 	guint timer;
-	bool first_decides;
+	bool interactive, first_decides;
 	unsigned n, n_left; /* checks, and those without an answer */
 	struct check checks[AUTHORITY_MAX_ACTIONS];
 	struct authority_reply reply;
@@ -195,12 +195,15 @@ static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 		give_up(asking);
 }
 
-static unsigned pending_of(const struct authority *authority, uid_t uid)
+static unsigned pending_of(const struct authority *authority, uid_t uid, bool interactive)
 {
 	unsigned n = 0;
 
-	for (guint i = 0; i < authority->pending->len; i++)
-		n += ((const struct asking *)authority->pending->pdata[i])->caller->uid == uid;
+	for (guint i = 0; i < authority->pending->len; i++) {
+		const struct asking *asking = authority->pending->pdata[i];
+
+		n += asking->caller->uid == uid && asking->interactive == interactive;
+	}
 	return n;
 }
 
@@ -210,13 +213,15 @@ static bool fail_ended(GError **error)
 }
 
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
-			GError **error)
+			bool interactive, GError **error)
 {
 	if (authority->ended)
 		return fail_ended(error);
-	return pending_of(authority, caller->uid) < MAX_PENDING ||
+	return pending_of(authority, caller->uid, interactive) < MAX_PENDING ||
 	       broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-			   "%d questions of this user already wait for polkit", MAX_PENDING);
+			   interactive ? "%d prompts of this user are already open"
+				       : "%d questions of this user already wait for polkit",
+			   MAX_PENDING);
 }
 
 static void refuse(unsigned n_actions, const GError *error,
@@ -253,7 +258,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 	struct asking *asking;
 
 	assert(question->n_actions > 0 && question->n_actions <= AUTHORITY_MAX_ACTIONS);
-	if (!authority_has_room(authority, question->caller, &error)) {
+	if (!authority_has_room(authority, question->caller, question->interactive, &error)) {
 		refuse(question->n_actions, error, answer, data);
 		return;
 	}
@@ -261,6 +266,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 	*asking = (struct asking){ .authority = authority,
 				   .caller = caller_ref(question->caller),
 				   .cancellable = g_cancellable_new(),
+				   .interactive = question->interactive,
 				   .first_decides = question->first_decides,
 				   .n = question->n_actions,
 				   .n_left = question->n_actions,

@@ -53,9 +53,10 @@ void authority_end(struct authority *authority);
 void authority_free(
 	struct authority *authority); /* after authority_end() and those turns; takes NULL */
 
-/* Whether the caller's user may ask one more question now; to be looked at before work that is for a question. */
+/* Whether the caller's user may ask one more question now, or have one more prompt; to be looked at before work that is for a
+ * question. */
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
-			GError **error);
+			bool interactive, GError **error);
 /* `answer` comes once, when all is answered, in some cases before this returns; the reply is valid during the call. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(const struct authority_reply *reply, void *data), void *data);

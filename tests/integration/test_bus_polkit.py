@@ -501,8 +501,8 @@ def test_prompts_of_a_user_are_bounded(bus, file, process):
     for client in clients:
         client.sleep(0.1)
     assert [p.error[0] for p in pending if p.done] == ["LimitExceeded"] * 4
-    # nor is any work done for what cannot be asked: that it is a thread is not even seen
-    assert refusal(clients[0].create, pids(thread_of(target)), file)[0] == "LimitExceeded"
+    # what nobody is asked about is answered none the less
+    assert refusal(clients[0].create, pids(target.pid), file)[0] == INTERACTION
     assert refusal(bus.client(DAEMON).create, pids(thread_of(target)), file)[0] == "Failed"
     assert refusal(bus.client(DAEMON).create, pids(target.pid), file)[0] == INTERACTION
 
@@ -635,11 +635,14 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     """Its questions no longer count, and a yes that comes for a name that is gone makes no session."""
     bus.start(rules(allow={"record-own": ["nobody"]}))
     root, client, other = bus.client(0), bus.client(NOBODY), bus.client(NOBODY)
-    target = process(NOBODY)
+    target = process(NOBODY, "/usr/bin/python3", "-c", THREAD)
+    until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 2)
     os.kill(bus.polkit.pid, signal.SIGSTOP)
     for _ in range(8):
         client.begin_create(pids(target.pid), file, interactive=True)
     assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
+    # nor is any work done for what cannot be asked: that it is a thread is not even seen
+    assert refusal(other.create, pids(thread_of(target)), file)[0] == "LimitExceeded"
     client.close()
     time.sleep(0.3)
     pending = other.begin_create(pids(target.pid), file)
