@@ -214,10 +214,10 @@ class Client:
             if not self.context.iteration(False):
                 time.sleep(0.01)
 
-    def wait(self, name, path=None, timeout=20):
-        """The arguments of the first signal of that name, which may have come already."""
+    def wait(self, name, path=None, timeout=20, first=None):
+        """The arguments of the first signal of that name, and with that first argument, which may have come already."""
         def found():
-            return next((s[3] for s in self.signals if s[2] == name and path in (None, s[1])), None)
+            return next((s[3] for s in self.signals if s[2] == name and path in (None, s[1]) and first in (None, s[3][0])), None)
 
         self.spin(lambda: found() is not None, timeout)
         return found()

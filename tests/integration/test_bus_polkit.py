@@ -406,7 +406,7 @@ def test_kernel_not_spoken_of(bus, file, capture, profcapture, process):
     assert client.get(path, "Options")["kernel"] is False
     process(NOBODY, "sh", "-c", "while :; do /bin/true; done")
     client.session(path, "Start")
-    assert client.wait("Warning", path)[0] == "no-kernel"
+    client.wait("Warning", path, first="no-kernel")  # on a busy machine one about processes may come before
     client.sleep(1.5)
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
@@ -601,7 +601,7 @@ def test_polkit_that_hangs(bus, file, process):
     client.session(path, "Start")
     os.kill(bus.polkit.pid, signal.SIGSTOP)
     start = time.monotonic()
-    pending = client.begin_create(pids(target.pid), file)
+    pending = client.begin_create(pids(target.pid), os.memfd_create("capture"))
     assert client.get(path, "State") == "running"
     assert other.get(ROOT, "Version", PROFILER)
     assert client.objects()
@@ -610,8 +610,7 @@ def test_polkit_that_hangs(bus, file, process):
     assert time.monotonic() - start < 5 and not pending.done
     os.kill(bus.polkit.pid, signal.SIGCONT)
     client.spin(lambda: pending.done)
-    assert pending.error is None
-    assert client.create(pids(target.pid), os.memfd_create("capture"))
+    assert pending.error is None and pending.reply[0] in client.objects()
 
 
 def test_rule_that_spins(bus, file, process):

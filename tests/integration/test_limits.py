@@ -118,5 +118,6 @@ def test_descriptors_under_way(require, under_way, profd, file, capture, profcap
     profd.sleep(0.3)
     profd.session(path, "Stop")
     assert profd.wait("Finished", path)[:2] == (True, "stopped")
-    assert not [arguments for _, _, name, arguments in profd.signals if name == "Warning"]
+    # on a busy machine a process may take too long to be read
+    assert {arguments[0] for _, _, name, arguments in profd.signals if name == "Warning"} <= {"process-hangs"}
     assert len(profcapture.json("info", capture)["data"]["processes"]) > 1
