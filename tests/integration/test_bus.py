@@ -204,10 +204,10 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
                            variant("(s)", (owner,)), name="org.freedesktop.DBus")
         return stats["MatchRules"]
 
-    before = rules()
+    before, target = rules(), busy()
     for _ in range(20):
         client = bus.client(NOBODY)
-        path = client.create(pids(os.getpid() if client.uid == 0 else busy().pid), file)
+        path = client.create(pids(target.pid), file)
         client.session(path, "Close")
         client.close()
     root.sleep(0.3)

@@ -88,10 +88,10 @@ def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
     recording = recorder("--no-symbols", "-a", "-F", 20000, "-d", 3, "-o", pipe)
     with open(pipe, "rb", buffering=0) as source, open(capture, "wb") as copy:
         begin = time.monotonic()
-        while piece := source.read(4096 if time.monotonic() - begin < 14 else 65536):
+        while piece := source.read(4096 if time.monotonic() - begin < 8 else 65536):
             copy.write(piece)
             time.sleep(0.25)
-    assert time.monotonic() - begin > 14
+    assert time.monotonic() - begin > 8
     told = recording.communicate(timeout=20)[1]
     assert recording.returncode == 0, told
     assert "Next" not in told, "a pipe cannot be read again"
