@@ -78,6 +78,16 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret_product)
 	return true;
 }
 
+/*
+ * Has the processor fetch the cache line at an address, which need not be valid. The empty asm keeps it: for gcc a function
+ * that does nothing else has no effect, and it drops the calls [lint-prefetch].
+ */
+static inline void prefetch_line(const void *at)
+{
+	__builtin_prefetch(at);
+	__asm__ volatile("");
+}
+
 /* Unaligned little-endian loads and stores, for files and rings. */
 static inline uint16_t load_le16(const void *at)
 {

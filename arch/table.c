@@ -20,6 +20,8 @@
 
 #include <errno.h>
 
+#define CACHE_LINE 64
+
 struct layout {
 	uint64_t rules, pages, rows, ids, end;
 };
@@ -120,6 +122,20 @@ int table_init(struct table *table, const void *bytes, size_t size)
 	return 0;
 }
 
+/* A search waits for each line that it looks at, and behind them for the id; so all are fetched at once. Pages with more
+ * rows than this are rare. */
+static inline void prefetch_rows(const struct table *table, uint32_t row, uint32_t n)
+{
+	const uint8_t *ids = table->ids;
+
+	if (table->is_wide)
+		return;
+	for (uint32_t i = 0; i < MIN_OF(n, 128u); i += CACHE_LINE / sizeof(uint16_t)) {
+		prefetch_line(&table->rows[row + i]);
+		prefetch_line(ids + (row + i) * sizeof(uint16_t));
+	}
+}
+
 const struct cfi_rule *table_get(const struct table *table, uint64_t address)
 {
 	uint64_t page = (address - table->base) / TABLE_PAGE;
@@ -130,6 +146,7 @@ const struct cfi_rule *table_get(const struct table *table, uint64_t address)
 		return &table->rules[0];
 	row = table->pages[page];
 	n = table->pages[page + 1] - row;
+	prefetch_rows(table, row, n);
 	while (n > 1) {
 		uint32_t half = n / 2;
 

@@ -377,9 +377,9 @@ void walk_prefetch(const struct walk *walk, const struct walk_trace *trace)
 		uint64_t at = trace->frames[i].sp - 16 - walk->stack_start;
 
 		if (at < walk->stack_size)
-			__builtin_prefetch(walk->stack + at);
+			prefetch_line(walk->stack + at);
 		if (walk->cache)
-			__builtin_prefetch(slot_of(walk, trace->frames[i].pc - 1));
+			prefetch_line(slot_of(walk, trace->frames[i].pc - 1));
 	}
 }
 

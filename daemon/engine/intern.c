@@ -12,6 +12,8 @@
  */
 #include "daemon/engine/intern.h"
 
+#include "arch/base.h"
+
 #include <glib.h>
 #include <string.h>
 
@@ -113,12 +115,12 @@ static void prefetch(const struct intern_pairs *intern, const uint32_t *hashes, 
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		__builtin_prefetch(&intern->slots[hashes[i] & intern->mask]);
+		prefetch_line(&intern->slots[hashes[i] & intern->mask]);
 	for (i = 0; i < n; i++) {
 		uint32_t id = intern->slots[hashes[i] & intern->mask];
 
 		if (id)
-			__builtin_prefetch(&intern->pairs[id - 1]);
+			prefetch_line(&intern->pairs[id - 1]);
 	}
 }
 

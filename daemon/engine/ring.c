@@ -21,6 +21,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define CACHE_LINE 64
+#define PREFETCH_BYTES 1024
+
 bool ring_init(struct ring *ring, int fd, unsigned int pages, GError **error)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -99,6 +102,20 @@ static void copy_out(const struct ring *ring, void *to, size_t bytes)
 	memcpy((uint8_t *)to + first, ring->data, bytes - first);
 }
 
+/* What is read first of a record with a stack: its start, the innermost frames, and how much of the stack is there, which
+ * stands at its end. Another CPU's record is handled meanwhile. */
+static void prefetch_record(const uint8_t *record, size_t bytes)
+{
+	size_t at;
+
+	if (bytes <= PREFETCH_BYTES)
+		return;
+	for (at = CACHE_LINE; at < PREFETCH_BYTES; at += CACHE_LINE)
+		prefetch_line(record + at);
+	prefetch_line(record + bytes - 2 * sizeof(uint64_t));
+	prefetch_line(record + bytes); /* the next one's header */
+}
+
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record)
 {
 	uint64_t available = ring->head - ring->tail;
@@ -113,8 +130,10 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 	if (header.size < sizeof(header) || header.size > available)
 		return ring_give_up(ring);
 	*ret_record = (const void *)(ring->data + at);
-	if (at % 8 == 0 && header.size <= ring->size - at)
+	if (at % 8 == 0 && header.size <= ring->size - at) {
+		prefetch_record(ring->data + at, header.size);
 		return RING_RECORD;
+	}
 	if (!ring_reserve_copy(ring, header.size))
 		return ring_give_up(ring);
 	copy_out(ring, ring->wrapped, header.size);
