@@ -50,7 +50,7 @@ struct files_snapshot {
 	uint32_t n_bare;
 	struct files_bare bare[FILES_MAX_BARE]; /* nor of any of these */
 	uint32_t targets_only;                  /* of all, those of the config */
-	uint32_t pad;
+	uint32_t maps_known;                    /* without mappings */
 	uint64_t offset;
 };
 

@@ -153,7 +153,9 @@ struct message_stop {
 
 struct message_snapshot_request {
 	uint32_t serial;
-	int32_t pid; /* 0: all processes, and the cgroups */
+	int32_t pid;         /* 0: all processes, and the cgroups */
+	uint32_t maps_known; /* 1: without mappings, which cost most */
+	uint32_t pad;
 };
 
 struct message_snapshot {

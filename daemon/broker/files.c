@@ -406,13 +406,15 @@ static void add(struct files *files, struct request *request)
 	push(files);
 }
 
-void files_read_processes(struct files *files, pid_t pid, bool first, uint32_t tag)
+void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag)
 {
 	struct request *request = g_new0(struct request, 1);
 
 	request->message.type = FILES_SNAPSHOT;
 	request->message.snapshot.pid = pid;
-	request->message.snapshot.targets_only = first && files->config.n_targets > 0;
+	request->message.snapshot.targets_only = (what & FILES_READ_FIRST) &&
+						 files->config.n_targets > 0;
+	request->message.snapshot.maps_known = (what & FILES_READ_NO_MAPS) != 0;
 	request->tag = tag;
 	request->memfd = memfd_create("prof-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (request->memfd < 0) {

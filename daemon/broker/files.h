@@ -23,7 +23,10 @@ struct files *files_new(const struct files_config *config, const struct files_li
 /* Kills it, without calling the listener. */
 void files_free(struct files *files);
 
+#define FILES_READ_FIRST 0x01 /* the targets are enough, where the config names some */
+#define FILES_READ_NO_MAPS 0x02
+
 /* Each is answered once, by the listener, perhaps before these return. `tag` comes back with the
- * answer. Of all processes that is, for pid 0; the first time the targets are enough, where the config names some. */
-void files_read_processes(struct files *files, pid_t pid, bool first, uint32_t tag);
+ * answer. Of all processes that is, for pid 0. `what`: FILES_READ_*. */
+void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

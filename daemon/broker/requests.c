@@ -155,7 +155,7 @@ void requests_read_ahead(struct requests *requests)
 	requests->ahead = true;
 	requests->ahead_tag = AHEAD | (requests->ahead_tag + 1);
 	begin_task(requests);
-	files_read_processes(requests->files, 0, true, requests->ahead_tag);
+	files_read_processes(requests->files, 0, FILES_READ_FIRST, requests->ahead_tag);
 }
 
 /* True: the engine's first request is for what was read ahead. */
@@ -182,7 +182,10 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 	if (first && take_ahead(requests, request->serial))
 		return;
 	begin_task(requests);
-	files_read_processes(requests->files, MAX_OF(request->pid, 0), first, request->serial);
+	files_read_processes(requests->files, MAX_OF(request->pid, 0),
+			     (first ? FILES_READ_FIRST : 0) |
+				     (request->maps_known ? FILES_READ_NO_MAPS : 0),
+			     request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,

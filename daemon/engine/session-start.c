@@ -294,7 +294,7 @@ bool session_start(struct session *session, GError **error)
 	if (!enable_side_bands(session, error))
 		return false;
 	session->state = SESSION_SCANNING;
-	session_request_scan(session, 0);
+	session_request_scan(session, 0, false);
 	return true;
 }
 

@@ -39,7 +39,7 @@ static void ask(struct process *process, void *data)
 		return;
 	session->asks--;
 	process->asked = true;
-	session_request_scan(session, process->pid);
+	session_request_scan(session, process->pid, process->maps_known);
 }
 
 static void want_rescan(void *data)
@@ -138,9 +138,13 @@ void session_warn(struct session *session, const char *code, const char *text)
 	channel_send(&session->channel, MESSAGE_WARNING, &warning, sizeof(warning), NULL, 0);
 }
 
-void session_request_scan(struct session *session, int32_t pid)
+void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 {
-	struct message_snapshot_request request = { .serial = ++session->serial, .pid = pid };
+	struct message_snapshot_request request = {
+		.serial = ++session->serial,
+		.pid = pid,
+		.maps_known = maps_known,
+	};
 
 	if (pid == 0) {
 		session->scan_serial = request.serial;
@@ -358,7 +362,7 @@ static void check(struct session *session, uint64_t now_ns)
 	if (session->rescan && session->scan_serial == 0 &&
 	    now_ns - session->scanned_ns >= RESCAN_NS) {
 		session->rescan = false;
-		session_request_scan(session, 0);
+		session_request_scan(session, 0, false);
 	}
 	tasks_sweep(&session->tasks, session->round.last_ns);
 	if (now_ns - session->told_ns >= PROGRESS_NS)

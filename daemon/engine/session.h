@@ -90,7 +90,8 @@ void session_finish(struct session *session);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 uint64_t session_clock(void);
-void session_request_scan(struct session *session, int32_t pid);
+/* pid 0: all processes. maps_known: of one, without its mappings. */
+void session_request_scan(struct session *session, int32_t pid, bool maps_known);
 /* Tells the broker the counters, where they have changed. */
 void session_tell_progress(struct session *session);
 void session_warn(struct session *session, const char *code, const char *text);

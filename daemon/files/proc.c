@@ -242,7 +242,8 @@ static void add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare
 	if (bare)
 		return;
 	buffer_add_file(&snapshot->buffer, dir, "cmdline", cmdline, SMALL_FILE_BYTES);
-	add_mappings(snapshot, dir, pid);
+	if (!snapshot->request->maps_known)
+		add_mappings(snapshot, dir, pid);
 }
 
 static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)

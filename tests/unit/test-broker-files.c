@@ -306,7 +306,7 @@ static void test_dies(void)
 static void test_snapshot(void)
 {
 	begin();
-	files_read_processes(files, 0, false, 7);
+	files_read_processes(files, 0, 0, 7);
 	ask(1, EASY);
 	await(2);
 	CHECK_STR(told->str, "1:tried held 7:AbC ");

@@ -409,6 +409,21 @@ static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bo
 	return pids_of(config, &(struct files_snapshot){ .pid = pid }, ret_kernel);
 }
 
+static unsigned count_kind(const struct files_snapshot *request, uint32_t kind)
+{
+	CLEANUP_CLOSE int memfd = memfd_create("test", MFD_CLOEXEC);
+	struct snapshot_record record;
+	unsigned n = 0;
+	off_t at = 0;
+
+	CHECK_INT(proc_snapshot(&everything, request, memfd), 0);
+	while (pread(memfd, &record, sizeof(record), at) == (ssize_t)sizeof(record)) {
+		n += record.kind == kind;
+		at += (off_t)(sizeof(record) + ((record.length + 7) & ~7u));
+	}
+	return n;
+}
+
 static bool has_pid(const GArray *pids, pid_t pid)
 {
 	for (guint i = 0; i < pids->len; i++)
@@ -429,6 +444,18 @@ static void test_snapshot(void)
 	g_array_unref(pids);
 	pids = pids_of_snapshot(&everything, getpid(), &kernel);
 	CHECK_INT(pids->len, 1);
+}
+
+/* Of a program that the side band saw begin, the engine has the mappings. */
+static void test_maps_known(void)
+{
+	struct files_snapshot request = { .pid = getpid() };
+
+	CHECK(count_kind(&request, SNAPSHOT_MAPPING) + count_kind(&request, SNAPSHOT_MAPS) > 0);
+	request.maps_known = 1;
+	CHECK_INT(count_kind(&request, SNAPSHOT_MAPPING) + count_kind(&request, SNAPSHOT_MAPS), 0);
+	CHECK_INT(count_kind(&request, SNAPSHOT_CMDLINE), 1);
+	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
 }
 
 /* The session's first one: what is of another process would be thrown away. */
@@ -651,6 +678,7 @@ int main(void)
 	RUN(test_strange_names);
 	RUN(test_client);
 	RUN(test_snapshot);
+	RUN(test_maps_known);
 	RUN(test_targets_only);
 	RUN(test_own_only);
 	RUN(test_others);
