@@ -2,10 +2,11 @@
 /*
  * Session - one recording, from the broker's first message to FINISHED
  *
- * The drain thread is here: it waits for messages, for rings a quarter full and at most 100 ms, then drains the rings
- * up to a millisecond ago. Blocks are closed each 850 ms, so that a killed engine leaves a file that lacks at most the
- * last second; CPUs and limits are looked at each 250 ms, and the broker is told the counters once a second. The end of
- * the broker is the end of the session, not of its file.
+ * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the rings up to a
+ * millisecond ago. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
+ * closed each 850 ms, so that a killed engine leaves a file that lacks at most the last second; CPUs and limits are looked
+ * at each 250 ms, and the broker is told the counters once a second. The end of the broker is the end of the session, not
+ * of its file.
  * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
  *             (2) every way out goes through session_finish             [test-engine-session: broker_gone]
  *             (3) a message out of turn ends the session, never crashes [test-engine-session: protocol]
@@ -20,7 +21,7 @@
 #include <sys/epoll.h>
 
 #define SECOND_NS UINT64_C(1000000000)
-#define ROUND_MS 100
+#define ROUND_NS UINT64_C(100000000)
 #define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
@@ -381,11 +382,18 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 		output_flush(&session->output);
 }
 
-static void run_round(struct session *session)
+/* Samples that wait for a table that is there now. */
+static void go_on(struct session *session, uint64_t now_ns)
 {
-	uint64_t now_ns = session_clock();
+	unwind_tables_take(session->tables);
+	samples_run(&session->samples, now_ns);
+}
+
+static void run_round(struct session *session, uint64_t now_ns)
+{
 	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
 
+	session->round_ns = now_ns;
 	output_tick(&session->output, now_ns);
 	if (check_due)
 		ticks_read(&session->ticks);
@@ -396,12 +404,24 @@ static void run_round(struct session *session)
 	if (!session->behind &&
 	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
-	unwind_tables_take(session->tables);
-	samples_run(&session->samples, now_ns);
+	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
 	if (check_due)
 		check(session, now_ns);
+}
+
+/* A round where it is time for one, or `full`: there is a ring that cannot wait. */
+static void work(struct session *session, bool full)
+{
+	uint64_t now_ns = session_clock();
+
+	if (full || session->behind || now_ns - session->round_ns >= ROUND_NS) {
+		run_round(session, now_ns);
+	} else {
+		output_tick(&session->output, now_ns);
+		go_on(session, now_ns);
+	}
 	check_limits(session, now_ns);
 	channel_flush(&session->channel);
 }
@@ -409,16 +429,15 @@ static void run_round(struct session *session)
 /* Until the next round, or earlier where a limit says so. */
 static int timeout_ms(const struct session *session)
 {
-	uint64_t now_ns = session_clock(), end_ns;
+	uint64_t now_ns = session_clock(), next_ns = session->round_ns + ROUND_NS;
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
-	if (session->behind)
+	if (session->config.max_duration_ns)
+		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
+	if (session->behind || next_ns <= now_ns)
 		return 0;
-	end_ns = session->start_ns + session->config.max_duration_ns;
-	if (session->config.max_duration_ns == 0 || end_ns >= now_ns + ROUND_MS * SECOND_NS / 1000)
-		return ROUND_MS;
-	return end_ns <= now_ns ? 0 : (end_ns - now_ns) / 1000000 + 1;
+	return (next_ns - now_ns) / 1000000 + 1;
 }
 
 static bool watch(struct session *session, int fd)
@@ -432,8 +451,8 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* A ring whose event is gone would wake us for ever. */
-static void handle_wakeup(struct session *session, const struct epoll_event *event)
+/* True: it is a ring. One whose event is gone would wake us for ever. */
+static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	if (event->data.fd == session->channel.fd)
 		receive(session);
@@ -441,11 +460,15 @@ static void handle_wakeup(struct session *session, const struct epoll_event *eve
 		end(session, ENGINE_REASON_IO_ERROR);
 	else if (event->events & (EPOLLHUP | EPOLLERR))
 		(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, event->data.fd, NULL);
+	else
+		return event->data.fd != unwind_tables_fd(session->tables);
+	return false;
 }
 
 bool session_run(struct session *session)
 {
 	struct epoll_event events[16];
+	bool full;
 	int n, i;
 
 	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)) ||
@@ -453,10 +476,10 @@ bool session_run(struct session *session)
 		fail(session);
 	while (!session->ending) {
 		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));
-		for (i = 0; i < n; i++)
-			handle_wakeup(session, &events[i]);
+		for (i = 0, full = false; i < n; i++)
+			full = handle_wakeup(session, &events[i]) || full;
 		if (session->state == SESSION_RUNNING && !session->ending)
-			run_round(session);
+			work(session, full);
 	}
 	session_finish(session);
 	return session->failure == NULL;

@@ -43,6 +43,7 @@ struct session {
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
 	uint64_t closed_ns, checked_ns; /* blocks; CPUs and limits */
+	uint64_t round_ns;              /* the last round */
 	uint32_t serial,
 		scan_serial; /* of requests; of the one for all processes that is not answered, or 0 */
 	GQueue answers;      /* of the broker, that the rings have not been drained up to */
