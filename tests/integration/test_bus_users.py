@@ -53,8 +53,9 @@ def test_ten_users_at_once(bus, rights, tmp_path, spawn, profcapture):
         client.sleep(0.2)
     for client, path, *_ in users.values():
         client.session(path, "Stop")
-    for client, path, *_ in users.values():
+    for client, path, target, *_ in users.values():
         assert client.wait("Finished", path)[0]
+        target.kill()  # the readers need the CPUs
     for uid, (_, _, target, marker, capture) in users.items():
         rows = dump(profcapture, capture)
         text = json.dumps(rows)
