@@ -526,11 +526,11 @@ def test_device_that_is_full(profctl):
 
 
 def test_disk_that_fills(profcapture, tmp_path, busy, require):
-    """On a tmpfs of 256 KiB that nobody else sees; the capture is copied out of it for the readers."""
+    """On a tmpfs of 1 MiB that nobody else sees; the capture is copied out of it for the readers."""
     require("unshare")
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("unshare -m is not possible here, as in a chroot")
-    script = """mount -t tmpfs -o size=256k tmpfs "$1" && shift && { "$@"; status=$?; cp "$DISK/full.cap" "$OUT"; exit $status; }"""
+    script = """mount -t tmpfs -o size=1m tmpfs "$1" && shift && { "$@"; status=$?; cp "$DISK/full.cap" "$OUT"; exit $status; }"""
     disk = tmp_path / "disk"
     disk.mkdir()
     done = subprocess.run(
