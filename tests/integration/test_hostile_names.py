@@ -14,7 +14,7 @@ WHAT_PARSERS_SEE = HOSTILE.decode("utf-8", errors="replace")
 ESCAPED = "=1+1,\";'\\\\n\\x0d\\t\\x1b[31m\\x1b]0;x\\x07\\u{202e}\ufffd\\u{9b}"
 TABLES = ["string", "process", "thread", "image", "symbol", "source", "counter", "sample", "task", "mapping", "mark", "log", "loss",
           "metadata", "sensor"]
-LISTS = [["dump", "--resolve"], *(["dump", "--table", table] for table in TABLES),
+LISTS = [["dump", "--resolve"], ["marks"], ["counters"], *(["dump", "--table", table] for table in TABLES),
          *(["report", "--by", by] for by in ("function", "image", "thread", "process", "cgroup"))]
 VERBS = [["info"], ["verify"], ["report", "--tree"], *LISTS]
 

@@ -11,6 +11,7 @@ from captures import MAKERS, command, make
 VERBS = [
     ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
     ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
+    ["marks"], ["counters"],
     *(["report", "--by", by] for by in ("image", "thread", "process", "cgroup")),
 ]
 
@@ -72,7 +73,7 @@ def test_other_formats(profcapture, odd):
         if verb[0] != "verify" and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
             lines = profcapture(*verb, path, "--format", "ndjson").stdout.splitlines()
             assert json.loads(lines[0])["schema"] == f"profcapture.{verb[0]}/1" and all(json.loads(line) for line in lines)
-        if verb[0] in ("report", "dump") and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
+        if verb[0] in ("report", "dump", "marks", "counters") and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
             table = list(csv.reader(io.StringIO(profcapture(*verb, path, "--format", "csv").stdout, newline="")))
             assert len(table) == len(lines) and len({len(row) for row in table}) == 1
 

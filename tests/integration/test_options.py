@@ -80,7 +80,7 @@ def test_every_choice(program):
                 assert " ".join(choices) in usage(program, verb, option + word)
 
 
-@pytest.mark.parametrize("verb", ["info", "dump", "report", "verify"])
+@pytest.mark.parametrize("verb", ["info", "dump", "report", "marks", "counters", "verify"])
 def test_numbers(profcapture, whole, verb):
     for option in sorted({"--limit=", "--pid=", "--tid=", "--cpu="} & options(profcapture, verb)):
         for value in NO_NUMBERS:
@@ -92,7 +92,7 @@ def test_numbers(profcapture, whole, verb):
     profcapture(verb, whole, "--limit", "18446744073709551615")
 
 
-@pytest.mark.parametrize("verb", ["dump", "report", "cut"])
+@pytest.mark.parametrize("verb", ["dump", "report", "marks", "counters", "cut"])
 def test_times(profcapture, whole, tmp_path, verb):
     new = ["-o", tmp_path / "new.cap"] if verb == "cut" else []
     for value in NO_TIMES:

@@ -182,19 +182,6 @@ def test_filters_partition_the_samples(profcapture, whole):
     assert sum(halves) == 7000 + exactly
 
 
-def test_from_one_mark_to_another(profcapture, whole):
-    """A mark's name stands for the start of the first one of that name, and as an end for its end."""
-    marks = [row for row in rows(profcapture, whole, "--table", "mark") if row["name"]]
-    first = {}
-    for mark in marks:
-        first.setdefault(mark["name"], mark)
-    one, two = sorted(list(first.values())[3:9:5], key=lambda mark: mark["time_ns"])
-    expected = [row["time_ns"] for row in rows(profcapture, whole, "--table", "sample")
-                if one["time_ns"] <= row["time_ns"] <= two["time_ns"] + (two["duration"] or 0)]
-    for arguments in (["--from", f"@mark:{one['name']}", "--to", f"@mark:{two['name']}"], ["--from", f"@mark:{one['name']}..@mark:{two['name']}"]):
-        assert [row["time_ns"] for row in rows(profcapture, whole, "--table", "sample", *arguments)] == expected and expected
-
-
 def test_filter_that_matches_nothing(profcapture, whole):
     report = profcapture.json("report", whole, "--comm", "nobody")
     assert report["data"]["rows"] == [] and report["data"]["self_total"] == 0
@@ -433,7 +420,7 @@ def lengths(tmp_path_factory):
             for name, options in (("whole", []), ("crashed", ["--crash"]))]
 
 
-@pytest.mark.parametrize("verb", ["dump", "report", "info", "verify", "compact", "recover", "cut"])
+@pytest.mark.parametrize("verb", ["dump", "report", "info", "marks", "counters", "verify", "compact", "recover", "cut"])
 def test_memory_by_length(tmp_path, lengths, verb):
     """Eight times as many chunks take no more memory: what is known of them is packed, and read a piece at a time."""
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])

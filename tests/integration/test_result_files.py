@@ -36,6 +36,7 @@ PRINTED = [["--help"], ["--version"], ["help", "report"], ["schema", "info"], ["
 PRINTED += [[*command(verb, "FILE"), *options] for verb, options in (
     ("info", []), ("info", ["--json"]), ("verify", []), ("verify", ["--json"]), ("report", []), ("report", ["--tree"]),
     ("report", ["--format", "csv"]), ("dump", []), ("dump", ["--json"]), ("dump", ["--format", "ndjson"]), ("symbolize", []),
+    ("marks", []), ("marks", ["--json"]), ("counters", []), ("counters", ["--format", "csv"]),
 )]
 PRINTED += [command(verb, "FILE", "-") for verb in MAKERS]
 

@@ -8,7 +8,7 @@ import schema
 
 VERBS = {
     "profctl": ["doctor", "record", "status"],
-    "profcapture": ["dump", "info", "report", "verify"],
+    "profcapture": ["counters", "dump", "info", "marks", "report", "verify"],
 }
 ALL = [(program, verb) for program, verbs in VERBS.items() for verb in verbs]
 

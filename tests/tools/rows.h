@@ -93,6 +93,25 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
+/* Every other mark ends one of the four before it that may have begun something; half of them without an id, and of the
+ * others some on another thread. */
+static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
+{
+	static const uint16_t same[] = { PROF_MARK_GROUP, PROF_MARK_NAME, PROF_MARK_ID,
+					 PROF_MARK_THREAD };
+	uint64_t of = i % 2 && i > 8 ? i - 1 - rows_mix(i) % 4 * 2 : i;
+	bool plain = rows_mix(of) % 2, elsewhere = !plain && i % 3 == 0;
+
+	for (size_t k = 0; k < ARRAY_SIZE(same) - elsewhere; k++) {
+		uint64_t random = rows_mix(of * 64 + same[k] + ((uint64_t)def->id << 40));
+
+		row->values[same[k]].number = rows_number(&def->columns[same[k]], of, random);
+	}
+	if (plain)
+		row->values[PROF_MARK_ID].number = 0;
+	row->values[PROF_MARK_KIND].number = of == i ? rows_mix(i + 1) % 4 : PROF_MARK_END;
+}
+
 /* Row i of a table. */
 static inline void rows_make(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
@@ -121,6 +140,8 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 			row->values[c] = PROF_NUMBER(rows_number(column, i, random));
 		}
 	}
+	if (def->id == PROF_TABLE_MARK)
+		rows_pair_marks(def, i, row);
 }
 
 /* Whether column c of row r of a batch is what row i should have; an absent column is not. */

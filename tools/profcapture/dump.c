@@ -410,7 +410,9 @@ int verb_dump(int argc, char **argv)
 	const struct cli_group groups[] = { { NULL, options, &dump },
 					    { N_("What is read"), reader_time_options,
 					      &dump.reader },
+					    { NULL, reader_process_options, &dump.reader },
 					    { NULL, reader_thread_options, &dump.reader },
+					    { NULL, reader_cpu_options, &dump.reader },
 					    { N_("Output"), reader_output_options, &dump.reader },
 					    { NULL } };
 	GError *error = NULL;

@@ -14,6 +14,8 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "info", N_("what is in a capture"), verb_info },
 	{ "dump", N_("the rows of any table, in time order"), verb_dump },
 	{ "report", N_("where the time went"), verb_report },
+	{ "marks", N_("how often marks are, and how long they take"), verb_marks },
+	{ "counters", N_("the values of counters"), verb_counters },
 	{ "verify", N_("check every chunk"), verb_verify },
 	{ "recover", N_("a clean capture from a damaged one"), verb_recover },
 	{ "cut", N_("a time slice that stands alone"), verb_cut },

@@ -3,7 +3,7 @@
 
 #include "tools/profcapture/reader.h"
 
-#include "tools/common/capture-error.h"
+#include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -19,12 +19,20 @@ const struct cli_option reader_time_options[] = {
 	{ NULL },
 };
 
-const struct cli_option reader_thread_options[] = {
+const struct cli_option reader_process_options[] = {
 	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID", N_("only these processes") },
+	{ NULL },
+};
+
+const struct cli_option reader_cpu_options[] = {
+	{ "cpu", 0, CLI_NUMBERS, offsetof(struct reader, cpus), "CPU", N_("only these CPUs") },
+	{ NULL },
+};
+
+const struct cli_option reader_thread_options[] = {
 	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID", N_("only these threads") },
 	{ "comm", 0, CLI_LIST, offsetof(struct reader, comms), N_("NAME"),
 	  N_("only threads of this name") },
-	{ "cpu", 0, CLI_NUMBERS, offsetof(struct reader, cpus), "CPU", N_("only these CPUs") },
 	{ NULL },
 };
 
@@ -46,56 +54,31 @@ struct mark_search {
 	const char *name;
 	bool found;
 	int64_t start_ns, end_ns;
+	const struct capture *capture;
 };
 
-static void search_mark_batch(const struct capture *capture, struct names_epoch *epoch,
-			      const struct prof_batch *batch, struct mark_search *search)
+/* The first to begin, and of several at once the longest. One that has no end goes on to the end of the capture. */
+static void search_mark(const struct span *span, void *data)
 {
-	for (size_t i = 0; i < batch->rows && !search->found; i++) {
-		const char *name = names_text(epoch, array_number_or(&batch->columns[1], i, 0));
-		uint64_t time = array_number_or(&batch->columns[0], i, 0);
-		uint64_t duration = array_number_or(&batch->columns[2], i, 0);
+	struct mark_search *search = data;
+	int64_t end = span->kind == SPAN_NO_END
+			      ? MAX_OF(search->capture->duration_ns, span->start_ns)
+			      : span->end_ns;
 
-		if (!name || strcmp(name, search->name) != 0)
-			continue;
-		search->found = true;
-		search->start_ns = capture_time(capture, batch->segment, time);
-		search->end_ns = capture_time(capture, batch->segment, time + duration);
-	}
-}
-
-/* The first mark of that name. */
-static bool find_mark(const struct capture *capture, struct mark_search *search, GError **error)
-{
-	static const uint16_t columns[] = { PROF_MARK_TIME, PROF_MARK_NAME, PROF_MARK_DURATION };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_MARK,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
-
-	if (r != 0)
-		return r == PROF_NO_TABLE ||
-		       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
-	while (!search->found && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-
-		if (!names_load(epoch, NAMES_STRING, error)) {
-			prof_cursor_free(cursor);
-			return false;
-		}
-		search_mark_batch(capture, epoch, &batch, search);
-	}
-	prof_cursor_free(cursor);
-	return r == 0 || r == PROF_END ||
-	       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+	if (span->kind == SPAN_NO_BEGIN || !span->name || strcmp(span->name, search->name) != 0)
+		return;
+	if (search->found && (span->start_ns > search->start_ns ||
+			      (span->start_ns == search->start_ns && end <= search->end_ns)))
+		return;
+	search->found = true;
+	search->start_ns = span->start_ns;
+	search->end_ns = end;
 }
 
 static bool resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error)
 {
-	struct mark_search search = { .name = time->mark };
+	struct mark_search search = { .name = time->mark, .capture = reader->capture };
 	int64_t ns = (int64_t)MIN_OF(time->ns, (uint64_t)INT64_MAX / 2);
 
 	switch (time->kind) {
@@ -106,7 +89,7 @@ static bool resolve_time(const struct reader *reader, const struct units_time *t
 		*ret_ns = reader->capture->duration_ns - ns;
 		return true;
 	case UNITS_TIME_MARK:
-		if (!find_mark(reader->capture, &search, error))
+		if (!spans_read(reader->capture, search_mark, &search, error))
 			return false;
 		if (!search.found) {
 			g_set_error(
@@ -283,6 +266,50 @@ void reader_print_losses(const struct reader *reader, struct out *out, uint64_t 
 		reader_style(reader, out, READER_PLAIN);
 	}
 	capture_print_missed_ticks(reader->capture, out);
+}
+
+void reader_print_lost_names(const struct reader *reader, struct out *out)
+{
+	if (reader->capture->names->lost)
+		out_printf(out,
+			   _("Names that the capture lost are shown as %s "
+			     "(%" PRIu64 " look-ups)\n"),
+			   NAMES_LOST_TEXT, reader->capture->names->lost);
+}
+
+/* Losses of the kernel's events take none of a collector's records, and damage of a table none of another's. */
+static bool takes_rows_of(const struct capture_loss *loss, const char *table)
+{
+	static const char *const kernel_causes[] = {
+		"perf-ring", "perf-lost-samples", "throttled",      "ticks-missed",
+		"side-band", "cpu-offline",       "unwind-backlog", NULL,
+	};
+
+	if (g_strv_contains(kernel_causes, loss->cause))
+		return false;
+	if (!loss->stream || strcmp(loss->stream, table) == 0)
+		return true;
+	for (unsigned id = 1; id < PROF_TABLE_FIRST_FOREIGN; id++)
+		if (prof_table_v1(id) && strcmp(prof_table_v1(id)->name, loss->stream) == 0)
+			return false;
+	return !g_str_has_prefix(loss->stream, "cpu");
+}
+
+bool reader_misses_rows(const struct reader *reader, const char *table)
+{
+	const struct capture *capture = reader->capture;
+
+	if (capture->unreadable_chunks)
+		return true;
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		if (loss->count && loss->from_ns <= reader->to_ns &&
+		    loss->to_ns >= reader->from_ns && takes_rows_of(loss, table))
+			return true;
+	}
+	return false;
 }
 
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all)

@@ -39,9 +39,11 @@ struct reader {
 	GByteArray *verdicts;   /* of reader_wants_thread(), by thread index: 0 = not asked yet */
 };
 
-extern const struct cli_option reader_time_options[];   /* --from --to */
-extern const struct cli_option reader_thread_options[]; /* --pid --tid --comm --cpu */
-extern const struct cli_option reader_output_options[]; /* --limit --format --json --color */
+extern const struct cli_option reader_time_options[];    /* --from --to */
+extern const struct cli_option reader_process_options[]; /* --pid */
+extern const struct cli_option reader_thread_options[];  /* --tid --comm */
+extern const struct cli_option reader_cpu_options[];     /* --cpu */
+extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
 extern const char *const reader_formats[];
 
 /* Opens and resolves the range. A verb calls capture_warn() once it knows what could be read. */
@@ -74,5 +76,10 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 /* The losses of the capture, as a warning, at most `most` of them (0: all), and the ticks that it misses. */
 #define READER_LOSSES 8 /* enough where they are not what was asked for */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
+/* That names were lost, where some that were looked for are. */
+void reader_print_lost_names(const struct reader *reader, struct out *out);
+/* Was anything lost in the reader's range of time that may have been rows which collectors made for this table? What is
+ * damaged counts once it was met: capture_check(). */
+bool reader_misses_rows(const struct reader *reader, const char *table);
 /* "showing 20 of 3412", when that is so. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

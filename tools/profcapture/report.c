@@ -71,11 +71,7 @@ void report_print_head(const struct report *report, struct out *out)
 	tally_print_quality(tally, out);
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
-	if (capture->names->lost)
-		out_printf(out,
-			   _("Names that the capture lost are shown as %s "
-			     "(%" PRIu64 " look-ups)\n"),
-			   NAMES_LOST_TEXT, capture->names->lost);
+	reader_print_lost_names(&report->reader, out);
 	out_char(out, '\n');
 }
 
@@ -164,7 +160,9 @@ int verb_report(int argc, char **argv)
 	const struct cli_group groups[] = { { NULL, options, &report },
 					    { N_("What is read"), reader_time_options,
 					      &report.reader },
+					    { NULL, reader_process_options, &report.reader },
 					    { NULL, reader_thread_options, &report.reader },
+					    { NULL, reader_cpu_options, &report.reader },
 					    { N_("Output"), reader_output_options, &report.reader },
 					    { NULL } };
 	struct out *out = out_stdout();

@@ -5,6 +5,8 @@
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_marks(int argc, char **argv);
+int verb_counters(int argc, char **argv);
 int verb_verify(int argc, char **argv);
 int verb_recover(int argc, char **argv);
 int verb_cut(int argc, char **argv);

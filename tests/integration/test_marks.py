@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""marks and counters against the same reckoned from the rows of dump, by other code; on rows that make no sense, too."""
+import csv
+import io
+import json
+import math
+import os
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import schema
+from captures import make, rows
+
+ROWS = 20000
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Two segments of one boot, several epochs, and every pairing that chance makes."""
+    path = make(tmp_path_factory.mktemp("marks") / "whole.cap", "--all-tables", "--rows", ROWS, "--epochs", 3)
+    return make(path, "--append", "--first", ROWS + 10, "--all-tables", "--rows", 500)
+
+
+@pytest.fixture(scope="module")
+def found(profcapture, whole):
+    """The marks, put together as docs/format.md says: (kind, start, end, pid, tid, group, name)."""
+    process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}  # the same in each epoch
+    first, second, marks = [], [], rows(profcapture, whole, "mark")
+    for row in marks:
+        (first if row["time_ns"] < ROWS * 500000 else second).append(row)
+    assert len(first) == ROWS and len(second) == 500
+    return [*pair(first, process), *pair(second, process)]
+
+
+def pair(marks, process):
+    found, begun = [], defaultdict(list)
+    for row in marks:
+        start, mark = row["time_ns"], (row["pid"], row["tid"], row["group"], row["name"])
+        key = (row["id"], process[row["thread"]] if row["id"] else row["thread"], row["group"], row["name"])
+        if row["kind"] == "instant":
+            found.append(("instant", start, start, *mark))
+        elif row["kind"] == "complete":
+            found.append(("span", start, start + row["duration"], *mark))
+        elif row["kind"] == "begin":
+            begun[key].append((start, mark))
+        elif begun[key]:
+            begin, mark = begun[key].pop()
+            found.append(("span", begin, start, *mark))
+        else:
+            found.append(("no begin", start, start, *mark))
+    return found + [("no end", start, start, *mark) for left in begun.values() for start, mark in left]
+
+
+def nearest_rank(durations, percent):
+    return sorted(durations)[math.ceil(len(durations) * percent / 100) - 1]
+
+
+def expected(found):
+    series = defaultdict(lambda: {"durations": [], "count": 0, "no end": 0, "no begin": 0})
+    for kind, start, end, _, _, group, name in found:
+        at = series[group, name, "instant" if kind == "instant" else "span"]
+        if kind == "span":
+            at["durations"].append(end - start)
+        if kind in ("no end", "no begin"):
+            at[kind] += 1
+        else:
+            at["count"] += 1
+    answer = {}
+    for key, at in series.items():
+        d = at["durations"]
+        times = [sum(d), min(d), math.floor(sum(d) / len(d) + 0.5), *(nearest_rank(d, p) for p in (50, 95, 99)), max(d)] if d else [None] * 7
+        answer[key] = [at["count"], *times, at["no end"], at["no begin"]]
+    return answer
+
+
+FIELDS = ["count", "total_ns", "min_ns", "mean_ns", "median_ns", "p95_ns", "p99_ns", "max_ns", "unmatched_begin", "unmatched_end"]
+
+
+def answer(profcapture, whole, *options):
+    output = profcapture.json("marks", whole, *options)
+    schema.check(profcapture, "marks", output)
+    return {(row["group"], row["name"], row["kind"]): [row[field] for field in FIELDS] for row in output["data"]["rows"]}
+
+
+def test_marks(profcapture, whole, found):
+    kinds = [kind for kind, *_ in found]
+    assert all(kinds.count(kind) > ROWS // 20 for kind in ("span", "instant", "no begin", "no end"))
+    assert answer(profcapture, whole) == expected(found)
+
+
+def test_filters(profcapture, whole, found):
+    """A mark counts where it begins, and for the thread that began it: ranges next to one another add up."""
+    _, middle, _, pid, tid, _, _ = found[len(found) // 2]
+    early, late = f"{middle - 1}ns", f"{middle}ns"
+    for options, passes in (
+        (["--from", late], lambda at: at[1] >= middle),
+        (["--to", early], lambda at: at[1] < middle),
+        (["--from", late, "--pid", pid], lambda at: at[1] >= middle and at[3] == pid),
+        (["--tid", tid], lambda at: at[4] == tid),
+        (["--pid", "4294967295"], lambda at: False),
+    ):
+        assert answer(profcapture, whole, *options) == expected(filter(passes, found)), options
+
+
+def test_one_after_the_other(profcapture, whole):
+    """The same rows as csv, as ndjson and, of the longest ones, as text, which says so."""
+    output = profcapture.json("marks", whole)["data"]["rows"]
+    assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
+    lines = profcapture("marks", whole, "--format", "ndjson").stdout.splitlines()
+    assert [json.loads(line) for line in lines[1:]] == output and json.loads(lines[0])["schema"] == "profcapture.marks/1"
+    table = list(csv.DictReader(io.StringIO(profcapture("marks", whole, "--format", "csv").stdout)))
+    assert [{name: "" if value is None else str(value) for name, value in row.items()} for row in output] == table
+    text = profcapture("marks", whole, "--limit", 3).stdout
+    assert f"showing 3 of {len(output)}" in text and output[0]["name"] in text and "without an end" in text
+
+
+def test_from_mark_to_mark(profcapture, whole, found):
+    """A name stands for the first mark of that name, put together from begin and end where it is not one row."""
+    found = [at for at in found if at[0] != "no begin" and at[6]]
+    end_of_all = profcapture.json("marks", whole)["capture"]["duration_ns"]
+    first = {}
+    for kind, start, end, *_, name in sorted(found, key=lambda at: (at[1], -at[2])):
+        first.setdefault(name, (kind, start, end_of_all if kind == "no end" else end))
+    kinds = {kind: name for name, (kind, _, _) in first.items()}
+    assert {"span", "instant"} <= kinds.keys()
+    times = [row["time_ns"] for row in rows(profcapture, whole, "sample")]
+    for name in kinds.values():
+        _, start, end = first[name]
+        for options, passes in ((["--from", f"@mark:{name}"], lambda t: start <= t), (["--to", f"@mark:{name}"], lambda t: t <= end),
+                                (["--from", f"@mark:{name}..@mark:{name}"], lambda t: start <= t <= end)):
+            report = profcapture.json("report", whole, *options)
+            assert report["data"]["self_total"] == sum(map(passes, times)), (name, options)
+
+
+def test_counters(profcapture, whole):
+    """Of each segment a value holds to the next one or to the process's or segment's end; over all or a part of it."""
+    values, counters = rows(profcapture, whole, "counter_value"), defaultdict(list)
+    known = {row["id"]: row for row in rows(profcapture, whole, "counter")}  # the same in each epoch
+    for row in values:
+        counters[row["counter"]].append(row)
+    exits = {}
+    for row in rows(profcapture, whole, "task"):
+        if row["event"] == "exit":
+            exits[row["pid"]] = max(row["time_ns"], exits.get(row["pid"], 0))
+    for options, low, high in (([], -math.inf, math.inf), (["--from", "1s", "--to", "1.5s"], 10**9, 15 * 10**8)):
+        output = profcapture.json("counters", whole, *options)
+        schema.check(profcapture, "counters", output)
+        got = {(row["pid"], row["group"], row["name"], row["unit"], row["kind"]): row for row in output["data"]["rows"]}
+        seen = 0
+        for id_, series in counters.items():
+            row = known[id_]
+            at = got.get((row["pid"], row["group"], row["name"], row["unit"], row["kind"]))
+            same = [other for other in known.values() if all(other[key] == row[key] for key in ("pid", "group", "name", "unit", "kind"))]
+            if len(same) > 1 or row["pid"] in exits:
+                continue
+            inside = [one for one in series if low <= one["time_ns"] <= high]
+            before = [one for one in series if one["time_ns"] < low and one["time_ns"] < ROWS * 500000]
+            held = [one["value"] for one in before[-1:] + inside]
+            assert at["count"] == len(inside)
+            assert [at[key] for key in ("first", "last", "min", "max")] == [held[0], held[-1], min(held), max(held)]
+            assert at["min"] <= at["mean"] <= at["max"]
+            if high != math.inf:
+                times = [max(one["time_ns"], low) for one in before[-1:] + inside] + [high]
+                weighted = sum(value * (b - a) for value, a, b in zip(held, times, times[1:]))
+                assert at["mean"] == pytest.approx(weighted / (high - times[0]))
+            seen += 1
+        assert seen > 3
+
+
+def test_a_process_of_its_own(profcapture, whole):
+    output = profcapture.json("counters", whole)["data"]["rows"]
+    pid = output[0]["pid"]
+    assert profcapture.json("counters", whole, "--pid", pid)["data"]["rows"] == [row for row in output if row["pid"] == pid]
+    table = list(csv.DictReader(io.StringIO(profcapture("counters", whole, "--format", "csv").stdout)))
+    assert [row["name"] for row in table] == [row["name"] for row in output]
+    assert f"process {pid}" in profcapture("counters", whole).stdout
+
+
+def test_what_was_lost_is_told(profcapture, tmp_path):
+    path = make(tmp_path / "lost.cap", "--only", "mark", "--rows", 100)
+    for verb in "marks", "counters":
+        assert profcapture.json(verb, path)["data"]["incomplete"] is False
+        assert "missing" not in profcapture(verb, path).stdout
+    make(path, "--append", "--first", 100, "--only", "loss", "--rows", 50)
+    for verb in "marks", "counters":
+        assert profcapture.json(verb, path)["data"]["incomplete"] is True
+        assert profcapture.json(verb, path, "--to", "1ns")["data"]["incomplete"] is False
+        text = profcapture(verb, path).stdout
+        assert "Lost: " in text and "may be missing" in text
+
+
+def test_memory(tmp_path):
+    """Eight times as many marks take no more than their durations."""
+    sanitized = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
+    if sanitized:
+        pytest.skip("a sanitizer keeps what was freed")
+    took = []
+    for count in 20000, 160000:
+        path = make(tmp_path / f"{count}.cap", "--only", "mark", "--rows", count)
+        command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], "marks", path]
+        took.append(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)["bytes"])
+    assert took[1] - took[0] < 140000 * 64, took

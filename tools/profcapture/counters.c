@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture counters - what counters were, and how long
+ *
+ * A row for each counter of each process. A value holds until the next one, or the end of its process, segment or of the
+ * capture. What a counter was when the range of time begins counts as its first value, but is none that was set there.
+ *
+ * Memory: a block for each counter.
+ */
+#include "config.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 40
+
+struct series {
+	/* what it is: interned, which is enough to compare; NULL = none */
+	const char *group, *name, *unit;
+	uint64_t kind;    /* enum prof_counter_kind, or one of a later version */
+	uint32_t process; /* index */
+	/* what it was in the range */
+	uint64_t count;
+	bool known; /* the next four are */
+	double first, last, min, max;
+	long double weighted; /* sum of value times ns */
+	uint64_t weight_ns;
+	/* what it is at the row at hand */
+	bool holds;
+	double value;
+	int64_t since_ns;
+};
+
+/* The counters of one epoch. */
+struct epoch {
+	uint32_t number;
+	struct prof_dictionary *rows;
+	struct series **series; /* by row; NULL = not looked up yet */
+};
+
+struct counters {
+	struct reader reader;
+	GHashTable *by_name; /* set of struct series */
+	GPtrArray *all;      /* the same, in the order of the answer */
+	GArray *exits;       /* int64_t by process; INT64_MAX = not seen */
+	GArray *ends;        /* int64_t by segment */
+	struct epoch epoch;
+	uint32_t segment;
+	bool incomplete;
+	struct json json;
+};
+
+/* ---- when values end ---------------------------------------------------------------------------- */
+
+static int64_t *time_at(GArray *times, guint index, int64_t unknown)
+{
+	while (times->len <= index)
+		g_array_append_val(times, unknown);
+	return &g_array_index(times, int64_t, index);
+}
+
+static int64_t time_or(const GArray *times, uint32_t index, int64_t unknown)
+{
+	return index < times->len ? g_array_index(times, int64_t, index) : unknown;
+}
+
+static bool note_segment(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct counters *counters = data;
+	const struct capture *capture = counters->reader.capture;
+	const struct prof_table_def *table = prof_reader_table(capture->reader, chunk->table);
+	int64_t end = capture_time(capture, chunk->segment, chunk->t_max);
+	int64_t *at;
+
+	if (!table || !(table->flags & PROF_TABLE_TIMED) || chunk->segment > capture->n_segments)
+		return true;
+	at = time_at(counters->ends, chunk->segment, INT64_MIN);
+	*at = MAX_OF(*at, end);
+	return true;
+}
+
+static void note_exits(struct counters *counters, struct names_epoch *epoch,
+		       const struct prof_batch *batch)
+{
+	const struct names *names = counters->reader.capture->names;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		int64_t time = capture_time(counters->reader.capture, batch->segment,
+					    array_number_or(&batch->columns[0], i, 0));
+		uint32_t thread = names_thread(epoch, array_number_or(&batch->columns[1], i, 0));
+		uint32_t process = names_thread_at(names, thread)->process;
+		int64_t *at;
+
+		if (process <= NAMES_LOST ||
+		    array_number_or(&batch->columns[2], i, PROF_TASK_EXISTS) != PROF_TASK_EXIT)
+			continue;
+		/* It ends with its last thread. */
+		at = time_at(counters->exits, process, INT64_MAX);
+		*at = *at == INT64_MAX ? time : MAX_OF(*at, time);
+	}
+}
+
+static bool read_exits(struct counters *counters, GError **error)
+{
+	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	const struct capture *capture = counters->reader.capture;
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read '%s'"), capture->file);
+	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
+
+		ok = epoch && names_load_identities(epoch, error);
+		if (ok)
+			note_exits(counters, epoch, &batch);
+	}
+	prof_cursor_free(cursor);
+	return ok &&
+	       (r == PROF_END || capture_error(error, r, _("cannot read '%s'"), capture->file));
+}
+
+/* ---- one counter -------------------------------------------------------------------------------- */
+
+static guint series_hash(gconstpointer pointer)
+{
+	const struct series *series = pointer;
+
+	return ((g_direct_hash(series->group) * 31 ^ g_direct_hash(series->name)) * 31 ^
+		series->process) *
+		       2 +
+	       (guint)series->kind;
+}
+
+static gboolean series_equal(gconstpointer left, gconstpointer right)
+{
+	const struct series *a = left, *b = right;
+
+	return a->group == b->group && a->name == b->name && a->unit == b->unit &&
+	       a->kind == b->kind && a->process == b->process;
+}
+
+static void note_value(struct series *series, double value)
+{
+	if (!series->known) {
+		series->first = series->min = series->max = value;
+		series->known = true;
+	}
+	series->last = value;
+	series->min = MIN_OF(series->min, value);
+	series->max = MAX_OF(series->max, value);
+}
+
+/* The value at hand held until then. */
+static void hold(const struct counters *counters, struct series *series, int64_t until)
+{
+	int64_t from = MAX_OF(series->since_ns, counters->reader.from_ns);
+	int64_t to = MIN_OF(until, counters->reader.to_ns);
+
+	if (!series->holds || from > to)
+		return;
+	if (series->since_ns < from && from < until)
+		note_value(series, series->value);
+	series->weighted += (long double)series->value * (long double)(to - from);
+	series->weight_ns += (uint64_t)to - (uint64_t)from;
+}
+
+static void set_value(const struct counters *counters, struct series *series, int64_t time,
+		      double value)
+{
+	bool in_range = time >= counters->reader.from_ns && time <= counters->reader.to_ns;
+
+	hold(counters, series, time);
+	series->count += in_range;
+	series->holds = isfinite(value);
+	series->value = value;
+	series->since_ns = time;
+	if (in_range && series->holds)
+		note_value(series, value);
+}
+
+/* Nobody knows what a value is between two segments. */
+static void end_segment(struct counters *counters)
+{
+	GHashTableIter iter;
+	gpointer pointer;
+	int64_t end = time_or(counters->ends, counters->segment, INT64_MIN);
+
+	g_hash_table_iter_init(&iter, counters->by_name);
+	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
+		struct series *series = pointer;
+
+		hold(counters, series,
+		     MIN_OF(end, time_or(counters->exits, series->process, INT64_MAX)));
+		series->holds = false;
+	}
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+enum { PROCESS, GROUP, NAME, UNIT, KIND, N_COUNTER_COLUMNS };
+
+static void epoch_done(struct epoch *epoch)
+{
+	prof_dictionary_free(epoch->rows);
+	g_free(epoch->series);
+	*epoch = (struct epoch){ 0 };
+}
+
+static bool epoch_load(struct counters *counters, uint32_t number, GError **error)
+{
+	static const uint16_t columns[N_COUNTER_COLUMNS] = { PROF_COUNTER_PROCESS,
+							     PROF_COUNTER_GROUP, PROF_COUNTER_NAME,
+							     PROF_COUNTER_UNIT, PROF_COUNTER_KIND };
+	const struct capture *capture = counters->reader.capture;
+	struct epoch *epoch = &counters->epoch;
+	int r;
+
+	if (epoch->series && epoch->number == number)
+		return true;
+	epoch_done(epoch);
+	epoch->number = number;
+	r = prof_dictionary_load(capture->reader, PROF_TABLE_COUNTER, number, columns,
+				 N_COUNTER_COLUMNS, &epoch->rows);
+	if (r != 0 && r != PROF_NO_TABLE)
+		return capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+	epoch->series =
+		g_new0(struct series *, epoch->rows ? prof_dictionary_rows(epoch->rows) + 1 : 1);
+	return true;
+}
+
+static struct series *find_series(struct counters *counters, struct names_epoch *names, size_t row)
+{
+	uint64_t number[N_COUNTER_COLUMNS];
+	struct series key = { 0 }, *series;
+
+	for (size_t i = 0; i < N_COUNTER_COLUMNS; i++)
+		number[i] =
+			array_number_or(prof_dictionary_column(counters->epoch.rows, i), row, 0);
+	key.process = names_process(names, number[PROCESS]);
+	key.group = names_text(names, number[GROUP]);
+	key.name = names_text(names, number[NAME]);
+	key.unit = names_text(names, number[UNIT]);
+	key.kind = number[KIND];
+	series = g_hash_table_lookup(counters->by_name, &key);
+	if (!series) {
+		series = g_new(struct series, 1);
+		*series = key;
+		g_hash_table_add(counters->by_name, series);
+	}
+	return series;
+}
+
+/* NULL: nobody knows what was counted. */
+static struct series *series_of(struct counters *counters, struct names_epoch *names, uint64_t id)
+{
+	struct epoch *epoch = &counters->epoch;
+	ssize_t row = epoch->rows ? prof_dictionary_find(epoch->rows, id) : -1;
+
+	if (row < 0)
+		return NULL;
+	if (!epoch->series[row])
+		epoch->series[row] = find_series(counters, names, (size_t)row);
+	return epoch->series[row];
+}
+
+static void add_batch(struct counters *counters, struct names_epoch *names,
+		      const struct prof_batch *batch)
+{
+	for (size_t i = 0; i < batch->rows; i++) {
+		int64_t time = capture_time(counters->reader.capture, batch->segment,
+					    array_number_or(&batch->columns[0], i, 0));
+		uint64_t id = array_number_or(&batch->columns[1], i, 0);
+		uint64_t bits = array_number_or(&batch->columns[2], i, 0);
+		struct series *series = series_of(counters, names, id);
+		double value;
+
+		if (!series) {
+			counters->incomplete = true;
+			names->names->lost++;
+			continue;
+		}
+		memcpy(&value, &bits, sizeof(value));
+		set_value(counters, series, time, value);
+	}
+}
+
+static bool read_rows(struct counters *counters, struct prof_cursor *cursor, GError **error)
+{
+	const struct capture *capture = counters->reader.capture;
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *names = names_epoch(capture->names, batch.epoch, error);
+
+		if (!names || !names_load_identities(names, error) ||
+		    !epoch_load(counters, batch.epoch, error))
+			return false;
+		if (batch.segment != counters->segment)
+			end_segment(counters);
+		counters->segment = batch.segment;
+		add_batch(counters, names, &batch);
+	}
+	end_segment(counters);
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+}
+
+static bool read_values(struct counters *counters, GError **error)
+{
+	static const uint16_t columns[] = { PROF_COUNTER_VALUE_TIME, PROF_COUNTER_VALUE_COUNTER,
+					    PROF_COUNTER_VALUE_VALUE };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_COUNTER_VALUE,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct capture *capture = counters->reader.capture;
+	struct prof_cursor *cursor;
+	bool ok;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r != 0)
+		return r == PROF_NO_TABLE ||
+		       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+	ok = read_rows(counters, cursor, error);
+	capture_add_cursor(capture, PROF_TABLE_COUNTER_VALUE, cursor);
+	prof_cursor_free(cursor);
+	return ok;
+}
+
+/* ---- the answer --------------------------------------------------------------------------------- */
+
+static gint compare_series(gconstpointer left, gconstpointer right)
+{
+	const struct series *a = *(const struct series *const *)left;
+	const struct series *b = *(const struct series *const *)right;
+	int order = g_strcmp0(a->group, b->group);
+
+	if (order == 0)
+		order = g_strcmp0(a->name, b->name);
+	if (order == 0)
+		order = g_strcmp0(a->unit, b->unit);
+	if (order == 0 && a->kind != b->kind)
+		order = a->kind < b->kind ? -1 : 1;
+	return order ? order : a->process < b->process ? -1 : a->process > b->process;
+}
+
+static bool is_wanted(const struct counters *counters, const struct series *series)
+{
+	const GArray *pids = counters->reader.pids;
+	const struct names *names = counters->reader.capture->names;
+
+	if (series->count == 0 && !series->known)
+		return false;
+	for (guint i = 0; pids && i < pids->len; i++)
+		if (series->process > NAMES_LOST && names_process_at(names, series->process)->pid ==
+							    g_array_index(pids, uint32_t, i))
+			return true;
+	return !pids;
+}
+
+static void list_series(struct counters *counters)
+{
+	GHashTableIter iter;
+	gpointer series;
+
+	g_hash_table_iter_init(&iter, counters->by_name);
+	while (g_hash_table_iter_next(&iter, &series, NULL))
+		if (is_wanted(counters, series))
+			g_ptr_array_add(counters->all, series);
+	g_ptr_array_sort(counters->all, compare_series);
+}
+
+static guint shown(const struct counters *counters)
+{
+	uint64_t limit = counters->reader.limit;
+
+	return limit && limit < counters->all->len ? (guint)limit : counters->all->len;
+}
+
+static double mean_of(const struct series *series)
+{
+	return series->weight_ns ? (double)(series->weighted / (long double)series->weight_ns)
+				 : series->last;
+}
+
+static const char *kind_name(const struct series *series)
+{
+	static const char *const names[] = { "gauge", "sum" };
+
+	return series->kind < ARRAY_SIZE(names) ? names[series->kind] : NULL;
+}
+
+static void write_values(struct json *json, const struct series *series)
+{
+	static const char *const names[] = { "first", "last", "min", "max", "mean" };
+	const double values[] = { series->first, series->last, series->min, series->max,
+				  mean_of(series) };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (series->known)
+			json_double(json, names[i], values[i]);
+		else
+			json_null(json, names[i]);
+}
+
+static void write_counters(struct counters *counters)
+{
+	static const char *const columns[] = { "group", "name", "unit", "kind", "pid",  "count",
+					       "first", "last", "min",  "max",  "mean", NULL };
+	const struct names *names = counters->reader.capture->names;
+	struct json *json = &counters->json;
+
+	reader_begin(&counters->reader, json, "counters", shown(counters) < counters->all->len);
+	if (counters->reader.format == READER_JSON)
+		json_bool(json, "incomplete", counters->incomplete);
+	rows_open(json, reader_json_format(&counters->reader), columns);
+	for (guint i = 0; i < shown(counters); i++) {
+		const struct series *series = counters->all->pdata[i];
+
+		rows_begin(json);
+		json_string(json, "group", series->group);
+		json_string(json, "name", series->name);
+		json_string(json, "unit", series->unit);
+		json_string(json, "kind", kind_name(series));
+		if (series->process > NAMES_LOST)
+			json_uint(json, "pid", names_process_at(names, series->process)->pid);
+		else
+			json_null(json, "pid");
+		json_uint(json, "count", series->count);
+		write_values(json, series);
+		rows_end(json);
+	}
+	rows_close(json);
+	reader_end(&counters->reader, json);
+}
+
+#define VALUE_WIDTH 12
+
+static void print_value(struct out *out, bool known, double value)
+{
+	if (known)
+		out_printf(out, "%*.6g ", VALUE_WIDTH, value);
+	else
+		out_printf(out, "%*s ", VALUE_WIDTH, "-");
+}
+
+static void print_series(const struct counters *counters, struct out *out,
+			 const struct series *series)
+{
+	const struct names *names = counters->reader.capture->names;
+
+	out_printf(out, "%10" PRIu64 " ", series->count);
+	print_value(out, series->known, series->first);
+	print_value(out, series->known, series->last);
+	print_value(out, series->known, series->min);
+	print_value(out, series->known, mean_of(series));
+	print_value(out, series->known, series->max);
+	out_char(out, ' ');
+	text_cell(out, series->group ? series->group : "-", 0, TEXT_LEFT);
+	out_text(out, " / ");
+	text_cell(out, series->name ? series->name : "-", 0, TEXT_LEFT);
+	if (series->unit) {
+		out_text(out, " [");
+		text_cell(out, series->unit, 0, TEXT_LEFT);
+		out_char(out, ']');
+	}
+	if (series->process > NAMES_LOST)
+		out_printf(out, _(", process %" PRIu64),
+			   names_process_at(names, series->process)->pid);
+	out_char(out, '\n');
+}
+
+static void print_counters(const struct counters *counters, struct out *out)
+{
+	const char *const titles[] = { _("first"), _("last"), _("min"), _("mean"), _("max") };
+
+	reader_print_losses(&counters->reader, out, READER_LOSSES);
+	reader_print_lost_names(&counters->reader, out);
+	if (counters->incomplete)
+		out_text(out, _("Values may be missing\n"));
+	reader_style(&counters->reader, out, READER_BOLD);
+	text_cell(out, _("count"), 10, TEXT_RIGHT);
+	out_char(out, ' ');
+	for (size_t i = 0; i < ARRAY_SIZE(titles); i++) {
+		text_cell(out, titles[i], VALUE_WIDTH, TEXT_RIGHT);
+		out_char(out, ' ');
+	}
+	out_printf(out, " %s\n", _("group / name"));
+	reader_style(&counters->reader, out, READER_PLAIN);
+	for (guint i = 0; i < shown(counters); i++)
+		print_series(counters, out, counters->all->pdata[i]);
+	reader_print_limit(&counters->reader, out, shown(counters), counters->all->len);
+}
+
+/* ---- the verb ----------------------------------------------------------------------------------- */
+
+static bool counters_run(struct counters *counters, const char *file, GError **error)
+{
+	struct reader *reader = &counters->reader;
+
+	if (!reader_open(reader, file, error))
+		return false;
+	counters->by_name = g_hash_table_new_full(series_hash, series_equal, g_free, NULL);
+	counters->all = g_ptr_array_new();
+	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
+	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
+	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
+	    !read_exits(counters, error) || !read_values(counters, error))
+		return false;
+	list_series(counters);
+	counters->incomplete = counters->incomplete || reader_misses_rows(reader, "counter_value");
+	return true;
+}
+
+static void counters_done(struct counters *counters)
+{
+	json_done(&counters->json);
+	epoch_done(&counters->epoch);
+	if (counters->by_name) {
+		g_array_unref(counters->ends);
+		g_array_unref(counters->exits);
+		g_ptr_array_unref(counters->all);
+		g_hash_table_unref(counters->by_name);
+	}
+	reader_done(&counters->reader);
+}
+
+int verb_counters(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("FILE"),
+		N_("Says what the counters of a capture were, and on average over time."), 1, 1
+	};
+	CLEANUP(counters_done)
+	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,
+				     .reader.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = {
+		{ N_("What is read"), reader_time_options, &counters.reader },
+		{ NULL, reader_process_options, &counters.reader },
+		{ N_("Output"), reader_output_options, &counters.reader },
+		{ NULL }
+	};
+	GError *error = NULL;
+	int status = cli_parse(&spec, groups, &argc, &argv);
+
+	json_init(&counters.json, out_stdout());
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!counters_run(&counters, argv[0], &error))
+		return cli_fail(error);
+	capture_warn(counters.reader.capture);
+	if (counters.reader.format == READER_TEXT)
+		print_counters(&counters, out_stdout());
+	else
+		write_counters(&counters);
+	return CLI_OK;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Durations - many durations, and what they are like
+ *
+ * Percentiles are selected, not sorted: ten million take a tenth of a second.   [test-spans: percentiles]
+ */
+#include "config.h"
+
+#include "tools/profcapture/durations.h"
+
+#include "arch/base.h"
+
+void durations_done(struct durations *durations)
+{
+	if (durations->values)
+		g_array_unref(durations->values);
+	*durations = (struct durations){ 0 };
+}
+
+void durations_add(struct durations *durations, uint64_t ns)
+{
+	if (!durations->values) {
+		durations->values = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+		durations->min_ns = UINT64_MAX;
+	}
+	g_array_append_val(durations->values, ns);
+	durations->min_ns = MIN_OF(durations->min_ns, ns);
+	durations->max_ns = MAX_OF(durations->max_ns, ns);
+	if (!add_u64(durations->total_ns, ns, &durations->total_ns))
+		durations->total_ns = UINT64_MAX;
+}
+
+guint durations_count(const struct durations *durations)
+{
+	return durations->values ? durations->values->len : 0;
+}
+
+uint64_t durations_mean(const struct durations *durations)
+{
+	uint64_t n = durations->values->len, rest = durations->total_ns % n;
+
+	return durations->total_ns / n + (rest >= n - rest);
+}
+
+static void swap(uint64_t *a, uint64_t *b)
+{
+	uint64_t kept = *a;
+
+	*a = *b;
+	*b = kept;
+}
+
+/* The value that would stand at `rank` in order. The pivot is random, so that no file can choose the worst case; equal
+ * values are taken together, as there may be no others. */
+static uint64_t select_rank(uint64_t *values, size_t n, size_t rank)
+{
+	for (;;) {
+		uint64_t pivot = values[(uint64_t)g_random_int() * n >> 32];
+		size_t below = 0, at = 0, above = n;
+
+		while (at < above) {
+			if (values[at] < pivot)
+				swap(&values[below++], &values[at++]);
+			else if (values[at] > pivot)
+				swap(&values[--above], &values[at]);
+			else
+				at++;
+		}
+		if (rank >= below && rank < above)
+			return pivot;
+		if (rank < below) {
+			n = below;
+		} else {
+			values += above;
+			n -= above;
+			rank -= above;
+		}
+	}
+}
+
+uint64_t durations_percentile(struct durations *durations, unsigned percent)
+{
+	uint64_t n = durations->values->len;
+
+	return select_rank((uint64_t *)(void *)durations->values->data, n,
+			   (n * percent + 99) / 100 - 1);
+}

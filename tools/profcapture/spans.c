@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Spans - the marks of a capture, with begins and ends put together
+ *
+ * Open begins stand in chains, the last one first: one chain for each id of a process, and, of begins without an id, one
+ * for each name of a thread.
+ *
+ * Invariants: (1) each row is handed out once, but for a begin and its end, which are one span   [test-spans: every row]
+ *             (2) the work is a constant a row, whatever ids and names a file has: an end looks at no more than
+ *                 MOST_LOOKED_AT begins of its id                                                [test-spans: same id]
+ *             (3) what has no owner that is known is paired with nothing                          [test-spans: lost]
+ */
+#include "config.h"
+
+#include "tools/profcapture/spans.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+
+/* Begins of one id that are open at once under several names. */
+#define MOST_LOOKED_AT 64
+
+enum { TIME, THREAD, KIND, ID, GROUP, NAME, DURATION, N_COLUMNS };
+static const uint16_t mark_columns[N_COLUMNS] = {
+	PROF_MARK_TIME,  PROF_MARK_THREAD, PROF_MARK_KIND,     PROF_MARK_ID,
+	PROF_MARK_GROUP, PROF_MARK_NAME,   PROF_MARK_DURATION,
+};
+
+struct begin {
+	struct begin *below;
+	const char *group, *name;
+	int64_t time_ns;
+	uint32_t thread;
+};
+
+struct chain_key {
+	uint64_t id;
+	const char *group, *name; /* where id is 0 */
+	uint32_t owner;           /* process; where id is 0, thread */
+};
+
+struct chain {
+	struct chain_key key;
+	struct begin *top;
+};
+
+struct pairing {
+	const struct capture *capture;
+	void (*found)(const struct span *span, void *data);
+	void *data;
+	GHashTable *chains; /* of struct chain, by itself */
+	uint32_t segment;
+};
+
+/* ---- chains ------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static uint64_t hash_seed;
+
+static guint chain_hash(gconstpointer pointer)
+{
+	const struct chain_key *key = pointer;
+	uint64_t hash = mix(hash_seed ^ key->id);
+
+	hash = mix(hash ^ key->owner);
+	hash = mix(hash ^ (uintptr_t)key->group);
+	return (guint)mix(hash ^ (uintptr_t)key->name);
+}
+
+static gboolean chain_equal(gconstpointer left, gconstpointer right)
+{
+	const struct chain_key *a = left, *b = right;
+
+	return a->id == b->id && a->owner == b->owner && a->group == b->group && a->name == b->name;
+}
+
+static void begin_free(struct begin *begin)
+{
+	g_slice_free(struct begin, begin);
+}
+
+static void chain_free(gpointer pointer)
+{
+	struct chain *chain = pointer;
+
+	while (chain->top) {
+		struct begin *begin = chain->top;
+
+		chain->top = begin->below;
+		begin_free(begin);
+	}
+	g_slice_free(struct chain, chain);
+}
+
+/* Takes the begin that an end of this group and name ends out of the chain; NULL: there is none. */
+static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
+{
+	struct begin **at = &chain->top, *begin;
+
+	for (unsigned n = 0; (begin = *at) && n < MOST_LOOKED_AT; n++, at = &begin->below) {
+		if (name && (begin->name != name || begin->group != group))
+			continue;
+		*at = begin->below;
+		return begin;
+	}
+	return NULL;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------- */
+
+/* False: nobody knows whose mark it is. */
+static bool key_of(const struct pairing *pairing, uint64_t id, const struct span *mark,
+		   struct chain_key *ret_key)
+{
+	const struct names *names = pairing->capture->names;
+
+	if (id)
+		*ret_key = (struct chain_key){
+			.id = id, .owner = names_thread_at(names, mark->thread)->process
+		};
+	else
+		*ret_key = (struct chain_key){ .owner = mark->thread,
+					       .group = mark->group,
+					       .name = mark->name };
+	return ret_key->owner > NAMES_LOST;
+}
+
+static void hand_out(const struct pairing *pairing, struct span mark, enum span_kind kind)
+{
+	mark.kind = kind;
+	pairing->found(&mark, pairing->data);
+}
+
+static void add_begin(struct pairing *pairing, uint64_t id, const struct span *mark)
+{
+	struct chain_key key;
+	struct chain *chain;
+	struct begin *begin;
+
+	if (!key_of(pairing, id, mark, &key)) {
+		hand_out(pairing, *mark, SPAN_NO_END);
+		return;
+	}
+	chain = g_hash_table_lookup(pairing->chains, &key);
+	if (!chain) {
+		chain = g_slice_new(struct chain);
+		*chain = (struct chain){ .key = key };
+		g_hash_table_add(pairing->chains, chain);
+	}
+	begin = g_slice_new(struct begin);
+	*begin =
+		(struct begin){ chain->top, mark->group, mark->name, mark->start_ns, mark->thread };
+	chain->top = begin;
+}
+
+static void add_end(struct pairing *pairing, uint64_t id, const struct span *mark)
+{
+	struct chain_key key;
+	struct chain *chain = NULL;
+	struct begin *begin = NULL;
+	struct span span = *mark;
+
+	if (key_of(pairing, id, mark, &key))
+		chain = g_hash_table_lookup(pairing->chains, &key);
+	if (chain)
+		begin = chain_take(chain, mark->group, mark->name);
+	if (!begin) {
+		hand_out(pairing, *mark, SPAN_NO_BEGIN);
+		return;
+	}
+	span.thread = begin->thread;
+	span.group = begin->group;
+	span.name = begin->name;
+	span.start_ns = begin->time_ns;
+	begin_free(begin);
+	/* Names recur, ids do not. */
+	if (id && !chain->top)
+		g_hash_table_remove(pairing->chains, chain);
+	hand_out(pairing, span, SPAN_WHOLE);
+}
+
+static int64_t end_of(int64_t start, uint64_t duration)
+{
+	int64_t end;
+
+	return duration > INT64_MAX || __builtin_add_overflow(start, (int64_t)duration, &end)
+		       ? INT64_MAX
+		       : end;
+}
+
+static void add_row(struct pairing *pairing, struct names_epoch *epoch,
+		    const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *c = batch->columns;
+	uint64_t id = array_number_or(&c[ID], row, 0);
+	struct span mark = {
+		.thread = names_thread(epoch, array_number_or(&c[THREAD], row, 0)),
+		.group = names_text(epoch, array_number_or(&c[GROUP], row, 0)),
+		.name = names_text(epoch, array_number_or(&c[NAME], row, 0)),
+		.start_ns = capture_time(pairing->capture, batch->segment,
+					 array_number_or(&c[TIME], row, 0)),
+	};
+
+	mark.end_ns = mark.start_ns;
+	switch (array_number_or(&c[KIND], row, PROF_MARK_INSTANT)) {
+	case PROF_MARK_BEGIN:
+		add_begin(pairing, id, &mark);
+		break;
+	case PROF_MARK_END:
+		add_end(pairing, id, &mark);
+		break;
+	case PROF_MARK_COMPLETE:
+		mark.end_ns = end_of(mark.start_ns, array_number_or(&c[DURATION], row, 0));
+		hand_out(pairing, mark, SPAN_WHOLE);
+		break;
+	default:
+		hand_out(pairing, mark, SPAN_INSTANT);
+	}
+}
+
+/* What is open at the end of a segment: nobody knows what happened before the next one. */
+static void end_segment(struct pairing *pairing)
+{
+	GHashTableIter iter;
+	gpointer pointer;
+
+	g_hash_table_iter_init(&iter, pairing->chains);
+	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
+		const struct chain *chain = pointer;
+
+		for (const struct begin *begin = chain->top; begin; begin = begin->below) {
+			struct span mark = { .thread = begin->thread,
+					     .group = begin->group,
+					     .name = begin->name,
+					     .start_ns = begin->time_ns,
+					     .end_ns = begin->time_ns };
+
+			hand_out(pairing, mark, SPAN_NO_END);
+		}
+	}
+	g_hash_table_remove_all(pairing->chains);
+}
+
+static bool read_rows(struct pairing *pairing, struct prof_cursor *cursor, GError **error)
+{
+	const struct capture *capture = pairing->capture;
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
+
+		if (!epoch || !names_load_identities(epoch, error))
+			return false;
+		if (batch.segment != pairing->segment)
+			end_segment(pairing);
+		pairing->segment = batch.segment;
+		for (size_t i = 0; i < batch.rows; i++)
+			add_row(pairing, epoch, &batch, i);
+	}
+	end_segment(pairing);
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+}
+
+bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
+		void *data, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_MARK,
+						     .columns = mark_columns,
+						     .n_columns = N_COLUMNS };
+	struct pairing pairing = { .capture = capture, .found = found, .data = data };
+	struct prof_cursor *cursor;
+	bool ok;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r != 0 && r != PROF_NO_TABLE)
+		return capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+	if (r == PROF_NO_TABLE)
+		return true;
+	/* Ids come from the file: without a seed it could choose such as collide. */
+	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
+	pairing.chains = g_hash_table_new_full(chain_hash, chain_equal, chain_free, NULL);
+	ok = read_rows(&pairing, cursor, error);
+	prof_cursor_free(cursor);
+	g_hash_table_unref(pairing.chains);
+	return ok;
+}
