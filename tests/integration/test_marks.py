@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import struct
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import schema
 from captures import make, rows
 
-ROWS = 20000
+ROWS = 6000
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,59 @@ def test_from_mark_to_mark(profcapture, whole, found):
                                 (["--from", f"@mark:{name}..@mark:{name}"], lambda t: start <= t <= end)):
             report = profcapture.json("report", whole, *options)
             assert report["data"]["self_total"] == sum(map(passes, times)), (name, options)
+
+
+def test_per_mark(profcapture, whole, found):
+    """Samples of the process, or of the thread, while a span of that name was open in it."""
+    process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}
+    assert len({(row["pid"], row["tid"]) for row in rows(profcapture, whole, "thread")}) == len(process)
+    thread = {(row["pid"], row["tid"]): row["id"] for row in rows(profcapture, whole, "thread")}
+    name = max((at[6] for at in found if at[0] == "span" and at[6]), key=[at[6] for at in found].count)
+    samples = rows(profcapture, whole, "sample")
+    for options, low, high in (([], -math.inf, math.inf), (["--from", "0.5s", "--to", "2s"], 5 * 10**8, 2 * 10**9)):
+        named = [at for at in found if at[6] == name and at[1] <= high and at[2] >= low]
+        for scope, owner in (("process", lambda pid, tid: process[thread[pid, tid]]), ("thread", lambda pid, tid: thread[pid, tid])):
+            spans = defaultdict(list)
+            for _, start, end, pid, tid, *_ in (at for at in named if at[0] == "span"):
+                spans[owner(pid, tid)].append((start, end))
+            inside = [row for row in samples if low <= row["time_ns"] <= high
+                      and any(start <= row["time_ns"] <= end for start, end in spans[owner(row["pid"], row["tid"])])]
+            for by in "function", "thread":
+                report = profcapture.json("report", whole, "--per-mark", name, "--mark-scope", scope, "--by", by, *options)
+                schema.check(profcapture, "report", report)
+                data = report["data"]
+                assert data["self_total"] == sum(row["self"] for row in data["rows"]) == len(inside) > 0
+            kinds = [at[0] for at in named]
+            assert data["per_mark"] == {
+                "name": name, "scope": scope, "spans": kinds.count("span"), "total_ns": sum(at[2] - at[1] for at in named if at[0] == "span"),
+                "unmatched_begin": kinds.count("no end"), "unmatched_end": kinds.count("no begin"), "incomplete": True}
+    assert f"Inside of {kinds.count('span')} spans of '{name}'" in profcapture("report", whole, "--per-mark", name, *options).stdout
+    assert "per_mark" not in profcapture.json("report", whole)["data"]
+    assert "has no mark 'nothing'" in profcapture("report", whole, "--per-mark", "nothing", check=2).stderr
+    assert "--per-mark" in profcapture("report", whole, "--mark-scope", "thread", check=2).stderr
+
+
+def test_arguments(profcapture, whole):
+    """Four lists, and with --resolve one of what they mean."""
+    def value(kind, bits, text):
+        signed = bits - (1 << 64) if bits >> 63 else bits
+        return {"s64": signed, "u64": bits, "double": struct.unpack("<d", struct.pack("<Q", bits))[0], "string": text, "address": hex(bits)}[kind]
+
+    output = profcapture.json("dump", whole, "--table", "mark", "--resolve", "--limit", 2000)
+    schema.check(profcapture, "dump", output)
+    kinds = set()
+    for row in output["data"]["rows"]:
+        lists = [row["arguments"], row["argument_kinds"], row["argument_values"], row["argument_texts"]]
+        expected = [{"name": name, "kind": kind, "value": value(kind, bits, text)} for name, kind, bits, text in zip(*lists)]
+        assert row["named_arguments"] == expected and len({len(one) for one in lists}) == 1
+        kinds.update(row["argument_kinds"])
+    assert kinds == {"s64", "u64", "double", "string", "address"}
+    row = next(row for row in output["data"]["rows"] if "u64" in row["argument_kinds"] and "string" in row["argument_kinds"])
+    line = profcapture("dump", whole, "--table", "mark", "--from", f"{row['time_ns']}ns", "--limit", 1).stdout.splitlines()
+    line = next(one for one in line if " mark " in one)
+    for argument in row["named_arguments"]:
+        if argument["kind"] in ("u64", "string"):
+            assert f"{argument['name']}:{argument['value']}" in line
 
 
 def test_counters(profcapture, whole):

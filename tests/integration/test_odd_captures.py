@@ -11,7 +11,7 @@ from captures import MAKERS, command, make
 VERBS = [
     ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
     ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
-    ["marks"], ["counters"],
+    ["marks"], ["counters"], ["dump", "--table", "mark", "--resolve"],
     *(["report", "--by", by] for by in ("image", "thread", "process", "cgroup")),
 ]
 

@@ -6,6 +6,7 @@
 #include "tests/unit/test.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
+#include "tools/profcapture/span-set.h"
 #include "tools/profcapture/spans.h"
 
 #define GROUP 10
@@ -332,6 +333,69 @@ static void test_losses(void)
 	}
 }
 
+/* Index of the thread with this number. */
+static uint32_t thread_of(const struct reader *reader, uint64_t tid)
+{
+	const struct names *names = reader->capture->names;
+
+	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++)
+		if (names_thread_at(names, i)->tid == tid)
+			return i;
+	return NAMES_NONE;
+}
+
+/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends are inside. */
+static void test_sets(void)
+{
+	static const struct {
+		uint64_t tid;
+		int64_t time;
+		bool process, thread;
+	} samples[] = {
+		{ 101, 9, false, false },  { 101, 10, true, true },   { 101, 25, true, true },
+		{ 101, 40, true, true },   { 101, 41, true, false },  { 102, 10, true, false },
+		{ 102, 45, true, true },   { 101, 51, false, false }, { 101, 60, true, true },
+		{ 101, 65, true, true },   { 101, 66, false, false }, { 103, 25, false, false },
+		{ 103, 70, true, true },   { 101, 70, false, false }, { 101, 80, false, false },
+		{ 101, 95, false, false },
+	};
+	struct build build;
+	struct reader reader = { 0 };
+
+	begin(&build);
+	OPEN(10, 1, 0, A);
+	OPEN(15, 1, 0, A);
+	SHUT(20, 1, 0, A);
+	SHUT(30, 1, 0, A);
+	OPEN(30, 1, 4, A);
+	OPEN(35, 2, 5, A);
+	SHUT(40, 2, 4, 0);
+	SHUT(50, 1, 5, A);
+	mark(&build, 60, 1, PROF_MARK_COMPLETE, 0, A);
+	mark(&build, 70, 3, PROF_MARK_COMPLETE, 0, A);
+	mark(&build, 80, 1, PROF_MARK_COMPLETE, 0, B);
+	OPEN(90, 1, 0, A);
+	build_finish(&build);
+	REQUIRE(reader_open(&reader, build.path, NULL));
+	for (enum span_scope scope = SPAN_OF_PROCESS; scope <= SPAN_OF_THREAD; scope++) {
+		struct span_set set = { .name = "a", .scope = scope };
+
+		REQUIRE(span_set_read(&set, &reader, NULL));
+		for (size_t i = 0; i < ARRAY_SIZE(samples); i++)
+			if (span_set_has(&set, thread_of(&reader, samples[i].tid),
+					 samples[i].time) !=
+			    (scope == SPAN_OF_PROCESS ? samples[i].process : samples[i].thread))
+				CHECK_INT(i, -1);
+		CHECK(!span_set_has(&set, NAMES_NONE, 15) && !span_set_has(&set, NAMES_LOST, 15));
+		CHECK_INT(set.spans, 6);
+		CHECK_INT(set.total_ns, 5 + 20 + 10 + 15 + 5 + 5);
+		CHECK_INT(set.no_end, 1);
+		span_set_done(&set);
+	}
+	reader_done(&reader);
+	build_done(&build);
+}
+
 static void test_percentiles(void)
 {
 	struct durations durations = { 0 };
@@ -372,6 +436,7 @@ int main(void)
 	RUN(test_lost);
 	RUN(test_epochs_and_segments);
 	RUN(test_losses);
+	RUN(test_sets);
 	RUN(test_percentiles);
 	return test_end();
 }

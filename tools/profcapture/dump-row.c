@@ -303,6 +303,94 @@ static void print_list(const struct dump *dump, const struct dump_stream *stream
 	}
 }
 
+/* ---- arguments of marks: four lists, an item an argument in each ---------------------------------- */
+
+static bool is_argument_list(const struct dump_stream *stream, unsigned column)
+{
+	return stream->table->id == PROF_TABLE_MARK && column >= PROF_MARK_ARGUMENTS &&
+	       column <= PROF_MARK_ARGUMENT_TEXTS;
+}
+
+static uint64_t count_arguments(const struct dump_stream *stream)
+{
+	uint64_t n = UINT64_MAX;
+
+	for (unsigned c = PROF_MARK_ARGUMENTS; c <= PROF_MARK_ARGUMENT_TEXTS; c++) {
+		const struct prof_array *array = &stream->batch.columns[c];
+
+		if (!is_list(&stream->table->columns[c], array))
+			return 0;
+		n = MIN_OF(n, array->offsets[stream->row + 1] - array->offsets[stream->row]);
+	}
+	return n;
+}
+
+static uint64_t argument_number(const struct dump_stream *stream, unsigned column, uint64_t i)
+{
+	const struct prof_array *array = &stream->batch.columns[column];
+
+	return array->numbers[array->offsets[stream->row] + i];
+}
+
+static struct cell argument_cell(const struct dump *dump, const struct dump_stream *stream,
+				 uint64_t i)
+{
+	static const enum cell_kind kinds[] = { [PROF_ARGUMENT_S64] = CELL_INT,
+						[PROF_ARGUMENT_U64] = CELL_UINT,
+						[PROF_ARGUMENT_DOUBLE] = CELL_FLOAT,
+						[PROF_ARGUMENT_STRING] = CELL_TEXT,
+						[PROF_ARGUMENT_ADDRESS] = CELL_HEX };
+	uint64_t kind = argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i);
+
+	if (kind == PROF_ARGUMENT_STRING)
+		return text_cell_of(names_text(
+			dump->epoch, argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
+	/* What a later version adds is bits to this one. */
+	return (struct cell){ .kind = kind < ARRAY_SIZE(kinds) ? kinds[kind] : CELL_HEX,
+			      .number = argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i) };
+}
+
+static void write_arguments(const struct dump *dump, const struct dump_stream *stream)
+{
+	struct json *json = (struct json *)&dump->json;
+	uint64_t n = count_arguments(stream);
+
+	json_begin_array(json, DUMP_ARGUMENTS);
+	for (uint64_t i = 0; i < n; i++) {
+		const struct prof_column_def *kinds =
+			&stream->table->columns[PROF_MARK_ARGUMENT_KINDS];
+		struct cell kind =
+			enum_cell(kinds, argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i));
+		struct cell value = argument_cell(dump, stream, i);
+
+		json_begin_object(json, NULL);
+		json_string(json, "name",
+			    names_text(dump->epoch,
+				       argument_number(stream, PROF_MARK_ARGUMENTS, i)));
+		write_cell(json, "kind", &kind);
+		write_cell(json, "value", &value);
+		json_end(json);
+	}
+	json_end(json);
+}
+
+static void print_arguments(const struct dump *dump, const struct dump_stream *stream)
+{
+	uint64_t n = count_arguments(stream);
+
+	for (uint64_t i = 0; i < n; i++) {
+		struct cell name = text_cell_of(
+			names_text(dump->epoch, argument_number(stream, PROF_MARK_ARGUMENTS, i)));
+		struct cell value = argument_cell(dump, stream, i);
+
+		out_char(dump->out, i ? ',' : '(');
+		print_cell(dump->out, &name);
+		out_char(dump->out, ':');
+		print_cell(dump->out, &value);
+	}
+	out_text(dump->out, n ? ")" : "-");
+}
+
 /* Calls frame() for each frame of a stack, leaf first; at most STACKS_MAX_DEPTH. */
 static void each_frame(struct dump *dump, uint64_t stack,
 		       void (*frame)(struct dump *dump, uint32_t function))
@@ -385,6 +473,8 @@ void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
 		struct cell cell;
 
+		if (dump->resolve && is_argument_list(stream, i) && i == PROF_MARK_ARGUMENTS)
+			write_arguments(dump, stream);
 		if (is_list(&stream->table->columns[i], &stream->batch.columns[i])) {
 			write_list(dump, stream, i);
 			continue;
@@ -435,10 +525,16 @@ void dump_print_row(struct dump *dump, const struct dump_stream *stream,
 	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
 		struct cell cell;
 
+		if (is_argument_list(stream, i) && i != PROF_MARK_ARGUMENTS)
+			continue;
 		out_char(out, ' ');
 		print_text(out, stream->table->columns[i].name,
 			   strlen(stream->table->columns[i].name));
 		out_char(out, '=');
+		if (is_argument_list(stream, i)) {
+			print_arguments(dump, stream);
+			continue;
+		}
 		if (is_list(&stream->table->columns[i], &stream->batch.columns[i])) {
 			print_list(dump, stream, i);
 			continue;

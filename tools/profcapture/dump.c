@@ -28,7 +28,7 @@ static const struct cli_option options[] = {
 	{ "table", 't', CLI_LIST, offsetof(struct dump, tables), N_("TABLE"),
 	  N_("only this table; repeatable; default: every table whose rows have a time") },
 	{ "resolve", 0, CLI_FLAG, offsetof(struct dump, resolve), NULL,
-	  N_("add the frames of stacks, with their functions") },
+	  N_("add the frames of stacks, with their functions, and the arguments of marks") },
 	{ NULL },
 };
 
@@ -289,6 +289,9 @@ static void list_columns(struct dump *dump)
 		const struct dump_stream *stream = &dump->streams[i];
 
 		for (unsigned c = stream->timed ? 1 : 0; c < stream->table->n_columns; c++) {
+			if (stream->table->id == PROF_TABLE_MARK && c == PROF_MARK_ARGUMENTS &&
+			    dump->resolve)
+				add_column(dump->columns, DUMP_ARGUMENTS);
 			add_column(dump->columns, stream->table->columns[c].name);
 			if (c == stream->stack && dump->resolve)
 				add_column(dump->columns, "frames");

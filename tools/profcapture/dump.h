@@ -8,6 +8,8 @@
 #include "tools/profcapture/reader.h"
 
 #define NO_COLUMN UINT_MAX
+/* With --resolve, beside the lists that the arguments of a mark are. */
+#define DUMP_ARGUMENTS "named_arguments"
 
 /* One table that is being read. */
 struct dump_stream {

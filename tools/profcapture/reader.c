@@ -75,6 +75,14 @@ static void search_mark(const struct span *span, void *data)
 	search->end_ns = end;
 }
 
+bool reader_no_mark(const struct reader *reader, const char *name, GError **error)
+{
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("capture '%s' has no mark '%s'; 'profcapture marks' lists them"),
+		    reader->capture->file, name);
+	return false;
+}
+
 static bool resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error)
 {
@@ -91,13 +99,8 @@ static bool resolve_time(const struct reader *reader, const struct units_time *t
 	case UNITS_TIME_MARK:
 		if (!spans_read(reader->capture, search_mark, &search, error))
 			return false;
-		if (!search.found) {
-			g_set_error(
-				error, CLI_ERROR, CLI_USAGE,
-				_("capture '%s' has no mark '%s'; 'profcapture dump --table mark' lists them"),
-				reader->capture->file, time->mark);
-			return false;
-		}
+		if (!search.found)
+			return reader_no_mark(reader, time->mark, error);
 		*ret_ns = end ? search.end_ns : search.start_ns;
 		return true;
 	default:

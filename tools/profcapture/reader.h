@@ -61,6 +61,9 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Is anything but the time filtered by? */
 bool reader_filters_threads(const struct reader *reader);
 
+/* Sets the error that there is no mark of that name; returns false. */
+bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
+
 static inline enum json_format reader_json_format(const struct reader *reader)
 {
 	return reader->format == READER_CSV      ? JSON_FORMAT_CSV

@@ -25,6 +25,10 @@ static const struct cli_option options[] = {
 	  N_("who calls this function") },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
 	  N_("what this function calls") },
+	{ "per-mark", 0, CLI_STRING, offsetof(struct report, per_mark), N_("NAME"),
+	  N_("only samples inside spans of the mark NAME, of who marked") },
+	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, scope), N_("SCOPE"),
+	  N_("who that is: all of the process, by default, or its thread only"), span_scope_names },
 	{ NULL },
 };
 
@@ -34,6 +38,40 @@ double report_percent(const struct report *report, uint64_t samples)
 }
 
 /* ---- what stands before every answer ------------------------------------------------------------ */
+
+static void write_per_mark(const struct report *report, struct json *json)
+{
+	const struct span_set *set = &report->inside;
+
+	json_begin_object(json, "per_mark");
+	json_string(json, "name", report->per_mark);
+	json_string(json, "scope", span_scope_names[report->scope]);
+	json_uint(json, "spans", set->spans);
+	json_uint(json, "total_ns", set->total_ns);
+	json_uint(json, "unmatched_begin", set->no_end);
+	json_uint(json, "unmatched_end", set->no_begin);
+	json_bool(json, "incomplete", reader_misses_rows(&report->reader, "mark"));
+	json_end(json);
+}
+
+static void print_per_mark(const struct report *report, struct out *out)
+{
+	const struct span_set *set = &report->inside;
+	g_autofree char *total = text_duration(set->total_ns);
+	g_autofree char *name = text_escape(report->per_mark);
+
+	out_printf(out, _("Inside of %" PRIu64 " spans of '%s', which take %s"), set->spans, name,
+		   total);
+	if (set->no_end)
+		out_printf(out, _(" (%" PRIu64 " without an end)"), set->no_end);
+	if (set->no_begin)
+		out_printf(out, _(" (%" PRIu64 " without a begin)"), set->no_begin);
+	out_char(out, '\n');
+	if (reader_misses_rows(&report->reader, "mark"))
+		out_text(out,
+			 _("Marks may be missing: counts may be low, and begins without an end, "
+			   "or whole spans, wrong\n"));
+}
 
 void report_write_head(const struct report *report, struct json *json)
 {
@@ -48,6 +86,8 @@ void report_write_head(const struct report *report, struct json *json)
 	else
 		json_null(json, "period_ns");
 	tally_write_unwind(tally, json, "unwind");
+	if (report->per_mark)
+		write_per_mark(report, json);
 }
 
 void report_print_head(const struct report *report, struct out *out)
@@ -68,6 +108,8 @@ void report_print_head(const struct report *report, struct out *out)
 	if (tally->period_ns)
 		out_printf(out, _(", one every %.3f ms"), (double)tally->period_ns / 1e6);
 	out_char(out, '\n');
+	if (report->per_mark)
+		print_per_mark(report, out);
 	tally_print_quality(tally, out);
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
@@ -89,6 +131,8 @@ static int check_options(struct report *report)
 	if (nested && report->by != TALLY_FUNCTION && report->by != TALLY_IMAGE)
 		return cli_usage_error(
 			_("--tree, --callers and --callees need --by function or image"));
+	if (report->scope != SPAN_OF_PROCESS && !report->per_mark)
+		return cli_usage_error(_("--mark-scope needs --per-mark"));
 	if (edges && report->by != TALLY_FUNCTION)
 		return cli_usage_error(_("--callers and --callees need --by function"));
 	if (nested &&
@@ -114,12 +158,27 @@ static void list_process_comms(struct report *report)
 	}
 }
 
+static bool read_marks(struct report *report, GError **error)
+{
+	struct capture *capture = report->reader.capture;
+
+	report->inside.name = report->per_mark;
+	report->inside.scope = (enum span_scope)report->scope;
+	if (!capture_check(capture, PROF_TABLE_MARK, error) ||
+	    !span_set_read(&report->inside, &report->reader, error))
+		return false;
+	report->tally.inside = &report->inside;
+	return report->inside.marks > 0 || reader_no_mark(&report->reader, report->per_mark, error);
+}
+
 static bool report_run(struct report *report, const char *file, GError **error)
 {
 	/* A whole tree is rarely what anybody wants, in any format. */
 	if (report->tree && report->reader.limit == READER_LIMIT_UNSET)
 		report->reader.limit = DEFAULT_LIMIT;
 	if (!reader_open(&report->reader, file, error))
+		return false;
+	if (report->per_mark && !read_marks(report, error))
 		return false;
 	report->tally.by = (enum tally_by)report->by;
 	report->tally.wants_tree = report->tree;
@@ -130,8 +189,10 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		return false;
 	if (report->tally.by == TALLY_PROCESS)
 		list_process_comms(report);
+	/* Run times are of threads, and not of what happens inside of spans. */
 	if (report->tally.by == TALLY_THREAD)
-		report->times = run_times_read(&report->reader, error);
+		report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
+						 : run_times_read(&report->reader, error);
 	return report->tally.by != TALLY_THREAD || report->times;
 }
 
@@ -143,6 +204,7 @@ static void report_done(struct report *report)
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
 	tally_done(&report->tally);
+	span_set_done(&report->inside);
 	reader_done(&report->reader);
 }
 

@@ -14,6 +14,9 @@ struct report {
 	int by;
 	bool tree;
 	const char *callers, *callees;
+	const char *per_mark; /* NULL = all samples */
+	int scope;            /* enum span_scope */
+	struct span_set inside;
 	GArray *times;            /* struct run_time; by thread */
 	GPtrArray *process_comms; /* text by process index; by process */
 	struct json json;

@@ -309,8 +309,9 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 {
 	struct reader *reader = pass->tally->reader;
 	const struct prof_array *c = batch->columns;
-	bool threads = reader_filters_threads(reader) || pass->tally->by == TALLY_THREAD ||
-		       pass->tally->by == TALLY_PROCESS;
+	const struct span_set *inside = pass->tally->inside;
+	bool threads = reader_filters_threads(reader) || inside ||
+		       pass->tally->by == TALLY_THREAD || pass->tally->by == TALLY_PROCESS;
 	uint64_t from, to;
 
 	reader_clock_range(reader, batch->segment, &from, &to);
@@ -326,6 +327,9 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 		if (threads)
 			thread = names_thread(pass->epoch, array_number_or(&c[THREAD], i, 0));
 		if (!reader_wants_thread(reader, thread))
+			continue;
+		if (inside && !span_set_has(inside, thread,
+					    capture_time(reader->capture, batch->segment, time)))
 			continue;
 		count_sample(pass, c, i, thread);
 	}

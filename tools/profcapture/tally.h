@@ -9,6 +9,7 @@
 
 #include "tools/profcapture/functions.h"
 #include "tools/profcapture/reader.h"
+#include "tools/profcapture/span-set.h"
 #include "tools/profcapture/tally-tree.h"
 
 enum tally_by { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD, TALLY_PROCESS, TALLY_CGROUP };
@@ -21,6 +22,7 @@ struct tally {
 	enum tally_by by;
 	bool wants_tree;
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
+	const struct span_set *inside; /* only samples inside of these, or NULL */
 	/* the answer */
 	struct reader *reader;
 	struct functions *functions; /* by function, and for unresolved */
