@@ -122,6 +122,7 @@ enum ring_type {
 	RING_LOG,
 	RING_ALLOC,
 	RING_FREE_BLOCK,
+	RING_THREAD_NAME,
 	RING_N_TYPES
 };
 
@@ -212,7 +213,8 @@ static_assert(sizeof(struct ring_counter_value) == 16, "counter value");
 struct ring_log {
 	uint32_t level;  /* of syslog */
 	uint32_t domain; /* string */
-	uint32_t reserved;
+	uint32_t
+		part; /* the same in all parts of a text, as a handler may log between them; 0: it is whole */
 	uint32_t n_bytes; /* that follow */
 };
 static_assert(sizeof(struct ring_log) == 16, "log");
@@ -233,3 +235,9 @@ struct ring_free_block {
 	uint64_t address;
 };
 static_assert(sizeof(struct ring_free_block) == 16, "free");
+
+struct ring_thread_name {
+	uint32_t name; /* string */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_thread_name) == 8, "thread name");

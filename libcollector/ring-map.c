@@ -158,7 +158,7 @@ static bool take(struct ring_header *header)
 static void ring_init(struct ring *ring, struct ring_arena *arena, const struct ring_place *place,
 		      struct ring_header *header, uint32_t flags)
 {
-	uint64_t head = RING_LOAD(&header->head);
+	uint64_t head = RING_LOAD(&header->head), state = RING_LOAD(&header->state);
 
 	*ring = (struct ring){
 		.alive = arena->alive,
@@ -172,6 +172,8 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 		.tail = __atomic_load_n(&header->tail, __ATOMIC_ACQUIRE),
 		.next_check = head,
 		.arena = arena,
+		.tid = RING_LOAD(&header->tid),
+		.generation = (uint32_t)(state >> 32),
 		.flags = flags,
 	};
 	RING_STORE(&header->busy, 0);
@@ -196,4 +198,30 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 		return &arena->rings[i];
 	}
 	return NULL;
+}
+
+static bool is_gone(uint32_t tgid, uint32_t tid)
+{
+	return syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH;
+}
+
+void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
+{
+	if (!*arena->alive)
+		return;
+	/* One that was moved on from comes before the bigger one, and is released with that. */
+	for (uint32_t i = 0; i < arena->n_rings; i++) {
+		struct ring *ring = &arena->rings[i];
+
+		if (ring->tid != 0 &&
+		    RING_LOAD(&ring->shared->state) ==
+			    ((uint64_t)ring->generation << 32 | RING_OWNED) &&
+		    (ring->tid == own_tid || is_gone(tgid, ring->tid)))
+			ring_release(ring);
+	}
+}
+
+void ring_arena_retire(struct ring_arena *arena)
+{
+	*arena->alive = 0;
 }

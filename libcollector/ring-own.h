@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring own - what a producer keeps for itself, where no consumer can change it; for ring.c and ring-map.c
+ * Ring own - what a producer keeps for itself, where no consumer can change it; for this folder
  */
 #pragma once
 
@@ -34,6 +34,8 @@ struct ring {
 	struct ring_arena *arena;
 	struct ring *bigger; /* that the thread has moved to */
 	uint64_t stuck_tail; /* no wait for this one to move, and 1 */
+	uint32_t tid;        /* of who claimed it, and which owner that is */
+	uint32_t generation;
 	uint32_t flags;
 	uint32_t kicked; /* the armed word that the doorbell was last rung for */
 };
@@ -46,3 +48,11 @@ struct ring_arena {
 	uint32_t n_rings;
 	struct ring rings[];
 };
+
+/* False: released, or in a forked child. One that a thread has moved on from is not. */
+static inline bool ring_is_alive(const struct ring *ring)
+{
+	while (ring->bigger)
+		ring = ring->bigger;
+	return *ring->alive != 0;
+}

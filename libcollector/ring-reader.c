@@ -43,6 +43,7 @@ static const struct shape shapes[RING_N_TYPES] = {
 	[RING_LOG] = { sizeof(struct ring_log), offsetof(struct ring_log, n_bytes), 1 },
 	[RING_ALLOC] = { sizeof(struct ring_alloc), 0, 0 },
 	[RING_FREE_BLOCK] = { sizeof(struct ring_free_block), 0, 0 },
+	[RING_THREAD_NAME] = { sizeof(struct ring_thread_name), 0, 0 },
 };
 
 static const char *const fault_names[RING_N_FAULTS] = {

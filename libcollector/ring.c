@@ -74,22 +74,44 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-static void ring_doorbell(struct ring *ring)
+/* Not again while the consumer sleeps as it did at the last one. */
+static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
-	struct ring_arena_header *shared = ring->arena->shared;
-	int error = errno;
 	uint32_t armed;
 
-	if (ring->flags & RING_NO_SYSCALL)
-		return;
 	/* pairs with ring_arena_arm(): either the bell is seen there, or armed here */
 	__atomic_fetch_add(&shared->doorbell, 1, __ATOMIC_SEQ_CST);
 	armed = __atomic_load_n(&shared->armed, __ATOMIC_SEQ_CST);
-	if ((armed & 1) && armed != ring->kicked) {
-		ring->kicked = armed;
+	if ((armed & 1) && armed != *kicked) {
+		*kicked = armed;
 		futex(&shared->doorbell, FUTEX_WAKE, INT_MAX, NULL);
 	}
+}
+
+static void ring_doorbell(struct ring *ring)
+{
+	int error = errno;
+
+	if (ring->flags & RING_NO_SYSCALL)
+		return;
+	kick(ring->arena->shared, &ring->kicked);
 	errno = error;
+}
+
+bool ring_arena_ask_for_closed(struct ring_arena *arena)
+{
+	uint32_t i = 0, kicked = 0;
+
+	if (!*arena->alive)
+		return false;
+	while (i < arena->n_rings &&
+	       (!arena->rings[i].shared ||
+		(uint32_t)RING_LOAD(&arena->rings[i].shared->state) != RING_CLOSED))
+		i++;
+	if (i == arena->n_rings)
+		return false;
+	kick(arena->shared, &kicked);
+	return true;
 }
 
 /* Rings where a third is full; a consumer that arms itself late hears of it a sixteenth later. */

@@ -51,6 +51,15 @@ void ring_arena_count_lost(struct ring_arena *arena);
 struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_bytes, uint32_t flags);
 /* At the thread's end. What is in the ring stays until the engine has taken it. */
 void ring_release(struct ring *ring);
+/*
+ * Releases the rings of threads that ended without doing so, as with records of late destructors. own_tid: the caller, who has
+ * none; what is owned by that number is of another thread that had it. One thread at a time. errno changes.
+ */
+void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid);
+/* Whether a ring is closed and not free yet: rings the doorbell then. errno may change. */
+bool ring_arena_ask_for_closed(struct ring_arena *arena);
+/* No record begins in it from now on, and no ring of it is claimed. Whoever is within one ends it there. */
+void ring_arena_retire(struct ring_arena *arena);
 /* More RING_NO_SYSCALL, from now on. */
 void ring_add_flags(struct ring *ring, uint32_t flags);
 

@@ -49,12 +49,13 @@ def test_installed_program_runs(root):
     assert done.stdout.startswith("profcapture ")
 
 
+@pytest.mark.parametrize("header", ["prof-capture.h", "prof-collector.h", "prof/mark.h"])
 @pytest.mark.parametrize("compiler", [["gcc", "-std=c11", "-x", "c"], ["g++", "-x", "c++"]], ids=["c", "c++"])
-def test_header_stands_alone(root, compiler, require):
+def test_header_stands_alone(root, compiler, header, require):
     require(compiler[0])
-    header = one(root, "include/prof-capture.h")
+    header = one(root, f"include/{header}")
     subprocess.run(
-        [*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-"],
+        [*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", root.glob("**/include").__next__(), "-"],
         input=f'#include "{header}"\n',
         encoding="utf-8",
         check=True,
@@ -66,9 +67,15 @@ def test_translations(root):
     assert one(root, "share/locale/de/LC_MESSAGES/profd.mo").stat().st_size > 0
 
 
-def test_pkg_config(root):
-    text = one(root, "pkgconfig/libprofcapture.pc").read_text()
-    assert "-lprofcapture" in text
+@pytest.mark.parametrize("library", ["profcapture", "profcollector"])
+def test_pkg_config(root, library):
+    text = one(root, f"pkgconfig/lib{library}.pc").read_text()
+    assert f"-l{library}" in text
+
+
+def test_collector(root):
+    assert one(root, "libprofcollector.so.0").exists()
+    assert one(root, "libprofcollector.a").exists()
 
 
 def test_service(root, require):

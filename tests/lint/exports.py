@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""libprofcapture exports prof_* and nothing else, and exactly what its public header declares."""
+"""Our libraries export prof_* and nothing else, and exactly what their public headers declare. Arguments: LIBRARY HEADER …"""
 import re
 import subprocess
 import sys
@@ -12,33 +12,36 @@ DECLARED = re.compile(r"PROF_PUBLIC\b[^;{]*?\b(prof_\w+)\s*(?:\(|;|\[)")
 
 
 def exported(library):
+    """Of an archive, what is global in its objects."""
+    option = "--extern-only" if Path(library).suffix == ".a" else "-D"
     listed = subprocess.run(
-        ["nm", "-D", "--defined-only", "--format=posix", library], stdout=subprocess.PIPE, encoding="utf-8", check=True
+        ["nm", option, "--defined-only", "--format=posix", library], stdout=subprocess.PIPE, encoding="utf-8", check=True
     ).stdout
-    return {line.split()[0].split("@")[0] for line in listed.splitlines()}
+    return {line.split()[0].split("@")[0] for line in listed.splitlines() if len(line.split()) > 1}
 
 
 def without_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*|^\s*#[^\n]*", " ", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def compare(symbols, header):
+def compare(library, symbols, name_of_header, header):
     declared = set(DECLARED.findall(without_comments(header)))
     for name in sorted(symbols - declared):
         why = "is not declared in the public header" if name.startswith("prof_") else "is not ours to export"
-        yield f"libprofcapture: {name} {why}"
+        yield f"{library}: {name} {why}"
     for name in sorted(declared - symbols):
-        yield f"prof-capture.h: {name} is declared and not exported"
+        yield f"{name_of_header}: {name} is declared and not exported by {library}"
 
 
-def check(root, library=None):
-    """Without a library (the self-test) builds one from a.c."""
-    if library is None:
-        library = root / "a.so"
+def check(root, *pairs):
+    """Without libraries (the self-test) builds one from a.c."""
+    if not pairs:
+        pairs = (root / "a.so", "libcapture/prof-capture.h")
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I", root, "-o", library, root / "a.c"], check=True
+            ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I", root, "-o", pairs[0], root / "a.c"], check=True
         )
-    yield from compare(exported(library), (root / "libcapture/prof-capture.h").read_text())
+    for library, header in zip(pairs[::2], pairs[1::2]):
+        yield from compare(Path(library).name, exported(library), header, (root / header).read_text())
 
 
 HEADER = """#define PROF_PUBLIC __attribute__((visibility("default")))

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collector - what prof-collector.h offers
+ *
+ * Each function makes a message of what it is given and writes it. Counters are the process's: their values are added up in
+ * its memory, so that threads may share one, and each ring's owner defines a counter before it says the first value.
+ */
+#include "libcollector/prof-collector.h"
+
+#include "libcollector/control.h"
+#include "libcollector/message.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MAX_LOG_LEVEL 7u
+#define POOL_BYTES (1u << 15)
+
+static_assert((int)PROF_ARG_ADDRESS == 4, "argument kinds are those of struct ring_argument");
+
+static inline bool is_off(void)
+{
+	return __builtin_expect(!prof_collector_enabled(), 0);
+}
+
+static inline void measure(const char *string, struct text *ret_text)
+{
+	intern_measure(string ? string : "", ret_text);
+}
+
+int prof_collector_connect(const char *addresses)
+{
+	return register_connect(addresses ? addresses : "unix:" CONTROL_WELL_KNOWN);
+}
+
+bool prof_collector_no_syscalls(void)
+{
+	return register_no_syscall();
+}
+
+uint64_t prof_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Marks ---- */
+
+struct mark {
+	uint32_t kind;
+	uint32_t n_args;
+	uint64_t id;
+	uint64_t begin_ns; /* of RING_MARK_COMPLETE */
+	const struct prof_arg *args;
+};
+
+/* Texts: group, name, then of each argument its name, and its value where that is a string. */
+static inline __attribute__((always_inline)) void fill_mark(void *payload,
+							    const struct message *message,
+							    const void *data)
+{
+	const struct mark *mark = data;
+	struct ring_mark *to = payload;
+	struct ring_argument *arguments = (void *)(to + 1);
+	const struct text *text = message->texts + 2;
+	uint64_t now_ns = ((const struct ring_record_header *)payload)[-1].time_ns;
+
+	*to = (struct ring_mark){
+		.kind = mark->kind,
+		.group = message->texts[0].id,
+		.name = message->texts[1].id,
+		.n_arguments = mark->n_args,
+		.id = mark->id,
+	};
+	if (mark->kind == RING_MARK_COMPLETE && now_ns > mark->begin_ns)
+		to->duration_ns = now_ns - mark->begin_ns;
+	for (uint32_t i = 0; i < mark->n_args; i++) {
+		const struct prof_arg *arg = &mark->args[i];
+
+		arguments[i] = (struct ring_argument){
+			.name = text++->id,
+			.kind = (uint32_t)arg->kind,
+			.value = arg->value.u64,
+		};
+		if (arg->kind == PROF_ARG_STRING)
+			arguments[i].value = text++->id;
+	}
+}
+
+static inline __attribute__((always_inline)) bool write_mark(struct mark *mark, const char *group,
+							     const char *name)
+{
+	struct text texts[2 + 2 * PROF_MAX_ARGS];
+	struct message message = { .type = RING_MARK, .texts = texts, .n_texts = 2 };
+
+	measure(group, &texts[0]);
+	measure(name, &texts[1]);
+	for (uint32_t i = 0; i < mark->n_args; i++) {
+		const struct prof_arg *arg = &mark->args[i];
+
+		measure(arg->name, &texts[message.n_texts++]);
+		if (arg->kind == PROF_ARG_STRING)
+			measure(arg->value.string, &texts[message.n_texts++]);
+		else if (arg->kind > PROF_ARG_ADDRESS)
+			return false;
+	}
+	message.payload_bytes = sizeof(struct ring_mark) +
+				mark->n_args * sizeof(struct ring_argument);
+	return message_write(&message, fill_mark, mark);
+}
+
+static uint32_t count_args(size_t n_args)
+{
+	return (uint32_t)MIN_OF(n_args, (size_t)PROF_MAX_ARGS);
+}
+
+bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
+		       size_t n_args)
+{
+	struct mark mark;
+
+	if (is_off())
+		return false;
+	mark = (struct mark){
+		.kind = RING_MARK_INSTANT,
+		.n_args = count_args(n_args),
+		.args = args,
+	};
+	return write_mark(&mark, group, name);
+}
+
+uint64_t prof_mark_new_id(void)
+{
+	struct producer *producer = is_off() ? NULL : producer_get();
+
+	return producer ? __atomic_add_fetch(&producer->next_id, 1, __ATOMIC_RELAXED) : 0;
+}
+
+bool prof_mark_begin(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
+		     size_t n_args)
+{
+	struct mark mark;
+
+	if (is_off())
+		return false;
+	mark = (struct mark){
+		.kind = RING_MARK_BEGIN,
+		.n_args = count_args(n_args),
+		.id = id,
+		.args = args,
+	};
+	return write_mark(&mark, group, name);
+}
+
+bool prof_mark_end(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
+		   size_t n_args)
+{
+	struct mark mark;
+
+	if (is_off())
+		return false;
+	mark = (struct mark){
+		.kind = RING_MARK_END,
+		.n_args = count_args(n_args),
+		.id = id,
+		.args = args,
+	};
+	return write_mark(&mark, group, name);
+}
+
+bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
+			const struct prof_arg *args, size_t n_args)
+{
+	struct mark mark;
+
+	if (is_off())
+		return false;
+	mark = (struct mark){
+		.kind = RING_MARK_COMPLETE,
+		.n_args = count_args(n_args),
+		.begin_ns = begin_ns,
+		.args = args,
+	};
+	return write_mark(&mark, group, name);
+}
+
+/* ---- Counters ---- */
+
+struct counter {
+	uint32_t is_defined; /* set last */
+	uint32_t flags;
+	const char *group, *name, *unit;
+	uint64_t value; /* or a double's bits */
+};
+
+static struct counter counters[REGISTER_MAX_COUNTERS];
+static uint32_t n_counters = 1; /* claimed */
+static char pool[POOL_BYTES];
+static uint32_t pool_used;
+
+static char *get_memory(uint64_t bytes)
+{
+	void *at;
+
+	if (bytes <= POOL_BYTES / 8) {
+		uint32_t end = __atomic_add_fetch(&pool_used, (uint32_t)bytes, __ATOMIC_RELAXED);
+
+		if (end <= POOL_BYTES)
+			return pool + end - bytes;
+		__atomic_sub_fetch(&pool_used, (uint32_t)bytes, __ATOMIC_RELAXED);
+	}
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static const char *copy(char **at, const struct text *text)
+{
+	char *to = *at;
+
+	memcpy(to, text->bytes, text->n_bytes);
+	to[text->n_bytes] = 0;
+	*at += text->n_bytes + 1;
+	return to;
+}
+
+static bool is_text(const char *string, const struct text *text)
+{
+	struct text other;
+
+	intern_measure(string, &other);
+	return other.hash == text->hash && other.n_bytes == text->n_bytes;
+}
+
+static uint32_t find_counter(const struct text texts[3], uint32_t flags)
+{
+	uint32_t n = MIN_OF(RING_LOAD(&n_counters), REGISTER_MAX_COUNTERS);
+
+	for (uint32_t i = 1; i < n; i++)
+		if (__atomic_load_n(&counters[i].is_defined, __ATOMIC_ACQUIRE) &&
+		    counters[i].flags == flags && is_text(counters[i].group, &texts[0]) &&
+		    is_text(counters[i].name, &texts[1]) && is_text(counters[i].unit, &texts[2]))
+			return i;
+	return 0;
+}
+
+static uint32_t new_counter(const struct text texts[3], uint32_t flags)
+{
+	char *at = get_memory((uint64_t)texts[0].n_bytes + texts[1].n_bytes + texts[2].n_bytes + 3);
+	uint32_t i;
+
+	if (!at || RING_LOAD(&n_counters) >= REGISTER_MAX_COUNTERS)
+		return 0;
+	i = __atomic_fetch_add(&n_counters, 1, __ATOMIC_RELAXED);
+	if (i >= REGISTER_MAX_COUNTERS)
+		return 0;
+	counters[i].flags = flags;
+	counters[i].group = copy(&at, &texts[0]);
+	counters[i].name = copy(&at, &texts[1]);
+	counters[i].unit = copy(&at, &texts[2]);
+	__atomic_store_n(&counters[i].is_defined, 1, __ATOMIC_RELEASE);
+	return i;
+}
+
+uint32_t prof_counter_define(const char *group, const char *name, const char *unit, uint32_t flags)
+{
+	struct text texts[3];
+	int error = errno;
+	uint32_t found;
+
+	if (flags & ~(PROF_COUNT_DOUBLE | PROF_COUNT_SUM))
+		return 0;
+	measure(group, &texts[0]);
+	measure(name, &texts[1]);
+	measure(unit, &texts[2]);
+	found = find_counter(texts, flags);
+	if (found == 0)
+		found = new_counter(texts, flags);
+	errno = error;
+	return found;
+}
+
+static void fill_counter(void *payload, const struct message *message, const void *data)
+{
+	const uint32_t *id = data;
+
+	*(struct ring_counter *)payload = (struct ring_counter){
+		.id = *id,
+		.kind = counters[*id].flags,
+		.group = message->texts[0].id,
+		.name = message->texts[1].id,
+		.unit = message->texts[2].id,
+	};
+}
+
+static bool tell_counter(struct producer *producer, uint32_t id)
+{
+	struct text texts[3];
+	struct message message = {
+		.type = RING_COUNTER,
+		.payload_bytes = sizeof(struct ring_counter),
+		.n_texts = 3,
+		.texts = texts,
+	};
+
+	measure(counters[id].group, &texts[0]);
+	measure(counters[id].name, &texts[1]);
+	measure(counters[id].unit, &texts[2]);
+	if (!message_write(&message, fill_counter, &id))
+		return false;
+	producer = register_self.producer;
+	if (producer)
+		producer->counters[id] = producer->intern.epoch;
+	return true;
+}
+
+static inline void fill_value(void *payload, const struct message *message, const void *data)
+{
+	*(struct ring_counter_value *)payload = *(const struct ring_counter_value *)data;
+}
+
+/* Told to each ring's owner before its first value; lost with the definition. */
+static bool write_value(uint32_t id, uint64_t value)
+{
+	struct ring_counter_value data = { .id = id, .value = value };
+	struct message message = {
+		.type = RING_COUNTER_VALUE,
+		.payload_bytes = sizeof(data),
+	};
+	struct producer *producer = producer_get();
+
+	if (!producer)
+		return false;
+	if (producer->counters[id] != producer->intern.epoch && !tell_counter(producer, id))
+		return false;
+	return message_write(&message, fill_value, &data);
+}
+
+static inline struct counter *get_counter(uint32_t id, bool is_double)
+{
+	if (id >= REGISTER_MAX_COUNTERS ||
+	    !__atomic_load_n(&counters[id].is_defined, __ATOMIC_ACQUIRE) ||
+	    !(counters[id].flags & PROF_COUNT_DOUBLE) == is_double)
+		return NULL;
+	return &counters[id];
+}
+
+bool prof_counter_set(uint32_t id, int64_t value)
+{
+	struct counter *counter;
+
+	if (is_off())
+		return false;
+	counter = get_counter(id, false);
+	if (!counter)
+		return false;
+	RING_STORE(&counter->value, (uint64_t)value);
+	return write_value(id, (uint64_t)value);
+}
+
+bool prof_counter_add(uint32_t id, int64_t difference)
+{
+	struct counter *counter;
+
+	if (is_off())
+		return false;
+	counter = get_counter(id, false);
+	return counter && write_value(id, __atomic_add_fetch(&counter->value, (uint64_t)difference,
+							     __ATOMIC_RELAXED));
+}
+
+static uint64_t double_bits(double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+bool prof_counter_set_double(uint32_t id, double value)
+{
+	struct counter *counter;
+
+	if (is_off())
+		return false;
+	counter = get_counter(id, true);
+	if (!counter)
+		return false;
+	RING_STORE(&counter->value, double_bits(value));
+	return write_value(id, double_bits(value));
+}
+
+bool prof_counter_add_double(uint32_t id, double difference)
+{
+	struct counter *counter;
+	uint64_t before, sum;
+
+	if (is_off())
+		return false;
+	counter = get_counter(id, true);
+	if (!counter)
+		return false;
+	before = RING_LOAD(&counter->value);
+	do {
+		double value;
+
+		memcpy(&value, &before, sizeof(value));
+		sum = double_bits(value + difference);
+	} while (!__atomic_compare_exchange_n(&counter->value, &before, sum, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return write_value(id, sum);
+}
+
+/* ---- Logs and names ---- */
+
+struct log_part {
+	uint32_t level, part;
+	const char *bytes;
+	uint32_t n_bytes;
+	bool is_last;
+};
+
+static void fill_log(void *payload, const struct message *message, const void *data)
+{
+	const struct log_part *part = data;
+	struct ring_log *log = payload;
+
+	*log = (struct ring_log){
+		.level = part->level,
+		.domain = message->texts[0].id,
+		.part = part->part,
+		.n_bytes = part->n_bytes,
+	};
+	memcpy(log + 1, part->bytes, part->n_bytes);
+	if (!part->is_last)
+		ring_set_flags(payload, RING_FLAG_MORE);
+}
+
+static uint32_t most_of_log(const struct producer *producer)
+{
+	return (uint32_t)MIN_OF(producer->current->size / 16,
+				(uint64_t)producer->current->most_bytes) -
+	       (uint32_t)sizeof(struct ring_log);
+}
+
+/* In parts where it has to be. The rest of one of which a part is lost is not tried. */
+static bool write_log(struct producer *producer, uint32_t level, struct text *domain,
+		      const struct text *text)
+{
+	uint32_t most = most_of_log(producer), at = 0;
+	struct log_part part = { .level = level };
+	struct message message = { .type = RING_LOG, .n_texts = 1, .texts = domain };
+
+	if (text->n_bytes > most)
+		part.part = intern_new_id(&producer->intern);
+	do {
+		part.bytes = text->bytes + at;
+		part.n_bytes = MIN_OF(most, text->n_bytes - at);
+		part.is_last = at + part.n_bytes == text->n_bytes;
+		message.payload_bytes = sizeof(struct ring_log) + part.n_bytes;
+		if (!message_write(&message, fill_log, &part))
+			return false;
+		at += part.n_bytes;
+	} while (at < text->n_bytes);
+	return true;
+}
+
+bool prof_log(uint32_t level, const char *domain, const char *text)
+{
+	struct text texts[2];
+	struct producer *producer;
+
+	if (is_off() || level > MAX_LOG_LEVEL)
+		return false;
+	measure(domain, &texts[0]);
+	measure(text, &texts[1]);
+	producer = producer_get();
+	if (producer && !message_has_room(producer, texts[1].n_bytes))
+		producer = producer_get();
+	return producer && write_log(producer, level, &texts[0], &texts[1]);
+}
+
+static void fill_name(void *payload, const struct message *message, const void *data)
+{
+	*(struct ring_thread_name *)payload =
+		(struct ring_thread_name){ .name = message->texts[0].id };
+}
+
+bool prof_thread_set_name(const char *name)
+{
+	struct text text;
+	struct message message = {
+		.type = RING_THREAD_NAME,
+		.payload_bytes = sizeof(struct ring_thread_name),
+		.n_texts = 1,
+		.texts = &text,
+	};
+	struct producer *producer = is_off() ? NULL : producer_get();
+
+	/* An engine that does not know the type would put the ring aside. */
+	if (!producer || producer->n_types <= RING_THREAD_NAME)
+		return false;
+	measure(name, &text);
+	return message_write(&message, fill_name, NULL);
+}
+
+const struct prof_collector_table prof_collector_table = {
+	.bytes = sizeof(prof_collector_table),
+	.state = &prof_collector_state,
+	.mark_instant = prof_mark_instant,
+	.mark_new_id = prof_mark_new_id,
+	.mark_begin = prof_mark_begin,
+	.mark_end = prof_mark_end,
+	.mark_complete = prof_mark_complete,
+	.clock_ns = prof_clock_ns,
+	.counter_define = prof_counter_define,
+	.counter_set = prof_counter_set,
+	.counter_add = prof_counter_add,
+	.counter_set_double = prof_counter_set_double,
+	.counter_add_double = prof_counter_add_double,
+	.log = prof_log,
+	.thread_set_name = prof_thread_set_name,
+};

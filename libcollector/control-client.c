@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Control client - the process's end of the connection that its arenas come by
+ *
+ * The connection lives among the program's descriptors, which it may close or use the numbers of: so the socket's cookie
+ * (SO_COOKIE, the same for no other socket since boot) is compared before each use. It is moved out of the low numbers, as
+ * programs count on getting the lowest one that is free.
+ * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent, full_backlog]
+ *             (2) nothing is written to what is not our socket, or closed [test-control-client: reused]
+ *             (3) descriptors that come where none belongs are closed     [test-control-client: surplus]
+ */
+#include "libcollector/control-client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define RETRY_NS UINT64_C(2000000) /* where the listener's backlog is full */
+#define MAX_FDS 4                  /* that one packet is looked through for */
+
+static const int high_fds[] = { 1000, 200 };
+
+uint64_t control_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Addresses ---- */
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool parse_token(const char *text, size_t n, uint8_t *ret_token)
+{
+	uint8_t token[CONTROL_TOKEN_BYTES];
+
+	if (n != 2 * sizeof(token))
+		return false;
+	for (size_t i = 0; i < sizeof(token); i++) {
+		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		token[i] = (uint8_t)(high << 4 | low);
+	}
+	memcpy(ret_token, token, sizeof(token));
+	return true;
+}
+
+static void add_address(struct control_addresses *addresses, const char *text, size_t n,
+			bool is_abstract)
+{
+	struct control_address *address = &addresses->addresses[addresses->n];
+
+	if (addresses->n == CONTROL_MAX_ADDRESSES || n == 0 || n >= CONTROL_MAX_PATH)
+		return;
+	*address = (struct control_address){ .n_bytes = (uint32_t)n + 1 };
+	memcpy(address->path + (is_abstract ? 1 : 0), text, n);
+	addresses->n++;
+}
+
+static bool is_prefix(const char *text, size_t n, const char *prefix, size_t n_prefix)
+{
+	return n >= n_prefix && memcmp(text, prefix, n_prefix) == 0;
+}
+
+static void parse_entry(const char *text, size_t n, struct control_addresses *addresses)
+{
+	static const char path[] = "unix:", name[] = "unix-abstract:", token[] = "token:";
+
+	if (is_prefix(text, n, path, sizeof(path) - 1))
+		add_address(addresses, text + sizeof(path) - 1, n - (sizeof(path) - 1), false);
+	else if (is_prefix(text, n, name, sizeof(name) - 1))
+		add_address(addresses, text + sizeof(name) - 1, n - (sizeof(name) - 1), true);
+	else if (is_prefix(text, n, token, sizeof(token) - 1))
+		parse_token(text + sizeof(token) - 1, n - (sizeof(token) - 1), addresses->token);
+}
+
+bool control_parse(const char *text, struct control_addresses *ret_addresses)
+{
+	struct control_addresses addresses = { 0 };
+
+	while (*text) {
+		size_t n = 0;
+
+		while (text[n] && text[n] != ',')
+			n++;
+		parse_entry(text, n, &addresses);
+		text += n + (text[n] ? 1 : 0);
+	}
+	if (addresses.n == 0)
+		return false;
+	*ret_addresses = addresses;
+	return true;
+}
+
+/* ---- Packets ---- */
+
+/* For `events`, or RETRY_NS where there is nothing to wait for. */
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd polled = { .fd = fd, .events = events };
+	uint64_t now = control_now_ns(), left;
+	struct timespec timeout;
+
+	if (now >= deadline_ns)
+		return -ETIMEDOUT;
+	left = fd < 0 ? MIN_OF(deadline_ns - now, RETRY_NS) : deadline_ns - now;
+	timeout = (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S),
+				     .tv_nsec = (long)(left % NS_PER_S) };
+	if (syscall(SYS_ppoll, &polled, fd < 0 ? 0L : 1L, &timeout, NULL, 0L) < 0 && errno != EINTR)
+		return -errno;
+	return 0;
+}
+
+static int send_packet(int fd, const void *packet, uint64_t deadline_ns)
+{
+	for (;;) {
+		long n = syscall(SYS_sendto, fd, packet, (long)CONTROL_BYTES,
+				 (long)(MSG_NOSIGNAL | MSG_DONTWAIT), NULL, 0L);
+		int r;
+
+		if (n == (long)CONTROL_BYTES)
+			return 0;
+		if (n >= 0)
+			return -EPROTO;
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		r = wait_for(fd, POLLOUT, deadline_ns);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* The descriptors of a packet; more than MAX_FDS are not taken in by the kernel. */
+static size_t get_fds(struct msghdr *message, int *ret_fds)
+{
+	size_t n = 0;
+
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+		size_t bytes = at->cmsg_len - CMSG_LEN(0);
+
+		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS ||
+		    bytes > (MAX_FDS - n) * sizeof(int))
+			continue;
+		memcpy(ret_fds + n, CMSG_DATA(at), bytes);
+		n += bytes / sizeof(int);
+	}
+	return n;
+}
+
+static void close_fds(const int *fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		syscall(SYS_close, fds[i]);
+}
+
+static int check_answer(const struct control_answer *answer, long n_bytes, size_t n_fds)
+{
+	if (n_bytes != (long)sizeof(*answer) || answer->magic != CONTROL_ANSWER_MAGIC ||
+	    answer->bytes != CONTROL_BYTES)
+		return -EPROTO;
+	if (answer->status != CONTROL_OK)
+		return answer->status < CONTROL_N_STATUSES ? (int)answer->status : CONTROL_FAILED;
+	return answer->version == CONTROL_VERSION && n_fds == 1 ? 0 : -EPROTO;
+}
+
+/* -EAGAIN: nothing is there yet. */
+static int take_answer(int fd, int *ret_memfd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+	} control;
+	struct control_answer answer;
+	struct iovec data = { .iov_base = &answer, .iov_len = sizeof(answer) };
+	struct msghdr message = { .msg_iov = &data,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	int fds[MAX_FDS], r;
+	long n = syscall(SYS_recvmsg, fd, &message, (long)(MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
+	size_t n_fds;
+
+	if (n < 0)
+		return -errno;
+	n_fds = get_fds(&message, fds);
+	r = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO
+							 : check_answer(&answer, n, n_fds);
+	if (r != 0) {
+		close_fds(fds, n_fds);
+		return r;
+	}
+	*ret_memfd = fds[0];
+	return 0;
+}
+
+static int exchange(int fd, const void *packet, uint64_t deadline_ns, int *ret_memfd)
+{
+	int r = send_packet(fd, packet, deadline_ns);
+
+	while (r == 0) {
+		r = wait_for(fd, POLLIN, deadline_ns);
+		if (r < 0)
+			return r;
+		r = take_answer(fd, ret_memfd);
+		if (r != -EAGAIN && r != -EINTR)
+			return r;
+		r = 0;
+	}
+	return r;
+}
+
+/* ---- The connection ---- */
+
+static int connect_to(const struct control_address *address, uint64_t deadline_ns, int *ret_fd)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	long fd = syscall(SYS_socket, (long)AF_UNIX,
+			  (long)(SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK), 0L);
+	/* An abstract name ends with its bytes, a path with a 0. */
+	size_t n_bytes = offsetof(struct sockaddr_un, sun_path) + address->n_bytes;
+	int r = 0;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(name.sun_path, address->path, address->n_bytes);
+	while (r == 0) {
+		if (syscall(SYS_connect, fd, &name, (long)n_bytes) == 0) {
+			*ret_fd = (int)fd;
+			return 0;
+		}
+		/* AF_UNIX says so at once where the backlog is full, and has nothing to wait for. */
+		r = errno == EAGAIN || errno == EINTR ? wait_for(-1, 0, deadline_ns) : -errno;
+	}
+	syscall(SYS_close, fd);
+	return r;
+}
+
+static bool get_cookie(int fd, uint64_t *ret_cookie)
+{
+	uint64_t cookie;
+	socklen_t bytes = sizeof(cookie);
+
+	if (syscall(SYS_getsockopt, fd, (long)SOL_SOCKET, (long)SO_COOKIE, &cookie, &bytes) < 0 ||
+	    bytes != sizeof(cookie))
+		return false;
+	*ret_cookie = cookie;
+	return true;
+}
+
+static int move_up(int fd)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(high_fds); i++) {
+		long high = syscall(SYS_fcntl, fd, (long)F_DUPFD_CLOEXEC, (long)high_fds[i]);
+
+		if (high >= 0) {
+			syscall(SYS_close, fd);
+			return (int)high;
+		}
+	}
+	return fd;
+}
+
+static int connect_one(const struct control_address *address, const struct control_hello *hello,
+		       uint64_t deadline_ns, struct control_connection *ret_connection,
+		       int *ret_memfd)
+{
+	struct control_connection connection = { .fd = -1 };
+	int r = connect_to(address, deadline_ns, &connection.fd);
+
+	if (r < 0)
+		return r;
+	connection.fd = move_up(connection.fd);
+	if (!get_cookie(connection.fd, &connection.cookie)) {
+		r = -errno;
+		syscall(SYS_close, connection.fd);
+		return r;
+	}
+	r = exchange(connection.fd, hello, deadline_ns, ret_memfd);
+	if (r != 0)
+		control_disconnect(&connection);
+	else
+		*ret_connection = connection;
+	return r;
+}
+
+int control_connect(const struct control_addresses *addresses, const struct control_hello *hello,
+		    uint64_t deadline_ns, struct control_connection *ret_connection, int *ret_memfd)
+{
+	int r = -ENOENT;
+
+	for (uint32_t i = 0; i < addresses->n; i++) {
+		r = connect_one(&addresses->addresses[i], hello, deadline_ns, ret_connection,
+				ret_memfd);
+		/* Who refuses has answered: the next address is for where nobody does. */
+		if (r >= 0 || r == -ETIMEDOUT)
+			break;
+	}
+	return r;
+}
+
+int control_ask(const struct control_connection *connection, const struct control_request *request,
+		uint64_t deadline_ns, int *ret_memfd)
+{
+	uint64_t cookie;
+
+	if (connection->fd < 0 || !get_cookie(connection->fd, &cookie) ||
+	    cookie != connection->cookie)
+		return -EBADF;
+	return exchange(connection->fd, request, deadline_ns, ret_memfd);
+}
+
+void control_disconnect(struct control_connection *connection)
+{
+	uint64_t cookie;
+
+	if (connection->fd >= 0 && get_cookie(connection->fd, &cookie) &&
+	    cookie == connection->cookie)
+		syscall(SYS_close, connection->fd);
+	connection->fd = -1;
+}

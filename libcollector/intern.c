@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Intern - which strings a ring's owner has sent, by content
+ *
+ * Invariants: (1) an id that is found was sent by this owner of the ring [test-intern: epochs, interrupted]
+ *             (2) nothing is read beyond the page that a string ends in  [test-intern: page_end]
+ */
+#include "libcollector/intern.h"
+
+uint64_t intern_load_tail(const char *at)
+{
+	uint64_t word = 0;
+
+	for (uint32_t i = 0; i < 8 && at[i]; i++)
+		word |= (uint64_t)(uint8_t)at[i] << i * 8;
+	return word;
+}
+
+void intern_reset(struct intern *intern)
+{
+	__atomic_add_fetch(&intern->epoch, 1, __ATOMIC_RELAXED);
+}
+
+void intern_restart(struct intern *intern)
+{
+	/* First, so that no id of the last epoch is given again in it. */
+	intern_reset(intern);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&intern->last_id, 0, __ATOMIC_RELAXED);
+}
+
+uint32_t intern_new_id(struct intern *intern)
+{
+	return __atomic_add_fetch(&intern->last_id, 1, __ATOMIC_RELAXED);
+}
+
+/* One that is of an earlier epoch, else any. */
+static struct intern_entry *choose(struct intern *intern, uint64_t hash, uint32_t epoch)
+{
+	struct intern_entry *entries = intern->entries[hash % INTERN_SETS];
+
+	for (uint32_t i = 0; i < INTERN_WAYS; i++)
+		if (__atomic_load_n(&entries[i].id, __ATOMIC_RELAXED) >> 32 != epoch)
+			return &entries[i];
+	return &entries[intern->next_way++ % INTERN_WAYS];
+}
+
+void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
+{
+	struct intern_entry *entry = choose(intern, text->hash, epoch);
+	uint64_t id = (uint64_t)epoch << 32 | text->id;
+
+	__atomic_store_n(&entry->id, id, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->check, intern_check(id, text), __ATOMIC_RELAXED);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Intern - which strings a ring's owner has sent, by content
+ *
+ * A fixed number of entries; what falls out is sent again. A handler may look up and add in the middle of another's looking up
+ * and adding: an entry is two words of which the second is only right for the first, so one that two have written is no entry.
+ * Ids are those of an epoch. Who looks up compares that before and behind what it uses the ids for, as a handler may have begun
+ * another one.
+ */
+#pragma once
+
+#include "arch/base.h"
+
+#define INTERN_SETS 128u
+#define INTERN_WAYS 4u
+#define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* of a string; what is longer is cut */
+
+struct text {
+	const char *bytes;
+	uint64_t hash;
+	uint32_t n_bytes;
+	uint32_t id; /* 0: not known, or none */
+};
+
+struct intern_entry {
+	uint64_t id;    /* in the high half the epoch */
+	uint64_t check; /* of that and the text: see intern_check() */
+};
+
+struct intern {
+	volatile uint32_t epoch; /* entries of others are empty */
+	uint32_t last_id;
+	uint32_t next_way;
+	uint32_t reserved;
+	struct intern_entry entries[INTERN_SETS][INTERN_WAYS];
+};
+
+/* Another epoch: nothing has been sent. Zeros are a fresh one. */
+void intern_reset(struct intern *intern);
+/* The same, and ids begin at 1 again: for another owner, or where there are too many. */
+void intern_restart(struct intern *intern);
+uint32_t intern_new_id(struct intern *intern);
+/* That text->id was sent, unless the epoch is another one by now. */
+void intern_add(struct intern *intern, const struct text *text, uint32_t epoch);
+
+static inline uint64_t intern_check(uint64_t id, const struct text *text)
+{
+	return id * UINT64_C(0x9e3779b97f4a7c15) + text->hash + text->n_bytes;
+}
+
+/*
+ * Length and hash in one pass, a word at a time. A word is read whole where it does not leave the page, so up to 7 bytes
+ * behind the string may be read too; nothing comes of them.
+ */
+#define INTERN_PAGE 4096u
+#define INTERN_ONES UINT64_C(0x0101010101010101)
+#define INTERN_HIGHS UINT64_C(0x8080808080808080)
+
+struct intern_word {
+	uint64_t value;
+} __attribute__((packed, may_alias));
+
+static inline __attribute__((always_inline)) uint64_t intern_mix(uint64_t word, uint64_t at)
+{
+	unsigned __int128 product =
+		(unsigned __int128)(word ^ UINT64_C(0xa0761d6478bd642f)) *
+		(UINT64_C(0xe7037ed1a0b428db) + at * UINT64_C(0x9e3779b97f4a7c16));
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t intern_load_tail(const char *at);
+
+/* The next 8 bytes, zeros from the end of the string on. */
+static inline __attribute__((always_inline)) uint64_t intern_load(const char *at, uint64_t *ret_end)
+{
+	uint64_t word;
+
+	if (__builtin_expect(((uintptr_t)at & (INTERN_PAGE - 1)) > INTERN_PAGE - 8, 0))
+		word = intern_load_tail(at);
+	else
+		word = le64toh(((const struct intern_word *)at)->value);
+	*ret_end = (word - INTERN_ONES) & ~word & INTERN_HIGHS;
+	return word;
+}
+
+__attribute__((no_sanitize("address", "thread"))) static inline void intern_measure(
+	const char *bytes, struct text *ret_text)
+{
+	uint64_t hash = 0, n = 0, end, word;
+
+	for (word = intern_load(bytes, &end); end == 0 && n < INTERN_MAX_BYTES - 8;
+	     word = intern_load(bytes + n, &end)) {
+		hash += intern_mix(word, n);
+		n += 8;
+	}
+	if (end != 0) {
+		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
+
+		/* Not a shift by 64, where the string ends right here. */
+		word &= (UINT64_C(1) << rest * 8) - 1;
+		hash += intern_mix(word, n);
+		n += rest;
+	}
+	ret_text->bytes = bytes;
+	ret_text->hash = intern_mix(hash, n);
+	ret_text->n_bytes = (uint32_t)n;
+}
+
+/* Sets text->id, to 0 where it was not sent. */
+static inline bool intern_find(const struct intern *intern, struct text *text)
+{
+	const struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS];
+	uint32_t epoch = intern->epoch;
+
+	text->id = 0;
+	if (text->n_bytes == 0)
+		return true;
+	for (uint32_t i = 0; i < INTERN_WAYS; i++) {
+		uint64_t id = __atomic_load_n(&entries[i].id, __ATOMIC_RELAXED);
+
+		if (id >> 32 == epoch && __atomic_load_n(&entries[i].check, __ATOMIC_RELAXED) ==
+						 intern_check(id, text)) {
+			text->id = (uint32_t)id;
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Message - a record with the strings that it names, where some of them have not been sent
+ *
+ * Each is sent before the record, in as many parts as it takes. Not in one publication with it: who leaves that by
+ * siglongjmp() from a handler would leave a record behind whose strings are gone. What a handler did between two steps, who may
+ * have begun a new epoch of ids or moved to another ring, is seen when the next record is begun: that is wasted, and all
+ * begins anew.
+ *
+ * Invariants: (1) an id in a record names what was sent with it, or is 0 [test_collector: names, siglongjmp, strings]
+ *             (2) what is lost is counted                                [test_collector: zoo]
+ */
+#include "libcollector/message.h"
+
+#define MAX_IDS 4096u /* of strings, then they begin at 1 again, as the consumer keeps them all */
+#define MAX_PART (UINT32_C(1) << 15)
+
+enum outcome { WRITTEN, LOST, AGAIN };
+
+void message_waste(struct producer *producer, void *payload, size_t payload_bytes)
+{
+	struct ring_string *string = payload;
+
+	((struct ring_record_header *)payload)[-1].type = RING_STRING;
+	*string = (struct ring_string){ .n_bytes = (uint32_t)(payload_bytes - sizeof(*string)) };
+	ring_end(producer->current, payload);
+}
+
+/* The ring was left for a bigger one: ids are another owner's. */
+static void follow(struct producer *producer)
+{
+	struct ring *ring = producer->current;
+
+	if (!ring->bigger)
+		return;
+	while (ring->bigger)
+		ring = ring->bigger;
+	intern_reset(&producer->intern);
+	producer->current = ring;
+}
+
+static bool is_other(const struct producer *producer, uint32_t epoch)
+{
+	return producer->intern.epoch != epoch || producer->current->bigger;
+}
+
+/* Of a part. */
+static uint32_t most_bytes(const struct producer *producer)
+{
+	const struct ring *ring = producer->current;
+	uint64_t most = MIN_OF(ring->size / 16, (uint64_t)MAX_PART);
+
+	return (uint32_t)MIN_OF(most, (uint64_t)ring->most_bytes) -
+	       (uint32_t)sizeof(struct ring_string);
+}
+
+static uint64_t ring_size_for(uint64_t n_bytes)
+{
+	uint64_t size = RING_MIN_BYTES;
+
+	while (size < 2 * n_bytes)
+		size *= 2;
+	return size;
+}
+
+bool message_has_room(struct producer *producer, uint64_t n_bytes)
+{
+	return n_bytes <= producer->current->size / 2 ||
+	       register_bigger(producer, ring_size_for(n_bytes)) == producer;
+}
+
+static enum outcome write_part(struct producer *producer, uint32_t epoch, uint32_t id,
+			       const struct text *text, uint32_t at, uint32_t n)
+{
+	size_t bytes = sizeof(struct ring_string) + n;
+	struct ring_string *string = ring_begin(producer->current, RING_STRING, bytes);
+
+	if (!string)
+		return register_again(producer) ? AGAIN : LOST;
+	if (is_other(producer, epoch)) {
+		message_waste(producer, string, bytes);
+		return AGAIN;
+	}
+	*string = (struct ring_string){ .id = id, .n_bytes = n };
+	memcpy(string + 1, text->bytes + at, n);
+	if (at + n < text->n_bytes)
+		ring_set_flags(string, RING_FLAG_MORE);
+	ring_end(producer->current, string);
+	return WRITTEN;
+}
+
+/* The id is 0 where a part found no room. */
+static enum outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
+{
+	uint32_t most = most_bytes(producer), id = intern_new_id(&producer->intern);
+	enum outcome outcome = WRITTEN;
+
+	for (uint32_t at = 0; at < text->n_bytes && outcome == WRITTEN; at += most)
+		outcome =
+			write_part(producer, epoch, id, text, at, MIN_OF(most, text->n_bytes - at));
+	if (outcome == WRITTEN) {
+		text->id = id;
+		intern_add(&producer->intern, text, epoch);
+	}
+	return outcome;
+}
+
+/* The same name twice in a message is sent once. */
+static enum outcome write_texts(struct producer *producer, uint32_t epoch, struct message *message)
+{
+	for (size_t i = 0; i < message->n_texts; i++) {
+		struct text *text = &message->texts[i];
+
+		if (intern_find(&producer->intern, text))
+			continue;
+		if (!message_has_room(producer, text->n_bytes) ||
+		    write_text(producer, epoch, text) == AGAIN)
+			return AGAIN;
+	}
+	return WRITTEN;
+}
+
+static enum outcome try_to_write(struct producer *producer, struct message *message,
+				 message_fill *fill, const void *data)
+{
+	struct ring *ring;
+	uint32_t epoch;
+	void *payload;
+
+	follow(producer);
+	if (producer->intern.last_id >= MAX_IDS)
+		intern_restart(&producer->intern);
+	epoch = producer->intern.epoch;
+	ring = producer->current;
+	if (write_texts(producer, epoch, message) == AGAIN)
+		return AGAIN;
+	payload = ring_begin(ring, message->type, message->payload_bytes);
+	if (!payload)
+		return register_again(producer) ? AGAIN : LOST;
+	if (is_other(producer, epoch)) {
+		message_waste(producer, payload, message->payload_bytes);
+		return AGAIN;
+	}
+	fill(payload, message, data);
+	ring_end(ring, payload);
+	message_done(producer);
+	return WRITTEN;
+}
+
+bool message_write_slow(struct message *message, message_fill *fill, const void *data)
+{
+	for (int i = 0; i < MESSAGE_TRIES; i++) {
+		struct producer *producer = producer_get();
+		enum outcome outcome = producer ? try_to_write(producer, message, fill, data)
+						: LOST;
+
+		if (outcome != AGAIN)
+			return outcome == WRITTEN;
+	}
+	register_count_lost();
+	return false;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * libprofcollector - what a program says about itself to profd, while it is recorded
+ *
+ * Marks (moments and spans), counters, logs and names of threads, for C, C++, and whatever can call C. Programs that do not want to
+ * depend on this library use <prof/mark.h>, which finds it at run time.
+ *
+ * A program is recorded where profctl started it, or one of its ancestors (the environment has PROF_CONTROL), or after
+ * prof_collector_connect(). Otherwise every function returns at once and does nothing: prof_collector_enabled() is one load.
+ *
+ * All functions: any thread, signal handlers, children of fork() and vfork(). Those that return bool say whether there is now a
+ * record; false: nobody records, or it is lost and counted where the recording says what it lost. None allocates from the
+ * heap, takes a lock, raises or waits for a signal, prints, aborts, or changes errno. Nothing waits but the first use in a
+ * process, for the answer of profd, at most 500 ms (10 ms in a real-time thread); and in a session that is to lose nothing
+ * a thread whose ring is full, at most 10 ms, and not in a handler or a real-time thread.
+ *
+ * Strings are UTF-8 that ends with a 0, of any length up to 64 MiB, copied before the function returns. NULL is "". Each
+ * is sent once a thread, as long as it is among the last few hundred that the thread used.
+ * Times are CLOCK_MONOTONIC in ns.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef PROF_PUBLIC
+#define PROF_PUBLIC __attribute__((visibility("default")))
+#endif
+
+/* ---- Whether anybody records ------------------------------------------------------------------ */
+
+/* Not 0: somebody may. Only to be read. */
+PROF_PUBLIC extern uint32_t prof_collector_state;
+
+static inline bool prof_collector_enabled(void)
+{
+	return __atomic_load_n(&prof_collector_state, __ATOMIC_RELAXED) != 0;
+}
+
+/*
+ * Goes to a profd by itself. addresses: as in PROF_CONTROL; NULL: the system's, which records whom a session of the same user
+ * names. Returns 0; -EALREADY where this process is recorded, or another thread is about to connect; -EINVAL; another
+ * -errno where nobody answers; or a positive number where profd refuses: 1 not a target of the session, 2 no session, 3 another version,
+ * 4 a limit, 5 a failure, 6 not authorised. May be called again after a session ended. Waits at most 500 ms. Not in handlers.
+ */
+PROF_PUBLIC int prof_collector_connect(const char *addresses);
+
+/*
+ * The calling thread makes no system call from now on in this library: for before it installs a seccomp filter that kills for
+ * futex(2) or sigaltstack(2). It never waits for room then. False: the thread has no ring, and records nothing.
+ * Where there was a filter before the thread's first record, nothing has to be called.
+ */
+PROF_PUBLIC bool prof_collector_no_syscalls(void);
+
+/* ---- Marks ------------------------------------------------------------------------------------ */
+
+enum prof_arg_kind {
+	PROF_ARG_S64,
+	PROF_ARG_U64,
+	PROF_ARG_DOUBLE,
+	PROF_ARG_STRING,
+	PROF_ARG_ADDRESS
+};
+
+/* What a mark says besides. */
+struct prof_arg {
+	const char *name;
+	uint64_t kind; /* enum prof_arg_kind */
+	union {
+		int64_t s64;
+		uint64_t u64;
+		double number;
+		const char *string;
+		const void *address;
+	} value;
+};
+
+#define PROF_MAX_ARGS 32 /* of a mark; more are left out */
+
+/* A moment: now. args may be NULL where n_args is 0. */
+PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
+				   size_t n_args);
+
+/* An id that no other mark of this process has; 0 where nobody records. */
+PROF_PUBLIC uint64_t prof_mark_new_id(void);
+
+/*
+ * A span, which may end in another thread than it began in. Its id is one of prof_mark_new_id(), or the program's own; group,
+ * name and id together are those of no other span of the process that is open.
+ */
+PROF_PUBLIC bool prof_mark_begin(uint64_t id, const char *group, const char *name,
+				 const struct prof_arg *args, size_t n_args);
+PROF_PUBLIC bool prof_mark_end(uint64_t id, const char *group, const char *name,
+			       const struct prof_arg *args, size_t n_args);
+
+/* A span in one record: it began at begin_ns, of prof_clock_ns(), and ends now. */
+PROF_PUBLIC bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
+				    const struct prof_arg *args, size_t n_args);
+PROF_PUBLIC uint64_t prof_clock_ns(void);
+
+/* ---- Counters --------------------------------------------------------------------------------- */
+
+#define PROF_COUNT_DOUBLE 0x01u /* values are double, else int64_t */
+#define PROF_COUNT_SUM 0x02u    /* values are a sum that grows, else what holds at the time */
+
+/*
+ * Of the process; the same group, name, unit and flags are the same counter. unit: "bytes", "ns", … or "". Returns its number,
+ * which is valid for as long as the process lives and in its children; 0: there are 1024 already. Keeps the strings.
+ * May be called where nobody records. Not in handlers.
+ */
+PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
+					 uint32_t flags);
+/* While nobody records the value stays as it is. Of the kind that the counter was defined with, else false. */
+PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
+PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
+PROF_PUBLIC bool prof_counter_set_double(uint32_t counter, double value);
+PROF_PUBLIC bool prof_counter_add_double(uint32_t counter, double difference);
+
+/* ---- Logs and names --------------------------------------------------------------------------- */
+
+/* level: of syslog(3), 0 to 7. */
+PROF_PUBLIC bool prof_log(uint32_t level, const char *domain, const char *text);
+
+/* What the recording calls the calling thread; the kernel's name for it stays. */
+PROF_PUBLIC bool prof_thread_set_name(const char *name);
+
+/* ---- For <prof/mark.h> ------------------------------------------------------------------------ */
+
+/* All of the above; functions are added at the end, so `bytes` says which there are. */
+struct prof_collector_table {
+	size_t bytes;
+	const uint32_t *state;
+	bool (*mark_instant)(const char *, const char *, const struct prof_arg *, size_t);
+	uint64_t (*mark_new_id)(void);
+	bool (*mark_begin)(uint64_t, const char *, const char *, const struct prof_arg *, size_t);
+	bool (*mark_end)(uint64_t, const char *, const char *, const struct prof_arg *, size_t);
+	bool (*mark_complete)(uint64_t, const char *, const char *, const struct prof_arg *,
+			      size_t);
+	uint64_t (*clock_ns)(void);
+	uint32_t (*counter_define)(const char *, const char *, const char *, uint32_t);
+	bool (*counter_set)(uint32_t, int64_t);
+	bool (*counter_add)(uint32_t, int64_t);
+	bool (*counter_set_double)(uint32_t, double);
+	bool (*counter_add_double)(uint32_t, double);
+	bool (*log)(uint32_t, const char *, const char *);
+	bool (*thread_set_name)(const char *);
+};
+PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Register - how this process comes to its arenas, and each of its threads to a ring
+ *
+ * What is a process's stands in a page that a forked child has as zeros (MADV_WIPEONFORK), so that whoever forks, with or
+ * without the libc knowing, gets a child that is not registered. Its first record registers it, with a connection of its own.
+ * Everything that is not a record is done with all signals blocked: no handler interrupts it, none leaves it by siglongjmp(),
+ * and what blocks is bounded. A thread that needs another one to be done waits for a bound or counts what it loses.
+ * Where a child of vfork() runs, which has this memory but is another process, nothing is claimed and nothing registered.
+ *
+ * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
+ *             (2) no thread waits longer than its bound, and only once a process [test_collector: stopped, silent]
+ *             (3) errno stays                                        [test_collector: all, as zoo.c checks]
+ *             (4) what finds no ring is counted                      [test_collector: few_rings]
+ *             (5) a descriptor that is not ours is not touched       [test_collector: closefrom, reuse]
+ */
+#include "libcollector/register.h"
+
+#include "libcollector/control-client.h"
+#include "libcollector/prof-collector.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define MAX_ARENAS 16
+#define MAX_VARIABLE 1024 /* bytes of PROF_CONTROL's value */
+#define MAX_ENVIRONMENT (1u << 20)
+#define GROW_RINGS 64
+#define GROW_AGAIN_NS UINT64_C(1000000000) /* after a refusal */
+#define WAIT_STEP_NS 100000L
+#define PATIENT_STEPS 20
+#define FIRST_SKIP 64
+#define MAX_SKIP (1u << 20)
+#define KERNEL_SIGSET_BYTES 8L
+
+enum process_state {
+	PROCESS_NEW, /* as a forked child has it */
+	PROCESS_BUSY,
+	PROCESS_READY,
+	PROCESS_INERT,
+};
+
+struct arena_entry {
+	struct ring_arena *arena;
+	struct producer **producers; /* by ring; NULL: never owned */
+};
+
+/* Zeros in a forked child. */
+struct process {
+	uint32_t state; /* futex, private */
+	uint32_t tgid;
+	uint64_t generation;
+	uint64_t lost; /* before there was an arena */
+	struct control_connection connection;
+	uint64_t wait_since_ns, waited_ns;
+	uint32_t growing; /* by a thread */
+	uint32_t sweeping;
+	uint64_t no_growth_until_ns;
+	uint32_t n_owners; /* of rings */
+	uint32_t n_arenas;
+	struct arena_entry arenas[MAX_ARENAS];
+};
+static_assert(sizeof(struct process) <= RING_PAGE, "process");
+
+/* What a child inherits, as it has to know where its parent's arenas were. */
+struct range {
+	uint64_t generation; /* of the process that mapped it; 0: free */
+	void *start;
+	size_t bytes;
+};
+
+__thread struct register_thread register_self
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+uint32_t prof_collector_state;
+
+static struct process *process;
+static struct control_addresses addresses;
+static struct control_connection inherited;
+static struct range ranges[MAX_ARENAS];
+static uint64_t last_generation;
+static uint32_t own_tgid, parent_tgid;
+static uint32_t is_set_up;
+static pthread_key_t key;
+static bool has_key;
+
+/* ---- System calls ---- */
+
+static uint64_t block_signals(void)
+{
+	uint64_t all = ~UINT64_C(0), before = 0;
+
+	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &before, KERNEL_SIGSET_BYTES);
+	return before;
+}
+
+static void restore_signals(uint64_t before)
+{
+	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &before, NULL, KERNEL_SIGSET_BYTES);
+}
+
+static bool is_realtime(void)
+{
+	long policy = syscall(SYS_sched_getscheduler, 0L) & ~(long)SCHED_RESET_ON_FORK;
+
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
+}
+
+static bool is_on_signal_stack(void)
+{
+	stack_t stack;
+
+	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+}
+
+static void *map_memory(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* A child of vfork() is another process in this one's memory. */
+static bool is_this_process(void)
+{
+	uint32_t tgid = RING_LOAD(&process->tgid);
+
+	return tgid == 0 || tgid == (uint32_t)syscall(SYS_getpid);
+}
+
+/* ---- Losses ---- */
+
+void register_count_lost(void)
+{
+	uint32_t n = __atomic_load_n(&process->n_arenas, __ATOMIC_ACQUIRE);
+
+	if (n > 0)
+		ring_arena_count_lost(process->arenas[n - 1].arena);
+	else
+		__atomic_fetch_add(&process->lost, 1, __ATOMIC_RELAXED);
+}
+
+/* What was tried in vain is tried again after 64 attempts, then 128, and so on. */
+static bool is_skipped(void)
+{
+	struct register_thread *self = &register_self;
+
+	if (self->skip == 0)
+		return false;
+	self->skip--;
+	return true;
+}
+
+static void skip_some(void)
+{
+	struct register_thread *self = &register_self;
+
+	self->last_skip = self->last_skip == 0 ? FIRST_SKIP : MIN_OF(2 * self->last_skip, MAX_SKIP);
+	self->skip = self->last_skip;
+}
+
+/* ---- Arenas ---- */
+
+static void remember_range(struct ring_arena *arena)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (ranges[i].generation == process->generation)
+			continue;
+		ring_arena_range(arena, &ranges[i].start, &ranges[i].bytes);
+		ranges[i].generation = process->generation;
+		return;
+	}
+}
+
+/* By whoever has `state` or `growing`. */
+static int add_arena(int memfd)
+{
+	uint32_t n = process->n_arenas;
+	struct arena_entry *entry = &process->arenas[n];
+	int r;
+
+	if (n == MAX_ARENAS)
+		return -ENOSPC;
+	r = ring_arena_map(memfd, &entry->arena);
+	if (r < 0)
+		return r;
+	entry->producers = map_memory(entry->arena->n_rings * sizeof(*entry->producers));
+	if (!entry->producers) {
+		ring_arena_unmap(entry->arena);
+		return -ENOMEM;
+	}
+	remember_range(entry->arena);
+	__atomic_store_n(&process->n_arenas, n + 1, __ATOMIC_RELEASE);
+	for (uint64_t lost = __atomic_exchange_n(&process->lost, 0, __ATOMIC_RELAXED); lost > 0;
+	     lost--)
+		ring_arena_count_lost(entry->arena);
+	return 0;
+}
+
+static void set_parent(uint32_t tgid)
+{
+	if (own_tgid != tgid)
+		parent_tgid = own_tgid;
+	own_tgid = tgid;
+}
+
+static int connect_process(void)
+{
+	struct control_hello hello = { .magic = CONTROL_HELLO_MAGIC,
+				       .version = CONTROL_VERSION,
+				       .bytes = CONTROL_BYTES };
+	uint64_t wait_ns = is_realtime() ? REGISTER_REALTIME_NS : CONTROL_WAIT_NS;
+	uint32_t tgid = (uint32_t)syscall(SYS_getpid);
+	int memfd, r;
+
+	control_disconnect(&inherited);
+	set_parent(tgid);
+	RING_STORE(&process->tgid, tgid);
+	process->generation = ++last_generation;
+	hello.parent_tgid = parent_tgid;
+	memcpy(hello.token, addresses.token, sizeof(hello.token));
+	r = control_connect(&addresses, &hello, control_now_ns() + wait_ns, &process->connection,
+			    &memfd);
+	if (r != 0)
+		return r;
+	r = add_arena(memfd);
+	syscall(SYS_close, memfd);
+	if (r < 0)
+		control_disconnect(&process->connection);
+	else
+		inherited = process->connection;
+	return r;
+}
+
+/* By who has made it PROCESS_BUSY. */
+static int become_registered(void)
+{
+	int r = connect_process();
+
+	if (r != 0)
+		__atomic_store_n(&prof_collector_state, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&process->state, r == 0 ? PROCESS_READY : PROCESS_INERT, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &process->state, (long)FUTEX_WAKE_PRIVATE, (long)INT_MAX, NULL, NULL,
+		0L);
+	return r;
+}
+
+static void wait_for_other(void)
+{
+	struct timespec most = { .tv_nsec = (long)CONTROL_WAIT_NS };
+
+	if (!is_realtime())
+		syscall(SYS_futex, &process->state, (long)FUTEX_WAIT_PRIVATE, (long)PROCESS_BUSY,
+			&most, NULL, 0L);
+}
+
+static bool is_registered(void)
+{
+	uint32_t state = PROCESS_NEW;
+
+	if (__atomic_compare_exchange_n(&process->state, &state, PROCESS_BUSY, false,
+					__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+		return become_registered() == 0;
+	if (state == PROCESS_BUSY)
+		wait_for_other();
+	return __atomic_load_n(&process->state, __ATOMIC_ACQUIRE) == PROCESS_READY;
+}
+
+/* ---- Rings ---- */
+
+static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
+			       struct arena_entry **ret_entry)
+{
+	for (uint32_t i = __atomic_load_n(&process->n_arenas, __ATOMIC_ACQUIRE); i-- > 0;) {
+		struct ring *ring = ring_claim(process->arenas[i].arena, tid, min_bytes, flags);
+
+		if (ring) {
+			*ret_entry = &process->arenas[i];
+			return ring;
+		}
+	}
+	return NULL;
+}
+
+/* A word that one thread has at a time; nobody waits for it. */
+static bool take(uint32_t *word)
+{
+	return __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static void give_back(uint32_t *word)
+{
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
+}
+
+static void sweep(uint32_t own_tid)
+{
+	if (!take(&process->sweeping))
+		return;
+	for (uint32_t i = 0; i < process->n_arenas; i++)
+		ring_arena_sweep(process->arenas[i].arena, process->tgid, own_tid);
+	give_back(&process->sweeping);
+}
+
+static int ask_for_arena(uint64_t min_bytes)
+{
+	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
+					   .version = CONTROL_VERSION,
+					   .bytes = CONTROL_BYTES,
+					   .min_data_bytes = min_bytes,
+					   .n_rings = min_bytes == 0 ? GROW_RINGS : 1 };
+	int memfd, r;
+
+	r = control_ask(&process->connection, &request, control_now_ns() + REGISTER_GROW_NS,
+			&memfd);
+	/* Behind an answer that came too late no other one is known from it. */
+	if (r < 0)
+		control_disconnect(&process->connection);
+	if (r != 0)
+		return r;
+	r = add_arena(memfd);
+	syscall(SYS_close, memfd);
+	return r;
+}
+
+static bool grow(uint64_t min_bytes)
+{
+	bool is_done = false;
+	uint64_t now;
+
+	if (!take(&process->growing))
+		return false;
+	now = control_now_ns();
+	if (process->n_arenas < MAX_ARENAS && now >= process->no_growth_until_ns) {
+		is_done = ask_for_arena(min_bytes) == 0;
+		if (!is_done)
+			process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
+	}
+	give_back(&process->growing);
+	return is_done;
+}
+
+/* Of threads that ended, whose rings nobody has read to their end yet. Asks for that. */
+static bool is_one_closed(void)
+{
+	bool is_closed = false;
+
+	for (uint32_t i = 0; i < process->n_arenas; i++)
+		is_closed = ring_arena_ask_for_closed(process->arenas[i].arena) || is_closed;
+	return is_closed;
+}
+
+/* Of what a process may wait in a minute. */
+static bool wait_a_bit(void)
+{
+	const struct timespec bit = { .tv_nsec = WAIT_STEP_NS };
+	uint64_t now = control_now_ns();
+
+	if (now - RING_LOAD(&process->wait_since_ns) >= RING_WAIT_WINDOW_NS) {
+		RING_STORE(&process->wait_since_ns, now);
+		RING_STORE(&process->waited_ns, 0);
+	}
+	if (__atomic_add_fetch(&process->waited_ns, WAIT_STEP_NS, __ATOMIC_RELAXED) >
+	    RING_WAIT_BUDGET_NS)
+		return false;
+	syscall(SYS_nanosleep, &bit, NULL);
+	return true;
+}
+
+/* What is free at once, else what a thread left that ended, else more. Waits for at most RING_WAIT_NS, and for an answer. */
+static struct ring *get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
+{
+	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
+	bool may_wait;
+
+	if (ring)
+		return ring;
+	sweep(tid);
+	may_wait = !(flags & RING_NO_SYSCALL) && !is_on_signal_stack() && !is_realtime();
+	for (uint64_t i = 0; may_wait && !ring && i < RING_WAIT_NS / WAIT_STEP_NS; i++) {
+		bool is_closed = is_one_closed();
+
+		/* Most often they are read within a millisecond or two. */
+		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0) && !is_closed &&
+		    RING_LOAD(&process->growing) == 0)
+			break;
+		ring = claim_ring(tid, 0, flags, ret_entry);
+		if (!ring && !wait_a_bit())
+			break;
+	}
+	return ring ? ring : claim_ring(tid, 0, flags, ret_entry);
+}
+
+/* The rings themselves say who has one, so the memory beside each is its owner's without more ado. */
+static struct producer *make_producer(struct arena_entry *entry, struct ring *ring)
+{
+	struct producer **slot = &entry->producers[ring - entry->arena->rings];
+	struct producer *producer = *slot;
+
+	if (!producer)
+		producer = *slot = map_memory(sizeof(*producer));
+	if (!producer)
+		return NULL;
+	producer->ring = ring;
+	producer->current = ring;
+	producer->ended = &entry->arena->shared->ended;
+	producer->n_types = RING_LOAD(&entry->arena->shared->n_types);
+	producer->next_id = (uint64_t)__atomic_add_fetch(&process->n_owners, 1, __ATOMIC_RELAXED)
+			    << 32;
+	intern_restart(&producer->intern);
+	return producer;
+}
+
+/* A filter that may kill is one that was seen here; asking takes a call itself, as does all that comes before. */
+static uint32_t get_flags(void)
+{
+	bool is_filtered = syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
+
+	return register_self.no_syscall || is_filtered ? RING_NO_SYSCALL : 0;
+}
+
+static struct producer *claim_producer(void)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+	struct arena_entry *entry;
+	struct producer *producer;
+	struct ring *ring = get_ring(tid, get_flags(), &entry);
+
+	if (!ring)
+		return NULL;
+	producer = make_producer(entry, ring);
+	if (!producer) {
+		ring_release(ring);
+		return NULL;
+	}
+	register_self.producer = producer;
+	register_self.last_skip = 0;
+	if (has_key)
+		pthread_setspecific(key, producer);
+	return producer;
+}
+
+static bool is_alive(const struct producer *producer)
+{
+	return producer && ring_is_alive(producer->ring);
+}
+
+struct producer *register_producer(void)
+{
+	struct register_thread *self = &register_self;
+	struct producer *producer;
+	int error = errno;
+	uint64_t before;
+	bool is_own = true;
+
+	if (!process || RING_LOAD(&prof_collector_state) == 0)
+		return NULL;
+	if (self->is_inside || is_skipped()) {
+		register_count_lost();
+		return NULL;
+	}
+	before = block_signals();
+	self->is_inside = true;
+	/* A handler may have done all of this in the meantime. */
+	producer = is_alive(self->producer) ? self->producer : NULL;
+	if (!producer) {
+		self->producer = NULL;
+		is_own = is_this_process();
+		producer = is_own && is_registered() ? claim_producer() : NULL;
+	}
+	if (!producer) {
+		if (is_own)
+			skip_some();
+		register_count_lost();
+	}
+	self->is_inside = false;
+	restore_signals(before);
+	errno = error;
+	return producer;
+}
+
+bool register_again(struct producer *producer)
+{
+	struct register_thread *self = &register_self;
+
+	if (ring_is_alive(producer->ring)) {
+		if (__builtin_expect(__atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0, 0))
+			register_ended(producer);
+		return false;
+	}
+	if (self->producer == producer)
+		self->producer = NULL;
+	return true;
+}
+
+static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+	struct arena_entry *entry;
+	struct producer *bigger;
+	struct ring *ring = claim_ring(tid, bytes, producer->ring->flags, &entry);
+
+	if (!ring && !is_on_signal_stack() && !is_realtime() && grow(bytes))
+		ring = claim_ring(tid, bytes, producer->ring->flags, &entry);
+	if (!ring)
+		return NULL;
+	bigger = make_producer(entry, ring);
+	if (!bigger) {
+		ring_release(ring);
+		return NULL;
+	}
+	register_self.producer = bigger;
+	ring_release(producer->ring);
+	if (has_key)
+		pthread_setspecific(key, bigger);
+	return bigger;
+}
+
+/* Not where a record is open, as a handler finds it: who opened it goes on with the ring that it has. */
+struct producer *register_bigger(struct producer *producer, uint64_t bytes)
+{
+	struct register_thread *self = &register_self;
+	struct producer *bigger = NULL;
+	int error = errno;
+	uint64_t before;
+
+	if (bytes > RING_MAX_BYTES || self->is_inside || self->no_syscall ||
+	    (producer->current->flags & RING_NO_SYSCALL))
+		return producer;
+	before = block_signals();
+	self->is_inside = true;
+	if (self->producer == producer && is_alive(producer) &&
+	    producer->current->open[0].sp == 0 && is_this_process())
+		bigger = claim_bigger(producer, bytes);
+	self->is_inside = false;
+	restore_signals(before);
+	errno = error;
+	return bigger ? bigger : producer;
+}
+
+void register_ended(struct producer *producer)
+{
+	int error = errno;
+
+	if (__atomic_exchange_n(&prof_collector_state, 0, __ATOMIC_RELAXED) != 0 &&
+	    !(producer->current->flags & RING_NO_SYSCALL))
+		control_disconnect(&process->connection);
+	errno = error;
+}
+
+bool register_no_syscall(void)
+{
+	struct producer *producer = producer_get();
+
+	register_self.no_syscall = true;
+	if (!producer)
+		return false;
+	ring_add_flags(producer->ring, RING_NO_SYSCALL);
+	return true;
+}
+
+/* ---- Threads and forks ---- */
+
+/* Destructors of other keys that run later claim another ring, and this one again; what comes behind the last is swept. */
+static void thread_done(void *value)
+{
+	struct producer *producer = register_self.producer;
+	int error = errno;
+
+	if (!producer)
+		return;
+	register_self.producer = NULL;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	ring_release(producer->ring);
+	errno = error;
+}
+
+static void before_fork(void)
+{
+	register_self.forking = process->generation;
+}
+
+static void after_fork_in_child(void)
+{
+	uint64_t generation = register_self.forking;
+	int error = errno;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (generation == 0 || ranges[i].generation != generation)
+			continue;
+		/* Without it only a handler that forked within a record would miss something. */
+		if (ring_arena_shield(ranges[i].start, ranges[i].bytes) == 0)
+			ranges[i].generation = 0;
+	}
+	control_disconnect(&inherited);
+	set_parent((uint32_t)syscall(SYS_getpid));
+	RING_STORE(&process->tgid, own_tgid);
+	errno = error;
+}
+
+/* ---- The beginning ---- */
+
+extern char **environ;
+/* glibc 2.32; true also where nobody knows. */
+extern char __libc_single_threaded __attribute__((weak));
+
+static const char *find_variable(const char *entry)
+{
+	static const char name[] = CONTROL_VARIABLE "=";
+
+	for (size_t i = 0; i < sizeof(name) - 1; i++)
+		if (entry[i] != name[i])
+			return NULL;
+	return entry + sizeof(name) - 1;
+}
+
+static bool copy_variable(const char *value, char *ret_value)
+{
+	size_t n = 0;
+
+	while (value[n] && n < MAX_VARIABLE)
+		n++;
+	if (n == MAX_VARIABLE)
+		return false;
+	memcpy(ret_value, value, n + 1);
+	return true;
+}
+
+static bool read_environ(char *ret_value)
+{
+	for (char **entry = environ; entry && *entry; entry++) {
+		const char *value = find_variable(*entry);
+
+		if (value)
+			return copy_variable(value, ret_value);
+	}
+	return false;
+}
+
+/* As the process was started with: where there are threads, another one may be in setenv(). */
+static bool read_proc(char *ret_value)
+{
+	char *buffer = map_memory(MAX_ENVIRONMENT);
+	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/environ",
+			  (long)(O_RDONLY | O_CLOEXEC), 0L);
+	bool is_found = false;
+	size_t n = 0;
+	long got = 1;
+
+	while (buffer && fd >= 0 && got > 0 && n < MAX_ENVIRONMENT - 1) {
+		got = syscall(SYS_read, fd, buffer + n, (long)(MAX_ENVIRONMENT - 1 - n));
+		n += got > 0 ? (size_t)got : 0;
+	}
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	for (size_t at = 0; buffer && at < n && !is_found; at++) {
+		const char *value = find_variable(buffer + at);
+
+		is_found = value && copy_variable(value, ret_value);
+		while (at < n && buffer[at])
+			at++;
+	}
+	if (buffer)
+		munmap(buffer, MAX_ENVIRONMENT);
+	return is_found;
+}
+
+static bool read_variable(char *ret_value)
+{
+	return &__libc_single_threaded && __libc_single_threaded ? read_environ(ret_value)
+								 : read_proc(ret_value);
+}
+
+/* Once a process image. Children inherit all of it but the page's content. */
+static int set_up(void)
+{
+	struct process *page = map_memory(RING_PAGE);
+
+	if (!page)
+		return -ENOMEM;
+	if (madvise(page, RING_PAGE, MADV_WIPEONFORK) < 0) {
+		int r = -errno;
+
+		munmap(page, RING_PAGE);
+		return r;
+	}
+	page->connection.fd = -1;
+	inherited.fd = -1;
+	own_tgid = (uint32_t)syscall(SYS_getpid);
+	page->tgid = own_tgid;
+	process = page;
+	has_key = pthread_key_create(&key, thread_done) == 0;
+	return -pthread_atfork(before_fork, NULL, after_fork_in_child);
+}
+
+static int set_up_once(void)
+{
+	int r;
+
+	if (process)
+		return 0;
+	if (__atomic_exchange_n(&is_set_up, 1, __ATOMIC_ACQ_REL) != 0)
+		return -EALREADY;
+	r = set_up();
+	return r;
+}
+
+__attribute__((constructor(101))) static void start(void)
+{
+	char value[MAX_VARIABLE + 1];
+	int error = errno;
+
+	if (getauxval(AT_SECURE) == 0 && read_variable(value) && control_parse(value, &addresses) &&
+	    set_up_once() == 0)
+		prof_collector_state = 1;
+	errno = error;
+}
+
+/* Has it: what was before is over, or never was. */
+static bool take_state(void)
+{
+	uint32_t state = __atomic_load_n(&process->state, __ATOMIC_ACQUIRE);
+
+	if (state == PROCESS_BUSY ||
+	    (state == PROCESS_READY && RING_LOAD(&prof_collector_state) != 0))
+		return false;
+	return __atomic_compare_exchange_n(&process->state, &state, PROCESS_BUSY, false,
+					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+int register_connect(const char *text)
+{
+	struct control_addresses parsed;
+	int error = errno, r;
+	uint64_t before;
+
+	if (getauxval(AT_SECURE) != 0)
+		return -EPERM;
+	if (!control_parse(text, &parsed))
+		return -EINVAL;
+	r = set_up_once();
+	if (r == 0 && (!is_this_process() || !take_state()))
+		r = -EALREADY;
+	if (r == 0) {
+		before = block_signals();
+		addresses = parsed;
+		for (uint32_t i = 0; i < process->n_arenas; i++)
+			ring_arena_retire(process->arenas[i].arena);
+		__atomic_store_n(&prof_collector_state, 1, __ATOMIC_RELAXED);
+		r = become_registered();
+		restore_signals(before);
+	}
+	errno = error;
+	return r;
+}

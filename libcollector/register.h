@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Register - how this process comes to its arenas, and each of its threads to a ring
+ *
+ *     struct producer *producer = producer_get();
+ *
+ * Nothing here aborts, prints, allocates from the program's heap, or changes errno. The one thing that waits is the first use
+ * in a process: at most CONTROL_WAIT_NS, in a real-time thread REGISTER_REALTIME_NS.
+ */
+#pragma once
+
+#include "libcollector/intern.h"
+#include "libcollector/ring-own.h"
+
+#define REGISTER_MAX_COUNTERS 1025u /* number 0 is none */
+#define REGISTER_REALTIME_NS UINT64_C(10000000)
+#define REGISTER_GROW_NS UINT64_C(100000000) /* for the answer to a request */
+
+/* What a thread records with. One a ring, kept for the ring's next owner. */
+struct producer {
+	struct ring *ring;                        /* as claimed; what is released */
+	struct ring *current;                     /* where that moved to */
+	const uint32_t *ended;                    /* only to be read where the ring is alive */
+	uint32_t n_types;                         /* that the consumer knows */
+	uint64_t next_id;                         /* of marks */
+	uint32_t counters[REGISTER_MAX_COUNTERS]; /* by number: the epoch in which it was defined */
+	struct intern intern;
+};
+
+/* Of each thread; small, as a library that is opened late gets only what is left of static TLS. */
+struct register_thread {
+	struct producer *producer;
+	uint64_t forking; /* the generation whose arenas a child has to be shielded from */
+	uint32_t skip;    /* attempts to lose before the next try to get a ring */
+	uint32_t last_skip;
+	bool is_inside;
+	bool no_syscall;
+};
+
+extern __thread struct register_thread register_self
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* NULL: counted. */
+struct producer *register_producer(void);
+/* As above, in a bigger ring if there can be one; else the one that the thread has. */
+struct producer *register_bigger(struct producer *producer, uint64_t bytes);
+
+static inline struct producer *producer_get(void)
+{
+	struct producer *producer = register_self.producer;
+
+	return __builtin_expect(producer != NULL, 1) ? producer : register_producer();
+}
+
+/*
+ * ring_begin() gave nothing: true where that was not counted, as this is a forked child, or the ring was released; so there is
+ * another try with what producer_get() returns then.
+ */
+bool register_again(struct producer *producer);
+
+/* Of what was given up. */
+void register_count_lost(void);
+
+/* The session is over: nothing is recorded any more. */
+void register_ended(struct producer *producer);
+
+/* RING_NO_SYSCALL for the calling thread, from now on; claims a ring first, as that takes some. */
+bool register_no_syscall(void);
+
+/* Explicitly, of a program that was not started with PROF_CONTROL. 0, an enum control_status, or -errno. */
+MUST_CHECK int register_connect(const char *addresses);

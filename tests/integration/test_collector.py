@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What a program does that has marks in it, while a stand-in for the engine records: the program is not hurt, and each mark
+that was said to be recorded arrives, in whatever process, thread or handler it was made."""
+import collections
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STAND_IN = os.environ["STAND_IN"]
+ZOO = os.environ["ZOO"]
+LIBRARY = os.environ["LIBPROFCOLLECTOR"]
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+INCLUDE = SOURCE / "libcollector"
+SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
+without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
+
+
+class Recorded:
+    """What came out of a run: peers, records, and what each process said of itself."""
+
+    def __init__(self, output, results, done):
+        lines = [json.loads(line) for line in output.read_text(encoding="utf-8", errors="replace").splitlines()]
+        self.peers = [line for line in lines if "peer" in line]
+        self.records = [line for line in lines if "peer" not in line]
+        self.marks = [record for record in self.records if record["type"] == 5]
+        self.said = collections.Counter()
+        self.lost = collections.Counter()
+        for line in results.read_text().splitlines() if results.exists() else ():
+            pid, true, false = map(int, line.split())
+            self.said[pid] += true
+            self.lost[pid] += false
+        self.done = done
+
+    def by_pid(self, name):
+        counted = collections.Counter()
+        for peer in self.peers:
+            counted[peer["peer"]] += peer[name]
+        return counted
+
+    def check_law(self):
+        """Nothing is missing, nothing has a name that was never sent, and no ring was put aside."""
+        for peer in self.peers:
+            counted = sum(peer[name] for name in ("records", "abandoned", "unpublished", "lost"))
+            assert peer["attempted"] == counted, peer
+            assert peer["fault"] == "none", peer
+            assert peer["nameless"] == 0, peer
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run("fork", "--rings", 2): the zoo's mode, or a command, with the stand-in's options."""
+
+    def start(command, *options, status=0, env=None, prefix=(), timeout=100):
+        output, results = tmp_path / "output", tmp_path / "results"
+        results.unlink(missing_ok=True)
+        command = [ZOO, command] if isinstance(command, str) else command
+        done = subprocess.run(
+            [*prefix, STAND_IN, "--output", output, *map(str, options), "--", *map(str, command)],
+            env={**os.environ, "ZOO_RESULTS": str(results), **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=timeout,
+        )
+        assert done.returncode == status, done.stderr
+        assert done.stdout == "" and done.stderr == ""
+        recorded = Recorded(output, results, done)
+        recorded.check_law()
+        return recorded
+
+    return start
+
+
+# [mode, the stand-in's options]: whoever said that so many marks are recorded finds them all.
+EXACT = [
+    ("plain", []),
+    ("plain", ["--deaf", "--bytes", 4096]),
+    ("fork", []),
+    ("fork", ["--lossless", "--bytes", 4096]),
+    ("fork-threads", []),
+    ("vfork", []),
+    ("vfork-first", []),
+    ("spawn", []),
+    ("exec", []),
+    ("raw-clone", []),
+    ("daemon", []),
+    ("threads", []),
+    ("threads", ["--lossless", "--rings", 3, "--bytes", 4096]),
+    ("turn", []),
+    ("many", []),
+    ("many", ["--no-growth", "--rings", 4]),
+    ("destructors", []),
+    ("dlclose", []),
+    ("handler", []),
+    ("closefrom", ["--rings", 4]),
+    ("lowest", []),
+    ("seccomp", []),
+    ("seccomp-kill", []),
+    ("ended", ["--end-after", 500]),
+]
+
+
+@pytest.mark.parametrize("mode,options", EXACT, ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value)))
+def test_zoo(run, mode, options):
+    if SANITIZED and mode in ("raw-clone", "seccomp", "seccomp-kill"):
+        pytest.skip("a sanitizer's runtime is in the way")
+    recorded = run(mode, *options)
+    assert sum(recorded.said.values()) > 0
+    said = collections.Counter({pid: n for pid, n in recorded.said.items() if n})
+    assert +recorded.by_pid("marks") == said
+
+
+def test_fork_handler(run):
+    """A handler that forks in the middle of a mark: the child goes on with a copy of it, which nobody sees."""
+    recorded = run("fork-handler")
+    marks = recorded.by_pid("marks")
+    assert len(recorded.said) == 101
+    assert all(0 <= said - marks[pid] <= 1 for pid, said in recorded.said.items())
+    assert sum(marks[peer["peer"]] == recorded.said[peer["peer"]] for peer in recorded.peers if peer["parent"] == 0) == 1
+
+
+def test_static(run, tmp_path):
+    if "ZOO_STATIC" not in os.environ:
+        pytest.skip("a sanitizer's runtime is in the way")
+    for mode in ("fork", "threads", "everything"):
+        recorded = run([os.environ["ZOO_STATIC"], mode])
+        assert +recorded.by_pid("marks") == +recorded.said
+
+
+def check_names(marks):
+    """Each ends with its argument n, but where there was no room for the name."""
+    marks = [mark for mark in marks if mark["name"] != ""]
+    assert len(marks) > 0
+    for mark in marks:
+        assert mark["name"].split()[1] == str(mark["args"][0]["value"]), mark
+
+
+def test_names(run):
+    """More of them than are kept, in a handler as in what it interrupts."""
+    recorded = run("handler", "--records", "--rings", 1)
+    names = {mark["name"].split(" ")[0] for mark in recorded.marks}
+    assert names >= {"handler", "main"}
+    check_names(recorded.marks)
+
+
+def test_siglongjmp(run):
+    """A handler that marked leaves the mark that it interrupted: that one may be recorded though nobody was told."""
+    recorded = run("siglongjmp", "--records")
+    check_names([mark for mark in recorded.marks if mark["name"] != "behind"])
+    (peer,) = recorded.peers
+    assert peer["abandoned"] > 0
+    assert peer["marks"] >= recorded.said[peer["peer"]] > 0
+
+
+def test_parents(run):
+    recorded = run("fork")
+    pids = [peer["peer"] for peer in recorded.peers]
+    assert len(pids) == 3
+    assert [peer["parent"] for peer in recorded.peers] == [0, *pids[:2]]
+
+
+def test_everything(run):
+    recorded = run("everything", "--records")
+    instant, begin, end, complete = recorded.marks
+    assert [(mark["group"], mark["name"], mark["kind"]) for mark in recorded.marks] == [
+        ("zoo", "instant", 0), ("zoo", "span", 1), ("zoo", "span", 2), ("", "complete", 3),
+    ]
+    assert [(arg["name"], arg["kind"]) for arg in instant["args"]] == [
+        ("s64", 0), ("u64", 1), ("double", 2), ("text", 3), ("address", 4),
+    ]
+    assert instant["args"][0]["value"] == 2**64 - 5
+    assert instant["args"][2]["value"] == 0x3FE0000000000000
+    assert instant["args"][3]["text"] == "value"
+    assert begin["id"] == end["id"] != 0
+    assert 2_000_000 <= complete["duration"] < 10_000_000_000
+    counters = {record["id"]: record for record in recorded.records if record["type"] == 6}
+    values = [(counters[record["id"]]["name"], record["value"]) for record in recorded.records if record["type"] == 7]
+    assert values == [("gauge", 7), ("gauge", 4), ("sum", 0x3FE0000000000000), ("sum", 0x3FE8000000000000)]
+    assert {(counter["name"], counter["unit"], counter["kind"]) for counter in counters.values()} == {
+        ("gauge", "bytes", 0), ("sum", "", 3),
+    }
+    (log,) = [record for record in recorded.records if record["type"] == 8]
+    assert (log["level"], log["domain"], log["text"], log["more"]) == (4, "zoo", "careful", 0)
+    (name,) = [record for record in recorded.records if record["type"] == 11]
+    assert name["name"] == "keeper"
+
+
+def test_strings(run):
+    """A mebibyte, in a ring that it does not fit into."""
+    recorded = run("strings", "--records", "--lossless")
+    (peer,) = recorded.peers
+    assert peer["cut"] == 0
+    text = [ord("a") + i % 26 for i in range(1 << 20)]
+    long = f"{1 << 20}:{sum(text)}"
+    assert [mark["name"] for mark in recorded.marks[:4]] == [
+        long, long, f"{1 << 20}:{sum(text) + 1}", f"40000:{sum(text[:40000]) + 1}",
+    ]
+    check_names(recorded.marks[4:])
+    parts = [record for record in recorded.records if record["type"] == 8]
+    assert sum(int(part["text"].split(":")[0]) for part in parts) == 1 << 20
+    assert len({part["part"] for part in parts}) == 1 and parts[0]["part"] != 0
+    assert [part["more"] for part in parts] == [1] * (len(parts) - 1) + [0]
+
+
+@pytest.mark.parametrize("options", [["--silent"], ["--refuse", 1], ["--refuse", 6]])
+def test_refused(run, options):
+    recorded = run("refused", *options)
+    assert sum(recorded.said.values()) == 0
+
+
+def test_nobody_listens(tmp_path):
+    for value in ("unix:/nonexistent", "unix-abstract:prof-nobody", "", "rubbish,token:1", "unix:" + "x" * 5000):
+        done = subprocess.run(
+            [ZOO, "refused"], env={**os.environ, "PROF_CONTROL": value}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@without_sanitizer
+def test_filtered_from_the_beginning(run):
+    recorded = run("seccomp-first")
+    assert recorded.peers == []
+
+
+def test_few_rings(run):
+    recorded = run("many", "--no-growth", "--rings", 4)
+    (peer,) = recorded.peers
+    assert peer["no_ring"] == recorded.lost[peer["peer"]] > 0
+
+
+def test_connect(run):
+    """By itself, without the variable in its beginning's environment being looked at: env would be, so it is read late."""
+    source = 'import os, subprocess, sys; control = os.environ.pop("PROF_CONTROL");' \
+        "sys.exit(subprocess.call([sys.argv[1], 'connect'], env={**os.environ, 'ZOO_CONTROL': control}))"
+    recorded = run([sys.executable, "-c", source, ZOO])
+    assert [peer["marks"] for peer in recorded.peers] == [10]
+
+
+def test_realtime(run, require):
+    require("chrt", root=True)
+    recorded = run("fifo", "--deaf", "--lossless", "--bytes", 4096)
+    (peer,) = recorded.peers
+    assert peer["waits"] == 0 and peer["lost"] > 0
+
+
+def test_python(run, tmp_path):
+    if SANITIZED:
+        pytest.skip("a sanitizer's runtime is in the way")
+    script = tmp_path / "marks.py"
+    script.write_text(
+        "import ctypes, sys\n"
+        "prof = ctypes.CDLL(sys.argv[1])\n"
+        "prof.prof_mark_instant.restype = prof.prof_mark_end.restype = ctypes.c_bool\n"
+        "prof.prof_mark_new_id.restype = ctypes.c_uint64\n"
+        "assert ctypes.c_uint32.in_dll(prof, 'prof_collector_state').value == 1\n"
+        "assert prof.prof_mark_instant(b'python', 'π'.encode(), None, ctypes.c_size_t(0))\n"
+        "id = ctypes.c_uint64(prof.prof_mark_new_id())\n"
+        "prof.prof_mark_begin(id, b'python', b'span', None, ctypes.c_size_t(0))\n"
+        "prof.prof_mark_end(id, b'python', b'span', None, ctypes.c_size_t(0))\n"
+    )
+    recorded = run([sys.executable, script, LIBRARY], "--records")
+    assert [(mark["group"], mark["name"], mark["kind"]) for mark in recorded.marks] == [
+        ("python", "π", 0), ("python", "span", 1), ("python", "span", 2),
+    ]
+
+
+# ---- <prof/mark.h> ----
+
+PROGRAM = """
+#include <prof/mark.h>
+#include <stdio.h>
+#include <string.h>
+static int evaluated;
+__attribute__((unused)) static const char *key(void) { evaluated++; return "k"; }
+int other(void);
+int main(int argc, char **argv)
+{
+    uint32_t counter = prof_define("front", "bytes", "bytes", 0);
+    uint64_t id = prof_new_id();
+    (void)counter; (void)id;
+    {
+        prof_scope("front", "scope");
+        (void)prof_instant("front", "instant");
+        (void)prof_instant_with("front", "with", PROF_TEXT("key", key()), PROF_S64("n", -1), PROF_U64("u", 1),
+                                PROF_DOUBLE("d", 1.5), PROF_ADDRESS("a", argv));
+    }
+    (void)prof_begin(id, "front", "pair");
+    (void)prof_end_with(id, "front", "pair", PROF_U64("n", 2));
+    (void)prof_set(counter, 5); (void)prof_add(counter, 1);
+    (void)prof_message(6, "front", "text");
+    (void)prof_name_thread("front");
+    printf("%d %d %d\\n", prof_enabled(), evaluated, other());
+    return 0;
+}
+"""
+OTHER = "#include <prof/mark.h>\nint other(void);\nint other(void) { return prof_instant(\"front\", \"other\"); }\n"
+CPP_OTHER = '#include <prof/mark.h>\nint other(void); int other(void) { prof_scope("front", "other"); return prof_enabled(); }\n'
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    def compile_program(*flags, compiler="gcc", suffix="c", other=OTHER):
+        folder = tmp_path_factory.mktemp("front")
+        (folder / f"main.{suffix}").write_text(PROGRAM)
+        (folder / f"other.{suffix}").write_text(other)
+        subprocess.run(
+            [compiler, "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-O1", "-I", INCLUDE, "-o", folder / "program",
+             folder / f"main.{suffix}", folder / f"other.{suffix}", *flags],
+            check=True, timeout=120,
+        )
+        return folder / "program"
+
+    return compile_program
+
+
+FRONT_MARKS = {("instant", 0), ("with", 0), ("scope", 3), ("pair", 1), ("pair", 2)}
+
+
+def start(run_, program, *options):
+    """The run's checks, but with what the program prints."""
+    script = f'"{program}" > "$ZOO_RESULTS.out"'
+    recorded = run_(["sh", "-c", script], *options)
+    return recorded
+
+
+@without_sanitizer
+@pytest.mark.parametrize("flags", [["-fPIE", "-pie"], ["-no-pie", "-fno-pie"], ["-std=c11", "-pedantic"]])
+def test_front(run, build, tmp_path, flags):
+    recorded = start(run, build(*flags))
+    assert (tmp_path / "results.out").read_text() == "1 1 1\n"
+    assert sum(peer["marks"] for peer in recorded.peers) == 6
+    recorded = start(run, build(*flags), "--records")
+    assert {(mark["name"], mark["kind"]) for mark in recorded.marks} == FRONT_MARKS | {("other", 0)}
+
+
+@without_sanitizer
+@pytest.mark.parametrize("compiler,standard", [("g++", "c++11"), ("g++", "c++20"), ("clang++-14", "c++17")])
+def test_front_cpp(run, build, tmp_path, require, compiler, standard):
+    require(compiler)
+    recorded = start(run, build(f"-std={standard}", compiler=compiler, suffix="cc", other=CPP_OTHER), "--records")
+    assert (tmp_path / "results.out").read_text() == "1 1 1\n"
+    assert {(mark["name"], mark["kind"]) for mark in recorded.marks} == FRONT_MARKS | {("other", 3)}
+
+
+def test_front_without_collector(build):
+    """Nothing is linked, nobody records, and arguments are not evaluated."""
+    program = build()
+    needed = subprocess.run(["readelf", "-d", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    assert "profcollector" not in needed
+    environment = {name: value for name, value in os.environ.items() if name not in ("PROF_CONTROL", "LD_LIBRARY_PATH")}
+    for more in ({}, {"PROF_CONTROL": "unix:/nonexistent"}):
+        done = subprocess.run([program], env={**environment, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0 0\n", b"")
+
+
+def test_front_disabled(build):
+    program = build("-DPROF_DISABLE")
+    listed = subprocess.run(["nm", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    assert "prof_" not in listed
+    assert subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout == b"0 0 0\n"

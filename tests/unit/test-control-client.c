@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Checks of libcollector/control-client: what PROF_CONTROL may say, and what may answer. */
+#include "libcollector/control-client.h"
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define SHORT_NS UINT64_C(50000000)
+
+static const struct control_hello hello = { .magic = CONTROL_HELLO_MAGIC };
+
+static void test_parse(void)
+{
+	static const char *const bad[] = { "",
+					   ",",
+					   "unix:",
+					   "unix-abstract:",
+					   "token:00",
+					   "tcp:1",
+					   "token:00112233445566778899aabbccddeeff" };
+	struct control_addresses addresses = { .n = 77 };
+	char long_path[300];
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK(!control_parse(bad[i], &addresses));
+	memset(long_path, 'x', sizeof(long_path) - 1);
+	memcpy(long_path, "unix:", 5);
+	long_path[sizeof(long_path) - 1] = 0;
+	CHECK(!control_parse(long_path, &addresses));
+	CHECK_INT(addresses.n, 77);
+	CHECK(control_parse("what:ever,unix:/a/b,,unix-abstract:name,token:"
+			    "00112233445566778899aabbccddeeff",
+			    &addresses));
+	CHECK_INT(addresses.n, 2);
+	CHECK_STR(addresses.addresses[0].path, "/a/b");
+	CHECK_INT(addresses.addresses[1].path[0], 0);
+	CHECK_STR(addresses.addresses[1].path + 1, "name");
+	CHECK_INT(addresses.token[15], 0xff);
+	CHECK(control_parse("unix:/1,unix:/2,unix:/3,unix:/4,unix:/5,token:0g", &addresses));
+	CHECK_INT(addresses.n, CONTROL_MAX_ADDRESSES);
+	CHECK_INT(addresses.token[15], 0);
+}
+
+/* Listens at a name of its own. */
+static int listen_here(struct control_addresses *ret_addresses, int backlog)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	static int n;
+	char text[200];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), size;
+
+	size = snprintf(address.sun_path + 1, 80, "prof-test-%d-%d", getpid(), n++);
+	snprintf(text, sizeof(text), "unix:/nonexistent,unix-abstract:%s", address.sun_path + 1);
+	CHECK(control_parse(text, ret_addresses));
+	CHECK(bind(fd, (const struct sockaddr *)&address,
+		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)size)) == 0);
+	CHECK(listen(fd, backlog) == 0);
+	return fd;
+}
+
+/* Nobody answers, or not even accepts: the bound holds. */
+static void test_silent(void)
+{
+	struct control_connection connection = { .fd = -1 };
+	struct control_addresses addresses;
+	int listener = listen_here(&addresses, 0), memfd = -1, r = 0;
+	uint64_t start = control_now_ns();
+
+	/* The backlog takes one; then it is full, and connect(2) itself fails. */
+	for (int i = 0; i < 3; i++) {
+		r = control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
+				    &memfd);
+		CHECK_INT(r, -ETIMEDOUT);
+	}
+	CHECK(control_now_ns() - start >= 3 * SHORT_NS);
+	CHECK_INT(connection.fd, -1);
+	CHECK_INT(memfd, -1);
+	close(listener);
+	CHECK_INT(control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
+				  &memfd),
+		  -ECONNREFUSED);
+}
+
+/* What a peer answers with. */
+struct reply {
+	int listener;
+	struct control_answer answer;
+	size_t n_bytes, n_fds;
+	int peer;
+};
+
+static void *answer_once(void *data)
+{
+	struct reply *reply = data;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { .iov_base = &reply->answer, .iov_len = reply->n_bytes };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	char buffer[CONTROL_BYTES];
+	int fds[8] = { 0 };
+
+	reply->peer = accept(reply->listener, NULL, NULL);
+	CHECK_INT(recv(reply->peer, buffer, sizeof(buffer), 0), CONTROL_BYTES);
+	if (reply->n_fds > 0) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(reply->n_fds * sizeof(int));
+		control.header =
+			(struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
+					  .cmsg_len = CMSG_LEN(reply->n_fds * sizeof(int)) };
+		memcpy(CMSG_DATA(&control.header), fds, reply->n_fds * sizeof(int));
+	}
+	CHECK_INT(sendmsg(reply->peer, &message, 0), reply->n_bytes);
+	return NULL;
+}
+
+static int n_open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1100; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* With a reply that `answer` describes; the connection, if there is one, is the caller's. */
+static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
+		     struct control_connection *ret_connection, int *ret_peer)
+{
+	struct control_addresses addresses;
+	struct reply reply = { .answer = answer, .n_bytes = n_bytes, .n_fds = n_fds };
+	pthread_t id;
+	int memfd = -1, r;
+
+	reply.listener = listen_here(&addresses, 8);
+	CHECK(pthread_create(&id, NULL, answer_once, &reply) == 0);
+	r = control_connect(&addresses, &hello, control_now_ns() + UINT64_C(20000000000),
+			    ret_connection, &memfd);
+	pthread_join(id, NULL);
+	close(reply.listener);
+	if (r == 0) {
+		CHECK(fcntl(memfd, F_GETFD) == FD_CLOEXEC);
+		close(memfd);
+	}
+	*ret_peer = reply.peer;
+	return r;
+}
+
+static const struct control_answer good = { .magic = CONTROL_ANSWER_MAGIC,
+					    .version = CONTROL_VERSION,
+					    .bytes = CONTROL_BYTES };
+
+static void test_surplus(void)
+{
+	struct control_answer other_magic = good, other_version = good, refusal = good,
+			      unknown = good;
+	struct {
+		const struct control_answer *answer;
+		size_t n_bytes, n_fds;
+		int result;
+	} cases[] = {
+		{ &good, 64, 0, -EPROTO },           { &good, 64, 2, -EPROTO },
+		{ &good, 64, 8, -EPROTO },           { &good, 63, 1, -EPROTO },
+		{ &other_magic, 64, 1, -EPROTO },    { &refusal, 64, 0, CONTROL_LIMIT },
+		{ &refusal, 64, 1, CONTROL_LIMIT },  { &other_version, 64, 1, -EPROTO },
+		{ &unknown, 64, 0, CONTROL_FAILED },
+	};
+	int before = n_open_fds();
+
+	other_magic.magic++;
+	other_version.version++;
+	refusal.status = CONTROL_LIMIT;
+	unknown.status = 4711;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct control_connection connection = { .fd = -1 };
+		int peer;
+
+		CHECK_INT(try_reply(*cases[i].answer, cases[i].n_bytes, cases[i].n_fds, &connection,
+				    &peer),
+			  cases[i].result);
+		CHECK_INT(connection.fd, -1);
+		close(peer);
+		CHECK_INT(n_open_fds(), before);
+	}
+}
+
+/* The program closes the connection, and its number becomes something else's. */
+static void test_reused(void)
+{
+	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
+	struct control_connection connection = { .fd = -1 };
+	int peer, pair[2], memfd = -1;
+	char byte;
+
+	REQUIRE(CHECK_INT(try_reply(good, 64, 1, &connection, &peer), 0));
+	CHECK(connection.fd > 100);
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
+	REQUIRE(dup2(pair[0], connection.fd) == connection.fd);
+	CHECK_INT(control_ask(&connection, &request, control_now_ns() + SHORT_NS, &memfd), -EBADF);
+	CHECK(recv(pair[1], &byte, 1, 0) < 0 && errno == EAGAIN);
+	peer = connection.fd;
+	control_disconnect(&connection);
+	CHECK_INT(connection.fd, -1);
+	CHECK(fcntl(peer, F_GETFD) >= 0);
+	close(peer);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+int main(void)
+{
+	RUN(test_parse);
+	RUN(test_silent);
+	RUN(test_surplus);
+	RUN(test_reused);
+	return test_end();
+}

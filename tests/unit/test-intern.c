@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Checks of libcollector/intern: measuring at the end of a page, and which ids are found. */
+#include "libcollector/intern.h"
+#include "tests/unit/test.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static struct intern intern;
+
+static struct text measured(const char *bytes)
+{
+	struct text text = { 0 };
+
+	intern_measure(bytes, &text);
+	return text;
+}
+
+/* Every length at every distance from a page that is not there: the same as anywhere else, and nothing beyond is touched. */
+static void test_page_end(void)
+{
+	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *end = page + INTERN_PAGE;
+	char elsewhere[128];
+
+	REQUIRE(page != MAP_FAILED);
+	REQUIRE(munmap(end, INTERN_PAGE) == 0);
+	for (size_t n = 0; n < 64; n++)
+		for (size_t distance = 0; distance < 16; distance++) {
+			char *at = end - n - 1 - distance;
+			struct text text, other;
+
+			memset(page + INTERN_PAGE - 128, 'x', 128);
+			memset(elsewhere, 0, sizeof(elsewhere));
+			for (size_t i = 0; i < n; i++)
+				at[i] = elsewhere[i + 3] = (char)(i * 37 % 255 + 1);
+			at[n] = 0;
+			text = measured(at);
+			other = measured(elsewhere + 3);
+			if (!CHECK_INT(text.n_bytes, n) || !CHECK(text.hash == other.hash))
+				return;
+		}
+	munmap(page, INTERN_PAGE);
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Strings that differ in little have different hashes. */
+static void test_hashes(void)
+{
+	static uint64_t hashes[200000];
+	size_t n = 0;
+
+	for (int i = 0; i < 100000; i++) {
+		char bytes[64];
+
+		snprintf(bytes, sizeof(bytes), "%d", i);
+		hashes[n++] = measured(bytes).hash;
+		snprintf(bytes, sizeof(bytes), "%c......%c......%c%d", i % 50 + 40,
+			 i / 50 % 50 + 40, i / 2500 + 40, 7);
+		hashes[n++] = measured(bytes).hash;
+	}
+	qsort(hashes, n, sizeof(hashes[0]), compare);
+	for (size_t i = 1; i < n; i++)
+		if (!CHECK(hashes[i] != hashes[i - 1]))
+			return;
+}
+
+static void add(const char *bytes)
+{
+	struct text text = measured(bytes);
+
+	text.id = intern_new_id(&intern);
+	intern_add(&intern, &text, intern.epoch);
+}
+
+static uint32_t find(const char *bytes)
+{
+	struct text text = measured(bytes);
+
+	return intern_find(&intern, &text) ? text.id : UINT32_MAX;
+}
+
+static void test_epochs(void)
+{
+	struct text text = measured("late");
+
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	CHECK_INT(find(""), 0);
+	CHECK_INT(find("a"), UINT32_MAX);
+	add("a");
+	add("b");
+	CHECK_INT(find("a"), 1);
+	CHECK_INT(find("b"), 2);
+	text.id = 7;
+	intern_reset(&intern);
+	intern_add(&intern, &text, intern.epoch - 1);
+	CHECK_INT(find("late"), UINT32_MAX);
+	CHECK_INT(find("a"), UINT32_MAX);
+	add("a");
+	CHECK_INT(find("a"), 3);
+	intern_restart(&intern);
+	CHECK_INT(intern_new_id(&intern), 1);
+}
+
+/* More than there is room for: the last ones of each set are there, and no id is another string's. */
+static void test_full(void)
+{
+	uint32_t n_found = 0;
+
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	for (uint32_t i = 1; i <= 4000; i++) {
+		char bytes[16];
+
+		snprintf(bytes, sizeof(bytes), "%u", i);
+		add(bytes);
+		CHECK_INT(find(bytes), i);
+	}
+	for (uint32_t i = 1; i <= 4000; i++) {
+		char bytes[16];
+		uint32_t id;
+
+		snprintf(bytes, sizeof(bytes), "%u", i);
+		id = find(bytes);
+		n_found += id == i;
+		CHECK(id == i || id == UINT32_MAX);
+	}
+	CHECK_INT(n_found, INTERN_SETS * INTERN_WAYS);
+}
+
+/* An entry that two have written, each in the middle of the other's, is none. */
+static void test_interrupted(void)
+{
+	struct text a = measured("a"), b = measured("b");
+	struct intern_entry entry;
+
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	a.id = 1;
+	b.id = 2;
+	b.hash = (b.hash & ~(uint64_t)(INTERN_SETS - 1)) | a.hash % INTERN_SETS;
+	intern_add(&intern, &a, intern.epoch);
+	entry = intern.entries[a.hash % INTERN_SETS][0];
+	memset(intern.entries, 0, sizeof(intern.entries));
+	intern_add(&intern, &b, intern.epoch);
+	intern.entries[a.hash % INTERN_SETS][0].id = entry.id;
+	CHECK(!intern_find(&intern, &a) && !intern_find(&intern, &b));
+}
+
+int main(void)
+{
+	RUN(test_page_end);
+	RUN(test_hashes);
+	RUN(test_epochs);
+	RUN(test_full);
+	RUN(test_interrupted);
+	return test_end();
+}
