@@ -22,7 +22,9 @@
 #define CALL_BYTES 8
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
-#define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
+#define RED_ZONE 128 /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
+#define CACHE_LINE 64
+#define LEAF_BYTES 1024 /* the innermost frames, which change most from one stack to the next */
 #define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
 
 struct state {
@@ -371,13 +373,16 @@ static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 
 void walk_prefetch(const struct walk *walk, const struct walk_trace *trace)
 {
+	size_t leaf_bytes = MIN_OF(walk->stack_size, (size_t)LEAF_BYTES), at;
 	uint32_t i;
 
+	for (at = 0; at < leaf_bytes; at += CACHE_LINE)
+		prefetch_line(walk->stack + at);
 	for (i = 0; i < trace->n; i++) {
-		uint64_t at = trace->frames[i].sp - 16 - walk->stack_start;
+		uint64_t place = trace->frames[i].sp - 16 - walk->stack_start;
 
-		if (at < walk->stack_size)
-			prefetch_line(walk->stack + at);
+		if (place < walk->stack_size)
+			prefetch_line(walk->stack + place);
 		if (walk->cache)
 			prefetch_line(slot_of(walk, trace->frames[i].pc - 1));
 	}
