@@ -106,7 +106,7 @@ ALONE void right(int n);
 #define BODY                                          \
 	char room[2000];                              \
 	__asm__ volatile("" ::"r"(room) : "memory");  \
-	if (n % 8 == 0)                               \
+	if (n % EVERY == 0)                           \
 		spin(2);                              \
 	if (n > 0)                                    \
 		GO(n)(n - 1);                         \
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 
 def test_how_often_stitching_is_wrong(samples_of):
     """Each descent takes another way, the same eight turns again and again: the oracle of what was put together."""
-    samples = at(samples_of("ways", WAYS))
+    samples = at(samples_of("ways", WAYS, "-DEVERY=8"))
     stitched = [sample.names for sample in samples if sample.method == "stitched"]
     assert len(stitched) > 200
     wrong = 0
@@ -135,6 +135,19 @@ def test_how_often_stitching_is_wrong(samples_of):
         wrong += len(turns) % 8 != 1 or any(a != b for a, b in zip(turns, turns[8:]))
     print(f"{wrong} of {len(stitched)} stitched stacks are wrong")
     assert wrong <= 0.01 * len(stitched)
+
+
+def test_how_often_repair_is_wrong(samples_of):
+    """The same, but only the deepest frame is sampled, so that there is nothing to stitch to."""
+    flags = ["-DEVERY=105", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"]
+    repaired = [s.names for s in at(samples_of("ways-kept", WAYS, *flags)) if s.method == "fp-repaired"]
+    assert len(repaired) > 200
+    wrong = 0
+    for names in repaired:
+        turns = [name for name in names if name in ("left", "right")]
+        wrong += len(turns) != 105 or "main" not in names or any(a != b for a, b in zip(turns, turns[8:]))
+    print(f"{wrong} of {len(repaired)} repaired stacks are wrong")
+    assert wrong <= 0.01 * len(repaired)
 
 
 DEEP = r"""
