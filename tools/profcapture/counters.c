@@ -170,13 +170,15 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 {
 	int64_t from = MAX_OF(series->since_ns, counters->reader.from_ns);
 	int64_t to = MIN_OF(until, counters->reader.to_ns);
+	uint64_t held_ns;
 
 	if (!series->holds || from > to)
 		return;
 	if (series->since_ns < from && from < until)
 		note_value(series, series->value);
-	series->weighted += (long double)series->value * (long double)(to - from);
-	series->weight_ns += (uint64_t)to - (uint64_t)from;
+	held_ns = (uint64_t)to - (uint64_t)from;
+	series->weighted += (long double)series->value * (long double)held_ns;
+	series->weight_ns += held_ns;
 }
 
 static void set_value(const struct counters *counters, struct series *series, int64_t time,

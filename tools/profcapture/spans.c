@@ -179,6 +179,8 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 	span.group = begin->group;
 	span.name = begin->name;
 	span.start_ns = begin->time_ns;
+	/* Times that go back are damage. */
+	span.end_ns = MAX_OF(span.end_ns, span.start_ns);
 	begin_free(begin);
 	/* Names recur, ids do not. */
 	if (id && !chain->top)
