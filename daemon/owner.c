@@ -159,6 +159,18 @@ static bool may_be(int dir, uid_t uid)
 	return fstat(dir, &folder) == 0 && folder.st_uid == uid;
 }
 
+bool owner_leads(int dir, uid_t uid)
+{
+	bool is_ours;
+	enum verdict verdict;
+
+	if (!may_be(dir, uid) || !check_namespace(dir, uid, &is_ours))
+		return false;
+	verdict = judge_thread(dir, ".", uid, is_ours && uid != 0);
+	/* it may have ended before the others */
+	return verdict == OWNED || (verdict == ENDED && owner_is(dir, uid));
+}
+
 bool owner_is(int dir, uid_t uid)
 {
 	CLEANUP(close_dir) DIR *tasks = NULL;

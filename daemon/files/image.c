@@ -12,7 +12,7 @@
  *   (4) nothing but a regular file with something in it to map is opened for reading: a FIFO or a device is looked at
  *       by O_PATH only, and what /proc and its like have is no file        [test-files: only_regular_files]
  *   (5) nobody but us reads from a filesystem that some process serves: those files are copied  [test_hostile_files]
- *   (6) in an own_only session the process is the client's, before and after, and the client may read the file
+ *   (6) in an own_only session the process's leader is the client's before, and all of it after, and the client may read the file
  *                                                                          [test-files: own_only]
  * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file: it is asked about a
  * page of it that we map and never touch. The side band could deliver build-ids too, but then the kernel marks the mmap2
@@ -403,7 +403,7 @@ int image_open(const struct files_config *config, const struct client *client,
 	snprintf(name, sizeof(name), "/proc/%d", request->request.pid);
 	target.dir = dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (!config->any_image)
-		target.is_own = dir >= 0 && owner_is(dir, client->uid);
+		target.is_own = dir >= 0 && owner_leads(dir, client->uid);
 	if (config->own_only && !target.is_own)
 		return dir < 0 ? ESRCH : EACCES;
 	failed = target.careful ? ENOENT : open_mapping(&target, &fd);

@@ -11,8 +11,8 @@
  *                 killed here is continued by the next one                 [test_hostile_files: test_locked_memory]
  *             (2) of a bare process no file is read that goes through its memory, which may lie in a file that never
  *                 comes                                                   [test_hostile_files: test_locked_memory]
- *             (3) an own_only session gets records of processes that were the client's before they were read and are
- *                 after that, and nothing of the kernel                    [test-files: own_only]
+ *             (3) an own_only session gets records of processes whose leader was the client's before they were read and
+ *                 that are wholly so after that, and nothing of the kernel [test-files: own_only]
  */
 #include "daemon/files/proc.h"
 
@@ -338,7 +338,7 @@ static int add_process(struct snapshot *snapshot, int proc, pid_t pid)
 	status_set_pid(pid);
 	snprintf(name, sizeof(name), "%d", pid);
 	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || (config->own_only && !owner_is(dir, config->uid)))
+	if (dir < 0 || (config->own_only && !owner_leads(dir, config->uid)))
 		return 0;
 	read_process(snapshot, dir, pid);
 	/* it may have become somebody else's meanwhile */

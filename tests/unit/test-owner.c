@@ -187,6 +187,38 @@ static void test_not_the_users(void)
 	}
 }
 
+static bool leads(const struct child *child, uid_t uid)
+{
+	char path[32];
+	bool found;
+	int dir;
+
+	snprintf(path, sizeof(path), "/proc/%d", child->pid);
+	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	found = owner_leads(dir, uid);
+	close(dir);
+	return found;
+}
+
+static void test_leads(void)
+{
+	static void (*const acts[])(void) = { be_undumpable, keep_saved_root, keep_real_root,
+					      keep_capability, keep_group };
+	struct child child;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	child = start(have_other_thread);
+	CHECK(leads(&child, USER) && !leads(&child, OTHER) && !leads(&child, 0));
+	end(&child);
+	for (size_t i = 0; i < ARRAY_SIZE(acts); i++) {
+		child = start(acts[i]);
+		if (!CHECK(!leads(&child, USER)))
+			printf("# act %zu\n", i);
+		end(&child);
+	}
+}
+
 /* A folder in /proc is not that of the next process of its number. */
 static void test_folder(void)
 {
@@ -198,7 +230,7 @@ static void test_folder(void)
 	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CHECK(owner_is(dir, geteuid()));
 	end(&child);
-	CHECK(!owner_is(dir, geteuid()));
+	CHECK(!owner_is(dir, geteuid()) && !owner_leads(dir, geteuid()));
 	close(dir);
 }
 
@@ -328,7 +360,7 @@ static void test_leader_gone(void)
 	if (geteuid() != 0)
 		SKIP("needs root");
 	child = start(lose_leader);
-	CHECK(owned(&child, USER));
+	CHECK(owned(&child, USER) && leads(&child, USER));
 	end(&child);
 }
 
@@ -337,6 +369,7 @@ int main(void)
 	RUN(test_own);
 	RUN(test_gone);
 	RUN(test_not_the_users);
+	RUN(test_leads);
 	RUN(test_folder);
 	RUN(test_leader_gone);
 	RUN(test_namespaces);
