@@ -110,7 +110,9 @@ static void list_numbers(int dir, const char *path, struct numbers *numbers)
 
 /* ---- One process -------------------------------------------------------------------------------- */
 
-static void read_exe(struct snapshot *snapshot, int dir, pid_t pid)
+/* False: a kernel thread, which has neither a program nor mappings, or a leader that ended before its threads, which has
+ * them no more. */
+static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
 	char path[PATH_MAX];
@@ -121,14 +123,7 @@ static void read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 	record.length = n > 0 ? (uint32_t)n : 0;
 	if (n > 0)
 		buffer_add(&snapshot->buffer, &record, path, NULL, 0);
-}
-
-/* A kernel thread has neither a program nor mappings, and a leader that ended before its threads has them no more. */
-static bool has_program(int dir)
-{
-	char byte;
-
-	return readlinkat(dir, "exe", &byte, 1) > 0 || errno != ENOENT;
+	return n > 0 || errno != ENOENT;
 }
 
 /* Asks for the next executable mapping at or above *address. 0, or an errno. */
@@ -196,6 +191,14 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	}
 }
 
+/* The kernel counts a folder's threads as links of it (fs/proc/base.c: proc_task_getattr), which costs less than to list them. */
+static bool has_one_thread(int dir)
+{
+	struct stat status;
+
+	return fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1;
+}
+
 /* Threads but the leader; again until no new one is found. Returns one of them, or 0. */
 static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 {
@@ -204,6 +207,8 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	bool found = true;
 	pid_t other = 0;
 
+	if (has_one_thread(dir))
+		return 0;
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
 		size_t before = seen.n;
@@ -233,17 +238,19 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	return other;
 }
 
-/* What goes with the memory, and may wait for it. */
-static void add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
+/* What goes with the memory, and may wait for it. False: there is none. */
+static bool add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };
 
-	read_exe(snapshot, dir, pid);
+	if (!read_exe(snapshot, dir, pid))
+		return false;
 	if (bare)
-		return;
+		return true;
 	buffer_add_file(&snapshot->buffer, dir, "cmdline", cmdline, SMALL_FILE_BYTES);
 	if (!snapshot->request->maps_known)
 		add_mappings(snapshot, dir, pid);
+	return true;
 }
 
 static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)
@@ -291,15 +298,11 @@ static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
 	buffer_add_file(&snapshot->buffer, dir, "stat", stat, SMALL_FILE_BYTES);
 	other = add_threads(snapshot, dir, pid);
 	add_texts(snapshot, dir, pid);
-	if (has_program(dir)) {
-		add_program(snapshot, dir, pid, bare);
-		return;
-	}
-	if (!other)
+	if (add_program(snapshot, dir, pid, bare) || !other)
 		return;
 	snprintf(name, sizeof(name), "task/%d", other);
 	thread = openat(dir, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (thread >= 0 && has_program(thread))
+	if (thread >= 0)
 		add_program(snapshot, thread, pid, bare);
 }
 

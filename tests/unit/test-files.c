@@ -18,7 +18,9 @@
 #include <glib/gstdio.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -458,6 +460,39 @@ static void test_maps_known(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
 }
 
+static unsigned threads_of_snapshot(void)
+{
+	bool kernel;
+	g_autoptr(GArray) pids = pids_of_snapshot(&everything, getpid(), &kernel);
+
+	return pids->len;
+}
+
+static void *wait_for(void *data)
+{
+	sem_wait(data);
+	return NULL;
+}
+
+/* A process of one thread has no list of them read. */
+static void test_threads(void)
+{
+	unsigned before = threads_of_snapshot();
+	pthread_t threads[3];
+	sem_t end;
+
+	sem_init(&end, 0, 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(threads); i++) {
+		CHECK_INT(pthread_create(&threads[i], NULL, wait_for, &end), 0);
+		CHECK_INT(threads_of_snapshot(), before + i + 1);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(threads); i++)
+		sem_post(&end);
+	for (unsigned i = 0; i < ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
+	sem_destroy(&end);
+}
+
 /* The session's first one: what is of another process would be thrown away. */
 static void test_targets_only(void)
 {
@@ -679,6 +714,7 @@ int main(void)
 	RUN(test_client);
 	RUN(test_snapshot);
 	RUN(test_maps_known);
+	RUN(test_threads);
 	RUN(test_targets_only);
 	RUN(test_own_only);
 	RUN(test_others);
