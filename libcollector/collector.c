@@ -94,7 +94,13 @@ static inline __attribute__((always_inline)) bool write_mark(struct mark *mark, 
 							     const char *name)
 {
 	struct text texts[2 + 2 * PROF_MAX_ARGS];
-	struct message message = { .type = RING_MARK, .texts = texts, .n_texts = 2 };
+	struct message message = {
+		.type = RING_MARK,
+		.payload_bytes = sizeof(struct ring_mark) +
+				 mark->n_args * sizeof(struct ring_argument),
+		.texts = texts,
+		.n_texts = 2,
+	};
 
 	measure(group, &texts[0]);
 	measure(name, &texts[1]);
@@ -117,74 +123,88 @@ static uint32_t count_args(size_t n_args)
 	return (uint32_t)MIN_OF(n_args, (size_t)PROF_MAX_ARGS);
 }
 
-bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
-		       size_t n_args)
+static bool is_room(uint32_t n_args)
 {
-	struct mark mark;
+	return !message_is_lost(sizeof(struct ring_mark) + n_args * sizeof(struct ring_argument));
+}
 
-	if (is_off())
-		return false;
-	mark = (struct mark){
+/* By themselves, so that what is called while nobody records needs no stack. */
+static __attribute__((noinline)) bool write_plain(const char *group, const char *name)
+{
+	struct mark mark = { .kind = RING_MARK_INSTANT };
+
+	return write_mark(&mark, group, name);
+}
+
+static __attribute__((noinline)) bool write_instant(const char *group, const char *name,
+						    const struct prof_arg *args, size_t n_args)
+{
+	struct mark mark = {
 		.kind = RING_MARK_INSTANT,
 		.n_args = count_args(n_args),
 		.args = args,
 	};
+
 	return write_mark(&mark, group, name);
+}
+
+static __attribute__((noinline)) bool write_span(uint32_t kind, uint64_t id, const char *group,
+						 const char *name, const struct prof_arg *args,
+						 size_t n_args)
+{
+	struct mark mark = {
+		.kind = kind,
+		.n_args = count_args(n_args),
+		.id = kind == RING_MARK_COMPLETE ? 0 : id,
+		.begin_ns = id,
+		.args = args,
+	};
+
+	return write_mark(&mark, group, name);
+}
+
+bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
+		       size_t n_args)
+{
+	if (is_off() || !is_room(count_args(n_args)))
+		return false;
+	return n_args == 0 ? write_plain(group, name) : write_instant(group, name, args, n_args);
+}
+
+static __attribute__((noinline)) uint64_t new_id(void)
+{
+	struct producer *producer = producer_get();
+
+	return producer ? __atomic_add_fetch(&producer->next_id, 1, __ATOMIC_RELAXED) : 0;
 }
 
 uint64_t prof_mark_new_id(void)
 {
-	struct producer *producer = is_off() ? NULL : producer_get();
-
-	return producer ? __atomic_add_fetch(&producer->next_id, 1, __ATOMIC_RELAXED) : 0;
+	return is_off() ? 0 : new_id();
 }
 
 bool prof_mark_begin(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
 		     size_t n_args)
 {
-	struct mark mark;
-
-	if (is_off())
+	if (is_off() || !is_room(count_args(n_args)))
 		return false;
-	mark = (struct mark){
-		.kind = RING_MARK_BEGIN,
-		.n_args = count_args(n_args),
-		.id = id,
-		.args = args,
-	};
-	return write_mark(&mark, group, name);
+	return write_span(RING_MARK_BEGIN, id, group, name, args, n_args);
 }
 
 bool prof_mark_end(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
 		   size_t n_args)
 {
-	struct mark mark;
-
-	if (is_off())
+	if (is_off() || !is_room(count_args(n_args)))
 		return false;
-	mark = (struct mark){
-		.kind = RING_MARK_END,
-		.n_args = count_args(n_args),
-		.id = id,
-		.args = args,
-	};
-	return write_mark(&mark, group, name);
+	return write_span(RING_MARK_END, id, group, name, args, n_args);
 }
 
 bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
 			const struct prof_arg *args, size_t n_args)
 {
-	struct mark mark;
-
-	if (is_off())
+	if (is_off() || !is_room(count_args(n_args)))
 		return false;
-	mark = (struct mark){
-		.kind = RING_MARK_COMPLETE,
-		.n_args = count_args(n_args),
-		.begin_ns = begin_ns,
-		.args = args,
-	};
-	return write_mark(&mark, group, name);
+	return write_span(RING_MARK_COMPLETE, begin_ns, group, name, args, n_args);
 }
 
 /* ---- Counters ---- */

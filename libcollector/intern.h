@@ -45,7 +45,7 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch);
 
 static inline uint64_t intern_check(uint64_t id, const struct text *text)
 {
-	return id * UINT64_C(0x9e3779b97f4a7c15) + text->hash + text->n_bytes;
+	return id + text->hash;
 }
 
 /*
@@ -54,6 +54,7 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
  */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
+#define INTERN_ODD UINT64_C(0x9e3779b97f4a7c15)
 #define INTERN_HIGHS UINT64_C(0x8080808080808080)
 
 struct intern_word {
@@ -103,7 +104,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 		n += rest;
 	}
 	ret_text->bytes = bytes;
-	ret_text->hash = intern_mix(hash, n);
+	ret_text->hash = hash + n * INTERN_ODD;
 	ret_text->n_bytes = (uint32_t)n;
 }
 

@@ -51,6 +51,17 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
+/* Counted; before the strings are looked at. */
+static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
+{
+	struct producer *producer = register_self.producer;
+
+	if (__builtin_expect(!producer || !ring_is_full(producer->current, payload_bytes), 1))
+		return false;
+	message_done(producer);
+	return true;
+}
+
 static inline __attribute__((always_inline)) bool message_write(struct message *message,
 								message_fill *fill,
 								const void *data)

@@ -33,6 +33,8 @@ struct ring {
 
 	struct ring_arena *arena;
 	struct ring *bigger; /* that the thread has moved to */
+	uint64_t full_tail;  /* where there was no room for full_bytes, and 1; 0: there was */
+	uint32_t full_bytes; /* of a payload, in a ring that is to drop */
 	uint64_t stuck_tail; /* no wait for this one to move, and 1 */
 	uint32_t tid;        /* of who claimed it, and which owner that is */
 	uint32_t generation;
@@ -55,4 +57,30 @@ static inline bool ring_is_alive(const struct ring *ring)
 	while (ring->bigger)
 		ring = ring->bigger;
 	return *ring->alive != 0;
+}
+
+/*
+ * Before anything is done for a record: whether there is no room for it, as there was none for one that was not larger, and
+ * the consumer has taken nothing since. It is counted then. Not where a record is open: ring_begin() sees to that.
+ */
+static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,
+							       size_t payload_bytes)
+{
+	struct ring_header *shared;
+
+	if (__builtin_expect(ring->full_tail == 0, 1) || !*ring->alive ||
+	    payload_bytes < ring->full_bytes || ring->open[0].sp != 0)
+		return false;
+	shared = ring->shared;
+	if (RING_LOAD(&shared->tail) + 1 != ring->full_tail)
+		return false;
+	/* So that a handler does not count in the middle of this. */
+	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	RING_STORE(&shared->attempted, RING_LOAD(&shared->attempted) + 1);
+	__atomic_store_n(&shared->lost[RING_LOST_FULL],
+			 RING_LOAD(&shared->lost[RING_LOST_FULL]) + 1, __ATOMIC_RELEASE);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	ring->open[0].sp = 0;
+	return true;
 }

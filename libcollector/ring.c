@@ -458,6 +458,8 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
 		return begin_at(ring, shared, type, at, bytes);
 	if (RING_LOAD(&shared->policy) == RING_LOSSLESS)
 		return begin_full(ring, type, payload_bytes, bytes);
+	ring->full_tail = ring->tail + 1;
+	ring->full_bytes = (uint32_t)payload_bytes;
 	return lose(ring, shared, RING_LOST_FULL);
 }
 

@@ -4,11 +4,14 @@ that was said to be recorded arrives, in whatever process, thread or handler it 
 import collections
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from recordings import until
 
 STAND_IN = os.environ["STAND_IN"]
 ZOO = os.environ["ZOO"]
@@ -76,6 +79,7 @@ def run(tmp_path):
 EXACT = [
     ("plain", []),
     ("plain", ["--deaf", "--bytes", 4096]),
+    ("plain", ["--deaf", "--lossless", "--bytes", 4096]),
     ("fork", []),
     ("fork", ["--lossless", "--bytes", 4096]),
     ("fork-threads", []),
@@ -146,10 +150,9 @@ def test_names(run):
 
 def test_siglongjmp(run):
     """A handler that marked leaves the mark that it interrupted: that one may be recorded though nobody was told."""
-    recorded = run("siglongjmp", "--records")
+    recorded = run("siglongjmp", "--records", "--bytes", 1 << 22)
     check_names([mark for mark in recorded.marks if mark["name"] != "behind"])
     (peer,) = recorded.peers
-    assert peer["abandoned"] > 0
     assert peer["marks"] >= recorded.said[peer["peer"]] > 0
 
 
@@ -227,6 +230,27 @@ def test_few_rings(run):
     recorded = run("many", "--no-growth", "--rings", 4)
     (peer,) = recorded.peers
     assert peer["no_ring"] == recorded.lost[peer["peer"]] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_engine_gone(tmp_path, number):
+    """The program goes on to its end, though nobody reads, answers, or gives rings back."""
+    results = tmp_path / "results"
+    engine = subprocess.Popen(
+        [STAND_IN, "--output", tmp_path / "output", "--rings", "2", "--bytes", "4096", "--lossless", "--", ZOO, "threads"],
+        env={**os.environ, "ZOO_RESULTS": str(results)}, stdin=subprocess.DEVNULL,
+    )
+    try:
+        children = Path(f"/proc/{engine.pid}/task/{engine.pid}/children")
+        until(lambda: children.read_text().strip(), 20)
+        until(lambda: any("prof-arena" in line for line in Path(f"/proc/{children.read_text().strip()}/maps").open()), 20)
+        engine.send_signal(number)
+        until(lambda: results.exists() and results.read_text().endswith("\n"), 60)
+        _, true, false = map(int, results.read_text().split())
+        assert true + false == 10000
+    finally:
+        engine.kill()
+        engine.wait(timeout=20)
 
 
 def test_connect(run):

@@ -4,6 +4,7 @@
  * nothing. What interrupts a record is in test-ring-interrupted.c.
  */
 #include "config.h"
+#include "libcollector/ring-own.h"
 #include "tests/unit/ring.h"
 
 #include <errno.h>
@@ -795,6 +796,30 @@ static void test_hostile_consumer(void)
 	pair_done(&pair);
 }
 
+/* What is lost before anything is done for it: as long as it would be, counted as it would be. */
+static void test_known_full(void)
+{
+	struct ring_batch batch;
+	size_t bytes = sizeof(struct ring_mark);
+	uint64_t n = 1, last = 0;
+
+	REQUIRE(pair_init(&pair, 4096, 1, RING_DROP));
+	CHECK(!ring_is_full(pair.ring, bytes));
+	while (write_mark(pair.ring, n))
+		n++;
+	for (int i = 0; i < 10; i++)
+		CHECK(ring_is_full(pair.ring, bytes));
+	/* Something smaller may fit. */
+	CHECK(!ring_is_full(pair.ring, bytes - 8));
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+	CHECK_INT(check_marks(&batch, &last), n - 1);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_FULL], 11);
+	CHECK(check_law(&pair.reader.totals));
+	CHECK(!ring_is_full(pair.ring, bytes));
+	CHECK(write_mark(pair.ring, n));
+	pair_done(&pair);
+}
+
 int main(void)
 {
 	RUN(test_arena);
@@ -822,5 +847,6 @@ int main(void)
 	RUN(test_times);
 	RUN(test_changing);
 	RUN(test_hostile_consumer);
+	RUN(test_known_full);
 	return test_end();
 }
