@@ -24,7 +24,7 @@ static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
 /* ---- Times -------------------------------------------------------------------------------------- */
 
-/* A number of nanoseconds in a timed table that is no time: how long what began at `time` took. */
+/* A number of nanoseconds in a timed table that is no time: how long what ended at `time` took. */
 static bool is_duration(const struct prof_column_def *column)
 {
 	return column->type == PROF_TYPE_UINT && column->unit == PROF_UNIT_NS &&
@@ -33,14 +33,14 @@ static bool is_duration(const struct prof_column_def *column)
 
 /* Of one column; a null has no time, and 0 is none but in the first column. */
 static void column_times(const struct prof_column_def *column, const struct prof_array *array,
-			 const uint64_t *starts, size_t rows, uint64_t *t_min, uint64_t *t_max)
+			 const uint64_t *ends, size_t rows, uint64_t *t_min, uint64_t *t_max)
 {
 	uint64_t min = *t_min, max = *t_max;
 
-	if (column->type == PROF_TYPE_TIME && array->numbers == starts) {
+	if (column->type == PROF_TYPE_TIME && array->numbers == ends) {
 		for (size_t i = 0; i < rows; i++) {
-			min = MIN_OF(min, starts[i]);
-			max = MAX_OF(max, starts[i]);
+			min = MIN_OF(min, ends[i]);
+			max = MAX_OF(max, ends[i]);
 		}
 	} else if (column->type == PROF_TYPE_TIME) {
 		for (size_t i = 0; i < rows; i++) {
@@ -51,11 +51,9 @@ static void column_times(const struct prof_column_def *column, const struct prof
 		}
 	} else {
 		for (size_t i = 0; i < rows; i++) {
-			uint64_t end;
-
-			if ((!array->nulls || !array->nulls[i]) &&
-			    add_u64(starts[i], array->numbers[i], &end))
-				max = MAX_OF(max, end);
+			/* what is longer than there was time is no duration */
+			if ((!array->nulls || !array->nulls[i]) && array->numbers[i] <= ends[i])
+				min = MIN_OF(min, ends[i] - array->numbers[i]);
 		}
 	}
 	*t_min = min;

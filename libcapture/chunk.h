@@ -20,8 +20,9 @@ struct chunk_group {
 struct chunk_extent {
 	uint32_t groups;
 	uint32_t raw;
-	uint64_t t_min, t_max; /* timed tables: over all times, and the ends of durations; else 0 */
-	uint64_t first_id;     /* dictionary tables: lowest id; else 0 */
+	uint64_t t_min,
+		t_max;     /* timed tables: over all times, and the begins of durations; else 0 */
+	uint64_t first_id; /* dictionary tables: lowest id; else 0 */
 };
 
 /* Appends the row groups of a block (of at least one row) to `out`. */
@@ -61,6 +62,6 @@ void chunk_decoder_done(struct chunk_decoder *decoder);
 /* Fills decoder->arrays. 0, PROF_DAMAGED, -ENOMEM. */
 MUST_CHECK int chunk_decode(struct chunk_decoder *decoder, const struct chunk_group *group);
 
-/* The time range that rows cover, in both directions the same rule: times, and `time` plus durations. */
+/* The time range that rows cover, in both directions the same rule: times, and `time` less durations. */
 void chunk_times(const struct prof_table_def *def, const struct prof_array *arrays, size_t rows,
 		 uint64_t *t_min, uint64_t *t_max);

@@ -191,7 +191,7 @@ static const struct prof_column_def mark_columns[] = {
 	REF(PROF_MARK_GROUP, "group", STRING),
 	REF(PROF_MARK_NAME, "name", STRING),
 	COLUMN(PROF_MARK_DURATION, "duration", UINT,
-	       .unit = PROF_UNIT_NS), /* complete: from `time` on; else 0 */
+	       .unit = PROF_UNIT_NS), /* complete: until `time`; else 0 */
 	/* An item an argument in each of the four: they are as long as one another. */
 	REFS(PROF_MARK_ARGUMENTS, "arguments", STRING),
 	COLUMN(PROF_MARK_ARGUMENT_KINDS, "argument_kinds", ENUM, .values = argument_kinds,
