@@ -40,6 +40,7 @@ enum message_type {
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
 	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
+	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd */
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -67,6 +68,13 @@ struct message {
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
+
+/* What a full ring of a collector does. */
+enum engine_policy {
+	ENGINE_POLICY_DEFAULT, /* lossless for who records allocations */
+	ENGINE_POLICY_DROP,
+	ENGINE_POLICY_LOSSLESS,
+};
 
 /* A kind of event that is sampled; on every CPU its events stand at this position. */
 struct message_source {
@@ -106,6 +114,8 @@ struct message_config {
 		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
 	uint32_t
 		by_task; /* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
+	uint32_t policy;  /* enum engine_policy */
+	uint32_t session; /* its number, for those who register */
 };
 
 /* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
@@ -134,6 +144,15 @@ struct message_event {
 	int32_t tid;
 	uint32_t rank;     /* from 1 on */
 	uint32_t position; /* 0: the side band, else 1 + that of the source */
+};
+
+/* A process that wants to register its collector (libcollector/control.h), whose hello was read, and which the session may
+ * see. Who it is says the kernel; the engine knows whether it is a target, and answers. */
+struct message_peer {
+	int32_t pid;
+	uint32_t inner_pid; /* in its PID namespace; 0: that is ours */
+	uint32_t wants;     /* CONTROL_WANTS_* */
+	uint32_t pad;
 };
 
 enum engine_reason {

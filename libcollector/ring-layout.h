@@ -195,9 +195,13 @@ struct ring_argument {
 };
 static_assert(sizeof(struct ring_argument) == 16, "argument");
 
+/* ring_counter.kind: values are s64 unless DOUBLE, and what holds now unless SUM */
+#define RING_COUNTER_DOUBLE 0x01u
+#define RING_COUNTER_SUM 0x02u /* the sum until then, which only grows */
+
 struct ring_counter {
 	uint32_t id;
-	uint32_t kind;              /* 0: s64, 1: double */
+	uint32_t kind;              /* RING_COUNTER_* */
 	uint32_t group, name, unit; /* strings */
 	uint32_t reserved;
 };

@@ -50,7 +50,7 @@ static const char *const fault_names[RING_N_FAULTS] = {
 	[RING_FAULT_NONE] = "none",         [RING_FAULT_STATE] = "state",
 	[RING_FAULT_POSITION] = "position", [RING_FAULT_LENGTH] = "length",
 	[RING_FAULT_TYPE] = "type",         [RING_FAULT_PAYLOAD] = "payload",
-	[RING_FAULT_COUNTS] = "counts",
+	[RING_FAULT_COUNTS] = "counts",     [RING_FAULT_TID] = "tid",
 };
 
 const char *ring_fault_name(enum ring_fault fault)
@@ -85,6 +85,12 @@ static void set_fault(struct ring_reader *reader, enum ring_fault fault, uint64_
 {
 	reader->fault = fault;
 	reader->fault_at = at;
+}
+
+void ring_reader_quarantine(struct ring_reader *reader, enum ring_fault fault)
+{
+	if (reader->fault == RING_FAULT_NONE)
+		set_fault(reader, fault, reader->tail);
 }
 
 /* ---- What the producer says ---- */

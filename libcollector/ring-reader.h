@@ -29,6 +29,7 @@ enum ring_fault {
 	RING_FAULT_TYPE,
 	RING_FAULT_PAYLOAD, /* shorter than its type says, or than its own count */
 	RING_FAULT_COUNTS, /* went back, faster than a thread can, or lost more than was attempted */
+	RING_FAULT_TID,    /* the caller's: its owner is no thread of the process */
 	RING_N_FAULTS
 };
 
@@ -98,6 +99,9 @@ void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
 bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record);
+
+/* For what the caller has to check. */
+void ring_reader_quarantine(struct ring_reader *reader, enum ring_fault fault);
 
 /* Where is_closed, or the owner is known to be gone and has been drained as dead: another thread may claim it. */
 void ring_reader_recycle(struct ring_reader *reader);

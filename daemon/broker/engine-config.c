@@ -80,7 +80,8 @@ static void describe_source(const struct options *options, const struct event *e
 		source->frequency = options->frequency;
 }
 
-GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan)
+GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan,
+			      uint32_t session)
 {
 	GByteArray *bytes = g_byte_array_new();
 	struct message_config config = {
@@ -99,6 +100,8 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.max_duration_ns = options->max_duration_ns,
 		.max_rate = options->max_rate,
 		.begin_ns = plan->begin_ns,
+		.policy = options->policy,
+		.session = session,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

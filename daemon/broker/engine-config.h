@@ -6,4 +6,5 @@
 
 /* The body of MESSAGE_CONFIG: struct message_config and the metadata behind it; has_kallsyms is the caller's. `plan` is
  * one that was opened. */
-GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan);
+GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan,
+			      uint32_t session);

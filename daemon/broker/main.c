@@ -3,6 +3,7 @@
  * profd - entry point
  *
  *     profd --system        serves everybody on the system bus, as far as polkit allows
+ *     profd --system --control=PATH    the same, with another control socket: for tests
  *     profd --private=FD    serves one client on FD, one end of a SOCK_STREAM socketpair, without a bus
  *
  * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. So there is no moment in which a
@@ -15,6 +16,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/child.h"
+#include "daemon/broker/control.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
 #include "daemon/broker/sandbox.h"
@@ -32,10 +34,17 @@
 #define IDLE_TIMEOUT_S 60
 #define MAX_TURNS 1000
 
+/* Of --system. */
+struct arguments {
+	unsigned idle_timeout_s;
+	const char *control; /* where collectors register */
+};
+
 struct program {
 	GMainLoop *loop;
 	GDBusConnection *connection;
 	struct authority *authority; /* NULL: private */
+	struct control *control;     /* NULL: there is no such socket */
 	struct service *service;
 	guint name, unused;
 	unsigned idle_timeout_s; /* 0: stays for ever */
@@ -108,6 +117,8 @@ static int run(struct program *program)
 		authority_end(program->authority);
 	/* answers to what was taken back; clients that leave meanwhile still go through the service to the authority */
 	serve_the_rest();
+	/* before the service, which it hands peers to */
+	control_free(program->control);
 	if (program->service)
 		service_free(program->service);
 	authority_free(program->authority);
@@ -183,7 +194,8 @@ static void on_authority(struct authority *authority, const GError *error, void 
 		return;
 	}
 	program->authority = authority;
-	program->service = service_new(program->connection, authority, on_idle, program, &failure);
+	program->service = service_new(program->connection, authority, program->control, on_idle,
+				       program, &failure);
 	if (!program->service) {
 		fail(program, _("cannot serve"), failure);
 		return;
@@ -192,12 +204,13 @@ static void on_authority(struct authority *authority, const GError *error, void 
 	on_idle(program);
 }
 
-static int serve_system(unsigned idle_timeout_s)
+static int serve_system(const struct arguments *arguments)
 {
-	struct program program = { .idle_timeout_s = idle_timeout_s };
+	struct program program = { .idle_timeout_s = arguments->idle_timeout_s };
 	g_autoptr(GError) error = NULL;
 
 	child_use_own_folder();
+	program.control = control_new_at(arguments->control);
 	if (!enter_sandbox())
 		return 1;
 	/* the one that polkit's library uses, too */
@@ -222,7 +235,8 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 
 	program->connection = g_dbus_connection_new_finish(result, &error);
 	if (program->connection)
-		program->service = service_new(program->connection, NULL, on_idle, program, &error);
+		program->service = service_new(program->connection, NULL, program->control, on_idle,
+					       program, &error);
 	if (!program->service) {
 		fail(program, _("cannot serve the client"), error);
 		return;
@@ -245,6 +259,7 @@ static int serve_private(int fd)
 		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), fd, error->message);
 		return 2;
 	}
+	program.control = control_new_private();
 	if (!enter_sandbox())
 		return 1;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -269,8 +284,29 @@ static int parse_number(const char *argument, const char *prefix)
 	return (int)number;
 }
 
+static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
+{
+	static const char control[] = "--control=";
+
+	*ret_arguments = (struct arguments){ IDLE_TIMEOUT_S, CONTROL_WELL_KNOWN };
+	if (argc < 2 || strcmp(argv[1], "--system") != 0)
+		return false;
+	for (int i = 2; i < argc; i++) {
+		int seconds = parse_number(argv[i], "--idle-timeout=");
+
+		if (seconds >= 0)
+			ret_arguments->idle_timeout_s = (unsigned)seconds;
+		else if (g_str_has_prefix(argv[i], control))
+			ret_arguments->control = argv[i] + strlen(control);
+		else
+			return false;
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
+	struct arguments arguments;
 	bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
 
 	setlocale(LC_ALL, "");
@@ -280,15 +316,12 @@ int main(int argc, char **argv)
 		printf("profd %s\n", PROF_VERSION);
 		return 0;
 	}
-	if (argc == 2 && strcmp(argv[1], "--system") == 0)
-		return serve_system(IDLE_TIMEOUT_S);
-	if (argc == 3 && strcmp(argv[1], "--system") == 0 &&
-	    parse_number(argv[2], "--idle-timeout=") >= 0)
-		return serve_system((unsigned)parse_number(argv[2], "--idle-timeout="));
+	if (parse_system(argc, argv, &arguments))
+		return serve_system(&arguments);
 	if (argc == 2 && parse_number(argv[1], "--private=") >= 0)
 		return serve_private(parse_number(argv[1], "--private="));
 	fprintf(help ? stdout : stderr,
-		_("Usage: %s --system [--idle-timeout=SECONDS] | --private=FD | --version\n"),
+		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private=FD | --version\n"),
 		"profd");
 	return help ? 0 : 2;
 }

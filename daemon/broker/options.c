@@ -149,10 +149,14 @@ static bool take_policy(struct parse *parse, GVariant *value, GError **error)
 	const char *name = g_variant_get_string(value, NULL);
 
 	/* of collector rings; perf's always drop, and count it */
-	if (strcmp(name, "drop") == 0 || strcmp(name, "lossless") == 0)
-		return true;
-	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-			   "unknown policy \"%s\"; valid are lossless, drop", name);
+	if (strcmp(name, "drop") == 0)
+		parse->options->policy = ENGINE_POLICY_DROP;
+	else if (strcmp(name, "lossless") == 0)
+		parse->options->policy = ENGINE_POLICY_LOSSLESS;
+	else
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "unknown policy \"%s\"; valid are lossless, drop", name);
+	return true;
 }
 
 static bool take_ring_bytes(struct parse *parse, GVariant *value, GError **error)

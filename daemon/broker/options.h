@@ -20,6 +20,7 @@ struct options {
 	struct event events[ENGINE_MAX_SOURCES];
 	unsigned n_events;
 	enum engine_call_graph call_graph;
+	enum engine_policy policy;
 	uint64_t ring_bytes, max_bytes, max_duration_ns;
 	uint64_t max_rate;       /* samples a second; 0 = what the service allows */
 	int lifetime_fd;         /* -1: none */

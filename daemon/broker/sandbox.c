@@ -155,6 +155,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(mremap),
 	SCMP_SYS(madvise),
 	/* sockets that are there */
+	SCMP_SYS(accept4),
 	SCMP_SYS(connect),
 	SCMP_SYS(recvfrom),
 	SCMP_SYS(recvmsg),
@@ -168,6 +169,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(setsockopt),
 	/* threads, time, signals */
 	SCMP_SYS(futex),
+	SCMP_SYS(futex_waitv),
 	SCMP_SYS(sched_yield),
 	SCMP_SYS(sched_getaffinity),
 	SCMP_SYS(sched_getattr),

@@ -26,6 +26,7 @@
 #include "daemon/broker/options.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session-object.h"
+#include "daemon/broker/session.h"
 
 struct service {
 	GDBusConnection *connection;
@@ -33,8 +34,9 @@ struct service {
 	struct callers *callers;
 	void (*idle)(void *data);
 	void *data;
-	GPtrArray *sessions; /* struct session_object, with an object on the connection */
-	GPtrArray *closing;  /* without one, their engines still at work */
+	struct control *control; /* NULL: collectors cannot register */
+	GPtrArray *sessions;     /* struct session_object, with an object on the connection */
+	GPtrArray *closing;      /* without one, their engines still at work */
 	guint registrations[2];
 	uint32_t last_id;
 	unsigned n_calls; /* that are not answered yet */
@@ -287,6 +289,45 @@ static bool on_starting(struct session_object *object, void *data, GError **erro
 	       limits_check_start(access, &user, error);
 }
 
+/* ---- Collectors --------------------------------------------------------------------------------- */
+
+static const char *on_control_address(struct session_object *object, void *data)
+{
+	const struct service *service = data;
+
+	return service->control ? control_address(service->control) : NULL;
+}
+
+/* Without looking at more of it than needed, whatever it is. */
+static bool same_token(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t differs = 0;
+
+	for (size_t i = 0; i < CONTROL_TOKEN_BYTES; i++)
+		differs |= a[i] ^ b[i];
+	return differs == 0;
+}
+
+static enum control_status on_peer(const struct control_peer *peer, void *data)
+{
+	static const uint8_t none[CONTROL_TOKEN_BYTES];
+	const struct service *service = data;
+	const uint8_t *token = peer->hello->token;
+	struct session *best = NULL;
+	unsigned most = 0;
+
+	for (guint i = 0; i < service->sessions->len; i++) {
+		struct session *session = session_object_session(service->sessions->pdata[i]);
+		unsigned fits = same_token(token, none) ? session_fits(session, peer)
+							: same_token(token, session_token(session));
+
+		if (fits > most)
+			best = session;
+		most = MAX_OF(most, fits);
+	}
+	return best ? session_take_peer(best, peer) : CONTROL_NO_SESSION;
+}
+
 /* ---- Methods of a session ----------------------------------------------------------------------- */
 
 static void on_manage(bool allowed, const GError *error, void *data)
@@ -355,7 +396,9 @@ static bool create_session(struct call *call, const struct access *access,
 	static const struct session_object_listener listener = { .called = on_session_called,
 								 .starting = on_starting,
 								 .engine_gone = on_engine_gone,
-								 .closed = on_closed };
+								 .closed = on_closed,
+								 .control_address =
+									 on_control_address };
 	struct service *service = call->service;
 	struct access limited = *access;
 
@@ -507,7 +550,8 @@ static void free_object(gpointer object)
 }
 
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
-			    void (*idle)(void *data), void *data, GError **error)
+			    struct control *control, void (*idle)(void *data), void *data,
+			    GError **error)
 {
 	static const GDBusInterfaceVTable vtable = { .method_call = on_method,
 						     .get_property = on_get_property };
@@ -518,6 +562,7 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 
 	service->connection = g_object_ref(connection);
 	service->authority = authority;
+	service->control = control;
 	service->callers = callers_new(connection, authority != NULL, on_caller_gone, service);
 	service->idle = idle;
 	service->data = data;
@@ -532,6 +577,8 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 			return NULL;
 		}
 	}
+	if (control)
+		control_serve(control, on_peer, service);
 	return service;
 }
 

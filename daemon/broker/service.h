@@ -2,6 +2,7 @@
 #pragma once
 
 #include "daemon/broker/authority.h"
+#include "daemon/broker/control.h"
 
 #include <gio/gio.h>
 #include <stdbool.h>
@@ -12,10 +13,12 @@ struct service;
 /*
  * With an authority the connection is a bus's, and the authority is asked about each client; it is borrowed. Without,
  * the connection is to one client, who has the rights of this process.
+ * `control` is borrowed, and where collectors register; NULL: they cannot.
  * `idle` is called each time the last engine is gone, and when the last call was answered while none runs.
  */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
-			    void (*idle)(void *data), void *data, GError **error);
+			    struct control *control, void (*idle)(void *data), void *data,
+			    GError **error);
 /* Ends what still runs, without waiting. */
 void service_free(struct service *service);
 

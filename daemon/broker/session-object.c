@@ -46,6 +46,11 @@ const struct caller *session_object_owner(const struct session_object *object)
 	return object->owner;
 }
 
+struct session *session_object_session(struct session_object *object)
+{
+	return object->session;
+}
+
 const struct access *session_object_access(const struct session_object *object)
 {
 	return session_access(object->session);
@@ -263,8 +268,19 @@ static bool call_open_image(struct session_object *object, GDBusMethodInvocation
 static bool call_open_control(struct session_object *object, GDBusMethodInvocation *invocation,
 			      GError **error)
 {
-	return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
-			   "this profd has no control socket for collectors");
+	const char *address = object->listener->control_address(object, object->data);
+	const uint8_t *token = session_token(object->session);
+	g_autoptr(GString) text = NULL;
+
+	if (!address)
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "this profd has no control socket for collectors");
+	text = g_string_new(address);
+	g_string_append(text, ",token:");
+	for (size_t i = 0; i < CONTROL_TOKEN_BYTES; i++)
+		g_string_append_printf(text, "%02x", token[i]);
+	g_dbus_method_invocation_return_value(invocation, g_variant_new("(s)", text->str));
+	return true;
 }
 
 static bool call_close(struct session_object *object, GDBusMethodInvocation *invocation,
@@ -375,8 +391,8 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller 
 	};
 	struct session_object *object = g_new0(struct session_object, 1);
 
-	if (!session_new(access, options, capture_fd, &session_listener, object, &object->session,
-			 error)) {
+	if (!session_new(access, id, options, capture_fd, &session_listener, object,
+			 &object->session, error)) {
 		g_free(object);
 		return false;
 	}

@@ -13,6 +13,7 @@
 
 /* A session as an object on a connection. */
 struct session_object;
+struct session;
 
 struct session_object_listener {
 	/* Somebody called a method of it: session_object_handle() once that is allowed. */
@@ -21,6 +22,8 @@ struct session_object_listener {
 	/* False: it may not be started now. */
 	bool (*starting)(struct session_object *object, void *data, GError **error);
 	void (*engine_gone)(struct session_object *object, void *data);
+	/* Where collectors register; NULL: nowhere. */
+	const char *(*control_address)(struct session_object *object, void *data);
 	void (*closed)(struct session_object *object,
 		       void *data); /* has no object any more: free it */
 };
@@ -39,6 +42,7 @@ bool session_object_shares_capture(const struct session_object *object,
 				   const struct session_object *other);
 uint32_t session_object_id(const struct session_object *object);
 const struct caller *session_object_owner(const struct session_object *object);
+struct session *session_object_session(struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);
 
 /* Answers, now or later. own: the caller is the session's user, not somebody who manages others' sessions. */

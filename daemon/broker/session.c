@@ -26,12 +26,14 @@
 #include "daemon/broker/perf.h"
 #include "daemon/broker/requests.h"
 #include "daemon/broker/summary.h"
+#include "daemon/broker/target.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glib-unix.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,6 +44,7 @@
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
+#define MAX_CHECKED_THREADS 2000
 #define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came back */
 
 struct session {
@@ -63,6 +66,8 @@ struct session {
 		grown_us; /* grown: when the capture was last seen to be longer */
 	uint64_t returned_bytes;
 	int capture_fd;
+	uint32_t id;
+	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct stat capture; /* at CreateSession: which file it is */
 	guint patience, lifetime_watch;
 	enum session_state state;
@@ -206,7 +211,7 @@ static void on_side_bands(void *data)
 	requests_read_ahead(session->requests);
 }
 
-bool session_new(const struct access *access, struct options *options, int capture_fd,
+bool session_new(const struct access *access, uint32_t id, struct options *options, int capture_fd,
 		 const struct session_listener *listener, void *data, struct session **ret_session,
 		 GError **error)
 {
@@ -226,6 +231,9 @@ bool session_new(const struct access *access, struct options *options, int captu
 	session->options = options;
 	session->capture_fd = capture_fd;
 	session->capture = capture;
+	session->id = id;
+	if (getrandom(session->token, sizeof(session->token), 0) != sizeof(session->token))
+		g_error("the kernel has no random numbers");
 	session->images = images_new();
 	session->reason = "internal";
 	session->plan = (struct perf_plan){
@@ -606,7 +614,8 @@ static void on_gone(int wait_status, void *data)
 
 static bool send_config(struct session *session, GError **error)
 {
-	g_autoptr(GByteArray) body = engine_config_new(session->options, &session->plan);
+	g_autoptr(GByteArray)
+		body = engine_config_new(session->options, &session->plan, session->id);
 	int fds[4] = { session->capture_fd, -1, -1, -1 };
 	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
 					     "/proc/kallsyms" };
@@ -752,4 +761,66 @@ bool session_pause(struct session *session, bool pause, GError **error)
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error)
 {
 	return images_get(session->images, id, ret_fd, error);
+}
+
+/* ---- Collectors --------------------------------------------------------------------------------- */
+
+const uint8_t *session_token(const struct session *session)
+{
+	return session->token;
+}
+
+static bool is_recording(const struct session *session)
+{
+	return session->state == SESSION_STARTING || session->state == SESSION_RUNNING ||
+	       session->state == SESSION_PAUSED;
+}
+
+unsigned session_fits(const struct session *session, const struct control_peer *peer)
+{
+	const struct options *options = session->options;
+
+	if (!is_recording(session) ||
+	    (session->access.own_only && peer->uid != session->access.uid))
+		return 0;
+	for (unsigned i = 0; i < options->n_pids; i++)
+		if (options->pids[i] == peer->pid)
+			return 3;
+	if (options->system)
+		return 2;
+	/* it may be a child of one: the engine knows */
+	return options->children;
+}
+
+/* Whose a process is takes long where it has thousands of threads, and all clients wait. */
+static bool has_many_threads(pid_t pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)pid);
+	struct stat folder;
+
+	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
+}
+
+enum control_status session_take_peer(struct session *session, const struct control_peer *peer)
+{
+	const struct message_peer body = {
+		.pid = peer->pid,
+		.inner_pid = (uint32_t)peer->inner_pid,
+		.wants = peer->hello->wants,
+	};
+	const int fds[] = { peer->connection, peer->pidfd };
+
+	if (!is_recording(session))
+		return CONTROL_NO_SESSION;
+	if (engine_is_behind(session->engine) ||
+	    (session->access.own_only && has_many_threads(peer->pid)))
+		return CONTROL_LIMIT;
+	if (session->access.own_only &&
+	    (peer->uid != session->access.uid ||
+	     !target_is_owned(peer->pidfd, peer->pid, session->access.uid)))
+		return CONTROL_NOT_AUTHORISED;
+	return engine_send(session->engine, MESSAGE_PEER, &body, sizeof(body), fds, ARRAY_SIZE(fds),
+			   NULL)
+		       ? CONTROL_OK
+		       : CONTROL_FAILED;
 }

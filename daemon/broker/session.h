@@ -2,6 +2,7 @@
 #pragma once
 
 #include "daemon/broker/access.h"
+#include "daemon/broker/control.h"
 #include "daemon/broker/options.h"
 
 /* One recording: the events, the engine, the images. Knows nothing of D-Bus. */
@@ -29,7 +30,7 @@ struct session_listener {
 };
 
 /* Takes over the options and the descriptor of the capture, which is checked. */
-bool session_new(const struct access *access, struct options *options, int capture_fd,
+bool session_new(const struct access *access, uint32_t id, struct options *options, int capture_fd,
 		 const struct session_listener *listener, void *data, struct session **ret_session,
 		 GError **error);
 /* Whatever still runs is killed; the file stays as it is. */
@@ -39,6 +40,13 @@ bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
 bool session_pause(struct session *session, bool pause, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
+
+/* The secret by which a process finds its session. */
+const uint8_t *session_token(const struct session *session);
+/* How well the session fits a process that names none: 0 not at all, else the more the better. */
+unsigned session_fits(const struct session *session, const struct control_peer *peer);
+/* The engine has the last word: CONTROL_OK, it will answer. */
+enum control_status session_take_peer(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);
 const char *session_state_name(const struct session *session);

@@ -84,26 +84,18 @@ static void read_boot_id(uint8_t *boot_id)
 }
 
 /* All threads are made before the filter closes. */
-static bool enter_sandbox(uint64_t max_bytes, struct writer **ret_writer,
-			  struct unwind_tables **ret_tables, GError **error)
+static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_threads, GError **error)
 {
-	struct unwind_tables *tables;
-	struct writer *writer;
+	struct session_threads threads = { 0 };
 
 	if (!sandbox_drop_privileges(max_bytes, error))
 		return false;
-	writer = writer_new(error);
-	if (!writer)
-		return false;
-	tables = unwind_tables_new(error);
 	/* The sanitizers' runtimes need calls that nothing else does. */
-	if (!tables || (!PROF_SANITIZED && !sandbox_filter(error))) {
-		unwind_tables_free(tables);
-		writer_free(writer);
+	if (!session_threads_new(&threads, error) || (!PROF_SANITIZED && !sandbox_filter(error))) {
+		session_threads_free(&threads);
 		return false;
 	}
-	*ret_writer = writer;
-	*ret_tables = tables;
+	*ret_threads = threads;
 	return true;
 }
 
@@ -111,8 +103,7 @@ static int run(uint64_t max_bytes)
 {
 	g_autoptr(GError) error = NULL;
 	g_autofree struct session *session = g_new(struct session, 1);
-	struct unwind_tables *tables;
-	struct writer *writer;
+	struct session_threads threads;
 	uint8_t boot_id[16];
 	bool ok;
 
@@ -122,11 +113,11 @@ static int run(uint64_t max_bytes)
 	go_first();
 	/* One heap for all threads: what one frees another takes. */
 	mallopt(M_ARENA_MAX, 1);
-	if (!enter_sandbox(max_bytes, &writer, &tables, &error)) {
+	if (!enter_sandbox(max_bytes, &threads, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
 		return 1;
 	}
-	session_init(session, ENGINE_SOCKET_FD, writer, tables, boot_id);
+	session_init(session, ENGINE_SOCKET_FD, &threads, boot_id);
 	ok = session_run(session);
 	session_done(session);
 	return ok ? 0 : 1;

@@ -146,10 +146,10 @@ void ring_skip(struct ring *ring, const struct perf_event_header *record)
 	ring->tail += record->size;
 	/* A long round gives room back as it goes. */
 	if (ring->tail - ring->released >= ring->size / 8)
-		ring_release(ring);
+		ring_give_back(ring);
 }
 
-void ring_release(struct ring *ring)
+void ring_give_back(struct ring *ring)
 {
 	if (ring->tail == ring->released)
 		return;

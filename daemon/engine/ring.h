@@ -36,4 +36,4 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 /* Goes past the record that ring_peek showed. */
 void ring_skip(struct ring *ring, const struct perf_event_header *record);
 /* Gives what was skipped back to the kernel. */
-void ring_release(struct ring *ring);
+void ring_give_back(struct ring *ring);

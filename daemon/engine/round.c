@@ -147,7 +147,7 @@ bool round_run_until(struct round *round, uint64_t limit_ns, uint64_t until_ns)
 			sift_down(round);
 	}
 	for (i = 0; i < round->n_inputs; i++)
-		ring_release(round->inputs[i].ring);
+		ring_give_back(round->inputs[i].ring);
 	return !over;
 }
 

@@ -142,3 +142,20 @@ bool session_take_image(struct session *session, struct channel_message *message
 		image->unwind_state = IMAGE_UNWIND_NONE;
 	return true;
 }
+
+/* Until there is a picture of what runs, it waits. */
+bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_peer peer;
+
+	if (session->state == SESSION_NEW || message->length != sizeof(peer) ||
+	    message->n_fds != 2) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The broker sent a collector that cannot be");
+		return false;
+	}
+	memcpy(&peer, message->body, sizeof(peer));
+	collectors_add_peer(&session->collectors, &peer, steal_fd(&message->fds[0]),
+			    steal_fd(&message->fds[1]), session_clock());
+	return true;
+}

@@ -217,6 +217,7 @@ void session_finish(struct session *session)
 
 	if (session->output.writer) {
 		close_cpus(session);
+		collectors_finish(&session->collectors, session->end_ns + TABLES_NS);
 		finish_samples(session);
 		session_tell_progress(session);
 		if (session->kallsyms_fd >= 0)

@@ -82,6 +82,11 @@ static void take_sources(struct session *session)
 	session->ticks.by_task = session->config.by_task;
 }
 
+static void warn(const char *code, const char *text, void *data)
+{
+	session_warn(data, code, text);
+}
+
 /* What records act on, in the order in which one needs the other. */
 static void connect_parts(struct session *session)
 {
@@ -119,6 +124,18 @@ static void connect_parts(struct session *session)
 		.samples = &session->samples,
 		.boot_offset_ns = clock_ns(CLOCK_BOOTTIME) - now_ns,
 	};
+	collectors_init(&session->collectors, &(struct collectors_options){
+						      .output = &session->output,
+						      .tasks = &session->tasks,
+						      .losses = &session->losses,
+						      .bells = session->bells,
+						      .epoll_fd = session->epoll_fd,
+						      .session = session->config.session,
+						      .policy = session->config.policy,
+						      .ask = session_ask,
+						      .warn = warn,
+						      .data = session,
+					      });
 	round_init(&session->round, &(struct round_handlers){ .record = events_record,
 							      .corrupt = events_corrupt,
 							      .data = &session->events });

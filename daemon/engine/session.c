@@ -43,6 +43,12 @@ static void ask(struct process *process, void *data)
 	session_request_scan(session, process->pid, process->maps_known);
 }
 
+void session_ask(struct process *process, void *data)
+{
+	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))
+		ask(process, data);
+}
+
 static void want_rescan(void *data)
 {
 	((struct session *)data)->rescan = true;
@@ -79,12 +85,37 @@ void session_first_hit(struct image *image, const struct mapping *mapping, int32
 		     image->path, request.path_bytes);
 }
 
-void session_init(struct session *session, int socket, struct writer *writer,
-		  struct unwind_tables *tables, const uint8_t *boot_id)
+void session_threads_free(struct session_threads *threads)
+{
+	bells_free(threads->bells);
+	unwind_tables_free(threads->tables);
+	writer_free(threads->writer);
+	*threads = (struct session_threads){ 0 };
+}
+
+bool session_threads_new(struct session_threads *ret_threads, GError **error)
+{
+	struct session_threads threads = { .writer = writer_new(error) };
+
+	if (threads.writer)
+		threads.tables = unwind_tables_new(error);
+	if (threads.tables)
+		threads.bells = bells_new(error);
+	if (!threads.bells) {
+		session_threads_free(&threads);
+		return false;
+	}
+	*ret_threads = threads;
+	return true;
+}
+
+void session_init(struct session *session, int socket, const struct session_threads *threads,
+		  const uint8_t *boot_id)
 {
 	*session = (struct session){
-		.writer = writer,
-		.tables = tables,
+		.writer = threads->writer,
+		.tables = threads->tables,
+		.bells = threads->bells,
 		.capture_fd = -1,
 		.stat_fd = -1,
 		.online_fd = -1,
@@ -107,6 +138,8 @@ void session_done(struct session *session)
 			    session->kallsyms_fd, session->epoll_fd };
 	uint32_t i;
 
+	collectors_done(&session->collectors);
+	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
 	samples_done(&session->samples);
@@ -228,6 +261,7 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_SNAPSHOT] = session_take_answer,
 	[MESSAGE_IMAGE] = session_take_image,
 	[MESSAGE_EVENTS] = session_add_events,
+	[MESSAGE_PEER] = session_add_peer,
 };
 
 static void fail(struct session *session)
@@ -392,9 +426,11 @@ static void go_on(struct session *session, uint64_t now_ns)
 static void run_round(struct session *session, uint64_t now_ns)
 {
 	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
+	uint64_t limit_ns;
 
 	session->round_ns = now_ns;
 	output_tick(&session->output, now_ns);
+	collectors_drain(&session->collectors, now_ns);
 	if (check_due)
 		ticks_read(&session->ticks);
 	session->behind =
@@ -404,6 +440,10 @@ static void run_round(struct session *session, uint64_t now_ns)
 	if (!session->behind &&
 	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
+	/* What the side band has been applied up to. */
+	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
+	collectors_serve(&session->collectors, limit_ns, now_ns);
+	collectors_emit(&session->collectors, limit_ns, now_ns + ROUND_MAX_NS);
 	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
@@ -416,7 +456,8 @@ static void work(struct session *session, bool full)
 {
 	uint64_t now_ns = session_clock();
 
-	if (full || session->behind || now_ns - session->round_ns >= ROUND_NS) {
+	if (full || session->behind || now_ns - session->round_ns >= ROUND_NS ||
+	    session->collectors.due_ns <= now_ns) {
 		run_round(session, now_ns);
 	} else {
 		output_tick(&session->output, now_ns);
@@ -426,8 +467,8 @@ static void work(struct session *session, bool full)
 	channel_flush(&session->channel);
 }
 
-/* Until the next round, or earlier where a limit says so. */
-static int timeout_ms(const struct session *session)
+/* Until the next round, or earlier where a limit or a collector says so. */
+static int timeout_ms(struct session *session)
 {
 	uint64_t now_ns = session_clock(), next_ns = session->round_ns + ROUND_NS;
 
@@ -435,6 +476,7 @@ static int timeout_ms(const struct session *session)
 		return -1;
 	if (session->config.max_duration_ns)
 		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
+	next_ns = MIN_OF(next_ns, collectors_sleep(&session->collectors, now_ns));
 	if (session->behind || next_ns <= now_ns)
 		return 0;
 	return (next_ns - now_ns) / 1000000 + 1;
@@ -451,13 +493,15 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* True: it is a ring. One whose event is gone would wake us for ever. */
+/* True: it is a ring, or a process that has some. One whose event is gone would wake us for ever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	if (event->data.fd == session->channel.fd)
 		receive(session);
 	else if (event->data.fd == writer_fd(session->writer))
 		end(session, ENGINE_REASON_IO_ERROR);
+	else if (collectors_wake(&session->collectors, event->data.fd))
+		return true;
 	else if (event->events & (EPOLLHUP | EPOLLERR))
 		(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, event->data.fd, NULL);
 	else
@@ -472,7 +516,8 @@ bool session_run(struct session *session)
 	int n, i;
 
 	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)) ||
-	    !watch(session, unwind_tables_fd(session->tables)))
+	    !watch(session, unwind_tables_fd(session->tables)) ||
+	    !watch(session, bells_fd(session->bells)))
 		fail(session);
 	while (!session->ending) {
 		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));

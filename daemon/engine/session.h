@@ -2,6 +2,7 @@
 #pragma once
 
 #include "daemon/engine/channel.h"
+#include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/scan.h"
@@ -39,6 +40,8 @@ struct session {
 	struct round round;
 	struct scan scan;
 	struct unwind_tables *tables;
+	struct bells *bells;
+	struct collectors collectors;
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
@@ -62,9 +65,18 @@ struct session {
 	GError *failure; /* what ended the session; NULL = it was asked to end */
 };
 
-/* Takes the writer and the tables; the socket stays the caller's. */
-void session_init(struct session *session, int socket, struct writer *writer,
-		  struct unwind_tables *tables, const uint8_t *boot_id);
+/* All threads that a session has beside the drain thread: they are made before the sandbox closes. */
+struct session_threads {
+	struct writer *writer;
+	struct unwind_tables *tables;
+	struct bells *bells;
+};
+bool session_threads_new(struct session_threads *ret_threads, GError **error);
+void session_threads_free(struct session_threads *threads);
+
+/* Takes the threads; the socket stays the caller's. */
+void session_init(struct session *session, int socket, const struct session_threads *threads,
+		  const uint8_t *boot_id);
 void session_done(struct session *session);
 /* Until the session has ended; then FINISHED has been sent. */
 bool session_run(struct session *session);
@@ -81,6 +93,7 @@ bool session_enable_again(struct session *session, GError **error);
 /* session-answers.c */
 bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
 bool session_take_image(struct session *session, struct channel_message *message, GError **error);
+bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
 /* Those that came before drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 void session_drop_answers(struct session *session);
@@ -88,6 +101,8 @@ void session_drop_answers(struct session *session);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 void session_finish(struct session *session);
 
+/* For collectors.ask. */
+void session_ask(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 uint64_t session_clock(void);

@@ -75,6 +75,7 @@ static void write_thread(struct row *row, struct output *output)
 	struct thread *thread = (struct thread *)row;
 	const struct process *process = thread->process;
 	bool leader = thread->tid == process->pid;
+	uint64_t inner = thread->inner_tid;
 
 	output_need(output, &thread->process->row);
 	output_add(output, PROF_TABLE_THREAD,
@@ -85,7 +86,9 @@ static void write_thread(struct row *row, struct output *output)
 			   [PROF_THREAD_START_TIME] = PROF_NUMBER(thread->start_ns),
 			   [PROF_THREAD_COMM] = PROF_NUMBER(output_text(output, thread->comm)),
 			   [PROF_THREAD_NS_TIDS] =
-				   PROF_BYTES(process->ns_pids, leader ? process->n_ns_pids : 0),
+				   inner ? PROF_BYTES(&inner, 1)
+					 : PROF_BYTES(process->ns_pids,
+						      leader ? process->n_ns_pids : 0),
 		   });
 }
 
@@ -247,6 +250,17 @@ static struct thread *new_thread(struct tasks *tasks, struct process *process, i
 	g_strlcpy(thread->comm, comm, sizeof(thread->comm));
 	process->n_threads++;
 	g_hash_table_replace(tasks->threads, GINT_TO_POINTER(tid), thread);
+	return thread;
+}
+
+struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid)
+{
+	struct thread *thread = g_new0(struct thread, 1);
+
+	row_init(&thread->row, ++tasks->last_thread, write_thread, free_thread);
+	row_ref(&process->row);
+	thread->process = process;
+	thread->inner_tid = inner_tid;
 	return thread;
 }
 

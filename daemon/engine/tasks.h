@@ -37,6 +37,8 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0 = alive */
 	uint64_t stat_ns;
+	uint32_t
+		inner_tid; /* not 0: all that is known is its number in the process's own PID namespace */
 	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
@@ -85,6 +87,9 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
 /* A process or thread that turns up without having been announced. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
+
+/* A thread of which only that number is known. It is not found by anything here; one reference is the caller's. */
+struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid);
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);

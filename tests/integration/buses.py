@@ -305,7 +305,7 @@ class TestBus:
 
     def start_profd(self, *arguments, wait=True, **environment):
         self.profd = subprocess.Popen(
-            [os.environ["PROFD"], "--system", *arguments], env={**self.env, **environment}, stdin=subprocess.DEVNULL
+            [os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment}, stdin=subprocess.DEVNULL
         )
         if wait:
             self.wait_for(NAME, self.profd)

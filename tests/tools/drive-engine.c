@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!options_parse(given, NULL, &options, &error) ||
-	    !session_new(&access, options, capture, &listener, &drive, &session, &error) ||
+	    !session_new(&access, 1, options, capture, &listener, &drive, &session, &error) ||
 	    !session_start(session, &error)) {
 		fprintf(stderr, "drive-engine: %s\n", error->message);
 	} else {

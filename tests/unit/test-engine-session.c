@@ -26,10 +26,13 @@ static void run_engine(int socket)
 {
 	static const uint8_t boot_id[16];
 	struct session *session = g_new(struct session, 1);
+	struct session_threads threads;
 	bool ok;
 
 	signal(SIGPIPE, SIG_IGN);
-	session_init(session, socket, writer_new(NULL), unwind_tables_new(NULL), boot_id);
+	if (!session_threads_new(&threads, NULL))
+		abort();
+	session_init(session, socket, &threads, boot_id);
 	ok = session_run(session);
 	session_done(session);
 	g_free(session);

@@ -21,6 +21,7 @@ struct client {
 	GCancellable *cancellable; /* of calls whose answers come later */
 	guint subscriptions[3];
 	char *session; /* object path */
+	char *control; /* where the command's collectors register; NULL: nowhere */
 	bool over;     /* finished or failed was called */
 };
 
@@ -182,6 +183,7 @@ void client_free(struct client *client)
 							     client->subscriptions[i]);
 	transport_close(&client->transport);
 	g_free(client->session);
+	g_free(client->control);
 	g_free(client);
 }
 
@@ -263,6 +265,33 @@ static void call(struct client *client, const char *method, GAsyncReadyCallback 
 void client_start(struct client *client)
 {
 	call(client, "Start", on_start_reply);
+}
+
+/* A profd that has no such socket, or is older, records all the same. */
+static void on_control(GObject *source, GAsyncResult *result, gpointer data)
+{
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &failure);
+	struct client *client = data;
+
+	if (!reply && was_cancelled(failure))
+		return;
+	if (client->over)
+		return;
+	if (reply && g_variant_is_of_type(reply, G_VARIANT_TYPE("(s)")))
+		g_variant_get(reply, "(s)", &client->control);
+	client_start(client);
+}
+
+void client_start_for_command(struct client *client)
+{
+	call(client, "OpenControl", on_control);
+}
+
+const char *client_control(const struct client *client)
+{
+	return client->control;
 }
 
 void client_stop(struct client *client)

@@ -32,7 +32,11 @@ bool client_is_system(const struct client *client);
 /* Answered by `created` or `failed`; errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}. */
 bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error);
 void client_start(struct client *client); /* answered by `started` or `failed` */
-void client_stop(struct client *client);  /* answered by `finished` */
+/* The same, after asking where the command's collectors register. */
+void client_start_for_command(struct client *client);
+/* As for PROF_CONTROL; NULL: nowhere. */
+const char *client_control(const struct client *client);
+void client_stop(struct client *client); /* answered by `finished` */
 void client_resume(struct client *client);
 /* The file behind an image of the capture. */
 bool client_open_image(struct client *client, uint64_t image, int *ret_fd, GError **error);

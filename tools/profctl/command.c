@@ -3,13 +3,15 @@
  * Command - the child of `profctl record -- COMMAND`
  *
  * It exists before the recording, since the session needs its pid, but waits on a pipe: the first instruction of the
- * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's. If
- * profctl dies before it lets go, the pipe is at its end and the child exits.
+ * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's, but for
+ * PROF_CONTROL, which comes through the pipe, as it is not known before. If profctl dies before it lets go, the pipe is at its
+ * end and the child exits.
  */
 #include "config.h"
 
 #include "tools/profctl/command.h"
 
+#include "libcollector/control.h"
 #include "tools/common/cli.h"
 
 #include <errno.h>
@@ -34,24 +36,54 @@ static bool fail_exec(const char *name, int failed, GError **error)
 	return false;
 }
 
-/* In the child. */
-static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
+/* Until the NUL that ends it; false: the pipe is at its end. */
+static bool read_control(int fd, GString *control)
 {
 	ssize_t n;
 	char byte;
+
+	for (;;) {
+		do {
+			n = read(fd, &byte, 1);
+		} while (n < 0 && errno == EINTR);
+		if (n != 1)
+			return false;
+		if (byte == '\0')
+			return true;
+		g_string_append_c(control, byte);
+	}
+}
+
+/* Before where the caller itself registers, whose token is of no use at ours. */
+static void set_control(GString *control)
+{
+	const char *before = g_getenv(CONTROL_VARIABLE);
+	g_auto(GStrv) entries = g_strsplit(before ? before : "", ",", -1);
+
+	if (control->len == 0)
+		return;
+	for (char **entry = entries; *entry; entry++)
+		if (**entry && !g_str_has_prefix(*entry, "token:"))
+			g_string_append_printf(control, ",%s", *entry);
+	g_setenv(CONTROL_VARIABLE, control->str, TRUE);
+}
+
+/* In the child. */
+static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
+{
+	GString *control = g_string_new(NULL);
 	int failed;
 
-	do {
-		n = read(go_fd, &byte, 1);
-	} while (n < 0 && errno == EINTR);
-	if (n != 1)
+	if (!read_control(go_fd, control))
 		_exit(CLI_FAILURE);
+	set_control(control);
 	cli_restore_signals();
 	if (stdout_to_stderr)
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 	execvp(argv[0], argv);
 	failed = errno;
-	n = write(error_fd, &failed, sizeof(failed));
+	if (write(error_fd, &failed, sizeof(failed)) < 0)
+		_exit(CLI_FAILURE);
 	_exit(exec_status(failed));
 }
 
@@ -83,12 +115,12 @@ bool command_start(struct command *command, char **argv, bool stdout_to_stderr, 
 	return true;
 }
 
-bool command_release(struct command *command, const char *name, GError **error)
+bool command_release(struct command *command, const char *name, const char *control, GError **error)
 {
 	int failed = 0;
 	ssize_t n;
 
-	n = write(command->go_fd, "", 1);
+	n = write(command->go_fd, control ? control : "", control ? strlen(control) + 1 : 1);
 	close(steal_fd(&command->go_fd));
 	/* the exec closes the other end */
 	do {

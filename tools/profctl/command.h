@@ -7,8 +7,8 @@
 
 /* The command that is recorded: a child that waits before its exec until it is let go. */
 struct command {
-	pid_t pid;    /* 0: none */
-	int go_fd;    /* one byte lets it go, end-of-file ends it */
+	pid_t pid; /* 0: none */
+	int go_fd; /* what stands before a NUL is its PROF_CONTROL, and lets it go; end-of-file ends it */
 	int error_fd; /* the errno of a failed exec */
 	bool running; /* let go and not ended yet */
 	int wait_status;
@@ -16,8 +16,10 @@ struct command {
 
 /* Forks; call it before any thread exists. With stdout_to_stderr its output stays out of the capture. CLI_ERROR. */
 bool command_start(struct command *command, char **argv, bool stdout_to_stderr, GError **error);
-/* Lets it go. CLI_ERROR, with 127 or 126 as code, where it cannot be run. */
-bool command_release(struct command *command, const char *name, GError **error);
+/* Lets it go. control: where its collectors register, put before PROF_CONTROL; NULL: nowhere. CLI_ERROR, with 127 or 126 as
+ * code, where it cannot be run. */
+bool command_release(struct command *command, const char *name, const char *control,
+		     GError **error);
 /* Ends one that was never let go. */
 void command_cancel(struct command *command);
 /* The shell's view of how it ended: its status, or 128 and the signal. */

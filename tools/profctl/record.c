@@ -144,7 +144,8 @@ static void release_command(struct recording *recording)
 {
 	g_autoptr(GError) error = NULL;
 
-	if (command_release(&recording->command, recording->options.command[0], &error)) {
+	if (command_release(&recording->command, recording->options.command[0],
+			    client_control(recording->client), &error)) {
 		g_child_watch_add(recording->command.pid, on_command_end, recording);
 		return;
 	}
@@ -159,7 +160,10 @@ static void on_created(void *data)
 	struct recording *recording = data;
 
 	recording->created = true;
-	client_start(recording->client);
+	if (recording->options.command)
+		client_start_for_command(recording->client);
+	else
+		client_start(recording->client);
 }
 
 static void on_started(void *data)

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Control - lets processes in that want to register their collectors
+ *
+ * Anybody may connect. What a peer sends before it is known whose it is, is one packet of a fixed size, and nothing of it is
+ * believed but the token; who it is says the kernel. An engine does everything else.
+ * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed  [test-control: silent]
+ *             (2) so many at a time, and so many of one user, and a second            [test-control: crowd]
+ *             (3) what is no hello is closed without an answer                        [test-control: hostile]
+ *             (4) descriptors that a peer sends are never received                    [test-control: hostile]
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/control.h"
+
+#include "arch/base.h"
+#include "daemon/broker/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* asm-generic/socket.h, Linux 6.5 */
+#endif
+
+#define BACKLOG 128
+#define MAX_PENDING 128
+#define MAX_PENDING_OF_USER 32
+#define MAX_OF_USER_A_SECOND 2000
+#define HELLO_TIMEOUT_MS 1000
+#define NAME_BYTES 16
+
+/* A connection that has not said hello yet. */
+struct pending {
+	struct control *control;
+	int fd;
+	struct ucred peer;
+	guint input, timeout;
+};
+
+struct control {
+	int socket;
+	char *address;
+	guint input;
+	control_taker take;
+	void *data;
+	GPtrArray *pending; /* struct pending */
+	GHashTable *counts; /* of users, in this second */
+	gint64 second;
+};
+
+/* ---- Making ------------------------------------------------------------------------------------- */
+
+static struct control *new_listener(const struct sockaddr_un *name, socklen_t bytes)
+{
+	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct control *control;
+
+	if (fd < 0 || bind(fd, (const struct sockaddr *)name, bytes) < 0 || listen(fd, BACKLOG) < 0)
+		return NULL;
+	control = g_new0(struct control, 1);
+	control->socket = steal_fd(&fd);
+	control->pending = g_ptr_array_new();
+	control->counts = g_hash_table_new(g_direct_hash, g_direct_equal);
+	return control;
+}
+
+struct control *control_new_private(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	uint8_t random[NAME_BYTES];
+	struct control *control;
+	GString *text;
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return NULL;
+	text = g_string_new("profd-");
+	for (size_t i = 0; i < sizeof(random); i++)
+		g_string_append_printf(text, "%02x", random[i]);
+	memcpy(name.sun_path + 1, text->str, text->len);
+	control = new_listener(&name,
+			       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + text->len));
+	if (control)
+		control->address = g_strdup_printf("unix-abstract:%s", text->str);
+	g_string_free(text, TRUE);
+	return control;
+}
+
+/* Whether somebody listens there. */
+static bool is_served(const struct sockaddr_un *name)
+{
+	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return fd >= 0 &&
+	       (connect(fd, (const struct sockaddr *)name, sizeof(*name)) == 0 || errno == EAGAIN);
+}
+
+struct control *control_new_at(const char *path)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	g_autofree char *folder = g_path_get_dirname(path);
+	struct control *control;
+	mode_t mask;
+
+	if (g_strlcpy(name.sun_path, path, sizeof(name.sun_path)) >= sizeof(name.sun_path) ||
+	    is_served(&name))
+		return NULL;
+	if (mkdir(folder, 0755) == 0 && chmod(folder, 0755) < 0)
+		return NULL;
+	if (unlink(path) < 0 && errno != ENOENT)
+		return NULL;
+	/* Who may record is asked of each that comes. */
+	mask = umask(0111);
+	control = new_listener(&name, sizeof(name));
+	umask(mask);
+	if (control)
+		control->address = g_strdup_printf("unix:%s", path);
+	return control;
+}
+
+const char *control_address(const struct control *control)
+{
+	return control->address;
+}
+
+/* ---- A peer ------------------------------------------------------------------------------------- */
+
+static void pending_free(struct pending *pending)
+{
+	g_ptr_array_remove_fast(pending->control->pending, pending);
+	g_clear_handle_id(&pending->input, g_source_remove);
+	g_clear_handle_id(&pending->timeout, g_source_remove);
+	close(pending->fd);
+	g_free(pending);
+}
+
+static void answer(int fd, enum control_status status)
+{
+	const struct control_answer answer = {
+		.magic = CONTROL_ANSWER_MAGIC,
+		.version = CONTROL_VERSION,
+		.bytes = CONTROL_BYTES,
+		.status = status,
+	};
+
+	/* Who does not read it sees that the connection is closed. */
+	if (send(fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+}
+
+/* Of the process that connected, whoever holds the connection now. */
+static int open_pidfd(int fd, pid_t pid)
+{
+	socklen_t length = sizeof(int);
+	int pidfd = -1;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0)
+		return pidfd;
+	/* An older kernel: the number is its own as long as it lives, which is looked at below. */
+	return errno == ENOPROTOOPT ? target_open(pid) : -1;
+}
+
+/* What it is called in its own PID namespace; 0: the same as here. False: it is gone. */
+static bool read_inner_pid(pid_t pid, pid_t *ret_inner)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
+	char line[1024];
+	FILE *file = fopen(path, "re");
+	bool found = false;
+
+	*ret_inner = 0;
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		char *last = strrchr(line, '\t');
+
+		found = strncmp(line, "NSpid:", strlen("NSpid:")) == 0;
+		if (found && last != strchr(line, '\t'))
+			*ret_inner = (pid_t)strtol(last + 1, NULL, 10);
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
+{
+	struct control *control = pending->control;
+	CLEANUP_CLOSE int pidfd = open_pidfd(pending->fd, pending->peer.pid);
+	struct control_peer peer = {
+		.connection = pending->fd,
+		.pidfd = pidfd,
+		.pid = pending->peer.pid,
+		.uid = pending->peer.uid,
+		.hello = hello,
+	};
+
+	if (hello->version != CONTROL_VERSION)
+		return CONTROL_VERSION_UNKNOWN;
+	if (pidfd < 0 || !read_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd))
+		return CONTROL_FAILED;
+	return control->take(&peer, control->data);
+}
+
+static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
+{
+	struct pending *pending = data;
+	struct control_hello hello;
+	enum control_status status;
+	ssize_t n;
+
+	/* One byte more than there may be, and no room for descriptors. */
+	uint8_t packet[sizeof(hello) + 1];
+
+	n = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return G_SOURCE_CONTINUE;
+	pending->input = 0;
+	memcpy(&hello, packet, sizeof(hello));
+	if (n == sizeof(hello) && hello.magic == CONTROL_HELLO_MAGIC &&
+	    hello.bytes == CONTROL_BYTES) {
+		status = take_peer(pending, &hello);
+		if (status != CONTROL_OK)
+			answer(fd, status);
+	}
+	pending_free(pending);
+	return G_SOURCE_REMOVE;
+}
+
+static gboolean on_timeout(gpointer data)
+{
+	struct pending *pending = data;
+
+	pending->timeout = 0;
+	pending_free(pending);
+	return G_SOURCE_REMOVE;
+}
+
+/* ---- The door ----------------------------------------------------------------------------------- */
+
+static bool has_room(struct control *control, uid_t uid)
+{
+	gint64 second = g_get_monotonic_time() / G_USEC_PER_SEC;
+	gpointer key = GUINT_TO_POINTER(uid);
+	guint of_user = 0, in_second;
+
+	if (second != control->second)
+		g_hash_table_remove_all(control->counts);
+	control->second = second;
+	in_second = GPOINTER_TO_UINT(g_hash_table_lookup(control->counts, key)) + 1;
+	g_hash_table_insert(control->counts, key, GUINT_TO_POINTER(in_second));
+	for (guint i = 0; i < control->pending->len; i++)
+		of_user += ((struct pending *)control->pending->pdata[i])->peer.uid == uid;
+	return in_second <= MAX_OF_USER_A_SECOND && of_user < MAX_PENDING_OF_USER &&
+	       control->pending->len < MAX_PENDING;
+}
+
+/* One a turn, so that others are served meanwhile. */
+static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
+{
+	struct control *control = data;
+	CLEANUP_CLOSE int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct pending *pending;
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+		return G_SOURCE_CONTINUE;
+	/* 0: it is in a PID namespace that is not below ours */
+	if (peer.pid <= 0 || !has_room(control, peer.uid)) {
+		answer(fd, peer.pid <= 0 ? CONTROL_NOT_A_TARGET : CONTROL_LIMIT);
+		return G_SOURCE_CONTINUE;
+	}
+	pending = g_new0(struct pending, 1);
+	pending->control = control;
+	pending->peer = peer;
+	pending->fd = steal_fd(&fd);
+	pending->input =
+		g_unix_fd_add(pending->fd, G_IO_IN | G_IO_HUP | G_IO_ERR, on_hello, pending);
+	pending->timeout = g_timeout_add(HELLO_TIMEOUT_MS, on_timeout, pending);
+	g_ptr_array_add(control->pending, pending);
+	return G_SOURCE_CONTINUE;
+}
+
+void control_serve(struct control *control, control_taker take, void *data)
+{
+	control->take = take;
+	control->data = data;
+	control->input = g_unix_fd_add(control->socket, G_IO_IN, on_connection, control);
+}
+
+void control_free(struct control *control)
+{
+	if (!control)
+		return;
+	g_clear_handle_id(&control->input, g_source_remove);
+	while (control->pending->len > 0)
+		pending_free(control->pending->pdata[0]);
+	g_ptr_array_unref(control->pending);
+	g_hash_table_destroy(control->counts);
+	close(control->socket);
+	g_free(control->address);
+	g_free(control);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collector peer - one registered process: its connection, its arenas, and what was taken out of their rings
+ *
+ * The process may be anybody who can connect, so it is read without waiting, and answered without waiting. What a ring had
+ * is copied into a queue, where it stays until all rings have told a time before which nothing will come.
+ * Invariants: (1) a descriptor goes along with an answer of status 0, and no other [test-engine-collectors: registration]
+ *             (2) recorded and lost is what was attempted                          [test-engine-collectors: conservation]
+ *             (3) a ring that lies costs its own records only                      [test-engine-collectors: hostile]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/collector-peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
+#define LOST_PER_NS 2    /* no process counts faster, whatever it says */
+#define LOST_BURST 4096
+
+struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
+		      int connection, int pidfd, uint64_t now_ns)
+{
+	struct peer *peer = g_new0(struct peer, 1);
+
+	collector_process_init(&peer->process, rows, message->pid, message->inner_pid);
+	peer->connection = connection;
+	peer->pidfd = pidfd;
+	peer->wants = message->wants;
+	peer->came_ns = now_ns;
+	return peer;
+}
+
+static void free_ring(struct peer_ring *ring)
+{
+	while (peer_ring_peek(ring))
+		peer_ring_skip(ring);
+	g_free(ring->queue.bytes);
+	collector_owner_unref(ring->owner);
+}
+
+void peer_free(struct peer *peer)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena = peer->arenas[i];
+
+		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
+			free_ring(&arena->rings[k]);
+		g_free(arena->rings);
+		ring_arena_memory_done(&arena->memory);
+		g_free(arena);
+	}
+	collector_process_done(&peer->process);
+	if (peer->connection >= 0)
+		close(peer->connection);
+	if (peer->pidfd >= 0)
+		close(peer->pidfd);
+	g_free(peer);
+}
+
+/* ---- The connection ----------------------------------------------------------------------------- */
+
+bool peer_answer(struct peer *peer, enum control_status status, uint64_t session, int arena_fd)
+{
+	struct control_answer answer = {
+		.magic = CONTROL_ANSWER_MAGIC,
+		.version = CONTROL_VERSION,
+		.bytes = CONTROL_BYTES,
+		.status = status,
+		.session = session,
+	};
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec part = { &answer, sizeof(answer) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (status == CONTROL_OK) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control.space);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &arena_fd, sizeof(int));
+	}
+	do {
+		n = sendmsg(peer->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof(answer);
+}
+
+enum peer_message peer_receive(struct peer *peer, struct control_request *ret_request)
+{
+	/* No room for descriptors: what is sent along is not received. */
+	struct iovec part = { ret_request, sizeof(*ret_request) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	do {
+		n = recvmsg(peer->connection, &message, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return PEER_NOTHING;
+	if (n != (ssize_t)sizeof(*ret_request) || message.msg_flags & MSG_TRUNC ||
+	    ret_request->magic != CONTROL_REQUEST_MAGIC ||
+	    ret_request->version != CONTROL_VERSION || ret_request->bytes != CONTROL_BYTES ||
+	    ++peer->n_requests > MAX_REQUESTS)
+		return PEER_CLOSED;
+	return PEER_REQUEST;
+}
+
+bool peer_has_hung_up(const struct peer *peer)
+{
+	struct pollfd item = { .fd = peer->connection };
+
+	return peer->connection < 0 || (poll(&item, 1, 0) > 0 && item.revents & POLLHUP);
+}
+
+/* ---- Arenas ------------------------------------------------------------------------------------- */
+
+int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int *ret_fd)
+{
+	struct peer_arena *arena = g_new0(struct peer_arena, 1);
+	int r = ring_arena_make(sizes, &arena->memory, ret_fd);
+
+	if (r < 0) {
+		g_free(arena);
+		return r;
+	}
+	arena->rings = g_new0(struct peer_ring, arena->memory.n_rings);
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
+		ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
+		arena->rings[i].peer = peer;
+		arena->lost_ns = arena->rings[i].reader.grant_ns;
+	}
+	peer->arenas[peer->n_arenas++] = arena;
+	return 0;
+}
+
+/* Whoever can write there may say anything: no more than could have happened. */
+void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
+{
+	uint64_t lost = ring_arena_lost(&arena->memory), more = lost - arena->told_lost;
+	uint64_t most = LOST_PER_NS * (now_ns - arena->lost_ns) + LOST_BURST;
+
+	if (more == 0)
+		return;
+	if (more <= most)
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, more, arena->lost_ns,
+				       now_ns);
+	else
+		collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, arena->lost_ns,
+				       now_ns);
+	arena->told_lost = lost;
+	arena->lost_ns = now_ns;
+}
+
+/* ---- A ring's queue ----------------------------------------------------------------------------- */
+
+static size_t padded(size_t n)
+{
+	return (n + 7) / 8 * 8;
+}
+
+static void make_room(struct peer_queue *queue, size_t n)
+{
+	if (queue->at == queue->n)
+		queue->at = queue->n = 0;
+	if (queue->n + n <= queue->room)
+		return;
+	if (queue->at)
+		memmove(queue->bytes, queue->bytes + queue->at, queue->n - queue->at);
+	queue->n -= queue->at;
+	queue->at = 0;
+	if (queue->n + n <= queue->room)
+		return;
+	queue->room = MAX_OF(queue->room * 2, queue->n + n);
+	queue->bytes = g_realloc(queue->bytes, queue->room);
+}
+
+static size_t put(struct peer_ring *ring, const struct ring_record *record)
+{
+	const struct peer_item item = {
+		.time_ns = record->time_ns,
+		.owner = collector_owner_ref(ring->owner),
+		.n_bytes = record->n_bytes,
+		.flags = record->flags,
+		.type = (uint8_t)record->type,
+		.verdict = record->verdict,
+	};
+	size_t bytes = sizeof(item) + padded(record->n_bytes);
+
+	make_room(&ring->queue, bytes);
+	memcpy(ring->queue.bytes + ring->queue.n, &item, sizeof(item));
+	memcpy(ring->queue.bytes + ring->queue.n + sizeof(item), record->payload, record->n_bytes);
+	ring->queue.n += bytes;
+	return bytes;
+}
+
+struct peer_item *peer_ring_peek(const struct peer_ring *ring)
+{
+	const struct peer_queue *queue = &ring->queue;
+
+	return queue->at < queue->n ? (struct peer_item *)(void *)(queue->bytes + queue->at) : NULL;
+}
+
+size_t peer_ring_skip(struct peer_ring *ring)
+{
+	const struct peer_item *item = peer_ring_peek(ring);
+	size_t bytes = sizeof(*item) + padded(item->n_bytes);
+
+	collector_owner_unref(item->owner);
+	ring->queue.at += bytes;
+	/* What a burst took is given back. */
+	if (ring->queue.at == ring->queue.n && ring->queue.room > 1u << 20) {
+		g_free(ring->queue.bytes);
+		ring->queue = (struct peer_queue){ 0 };
+	}
+	return bytes;
+}
+
+size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
+{
+	struct peer_item *item = peer_ring_peek(ring);
+	uint64_t from_ns = item ? item->time_ns : ring->reader.last_ns, to_ns = from_ns, n = 0;
+	size_t bytes = 0;
+
+	ring_reader_quarantine(&ring->reader, fault);
+	for (; (item = peer_ring_peek(ring)) != NULL; n++) {
+		to_ns = item->time_ns;
+		bytes += peer_ring_skip(ring);
+	}
+	if (n)
+		collector_process_lose(&ring->peer->process, PROF_LOSS_RING_CORRUPT, n, from_ns,
+				       to_ns);
+	return bytes;
+}
+
+/* ---- A drain ------------------------------------------------------------------------------------ */
+
+static const enum prof_loss_cause causes[RING_N_LOST] = {
+	[RING_LOST_FULL] = PROF_LOSS_RING_FULL,
+	[RING_LOST_TIMEOUT] = PROF_LOSS_RING_FULL,
+	[RING_LOST_BIG] = PROF_LOSS_RING_REFUSED,
+	[RING_LOST_NESTED] = PROF_LOSS_RING_REENTRANT,
+};
+
+static void count(struct peer_ring *ring, uint64_t total, uint64_t *told,
+		  enum prof_loss_cause cause, uint64_t from_ns)
+{
+	if (total > *told)
+		collector_process_lose(&ring->peer->process, cause, total - *told, from_ns,
+				       ring->reader.drain_ns);
+	*told = total;
+}
+
+/* What the reader has found since it was asked last. */
+static void count_losses(struct peer_ring *ring, uint64_t from_ns)
+{
+	const struct ring_totals *totals = &ring->reader.totals;
+	struct ring_totals *told = &ring->told;
+
+	for (size_t i = 0; i < RING_N_LOST; i++)
+		count(ring, totals->lost[i], &told->lost[i], causes[i], from_ns);
+	count(ring, totals->abandoned, &told->abandoned, PROF_LOSS_RING_REENTRANT, from_ns);
+	count(ring, totals->unpublished, &told->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
+}
+
+size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
+		       uint64_t *ret_fill)
+{
+	struct ring_batch batch;
+	struct ring_record record;
+	uint64_t from_ns = ring->reader.drain_ns;
+	size_t bytes = 0;
+
+	*ret_fill = 0;
+	do {
+		ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
+		*ret_fill += (uint64_t)(batch.end - batch.next);
+		if (batch.end > batch.next && !ring->owner)
+			ring->owner = collector_owner_new(&ring->peer->process, batch.tid);
+		while (ring_batch_next(&batch, &record))
+			bytes += put(ring, &record);
+		/* What a producer that is as fast as we are writes meanwhile is taken later. */
+	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
+	ring->bound_ns = batch.bound_ns;
+	if (ring->reader.fault == RING_FAULT_NONE)
+		count_losses(ring, from_ns);
+	if (batch.is_closed && how == RING_DRAIN_LIVE) {
+		collector_owner_unref(ring->owner);
+		ring->owner = NULL;
+		ring_reader_recycle(&ring->reader);
+	}
+	return bytes;
+}

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collector rows - from what a process says in its rings to rows of mark, log, counter and counter_value
+ *
+ * The ring's reader has checked that a record is whole; what is in it, is the process's claim. Strings and counters have ids of
+ * the ring's owner, which become the capture's with their first use in an epoch. Counters of one process with the same group,
+ * name, unit and kind are one, whichever thread defines them.
+ * A thread's number is as the process says, so it has to be one of its own. Those of another PID namespace are not known to
+ * the side band but for the process's own: such a thread gets a row of its own, with what it is called there.
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters  [test-engine-collectors: ids]
+ *             (2) a thread of somebody else puts the ring into quarantine                 [test-engine-collectors: tids]
+ *             (3) what a process makes us keep is bounded, and what is more is counted    [test-engine-collectors: endless]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/collector-rows.h"
+
+#include "arch/base.h"
+
+#include <stdio.h>
+
+#define MAX_OPEN_LOGS 4 /* as many as there are records open in a ring */
+
+/* A string of an owner. It is kept for as long as the owner is: an epoch may begin at any time. */
+struct text {
+	GByteArray *bytes;
+	uint32_t epoch, id; /* in the capture */
+	bool more;          /* the next one of this id goes on */
+};
+
+struct collector_counter {
+	struct row row; /* first */
+	struct process *process;
+	GBytes *group, *name, *unit;
+	enum prof_counter_kind kind;
+};
+
+struct number_kind {
+	struct collector_counter *counter;
+	bool is_double;
+};
+
+/* A log that goes on; handlers may log between its parts. */
+struct open_log {
+	GByteArray *bytes; /* NULL: none */
+	uint32_t part;
+	uint64_t time_ns;
+};
+
+struct collector_owner {
+	unsigned int refs;
+	struct collector_process *process;
+	uint32_t tid;
+	struct thread *thread; /* NULL: nothing of it is a row yet */
+	GHashTable *texts;     /* struct text by id */
+	GHashTable *counters;  /* struct number_kind by id */
+	struct open_log logs[MAX_OPEN_LOGS];
+};
+
+/* ---- Processes ---------------------------------------------------------------------------------- */
+
+static guint hash_counter(gconstpointer data)
+{
+	const struct collector_counter *counter = data;
+
+	return g_bytes_hash(counter->group) * 31 + g_bytes_hash(counter->name) * 7 +
+	       g_bytes_hash(counter->unit) + counter->kind;
+}
+
+static gboolean same_counter(gconstpointer a, gconstpointer b)
+{
+	const struct collector_counter *x = a, *y = b;
+
+	return x->kind == y->kind && g_bytes_equal(x->group, y->group) &&
+	       g_bytes_equal(x->name, y->name) && g_bytes_equal(x->unit, y->unit);
+}
+
+static void unref_counter(gpointer data)
+{
+	row_unref(data);
+}
+
+void collector_process_init(struct collector_process *process, struct collector_rows *rows,
+			    int32_t pid, uint32_t inner_pid)
+{
+	*process = (struct collector_process){
+		.rows = rows,
+		.pid = pid,
+		.inner_pid = inner_pid,
+		.counters = g_hash_table_new_full(hash_counter, same_counter, NULL, unref_counter),
+	};
+	snprintf(process->stream, sizeof(process->stream), "collector/%d", pid);
+}
+
+void collector_process_done(struct collector_process *process)
+{
+	g_hash_table_destroy(process->counters);
+	if (process->leader)
+		row_unref(&process->leader->row);
+	if (process->process)
+		row_unref(&process->process->row);
+}
+
+bool collector_process_bind(struct collector_process *process)
+{
+	struct thread *leader = tasks_thread(process->rows->tasks, process->pid);
+
+	if (!leader || leader->process->pid != process->pid)
+		return false;
+	row_ref(&leader->row);
+	row_ref(&leader->process->row);
+	process->leader = leader;
+	process->process = leader->process;
+	return true;
+}
+
+void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
+			    uint64_t count, uint64_t from_ns, uint64_t to_ns)
+{
+	struct loss loss = {
+		.key.cause = cause,
+		.count = count,
+		.from_ns = MIN_OF(from_ns, to_ns),
+		.to_ns = to_ns,
+	};
+
+	if (!process->has_lost && process->rows->n_streams++ >= COLLECTOR_MAX_STREAMS)
+		g_strlcpy(process->stream, "collectors", sizeof(process->stream));
+	process->has_lost = true;
+	g_strlcpy(loss.key.stream, process->stream, sizeof(loss.key.stream));
+	loss_add(process->rows->losses, &loss);
+}
+
+/* ---- Owners ------------------------------------------------------------------------------------- */
+
+static void free_text(gpointer data)
+{
+	struct text *text = data;
+
+	g_byte_array_unref(text->bytes);
+	g_free(text);
+}
+
+static void free_number_kind(gpointer data)
+{
+	struct number_kind *kind = data;
+
+	row_unref(&kind->counter->row);
+	g_free(kind);
+}
+
+struct collector_owner *collector_owner_new(struct collector_process *process, uint32_t tid)
+{
+	struct collector_owner *owner = g_new0(struct collector_owner, 1);
+
+	owner->refs = 1;
+	owner->process = process;
+	owner->tid = tid;
+	owner->texts = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_text);
+	owner->counters =
+		g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_number_kind);
+	return owner;
+}
+
+struct collector_owner *collector_owner_ref(struct collector_owner *owner)
+{
+	owner->refs++;
+	return owner;
+}
+
+static void charge_text(struct collector_process *process, int64_t bytes)
+{
+	process->text_bytes += (uint64_t)bytes;
+	process->rows->text_bytes += (uint64_t)bytes;
+}
+
+void collector_owner_unref(struct collector_owner *owner)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	if (!owner || --owner->refs > 0)
+		return;
+	g_hash_table_iter_init(&iter, owner->texts);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		charge_text(owner->process,
+			    -(int64_t)(sizeof(struct text) + ((struct text *)value)->bytes->len));
+	g_hash_table_destroy(owner->texts);
+	g_hash_table_destroy(owner->counters);
+	for (size_t i = 0; i < MAX_OPEN_LOGS; i++)
+		if (owner->logs[i].bytes)
+			g_byte_array_unref(owner->logs[i].bytes);
+	if (owner->thread)
+		row_unref(&owner->thread->row);
+	g_free(owner);
+}
+
+struct collector_process *collector_owner_process(const struct collector_owner *owner)
+{
+	return owner->process;
+}
+
+/* In a PID namespace of its own the process knows other numbers than we do. */
+static struct thread *find_inner_thread(const struct collector_process *process, uint32_t tid)
+{
+	struct thread *thread;
+
+	if (tid == process->inner_pid)
+		return (struct thread *)row_ref(&process->leader->row);
+	thread = tasks_inner_thread(process->rows->tasks, process->process, tid);
+	g_strlcpy(thread->comm, process->leader->comm, sizeof(thread->comm));
+	return thread;
+}
+
+/* With a reference; NULL: it is no thread of the process. */
+static struct thread *find_thread(const struct collector_process *process, uint32_t tid)
+{
+	struct thread *thread;
+
+	if (process->inner_pid)
+		return find_inner_thread(process, tid);
+	if (tid == (uint32_t)process->pid)
+		return (struct thread *)row_ref(&process->leader->row);
+	thread = tasks_thread(process->rows->tasks, (int32_t)tid);
+	if (!thread || thread->process != process->process)
+		return NULL;
+	return (struct thread *)row_ref(&thread->row);
+}
+
+/* ---- Strings ------------------------------------------------------------------------------------ */
+
+static void lose(const struct collector_owner *owner, enum prof_loss_cause cause, uint64_t time_ns)
+{
+	collector_process_lose(owner->process, cause, 1, time_ns, time_ns);
+}
+
+/* How many more bytes of text may be kept. */
+static uint64_t text_room(const struct collector_process *process)
+{
+	uint64_t own = MIN_OF(process->text_bytes, COLLECTOR_PROCESS_TEXT);
+	uint64_t all = MIN_OF(process->rows->text_bytes, COLLECTOR_ALL_TEXT);
+
+	return MIN_OF(COLLECTOR_PROCESS_TEXT - own, COLLECTOR_ALL_TEXT - all);
+}
+
+static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+{
+	struct text *text;
+
+	if (g_hash_table_size(owner->texts) >= COLLECTOR_MAX_IDS ||
+	    text_room(owner->process) < sizeof(*text)) {
+		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
+		return NULL;
+	}
+	text = g_new0(struct text, 1);
+	text->bytes = g_byte_array_new();
+	g_hash_table_insert(owner->texts, GUINT_TO_POINTER(id), text);
+	charge_text(owner->process, sizeof(*text));
+	return text;
+}
+
+static enum ring_fault add_string(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_string *string = record->payload;
+	struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(string->id));
+	uint64_t room;
+	uint32_t n;
+
+	/* begun in vain */
+	if (string->id == 0)
+		return RING_FAULT_NONE;
+	if (!text)
+		text = new_text(owner, string->id, record->time_ns);
+	else if (!text->more) {
+		charge_text(owner->process, -(int64_t)text->bytes->len);
+		g_byte_array_set_size(text->bytes, 0);
+	}
+	if (!text)
+		return RING_FAULT_NONE;
+	text->epoch = 0;
+	text->more = record->flags & RING_FLAG_MORE;
+	room = MIN_OF(text_room(owner->process), (uint64_t)COLLECTOR_MAX_TEXT - text->bytes->len);
+	n = (uint32_t)MIN_OF((uint64_t)string->n_bytes, room);
+	if (n < string->n_bytes)
+		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
+	g_byte_array_append(text->bytes, (const uint8_t *)(string + 1), n);
+	charge_text(owner->process, n);
+	return RING_FAULT_NONE;
+}
+
+static uint32_t lost_string(struct collector_rows *rows)
+{
+	if (rows->lost_epoch != rows->output->epoch || rows->lost_string == 0)
+		rows->lost_string = output_text(rows->output, "<lost>");
+	rows->lost_epoch = rows->output->epoch;
+	return rows->lost_string;
+}
+
+/* The capture's id of a string; 0: none. */
+static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+{
+	struct collector_rows *rows = owner->process->rows;
+	struct text *text;
+
+	if (id == 0)
+		return 0;
+	text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+	if (!text) {
+		lose(owner, PROF_LOSS_RING_CORRUPT, time_ns);
+		return lost_string(rows);
+	}
+	if (text->epoch != rows->output->epoch) {
+		text->id = output_string(rows->output, text->bytes->data, text->bytes->len);
+		text->epoch = rows->output->epoch;
+	}
+	return text->id;
+}
+
+/* ---- Marks -------------------------------------------------------------------------------------- */
+
+static enum ring_fault add_mark(struct collector_owner *owner, const struct ring_record *record)
+{
+	struct collector_rows *rows = owner->process->rows;
+	const struct ring_mark *mark = record->payload;
+	const struct ring_argument *arguments = (const void *)(mark + 1);
+	uint32_t n = MIN_OF(mark->n_arguments, COLLECTOR_MAX_ARGUMENTS);
+
+	if (mark->kind >= RING_MARK_N_KINDS)
+		return RING_FAULT_PAYLOAD;
+	for (uint32_t i = 0; i < n; i++) {
+		bool is_text = arguments[i].kind == PROF_ARGUMENT_STRING;
+
+		if (arguments[i].kind > PROF_ARGUMENT_ADDRESS)
+			return RING_FAULT_PAYLOAD;
+		rows->names[i] = string_id(owner, arguments[i].name, record->time_ns);
+		rows->kinds[i] = arguments[i].kind;
+		rows->values[i] = is_text ? 0 : arguments[i].value;
+		rows->texts[i] =
+			is_text ? string_id(owner, (uint32_t)arguments[i].value, record->time_ns)
+				: 0;
+	}
+	output_add(rows->output, PROF_TABLE_MARK,
+		   (const struct prof_value[]){
+			   [PROF_MARK_TIME] = PROF_NUMBER(record->time_ns),
+			   [PROF_MARK_THREAD] = PROF_NUMBER(owner->thread->row.id),
+			   [PROF_MARK_KIND] = PROF_NUMBER(mark->kind),
+			   [PROF_MARK_ID] = PROF_NUMBER(mark->id),
+			   [PROF_MARK_GROUP] =
+				   PROF_NUMBER(string_id(owner, mark->group, record->time_ns)),
+			   [PROF_MARK_NAME] =
+				   PROF_NUMBER(string_id(owner, mark->name, record->time_ns)),
+			   [PROF_MARK_DURATION] = PROF_NUMBER(
+				   mark->kind == RING_MARK_COMPLETE ? mark->duration_ns : 0),
+			   [PROF_MARK_ARGUMENTS] = PROF_BYTES(rows->names, n),
+			   [PROF_MARK_ARGUMENT_KINDS] = PROF_BYTES(rows->kinds, n),
+			   [PROF_MARK_ARGUMENT_VALUES] = PROF_BYTES(rows->values, n),
+			   [PROF_MARK_ARGUMENT_TEXTS] = PROF_BYTES(rows->texts, n),
+		   });
+	return RING_FAULT_NONE;
+}
+
+/* ---- Logs --------------------------------------------------------------------------------------- */
+
+/* The one that this is a part of; one that was begun and never ended makes room. NULL: it is whole. */
+static struct open_log *find_log(struct collector_owner *owner, const struct ring_log *log,
+				 bool more, uint64_t time_ns)
+{
+	struct open_log *oldest = &owner->logs[0];
+
+	if (log->part == 0)
+		return NULL;
+	for (size_t i = 0; i < MAX_OPEN_LOGS; i++) {
+		struct open_log *open = &owner->logs[i];
+
+		if (open->bytes && open->part == log->part)
+			return open;
+		if (!open->bytes || (oldest->bytes && open->time_ns < oldest->time_ns))
+			oldest = open;
+	}
+	if (!more)
+		return NULL;
+	if (oldest->bytes) {
+		lose(owner, PROF_LOSS_RING_REENTRANT, oldest->time_ns);
+		g_byte_array_unref(oldest->bytes);
+	}
+	*oldest = (struct open_log){ g_byte_array_new(), log->part, time_ns };
+	return oldest;
+}
+
+static void append_log(struct collector_owner *owner, struct open_log *open,
+		       const struct ring_log *log, uint64_t time_ns)
+{
+	uint32_t n = MIN_OF(log->n_bytes, COLLECTOR_MAX_TEXT - open->bytes->len);
+
+	if (n < log->n_bytes)
+		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
+	g_byte_array_append(open->bytes, (const uint8_t *)(log + 1), n);
+}
+
+static void write_log(struct collector_owner *owner, const struct ring_log *log, uint64_t time_ns,
+		      const void *bytes, uint32_t n)
+{
+	output_add(owner->process->rows->output, PROF_TABLE_LOG,
+		   (const struct prof_value[]){
+			   [PROF_LOG_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_LOG_THREAD] = PROF_NUMBER(owner->thread->row.id),
+			   [PROF_LOG_LEVEL] = PROF_NUMBER(log->level),
+			   [PROF_LOG_DOMAIN] = PROF_NUMBER(string_id(owner, log->domain, time_ns)),
+			   [PROF_LOG_TEXT] = PROF_BYTES(bytes, n),
+		   });
+}
+
+static enum ring_fault add_log(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_log *log = record->payload;
+	bool more = record->flags & RING_FLAG_MORE;
+	struct open_log *open;
+
+	if (log->level > PROF_LOG_DEBUG)
+		return RING_FAULT_PAYLOAD;
+	open = find_log(owner, log, more, record->time_ns);
+	if (!open) {
+		write_log(owner, log, record->time_ns, log + 1, log->n_bytes);
+		return RING_FAULT_NONE;
+	}
+	append_log(owner, open, log, record->time_ns);
+	if (!more) {
+		write_log(owner, log, open->time_ns, open->bytes->data, open->bytes->len);
+		g_clear_pointer(&open->bytes, g_byte_array_unref);
+	}
+	return RING_FAULT_NONE;
+}
+
+/* ---- Names -------------------------------------------------------------------------------------- */
+
+static enum ring_fault add_name(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_thread_name *named = record->payload;
+	const struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(named->name));
+	struct tasks *tasks = owner->process->rows->tasks;
+	char *comm = owner->thread->comm;
+
+	if (!text)
+		return RING_FAULT_NONE;
+	snprintf(comm, sizeof(owner->thread->comm), "%.*s", (int)text->bytes->len,
+		 (const char *)text->bytes->data);
+	tasks_add_row(tasks, owner->thread, PROF_TASK_COMM_CHANGE, NULL, record->time_ns);
+	output_touch(tasks->output, &owner->thread->row);
+	return RING_FAULT_NONE;
+}
+
+/* ---- Counters ----------------------------------------------------------------------------------- */
+
+static uint32_t output_bytes(struct output *output, GBytes *bytes)
+{
+	gsize n;
+	const void *data = g_bytes_get_data(bytes, &n);
+
+	return output_string(output, data, n);
+}
+
+static void write_counter(struct row *row, struct output *output)
+{
+	const struct collector_counter *counter = (struct collector_counter *)row;
+
+	output_need(output, &counter->process->row);
+	output_add(output, PROF_TABLE_COUNTER,
+		   (const struct prof_value[]){
+			   [PROF_COUNTER_ID] = PROF_NUMBER(row->id),
+			   [PROF_COUNTER_PROCESS] = PROF_NUMBER(counter->process->row.id),
+			   [PROF_COUNTER_GROUP] = PROF_NUMBER(output_bytes(output, counter->group)),
+			   [PROF_COUNTER_NAME] = PROF_NUMBER(output_bytes(output, counter->name)),
+			   [PROF_COUNTER_UNIT] = PROF_NUMBER(output_bytes(output, counter->unit)),
+			   [PROF_COUNTER_KIND] = PROF_NUMBER(counter->kind),
+		   });
+}
+
+static void free_counter(struct row *row)
+{
+	struct collector_counter *counter = (struct collector_counter *)row;
+
+	g_bytes_unref(counter->group);
+	g_bytes_unref(counter->name);
+	g_bytes_unref(counter->unit);
+	row_unref(&counter->process->row);
+	g_free(counter);
+}
+
+static GBytes *copy_text(const struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+{
+	const struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+
+	if (id && !text) {
+		lose(owner, PROF_LOSS_RING_CORRUPT, time_ns);
+		return g_bytes_new_static("<lost>", strlen("<lost>"));
+	}
+	return id ? g_bytes_new(text->bytes->data, text->bytes->len) : g_bytes_new(NULL, 0);
+}
+
+/* That of the process which is the same, or a new one; NULL: there are too many. Borrowed. */
+static struct collector_counter *find_counter(struct collector_owner *owner,
+					      const struct ring_counter *defined, uint64_t time_ns)
+{
+	struct collector_process *process = owner->process;
+	struct collector_counter *counter = g_new0(struct collector_counter, 1), *known;
+
+	row_init(&counter->row, 0, write_counter, free_counter);
+	counter->process = process->process;
+	row_ref(&process->process->row);
+	counter->group = copy_text(owner, defined->group, time_ns);
+	counter->name = copy_text(owner, defined->name, time_ns);
+	counter->unit = copy_text(owner, defined->unit, time_ns);
+	counter->kind = defined->kind & RING_COUNTER_SUM ? PROF_COUNTER_SUM : PROF_COUNTER_GAUGE;
+	known = g_hash_table_lookup(process->counters, counter);
+	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS) {
+		row_unref(&counter->row);
+		return known;
+	}
+	counter->row.id = ++process->rows->last_counter;
+	g_hash_table_add(process->counters, counter);
+	return counter;
+}
+
+static enum ring_fault add_counter(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_counter *defined = record->payload;
+	struct collector_counter *counter;
+	struct number_kind *kind;
+
+	if (defined->kind & ~(RING_COUNTER_DOUBLE | RING_COUNTER_SUM))
+		return RING_FAULT_PAYLOAD;
+	counter = g_hash_table_size(owner->counters) < COLLECTOR_MAX_COUNTERS
+			  ? find_counter(owner, defined, record->time_ns)
+			  : NULL;
+	if (!counter) {
+		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	kind = g_new0(struct number_kind, 1);
+	row_ref(&counter->row);
+	kind->counter = counter;
+	kind->is_double = defined->kind & RING_COUNTER_DOUBLE;
+	g_hash_table_replace(owner->counters, GUINT_TO_POINTER(defined->id), kind);
+	return RING_FAULT_NONE;
+}
+
+static enum ring_fault add_value(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_counter_value *set = record->payload;
+	const struct number_kind *kind =
+		g_hash_table_lookup(owner->counters, GUINT_TO_POINTER(set->id));
+	struct output *output = owner->process->rows->output;
+	double value = (double)(int64_t)set->value;
+	uint64_t bits;
+
+	if (!kind) {
+		lose(owner, PROF_LOSS_RING_CORRUPT, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	memcpy(&bits, kind->is_double ? (const void *)&set->value : &value, sizeof(bits));
+	output_need(output, &kind->counter->row);
+	output_add(output, PROF_TABLE_COUNTER_VALUE,
+		   (const struct prof_value[]){
+			   [PROF_COUNTER_VALUE_TIME] = PROF_NUMBER(record->time_ns),
+			   [PROF_COUNTER_VALUE_COUNTER] = PROF_NUMBER(kind->counter->row.id),
+			   [PROF_COUNTER_VALUE_VALUE] = PROF_NUMBER(bits),
+		   });
+	return RING_FAULT_NONE;
+}
+
+/* ---- Records ------------------------------------------------------------------------------------ */
+
+/* What no table is for yet. Images and stacks are no events: nothing is missing without what names them. */
+static enum ring_fault refuse(struct collector_owner *owner, const struct ring_record *record)
+{
+	lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
+						     const struct ring_record *) = {
+	[RING_STRING] = add_string,   [RING_MARK] = add_mark,
+	[RING_COUNTER] = add_counter, [RING_COUNTER_VALUE] = add_value,
+	[RING_LOG] = add_log,         [RING_ALLOC] = refuse,
+	[RING_FREE_BLOCK] = refuse,   [RING_THREAD_NAME] = add_name,
+};
+
+enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)
+{
+	struct collector_process *process = owner->process;
+
+	if (!owner->thread)
+		owner->thread = find_thread(process, owner->tid);
+	if (!owner->thread)
+		return RING_FAULT_TID;
+	if (!adders[record->type])
+		return RING_FAULT_NONE;
+	tasks_need(process->rows->tasks, owner->thread);
+	return adders[record->type](owner, record);
+}

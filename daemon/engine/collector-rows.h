@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/loss.h"
+#include "daemon/engine/tasks.h"
+#include "libcollector/ring-reader.h"
+
+#define COLLECTOR_MAX_TEXT (4u << 20)               /* of one string or log; more is cut */
+#define COLLECTOR_PROCESS_TEXT (UINT64_C(16) << 20) /* of all strings of a process */
+#define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20)     /* of all processes */
+#define COLLECTOR_MAX_IDS 65536u                    /* of a ring's owner: strings, or counters */
+#define COLLECTOR_MAX_COUNTERS 4096u                /* of a process */
+#define COLLECTOR_MAX_STREAMS 256u
+#define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; more are cut */
+
+/* What the rows of all collectors share. */
+struct collector_rows {
+	struct output *output;
+	struct tasks *tasks;
+	struct loss_table *losses;
+	uint64_t text_bytes;
+	uint32_t last_counter;
+	unsigned int n_streams;           /* of processes that lost something */
+	uint32_t lost_string, lost_epoch; /* "<lost>" in that epoch */
+	uint64_t names[COLLECTOR_MAX_ARGUMENTS], kinds[COLLECTOR_MAX_ARGUMENTS],
+		values[COLLECTOR_MAX_ARGUMENTS], texts[COLLECTOR_MAX_ARGUMENTS];
+};
+
+/* A process whose records these are. */
+struct collector_process {
+	struct collector_rows *rows;
+	int32_t pid;
+	uint32_t inner_pid;      /* in its own PID namespace; 0: that is ours */
+	struct process *process; /* NULL: not bound yet */
+	struct thread *leader;
+	GHashTable *counters; /* struct collector_counter, by itself */
+	uint64_t text_bytes;
+	char stream
+		[LOSS_STREAM_BYTES]; /* of its losses: "collector/PID", or "collectors" where those are many */
+	bool has_lost;
+};
+
+void collector_process_init(struct collector_process *process, struct collector_rows *rows,
+			    int32_t pid, uint32_t inner_pid);
+void collector_process_done(struct collector_process *process);
+/* It is who has the pid now, as far as the side band is known. False: nobody has. */
+bool collector_process_bind(struct collector_process *process);
+void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
+			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
+
+/* A thread, from when it claimed a ring until all of its records are rows. */
+struct collector_owner;
+
+struct collector_owner *collector_owner_new(struct collector_process *process, uint32_t tid);
+struct collector_owner *collector_owner_ref(struct collector_owner *owner);
+void collector_owner_unref(struct collector_owner *owner); /* takes NULL */
+struct collector_process *collector_owner_process(const struct collector_owner *owner);
+
+/* A record becomes a row, or part of one. The process is bound. Not NONE: its ring lies, and there is no row. */
+enum ring_fault collector_owner_add(struct collector_owner *owner,
+				    const struct ring_record *record);

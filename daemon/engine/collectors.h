@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/collector-peer.h"
+
+#define COLLECTORS_MAX_PEERS 1024u
+#define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
+#define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* of those of a process */
+#define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)      /* of records that wait for others */
+
+struct collectors_options {
+	struct output *output;
+	struct tasks *tasks;
+	struct loss_table *losses;
+	struct bells *bells; /* borrowed; NULL: the timer alone */
+	int epoll_fd;        /* where connections and pidfds are waited for; -1: nowhere */
+	uint64_t session;
+	enum engine_policy policy;
+	/* A process of which /proc is to tell. */
+	void (*ask)(struct process *process, void *data);
+	void (*warn)(const char *code, const char *text, void *data);
+	void *data;
+};
+
+struct collectors {
+	struct collectors_options options;
+	struct collector_rows *rows;
+	GPtrArray *peers;  /* struct peer */
+	GHashTable *by_fd; /* struct peer by connection, and by pidfd */
+	struct peer_ring **heap;
+	size_t n_heap, n_rings, heap_room;
+	uint64_t arena_bytes, queued_bytes;
+	uint64_t bound_ns; /* nothing that comes is older, but for what is late */
+	uint64_t emitted_ns;
+	uint64_t arena_until_ns; /* no arena is made before */
+	uint64_t drained_ns;
+	uint64_t armed_ns; /* bells */
+	uint64_t due_ns;
+	unsigned int interval_ms; /* of drains: 1 … */
+	unsigned int n_faults;
+	bool rung, unfinished;
+	uint8_t *buffer;
+};
+
+void collectors_init(struct collectors *collectors, const struct collectors_options *options);
+void collectors_done(struct collectors *collectors);
+
+/* A process that the broker let in. The descriptors are taken. */
+void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
+			 int connection, int pidfd, uint64_t now_ns);
+/* An event of the epoll set. False: not of one of ours. */
+bool collectors_wake(struct collectors *collectors, int fd);
+/* Who is a target gets an arena, where the side band has been applied up to limit_ns; requests are answered. */
+void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);
+/* Takes what is in the rings. */
+void collectors_drain(struct collectors *collectors, uint64_t now_ns);
+/* Records up to limit_ns, which the side band has been applied up to, become rows; not after until_ns of the clock. */
+void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
+/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. */
+uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns);
+/* Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost. */
+void collectors_finish(struct collectors *collectors, uint64_t until_ns);

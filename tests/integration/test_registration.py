@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Processes that register and record from inside: who may, and what of it is in the capture, however they end.
+
+What registers is tests/tools/collect.c, which prints the status of each registration: 0 ok, 1 no target, 2 no session.
+"""
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import buses
+from buses import DAEMON, NOBODY, pids
+from captures import rows
+from recordings import children, until
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+COLLECT = os.environ["COLLECT"]
+OK, NOT_A_TARGET, NO_SESSION = "0", "1", "2"
+NONE = 9
+
+
+def marks(profcapture, capture):
+    return rows(profcapture, capture, "mark")
+
+
+def assert_whole(found, *, each, processes):
+    """Marks from 1 to `each` of so many programs, in time order, each in its own order."""
+    assert len(found) == each * processes
+    assert {mark["name"] for mark in found} == {"step"}
+    times = [mark["time_ns"] for mark in found]
+    assert times == sorted(times)
+    assert Counter(mark["id"] for mark in found) == {i: processes for i in range(1, each + 1)}
+
+
+def statuses(output):
+    return [line for line in output.splitlines() if line.isdigit()]
+
+
+def environment_of(pid):
+    text = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return dict(entry.decode().split("=", 1) for entry in text if b"=" in entry)
+
+
+@pytest.fixture
+def waiting(recorder, capture, tmp_path):
+    """A recording of a program that waits to be told to go on: its profctl, its pid, and how it is told."""
+    os.mkfifo(tmp_path / "go")
+    go = os.open(tmp_path / "go", os.O_RDWR)
+
+    def start(*steps):
+        script = f"exec {COLLECT} 10 {' '.join(steps)} < {tmp_path}/go"
+        profctl = recorder("-o", capture, "--no-symbols", "--", "sh", "-c", script)
+        line = ""
+        while line != "ready\n":
+            line = profctl.stdout.readline()
+            assert line, profctl.stderr.read()
+        return profctl, children(profctl.pid)["collect"], lambda: os.write(go, b"x")
+
+    yield start
+    os.close(go)
+
+
+# ---- who is recorded
+
+
+def test_children_and_programs(profctl, profcapture, capture):
+    """Each process registers by itself: a child, what it executes, and a child of that."""
+    done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "exec", 1, "fork")
+    assert statuses(done.stdout) == [OK] * 4
+    found = marks(profcapture, capture)
+    assert_whole(found, each=100, processes=4)
+    assert sorted(Counter(mark["pid"] for mark in found).values()) == [100, 100, 200]
+    assert not [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
+
+
+def test_more_and_without_descriptors(profctl, profcapture, capture):
+    done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 50, "more", "again", "close", "again")
+    assert statuses(done.stdout) == [OK, OK]
+    found = marks(profcapture, capture)
+    assert [mark["id"] for mark in found] == list(range(1, 151))
+
+
+def test_own_variable_is_kept(profctl, capture):
+    """Where profctl itself would register stands behind, without its token."""
+    done = profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", "echo $PROF_CONTROL",
+                   env={"PROF_CONTROL": "token:00112233445566778899aabbccddeeff,unix:/nowhere"})
+    first, token, last = done.stdout.strip().split(",")
+    assert first.startswith("unix-abstract:profd-")
+    assert token.startswith("token:") and token != "token:00112233445566778899aabbccddeeff"
+    assert last == "unix:/nowhere"
+
+
+def test_strangers(profcapture, capture, waiting):
+    """The secret of a session makes no target, and another secret finds no session."""
+    profctl, pid, tell = waiting("wait", "again")
+    control = environment_of(pid)["PROF_CONTROL"]
+    stranger = subprocess.run([COLLECT, "10"], env={**os.environ, "PROF_CONTROL": control}, capture_output=True, text=True)
+    assert (stranger.returncode, stranger.stdout) == (NONE, f"{NOT_A_TARGET}\n")
+    lost = control.rpartition(":")[0] + ":" + "ab" * 16
+    stranger = subprocess.run([COLLECT, "10"], env={**os.environ, "PROF_CONTROL": lost}, capture_output=True, text=True)
+    assert (stranger.returncode, stranger.stdout) == (NONE, f"{NO_SESSION}\n")
+    tell()
+    assert profctl.wait(60) == 0
+    assert [mark["id"] for mark in marks(profcapture, capture)] == list(range(1, 21))
+
+
+def test_of_a_plain_user(profctl, profcapture, tmp_path, require):
+    require(root=True)
+    prefix = [sys.executable, Path(__file__).with_name("as_user.py"), "--refuse", "cpu"]
+    done = subprocess.run([*map(str, prefix), COLLECT, "1"], capture_output=True, text=True)
+    if done.returncode != NONE:
+        pytest.skip("nobody cannot run the programs of this build tree")
+    os.chmod(tmp_path, 0o777)
+    for folder in [*tmp_path.parents][:2]:
+        os.chmod(folder, 0o755)
+    capture = tmp_path / "user.cap"
+    done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", prefix=list(map(str, prefix)))
+    assert statuses(done.stdout) == [OK] * 2
+    assert_whole(marks(profcapture, capture), each=100, processes=2)
+
+
+# ---- ends
+
+
+def test_killed(profctl, profcapture, capture):
+    """What was written before SIGKILL is there."""
+    profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "kill", check=128 + signal.SIGKILL)
+    assert_whole(marks(profcapture, capture), each=100, processes=2)
+
+
+@pytest.mark.parametrize("victim", ["profd-engine", "profd"])
+def test_profd_killed(waiting, victim):
+    """The program goes on, and notices nothing."""
+    profctl, pid, tell = waiting("wait", "again", "fork")
+    profd = children(profctl.pid)["profd"]
+    os.kill(profd if victim == "profd" else children(profd)["profd-engine"], signal.SIGKILL)
+    until(lambda: not children(profd).get("profd-engine"))
+    tell()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    profctl.wait(60)
+
+
+def test_end_of_the_recording(profcapture, capture, waiting):
+    """Ctrl-C ends the recording and not the program's writing, of which nothing comes any more."""
+    profctl, pid, tell = waiting("wait", "again")
+    os.kill(profctl.pid, signal.SIGTERM)
+    tell()
+    profctl.wait(60)
+    ids = [mark["id"] for mark in marks(profcapture, capture)]
+    assert ids[:10] == list(range(1, 11)) and len(ids) <= 20
+
+
+# ---- the service
+
+
+def test_well_known_socket(bus, spawn, profcapture, capture):
+    """A process that has no token gets into a session of its own user's that records it; nobody else's does."""
+    bus.start(buses.rules(allow={"record-own": ["nobody", "daemon"]}))
+    client = bus.client(NOBODY)
+    environment = {**os.environ, "PROF_CONTROL": f"unix:{bus.folder}/control"}
+
+    def start(user):
+        return spawn("sh", "-c", f"read line; {COLLECT} 10", user=user, group=user, extra_groups=[], env=environment,
+                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+
+    if subprocess.run([COLLECT, "1"], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True).returncode != NONE:
+        pytest.skip("nobody cannot run the programs of this build tree")
+    target, other, stranger = start(NOBODY), start(NOBODY), start(DAEMON)
+    with open(capture, "w+b") as file:
+        path = client.create(pids(target.pid), file.fileno())
+        assert f"unix:{bus.folder}/control,token:" in client.session(path, "OpenControl")[0]
+        client.session(path, "Start")
+        assert stranger.communicate("\n", timeout=60)[0] == f"{NO_SESSION}\n"
+        assert other.communicate("\n", timeout=60)[0] == f"{NOT_A_TARGET}\n"
+        assert target.communicate("\n", timeout=60)[0] == f"{OK}\n"
+        client.wait("Finished", path)
+    assert_whole(marks(profcapture, capture), each=10, processes=1)

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of daemon/broker/control.c: this process is the one that connects, in every way that it should not.
+ */
+#include "daemon/broker/control.h"
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+struct seen {
+	unsigned int n;
+	struct control_peer peer;
+	struct control_hello hello;
+	bool is_alive;
+	enum control_status answer;
+};
+
+static enum control_status take(const struct control_peer *peer, void *data)
+{
+	struct pollfd item = { .fd = peer->pidfd, .events = POLLIN };
+	struct seen *seen = data;
+
+	seen->n++;
+	seen->peer = *peer;
+	seen->hello = *peer->hello;
+	seen->is_alive = poll(&item, 1, 0) == 0;
+	return seen->answer;
+}
+
+static int connect_to(const struct control *control)
+{
+	const char *address = control_address(control);
+	bool is_abstract = g_str_has_prefix(address, "unix-abstract:");
+	const char *path = strchr(address, ':') + 1;
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	g_strlcpy(name.sun_path + is_abstract, path, sizeof(name.sun_path) - is_abstract);
+	if (connect(fd, (const struct sockaddr *)&name,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + is_abstract +
+				strlen(path))) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* The main loop, until there is nothing to do. */
+static void serve(void)
+{
+	for (int i = 0; i < 20; i++)
+		while (g_main_context_iteration(NULL, FALSE))
+			;
+}
+
+static struct control_hello hello(void)
+{
+	return (struct control_hello){ .magic = CONTROL_HELLO_MAGIC,
+				       .version = CONTROL_VERSION,
+				       .bytes = CONTROL_BYTES,
+				       .token = { 1, 2, 3 },
+				       .wants = CONTROL_WANTS_ALLOCATIONS };
+}
+
+/* The status of the answer; -1: there is none, and the connection is closed; -2: it is open. */
+static int answer_on(int fd)
+{
+	struct control_answer answer;
+	ssize_t n = recv(fd, &answer, sizeof(answer), MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		return -2;
+	if (n != sizeof(answer) || answer.magic != CONTROL_ANSWER_MAGIC ||
+	    answer.version != CONTROL_VERSION || answer.bytes != CONTROL_BYTES)
+		return -1;
+	return (int)answer.status;
+}
+
+static void test_hello(void)
+{
+	struct control *control = control_new_private(), *other = control_new_private();
+	struct seen seen = { .answer = CONTROL_NO_SESSION };
+	struct control_hello said = hello();
+	int fd;
+
+	REQUIRE(control && other);
+	CHECK(strcmp(control_address(control), control_address(other)) != 0);
+	control_free(other);
+	control_serve(control, take, &seen);
+	fd = connect_to(control);
+	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
+	serve();
+	CHECK_INT(seen.n, 1);
+	CHECK_INT(seen.peer.pid, getpid());
+	CHECK_INT(seen.peer.inner_pid, 0);
+	CHECK_INT(seen.peer.uid, getuid());
+	CHECK(seen.is_alive);
+	CHECK(memcmp(&seen.hello, &said, sizeof(said)) == 0);
+	CHECK_INT(answer_on(fd), CONTROL_NO_SESSION);
+	CHECK_INT(answer_on(fd), -1);
+	close(fd);
+	/* another version gets to know ours */
+	said.version = 2;
+	fd = connect_to(control);
+	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
+	serve();
+	CHECK_INT(answer_on(fd), CONTROL_VERSION_UNKNOWN);
+	CHECK_INT(seen.n, 1);
+	close(fd);
+	control_free(control);
+}
+
+static void send_fd(int socket, const void *bytes, size_t n)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec part = { (void *)bytes, n };
+	struct msghdr header = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control) };
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	CHECK_INT(sendmsg(socket, &header, 0), n);
+	close(fd);
+}
+
+static unsigned int count_fds(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void test_hostile(void)
+{
+	struct control *control = control_new_private();
+	struct seen seen = { .answer = CONTROL_OK };
+	struct control_hello said = hello();
+	char long_one[sizeof(said) + 1];
+	unsigned int n_fds;
+	int fd;
+
+	REQUIRE(control);
+	control_serve(control, take, &seen);
+	memcpy(long_one, &said, sizeof(said));
+	long_one[sizeof(said)] = 0;
+	fd = connect_to(control);
+	CHECK_INT(send(fd, &said, 10, 0), 10);
+	serve();
+	CHECK_INT(answer_on(fd), -1);
+	close(fd);
+	fd = connect_to(control);
+	CHECK_INT(send(fd, long_one, sizeof(long_one), 0), sizeof(long_one));
+	serve();
+	CHECK_INT(answer_on(fd), -1);
+	close(fd);
+	said.magic++;
+	fd = connect_to(control);
+	CHECK_INT(send(fd, &said, sizeof(said), 0), sizeof(said));
+	serve();
+	CHECK_INT(answer_on(fd), -1);
+	close(fd);
+	CHECK_INT(seen.n, 0);
+	/* a descriptor along with it is not received */
+	said = hello();
+	n_fds = count_fds();
+	fd = connect_to(control);
+	send_fd(fd, &said, sizeof(said));
+	serve();
+	CHECK_INT(seen.n, 1);
+	close(fd);
+	CHECK_INT(count_fds(), n_fds);
+	control_free(control);
+}
+
+static void test_silent(void)
+{
+	struct control *control = control_new_private();
+	struct seen seen = { .answer = CONTROL_OK };
+	int fd;
+
+	REQUIRE(control);
+	control_serve(control, take, &seen);
+	fd = connect_to(control);
+	serve();
+	CHECK_INT(answer_on(fd), -2);
+	for (int i = 0; i < 1000 && answer_on(fd) == -2; i++) {
+		usleep(10000);
+		serve();
+	}
+	CHECK_INT(answer_on(fd), -1);
+	CHECK_INT(seen.n, 0);
+	close(fd);
+	control_free(control);
+}
+
+static void test_crowd(void)
+{
+	struct control *control = control_new_private();
+	struct seen seen = { .answer = CONTROL_OK };
+	int fds[40], refused = 0;
+
+	REQUIRE(control);
+	control_serve(control, take, &seen);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = connect_to(control);
+		serve();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		refused += answer_on(fds[i]) == CONTROL_LIMIT;
+		close(fds[i]);
+	}
+	/* slow as it may be, no more than 32 of one user are there at a time */
+	CHECK(refused >= 1 && refused <= 8);
+	control_free(control);
+}
+
+/* It was sent along by a child that is gone: nobody is it any more. */
+static void test_dead(void)
+{
+	struct control *control = control_new_private();
+	struct seen seen = { .answer = CONTROL_OK };
+	struct control_hello said = hello();
+	pid_t child;
+
+	REQUIRE(control);
+	child = fork();
+	if (child == 0) {
+		int fd = connect_to(control);
+
+		_exit(send(fd, &said, sizeof(said), 0) == sizeof(said) ? 0 : 1);
+	}
+	waitpid(child, NULL, 0);
+	control_serve(control, take, &seen);
+	serve();
+	CHECK_INT(seen.n, 0);
+	control_free(control);
+}
+
+static void test_path(void)
+{
+	g_autofree char *root = g_dir_make_tmp("control-XXXXXX", NULL);
+	g_autofree char *folder = g_build_filename(root, "profd", NULL);
+	g_autofree char *path = g_build_filename(folder, "control", NULL);
+	struct control *control, *second;
+	struct stat status;
+
+	control = control_new_at(path);
+	REQUIRE(control);
+	CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0666);
+	CHECK(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0755);
+	/* another one that serves is left alone; what one left is replaced */
+	second = control_new_at(path);
+	CHECK(!second);
+	control_free(control);
+	control = control_new_at(path);
+	REQUIRE(control);
+	close(connect_to(control));
+	control_free(control);
+	unlink(path);
+	rmdir(folder);
+	rmdir(root);
+}
+
+int main(void)
+{
+	RUN(test_hello);
+	RUN(test_hostile);
+	RUN(test_silent);
+	RUN(test_crowd);
+	RUN(test_dead);
+	RUN(test_path);
+	return test_end();
+}

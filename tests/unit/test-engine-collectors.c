@@ -1,0 +1,802 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of collectors.c, collector-peer.c and collector-rows.c in daemon/engine: this process is the one that registers, writes
+ * into its rings, and lies.
+ */
+#include "daemon/engine/collectors.h"
+#include "libcollector/ring.h"
+#include "tests/unit/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define OTHER_TID 2000000001
+#define STRANGER_PID 2000000002
+
+struct fixture {
+	struct parts parts;
+	struct collectors collectors;
+	int socket; /* the process's end */
+	int pidfd;  /* the engine's, a number only */
+	struct ring_arena *arena;
+	struct ring_arena_header *shared;
+	unsigned int warnings;
+};
+
+static uint64_t now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+}
+
+static void on_warning(const char *code, const char *text, void *data)
+{
+	((struct fixture *)data)->warnings++;
+}
+
+static void fixture_init(struct fixture *fixture, enum engine_policy policy)
+{
+	*fixture = (struct fixture){ .socket = -1 };
+	parts_init(&fixture->parts);
+	tasks_filter(&fixture->parts.tasks, (const int32_t[]){ getpid() }, 1, true);
+	tasks_found(&fixture->parts.tasks, getpid(), getpid(), 1);
+	tasks_found(&fixture->parts.tasks, getpid(), OTHER_TID, 1);
+	tasks_found(&fixture->parts.tasks, STRANGER_PID, STRANGER_PID, 1);
+	collectors_init(&fixture->collectors, &(struct collectors_options){
+						      .output = &fixture->parts.output,
+						      .tasks = &fixture->parts.tasks,
+						      .losses = &fixture->parts.losses,
+						      .epoll_fd = -1,
+						      .session = 7,
+						      .policy = policy,
+						      .warn = on_warning,
+						      .data = fixture,
+					      });
+}
+
+static void fixture_done(struct fixture *fixture)
+{
+	collectors_done(&fixture->collectors);
+	parts_done(&fixture->parts);
+	ring_arena_unmap(fixture->arena);
+	if (fixture->socket >= 0)
+		close(fixture->socket);
+}
+
+/* What is due, as a round of the session does it. */
+static void step(struct fixture *fixture)
+{
+	uint64_t at = now();
+
+	output_tick(&fixture->parts.output, at);
+	collectors_drain(&fixture->collectors, at);
+	collectors_serve(&fixture->collectors, at, at);
+	collectors_emit(&fixture->collectors, at, UINT64_MAX);
+}
+
+/* Until all that was written is a row. */
+static void settle(struct fixture *fixture)
+{
+	for (int i = 0; i < 3; i++) {
+		usleep(1000);
+		step(fixture);
+	}
+}
+
+/* Until there is an answer, or the connection is closed: arenas are made a third of the time at most. */
+static void step_until_answer(struct fixture *fixture)
+{
+	struct pollfd item = { .fd = fixture->socket, .events = POLLIN };
+
+	for (int i = 0; i < 20000 && poll(&item, 1, 1) == 0; i++)
+		step(fixture);
+}
+
+static void finish(struct fixture *fixture)
+{
+	collectors_finish(&fixture->collectors, UINT64_MAX);
+	loss_flush(&fixture->parts.losses, &fixture->parts.output);
+	parts_finish(&fixture->parts);
+}
+
+static void connect_as(struct fixture *fixture, int32_t pid, uint32_t wants)
+{
+	const struct message_peer message = { .pid = pid, .wants = wants };
+	int sockets[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+		abort();
+	if (fixture->socket >= 0)
+		close(fixture->socket);
+	fixture->socket = sockets[0];
+	fixture->pidfd = pidfd_open(getpid(), 0);
+	collectors_add_peer(&fixture->collectors, &message, sockets[1], fixture->pidfd, now());
+}
+
+/* -1: no answer; *ret_fd: -1 without one. */
+static int receive(struct fixture *fixture, int *ret_fd)
+{
+	struct control_answer answer;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	struct iovec part = { &answer, sizeof(answer) };
+	struct msghdr header = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control) };
+
+	*ret_fd = -1;
+	if (recvmsg(fixture->socket, &header, MSG_DONTWAIT) != sizeof(answer))
+		return -1;
+	CHECK_INT(answer.magic, CONTROL_ANSWER_MAGIC);
+	CHECK_INT(answer.bytes, CONTROL_BYTES);
+	CHECK_INT(answer.session, answer.status == CONTROL_OK ? 7 : 0);
+	if (CMSG_FIRSTHDR(&header))
+		memcpy(ret_fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(*ret_fd));
+	CHECK_INT(*ret_fd >= 0, answer.status == CONTROL_OK);
+	return (int)answer.status;
+}
+
+static bool take_arena(struct fixture *fixture)
+{
+	void *shared;
+	size_t bytes;
+	int fd;
+
+	if (!CHECK_INT(receive(fixture, &fd), CONTROL_OK))
+		return false;
+	ring_arena_unmap(fixture->arena);
+	fixture->arena = NULL;
+	if (!CHECK_INT(ring_arena_map(fd, &fixture->arena), 0))
+		return false;
+	close(fd);
+	ring_arena_range(fixture->arena, &shared, &bytes);
+	fixture->shared = shared;
+	return true;
+}
+
+static bool begin(struct fixture *fixture, enum engine_policy policy)
+{
+	fixture_init(fixture, policy);
+	connect_as(fixture, getpid(), 0);
+	step_until_answer(fixture);
+	return take_arena(fixture);
+}
+
+static struct ring *claim(struct fixture *fixture, uint32_t tid)
+{
+	return ring_claim(fixture->arena, tid, 0, 0);
+}
+
+/* The header of the i-th ring of the arena, as this side maps it. */
+static struct ring_header *header_of(const struct fixture *fixture, size_t i)
+{
+	const struct ring_place *places =
+		(const void *)((const char *)fixture->shared + fixture->shared->directory_offset);
+
+	return (void *)((char *)fixture->shared + places[i].header_offset);
+}
+
+static uint8_t *data_of(const struct fixture *fixture, size_t i)
+{
+	const struct ring_place *places =
+		(const void *)((const char *)fixture->shared + fixture->shared->directory_offset);
+
+	return (uint8_t *)fixture->shared + places[i].data_offset;
+}
+
+static void write_string(struct ring *ring, uint32_t id, const void *text, uint32_t n,
+			 uint16_t flags)
+{
+	struct ring_string *string = ring_begin(ring, RING_STRING, sizeof(*string) + n);
+
+	if (!string)
+		return;
+	*string = (struct ring_string){ id, n };
+	memcpy(string + 1, text, n);
+	ring_set_flags(string, flags);
+	ring_end(ring, string);
+}
+
+static bool write_mark(struct ring *ring, uint32_t name, uint64_t id)
+{
+	struct ring_mark *mark = ring_begin(ring, RING_MARK, sizeof(*mark));
+
+	if (!mark)
+		return false;
+	*mark = (struct ring_mark){ .name = name, .id = id };
+	ring_end(ring, mark);
+	return true;
+}
+
+static uint64_t lost(struct fixture *fixture, enum prof_loss_cause cause)
+{
+	GHashTableIter iter;
+	gpointer value;
+	uint64_t sum = 0;
+
+	g_hash_table_iter_init(&iter, fixture->parts.losses.total);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		if (((struct loss *)value)->key.cause == cause)
+			sum += ((struct loss *)value)->count;
+	return sum;
+}
+
+static uint64_t mark_id(const struct fixture *fixture, size_t i)
+{
+	return number_of(&fixture->parts, PROF_TABLE_MARK, PROF_MARK_ID, i);
+}
+
+static void test_registration(void)
+{
+	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
+					   .version = CONTROL_VERSION,
+					   .bytes = CONTROL_BYTES,
+					   .min_data_bytes = 100000,
+					   .n_rings = 3 };
+	struct fixture fixture;
+	int fd, connection;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	CHECK_INT(fixture.shared->n_rings, 37);
+	CHECK_INT(header_of(&fixture, 0)->policy, RING_DROP);
+	connection = ((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))->connection;
+	CHECK_INT(send(fixture.socket, &request, sizeof(request), 0), sizeof(request));
+	CHECK(collectors_wake(&fixture.collectors, connection));
+	step_until_answer(&fixture);
+	REQUIRE(take_arena(&fixture));
+	CHECK_INT(fixture.shared->n_rings, 3);
+	CHECK(ring_claim(fixture.arena, 1, 100000, 0) != NULL);
+	/* more than a process may have */
+	request.min_data_bytes = COLLECTORS_MAX_PEER_BYTES;
+	CHECK_INT(send(fixture.socket, &request, sizeof(request), 0), sizeof(request));
+	collectors_wake(&fixture.collectors, connection);
+	step_until_answer(&fixture);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
+	/* what is no request ends the connection, and nothing else */
+	CHECK_INT(send(fixture.socket, "?", 1, 0), 1);
+	collectors_wake(&fixture.collectors, connection);
+	step_until_answer(&fixture);
+	CHECK_INT(recv(fixture.socket, &fd, sizeof(fd), MSG_DONTWAIT), 0);
+	CHECK(!collectors_wake(&fixture.collectors, connection));
+	CHECK_INT(fixture.collectors.peers->len, 1);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
+static void test_policy(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	connect_as(&fixture, getpid(), CONTROL_WANTS_ALLOCATIONS);
+	step(&fixture);
+	if (take_arena(&fixture))
+		CHECK_INT(header_of(&fixture, 0)->policy, RING_LOSSLESS);
+	finish(&fixture);
+	fixture_done(&fixture);
+	fixture_init(&fixture, ENGINE_POLICY_DROP);
+	connect_as(&fixture, getpid(), CONTROL_WANTS_ALLOCATIONS);
+	step(&fixture);
+	if (take_arena(&fixture))
+		CHECK_INT(header_of(&fixture, 0)->policy, RING_DROP);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
+/* Who is no target, or nobody knows, gets no arena; the second not before it would be known. */
+static void test_stranger(void)
+{
+	struct fixture fixture;
+	uint64_t at;
+	int fd;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	connect_as(&fixture, STRANGER_PID, 0);
+	step(&fixture);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_NOT_A_TARGET);
+	connect_as(&fixture, STRANGER_PID + 1, 0);
+	at = now();
+	collectors_serve(&fixture.collectors, at - 1000000000, at);
+	CHECK_INT(receive(&fixture, &fd), -1);
+	collectors_serve(&fixture.collectors, at, at);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_NOT_A_TARGET);
+	step(&fixture);
+	CHECK_INT(fixture.collectors.peers->len, 0);
+	CHECK_INT(fixture.collectors.arena_bytes, 0);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
+/* A number that is taken: the one who has it stays, unless it has hung up. */
+static void test_same_process(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+	int first, fd;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	write_mark(ring, 0, 41);
+	first = fixture.socket;
+	fixture.socket = -1;
+	connect_as(&fixture, getpid(), 0);
+	step(&fixture);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
+	close(first);
+	connect_as(&fixture, getpid(), 0);
+	step_until_answer(&fixture);
+	REQUIRE(take_arena(&fixture));
+	write_mark(claim(&fixture, getpid()), 0, 42);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(mark_id(&fixture, 0), 41);
+	CHECK_INT(mark_id(&fixture, 1), 42);
+	fixture_done(&fixture);
+}
+
+static void write_rich_mark(struct ring *ring)
+{
+	const struct ring_argument arguments[] = { { 1, 0, (uint64_t)-5 }, { 2, 3, 1 } };
+	struct ring_mark *mark = ring_begin(ring, RING_MARK, sizeof(*mark) + sizeof(arguments));
+
+	*mark = (struct ring_mark){
+		.kind = RING_MARK_BEGIN, .group = 1, .name = 2, .id = 9, .n_arguments = 2
+	};
+	memcpy(mark + 1, arguments, sizeof(arguments));
+	ring_end(ring, mark);
+}
+
+static void write_counter(struct ring *ring, uint32_t id, uint32_t kind, uint64_t value)
+{
+	struct ring_counter *counter = ring_begin(ring, RING_COUNTER, sizeof(*counter));
+	struct ring_counter_value *set;
+
+	*counter = (struct ring_counter){ .id = id, .kind = kind, .name = 2 };
+	ring_end(ring, counter);
+	set = ring_begin(ring, RING_COUNTER_VALUE, sizeof(*set));
+	*set = (struct ring_counter_value){ .id = id, .value = value };
+	ring_end(ring, set);
+}
+
+static void write_log(struct ring *ring, const char *text, uint16_t flags, uint32_t part)
+{
+	uint32_t n = (uint32_t)strlen(text);
+	struct ring_log *log = ring_begin(ring, RING_LOG, sizeof(*log) + n);
+
+	*log = (struct ring_log){ .level = 6, .part = part, .n_bytes = n };
+	memcpy(log + 1, text, n);
+	ring_set_flags(log, flags);
+	ring_end(ring, log);
+}
+
+static double value_of(const struct fixture *fixture, size_t i)
+{
+	uint64_t bits =
+		number_of(&fixture->parts, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_VALUE, i);
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static void test_rows(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+	double half = 0.5;
+	uint64_t bits;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	write_string(ring, 1, "gro", 3, RING_FLAG_MORE);
+	write_string(ring, 1, "up", 2, 0);
+	write_string(ring, 2, "name", 4, 0);
+	write_rich_mark(ring);
+	write_counter(ring, 5, 0, (uint64_t)-3);
+	memcpy(&bits, &half, sizeof(bits));
+	write_counter(ring, 6, RING_COUNTER_DOUBLE | RING_COUNTER_SUM, bits);
+	write_counter(claim(&fixture, OTHER_TID), 1, 0, 0); /* its name is not known there */
+	write_log(ring, "one ", RING_FLAG_MORE, 1);
+	write_log(ring, "a handler's", 0, 0);
+	write_log(ring, "text", 0, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	CHECK_STR(text_of(&fixture.parts,
+			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_GROUP, 0)),
+		  "group");
+	CHECK_STR(text_of(&fixture.parts,
+			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_NAME, 0)),
+		  "name");
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, 0), PROF_MARK_BEGIN);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER), 3);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER_VALUE), 3);
+	CHECK(value_of(&fixture, 0) == -3);
+	CHECK(value_of(&fixture, 1) == 0.5);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 2);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
+/* Two threads in turn; then one that has begun what it does not end. */
+static void test_order(void)
+{
+	struct fixture fixture;
+	struct ring *rings[2];
+	struct ring_mark *open;
+	uint64_t last = 0, at;
+	size_t n;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	rings[0] = claim(&fixture, getpid());
+	rings[1] = claim(&fixture, OTHER_TID);
+	for (uint64_t i = 0; i < 200; i++) {
+		write_mark(rings[i % 3 == 0], 0, i);
+		if (i % 50 == 49)
+			step(&fixture);
+	}
+	settle(&fixture);
+	CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 200);
+	open = ring_begin(rings[1], RING_MARK, sizeof(*open));
+	write_mark(rings[0], 0, 201);
+	step(&fixture);
+	usleep(2000);
+	step(&fixture);
+	at = now();
+	/* held, unless this machine was so slow that it need not be any more */
+	if (at - fixture.collectors.emitted_ns < RING_BUSY_NS)
+		CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 200);
+	usleep(RING_BUSY_NS / 1000 + 10000);
+	settle(&fixture);
+	CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 201);
+	*open = (struct ring_mark){ .id = 202 };
+	ring_end(rings[1], open);
+	settle(&fixture);
+	finish(&fixture);
+	n = rows_of(&fixture.parts, PROF_TABLE_MARK);
+	CHECK_INT(n, 202);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t time_ns = number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_TIME, i);
+
+		CHECK(time_ns >= last);
+		last = time_ns;
+		if (i < 200)
+			CHECK_INT(mark_id(&fixture, i), i);
+	}
+	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 1);
+	fixture_done(&fixture);
+}
+
+/* One thread says that it is somebody else's, another that it is nobody's; a third is honest. */
+static void test_tids(void)
+{
+	struct fixture fixture;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	write_mark(claim(&fixture, STRANGER_PID), 0, 1);
+	write_mark(claim(&fixture, 12345), 0, 2);
+	write_mark(claim(&fixture, OTHER_TID), 0, 3);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	CHECK_INT(mark_id(&fixture, 0), 3);
+	CHECK_INT(fixture.warnings, 2);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_METADATA), 2);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 4); /* two rings, and a record in each */
+	fixture_done(&fixture);
+}
+
+static void test_ids(void)
+{
+	struct fixture fixture;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	write_mark(claim(&fixture, getpid()), 77, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_STR(text_of(&fixture.parts,
+			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_NAME, 0)),
+		  "<lost>");
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	fixture_done(&fixture);
+}
+
+/* What each does to a ring that had one good mark. */
+static void lie_head(struct fixture *fixture)
+{
+	header_of(fixture, 0)->head += 1 << 30;
+}
+
+static void lie_state(struct fixture *fixture)
+{
+	header_of(fixture, 0)->state = 0x1234567800000009;
+}
+
+static void lie_length(struct fixture *fixture)
+{
+	((struct ring_record_header *)(void *)(data_of(fixture, 0) + 48))->bytes = 0;
+	header_of(fixture, 0)->head += 48;
+}
+
+static void lie_counts(struct fixture *fixture)
+{
+	header_of(fixture, 0)->lost[RING_LOST_FULL] = UINT64_C(1) << 60;
+	header_of(fixture, 0)->attempted = UINT64_C(1) << 61;
+}
+
+static void lie_kind(struct fixture *fixture)
+{
+	struct ring_record_header *header = (void *)(data_of(fixture, 0) + 48);
+
+	*header = (struct ring_record_header){ .bytes = 48, .type = RING_MARK, .time_ns = now() };
+	*(struct ring_mark *)(header + 1) = (struct ring_mark){ .kind = 99 };
+	header_of(fixture, 0)->attempted++;
+	header_of(fixture, 0)->head += 48;
+}
+
+static void test_hostile(void)
+{
+	static void (*const lies[])(struct fixture *) = { lie_head, lie_state, lie_length,
+							  lie_counts, lie_kind };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		struct fixture fixture;
+		struct ring *good;
+
+		REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+		write_mark(claim(&fixture, getpid()), 0, 1);
+		good = claim(&fixture, OTHER_TID);
+		settle(&fixture);
+		lies[i](&fixture);
+		write_mark(good, 0, 2);
+		settle(&fixture);
+		write_mark(good, 0, 3);
+		settle(&fixture);
+		CHECK_INT(fixture.warnings, 1);
+		CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) >= 1);
+		CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) <= 2);
+		CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 0);
+		finish(&fixture);
+		CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3);
+		CHECK_INT(mark_id(&fixture, 2), 3);
+		fixture_done(&fixture);
+	}
+}
+
+/* The year 2500, and more losses than there can be. */
+static void test_times(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+	struct ring_mark *mark;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	mark = ring_begin(ring, RING_MARK, sizeof(*mark));
+	*mark = (struct ring_mark){ .id = 1 };
+	((struct ring_record_header *)(void *)mark - 1)->time_ns = UINT64_C(16725225600000000000);
+	ring_end(ring, mark);
+	fixture.shared->lost_no_ring = UINT64_C(1) << 60;
+	settle(&fixture);
+	write_mark(claim(&fixture, OTHER_TID), 0, 2);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 2);
+	CHECK(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_TIME, 0) < now());
+	CHECK_INT(mark_id(&fixture, 1), 2);
+	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 0);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 0);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	fixture_done(&fixture);
+}
+
+/* Strings without end, and counters. */
+static void test_endless(void)
+{
+	static const char text[8000];
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	for (uint32_t i = 1; i < 3000; i++) {
+		write_string(ring, i, text, sizeof(text), 0);
+		if (i % 4 == 0)
+			collectors_drain(&fixture.collectors, now());
+		if (i % 400 == 0)
+			settle(&fixture);
+	}
+	settle(&fixture);
+	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT + 100000);
+	CHECK(lost(&fixture, PROF_LOSS_RING_REFUSED) > 0);
+	/* one that goes on for ever */
+	for (uint32_t i = 1; i < 1000; i++) {
+		write_log(ring, "0123456789012345678901234567890123456789", RING_FLAG_MORE, 1);
+		write_counter(ring, 100000 + i, 0, i);
+		if (i % 100 == 0)
+			settle(&fixture);
+	}
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER_VALUE), 999);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER), 1);
+	fixture_done(&fixture);
+}
+
+static void test_conservation(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+	uint64_t written = 0;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DROP));
+	ring = claim(&fixture, getpid());
+	for (uint64_t i = 0; i < 20000; i++) {
+		written += write_mark(ring, 0, i);
+		if (i % 3000 == 0)
+			step(&fixture);
+	}
+	ring_arena_count_lost(fixture.arena);
+	ring_release(ring);
+	settle(&fixture);
+	/* the same ring, another thread */
+	ring = claim(&fixture, OTHER_TID);
+	written += write_mark(ring, 0, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK(written < 20001);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), written);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 20001 - written);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, written - 1) !=
+	      number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, 0));
+	fixture_done(&fixture);
+}
+
+/* It is dead before anything was drained; what it had begun is counted. */
+static void test_death(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	write_mark(ring, 0, 1);
+	(void)ring_begin(ring, RING_MARK, sizeof(struct ring_mark));
+	CHECK(collectors_wake(&fixture.collectors, fixture.pidfd));
+	settle(&fixture);
+	CHECK_INT(fixture.collectors.peers->len, 0);
+	CHECK_INT(fixture.collectors.arena_bytes, 0);
+	CHECK_INT(fixture.shared->ended, 1);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REENTRANT), 1);
+	fixture_done(&fixture);
+}
+
+/* The session's end: who lives is told, and has all its rows. */
+static void test_session_end(void)
+{
+	struct fixture fixture;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	write_mark(claim(&fixture, getpid()), 0, 1);
+	finish(&fixture);
+	CHECK_INT(fixture.shared->ended, 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	fixture_done(&fixture);
+}
+
+/* Requests without end, of one who reads no answers. */
+static void test_floods(void)
+{
+	const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
+						 .version = CONTROL_VERSION,
+						 .bytes = CONTROL_BYTES,
+						 .min_data_bytes = UINT64_C(1) << 40 };
+	struct fixture fixture;
+	struct peer *peer;
+	unsigned int sent = 0;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	peer = g_ptr_array_index(fixture.collectors.peers, 0);
+	for (uint64_t until = now() + UINT64_C(20000000000);
+	     now() < until && peer->connection >= 0;) {
+		sent += send(fixture.socket, &request, sizeof(request), MSG_DONTWAIT) > 0;
+		collectors_wake(&fixture.collectors, peer->connection);
+		step(&fixture);
+	}
+	CHECK(sent > 10);
+	CHECK_INT(peer->connection, -1);
+	CHECK_INT(peer->n_arenas, 1);
+	write_mark(claim(&fixture, getpid()), 0, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	fixture_done(&fixture);
+}
+
+static bool has_rung(struct bells *bells, int timeout_ms)
+{
+	for (int i = 0; i < timeout_ms; i++) {
+		struct timespec pause = { .tv_nsec = 1000000 };
+		uint64_t count;
+
+		if (read(bells_fd(bells), &count, sizeof(count)) > 0)
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* A ring that fills wakes the engine; one that rings for nothing is not listened to for long. */
+static void test_bells(void)
+{
+	struct bells *bells = bells_new(NULL);
+	unsigned int rung = 0;
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(bells != NULL);
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	fixture.collectors.options.bells = bells;
+	ring = claim(&fixture, getpid());
+	step(&fixture);
+	collectors_sleep(&fixture.collectors, now());
+	CHECK(!has_rung(bells, 50));
+	for (unsigned int i = 0; i < 600; i++)
+		write_mark(ring, 0, i);
+	CHECK(has_rung(bells, 5000));
+	usleep(2000);
+	step(&fixture);
+	collectors_sleep(&fixture.collectors, now());
+	for (unsigned int i = 0; i < 100; i++) {
+		__atomic_fetch_add(&fixture.shared->doorbell, 1, __ATOMIC_SEQ_CST);
+		syscall(SYS_futex, &fixture.shared->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+		if (!has_rung(bells, i < 5 ? 5000 : 20))
+			break;
+		rung++;
+		usleep(2000);
+		collectors_wake(&fixture.collectors, bells_fd(bells));
+		step(&fixture);
+		collectors_sleep(&fixture.collectors, now());
+	}
+	CHECK(rung >= 5);
+	CHECK(rung < 40);
+	finish(&fixture);
+	fixture_done(&fixture);
+	bells_free(bells);
+}
+
+int main(void)
+{
+	RUN(test_registration);
+	RUN(test_policy);
+	RUN(test_stranger);
+	RUN(test_same_process);
+	RUN(test_rows);
+	RUN(test_order);
+	RUN(test_tids);
+	RUN(test_ids);
+	RUN(test_hostile);
+	RUN(test_times);
+	RUN(test_endless);
+	RUN(test_conservation);
+	RUN(test_death);
+	RUN(test_session_end);
+	RUN(test_floods);
+	RUN(test_bells);
+	return test_end();
+}
