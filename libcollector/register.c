@@ -137,11 +137,17 @@ static bool is_this_process(void)
 	return tgid == 0 || tgid == (uint32_t)syscall(SYS_getpid);
 }
 
+/* pairs with add_arena() */
+static uint32_t count_arenas(void)
+{
+	return __atomic_load_n(&process->n_arenas, __ATOMIC_ACQUIRE);
+}
+
 /* ---- Losses ---- */
 
 void register_count_lost(void)
 {
-	uint32_t n = __atomic_load_n(&process->n_arenas, __ATOMIC_ACQUIRE);
+	uint32_t n = count_arenas();
 
 	if (n > 0)
 		ring_arena_count_lost(process->arenas[n - 1].arena);
@@ -225,7 +231,7 @@ static int connect_process(void)
 	control_disconnect(&inherited);
 	set_parent(tgid);
 	RING_STORE(&process->tgid, tgid);
-	process->generation = ++last_generation;
+	RING_STORE(&process->generation, ++last_generation);
 	hello.parent_tgid = parent_tgid;
 	memcpy(hello.token, addresses.token, sizeof(hello.token));
 	r = control_connect(&addresses, &hello, control_now_ns() + wait_ns, &process->connection,
@@ -280,7 +286,7 @@ static bool is_registered(void)
 static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
 			       struct arena_entry **ret_entry)
 {
-	for (uint32_t i = __atomic_load_n(&process->n_arenas, __ATOMIC_ACQUIRE); i-- > 0;) {
+	for (uint32_t i = count_arenas(); i-- > 0;) {
 		struct ring *ring = ring_claim(process->arenas[i].arena, tid, min_bytes, flags);
 
 		if (ring) {
@@ -306,7 +312,7 @@ static void sweep(uint32_t own_tid)
 {
 	if (!take(&process->sweeping))
 		return;
-	for (uint32_t i = 0; i < process->n_arenas; i++)
+	for (uint32_t i = 0; i < count_arenas(); i++)
 		ring_arena_sweep(process->arenas[i].arena, process->tgid, own_tid);
 	give_back(&process->sweeping);
 }
@@ -354,7 +360,7 @@ static bool is_one_closed(void)
 {
 	bool is_closed = false;
 
-	for (uint32_t i = 0; i < process->n_arenas; i++)
+	for (uint32_t i = 0; i < count_arenas(); i++)
 		is_closed = ring_arena_ask_for_closed(process->arenas[i].arena) || is_closed;
 	return is_closed;
 }
@@ -586,7 +592,7 @@ static void thread_done(void *value)
 
 static void before_fork(void)
 {
-	register_self.forking = process->generation;
+	register_self.forking = RING_LOAD(&process->generation);
 }
 
 static void after_fork_in_child(void)
@@ -753,7 +759,7 @@ int register_connect(const char *text)
 	if (r == 0) {
 		before = block_signals();
 		addresses = parsed;
-		for (uint32_t i = 0; i < process->n_arenas; i++)
+		for (uint32_t i = 0; i < count_arenas(); i++)
 			ring_arena_retire(process->arenas[i].arena);
 		__atomic_store_n(&prof_collector_state, 1, __ATOMIC_RELAXED);
 		r = become_registered();

@@ -98,15 +98,20 @@ static void ring_doorbell(struct ring *ring)
 	errno = error;
 }
 
+static bool is_closed(const struct ring *ring)
+{
+	const struct ring_header *shared = RING_LOAD(&ring->shared);
+
+	return shared && (uint32_t)RING_LOAD(&shared->state) == RING_CLOSED;
+}
+
 bool ring_arena_ask_for_closed(struct ring_arena *arena)
 {
 	uint32_t i = 0, kicked = 0;
 
 	if (!*arena->alive)
 		return false;
-	while (i < arena->n_rings &&
-	       (!arena->rings[i].shared ||
-		(uint32_t)RING_LOAD(&arena->rings[i].shared->state) != RING_CLOSED))
+	while (i < arena->n_rings && !is_closed(&arena->rings[i]))
 		i++;
 	if (i == arena->n_rings)
 		return false;
