@@ -269,6 +269,19 @@ static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 	count(ring, totals->unpublished, &told->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
 }
 
+/* A thread that went on in a larger ring has two, and its strings are in the first. */
+static struct collector_owner *find_owner(const struct peer *peer, uint32_t tid)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++) {
+			struct collector_owner *owner = peer->arenas[i]->rings[k].owner;
+
+			if (owner && collector_owner_tid(owner) == tid)
+				return collector_owner_ref(owner);
+		}
+	return NULL;
+}
+
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill)
 {
@@ -281,6 +294,8 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 	do {
 		ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
 		*ret_fill += (uint64_t)(batch.end - batch.next);
+		if (batch.end > batch.next && !ring->owner)
+			ring->owner = find_owner(ring->peer, batch.tid);
 		if (batch.end > batch.next && !ring->owner)
 			ring->owner = collector_owner_new(&ring->peer->process, batch.tid);
 		while (ring_batch_next(&batch, &record))

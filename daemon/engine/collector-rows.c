@@ -194,9 +194,9 @@ void collector_owner_unref(struct collector_owner *owner)
 	g_free(owner);
 }
 
-struct collector_process *collector_owner_process(const struct collector_owner *owner)
+uint32_t collector_owner_tid(const struct collector_owner *owner)
 {
-	return owner->process;
+	return owner->tid;
 }
 
 /* In a PID namespace of its own the process knows other numbers than we do. */

@@ -54,7 +54,7 @@ struct collector_owner;
 struct collector_owner *collector_owner_new(struct collector_process *process, uint32_t tid);
 struct collector_owner *collector_owner_ref(struct collector_owner *owner);
 void collector_owner_unref(struct collector_owner *owner); /* takes NULL */
-struct collector_process *collector_owner_process(const struct collector_owner *owner);
+uint32_t collector_owner_tid(const struct collector_owner *owner);
 
 /* A record becomes a row, or part of one. The process is bound. Not NONE: its ring lies, and there is no row. */
 enum ring_fault collector_owner_add(struct collector_owner *owner,

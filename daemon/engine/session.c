@@ -23,6 +23,8 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
 #define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
+#define EMIT_MAX_NS \
+	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
@@ -443,7 +445,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	/* What the side band has been applied up to. */
 	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
 	collectors_serve(&session->collectors, limit_ns, now_ns);
-	collectors_emit(&session->collectors, limit_ns, now_ns + ROUND_MAX_NS);
+	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);

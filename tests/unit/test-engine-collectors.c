@@ -499,6 +499,28 @@ static void test_tids(void)
 	fixture_done(&fixture);
 }
 
+/* In a ring that is full a thread goes on in a larger one, and its strings go along. */
+static void test_larger_ring(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
+	ring = claim(&fixture, getpid());
+	write_string(ring, 1, "name", 4, 0);
+	for (uint64_t i = 0; i < 3000; i++)
+		write_mark(ring, 1, i);
+	CHECK((uint32_t)header_of(&fixture, 32)->state == RING_OWNED);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3000);
+	CHECK_STR(text_of(&fixture.parts,
+			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_NAME, 2999)),
+		  "name");
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	fixture_done(&fixture);
+}
+
 static void test_ids(void)
 {
 	struct fixture fixture;
@@ -789,6 +811,7 @@ int main(void)
 	RUN(test_rows);
 	RUN(test_order);
 	RUN(test_tids);
+	RUN(test_larger_ring);
 	RUN(test_ids);
 	RUN(test_hostile);
 	RUN(test_times);
