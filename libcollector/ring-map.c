@@ -162,7 +162,7 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 
 	/* Somebody may be in get_owner(). */
 	RING_STORE(&ring->tid, 0);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
+	RING_FENCE(__ATOMIC_RELEASE);
 	*ring = (struct ring){
 		.alive = arena->alive,
 		.shared = header,
@@ -222,7 +222,7 @@ static uint32_t get_owner(const struct ring *ring)
 	bool is_owned = tid != 0 && shared &&
 			RING_LOAD(&shared->state) == ((uint64_t)generation << 32 | RING_OWNED);
 
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	RING_FENCE(__ATOMIC_ACQUIRE);
 	return is_owned && RING_LOAD(&ring->tid) == tid ? tid : 0;
 }
 

@@ -11,6 +11,13 @@
 #define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define RING_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 
+/* gcc refuses fences where it looks for races, as it does not know what they order. */
+#ifdef __SANITIZE_THREAD__
+#define RING_FENCE(order) __atomic_signal_fence(order)
+#else
+#define RING_FENCE(order) __atomic_thread_fence(order)
+#endif
+
 struct open_record {
 	volatile uint64_t sp; /* of who began it; 0: not open */
 	volatile uint64_t at;
