@@ -12,6 +12,7 @@
  *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues behind its last whole process,
  *                 and who was set aside begins nothing more     [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
  *             (3) one that is stuck keeps the others waiting for a moment only [test-broker-files: aside]
+ *             (4) a snapshot that is handed out can be changed by nobody      [test_attack_descriptors]
  * Main thread only.
  */
 #include "config.h"

@@ -14,6 +14,7 @@
  *   (5) nobody but us reads from a filesystem that some process serves: those files are copied  [test_hostile_files]
  *   (6) in an own_only session the process's leader is the client's before, and all of it after, and the client may read the file
  *                                                                          [test-files: own_only]
+ *   (7) what is handed out is open for reading only, and a copy is sealed  [test_attack_descriptors]
  * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file: it is asked about a
  * page of it that we map and never touch. The side band could deliver build-ids too, but then the kernel marks the mmap2
  * records of every other profiler on the machine as if they had some, and perf 6.1 does not survive that; so that is

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What an engine that was taken over can do with the descriptors that it is given: read; perf events and the capture aside."""
+import contextlib
+import fcntl
+import json
+import os
+import signal
+
+import pytest
+
+import fuse
+from test_dbus_private import SYSTEM, hostile, variant  # noqa: F401 (fixtures)
+
+CONFIG, CPU, SNAPSHOT, IMAGE = 1, 2, 7, 8
+SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+SERIALS = 1, 2, 3  # read ahead, all processes, one
+PATH_IMAGE, MAPPED_IMAGE = 10, 11
+
+# Tells of each message what came with it; asks for all that can be asked for.
+TELL = """
+import fcntl, json
+def look(fd):
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        seals = None
+    return os.readlink("/proc/self/fd/" + str(fd)), fcntl.fcntl(fd, fcntl.F_GETFL), seals
+def tell(datagram, fds):
+    kind, length, number = struct.unpack("IIQ", datagram[:16].ljust(16, b"\\0"))
+    text = json.dumps([kind, number & 0xffffffff, [look(fd) for fd in fds]])
+    send(WARNING, struct.pack("32s480s", b"descriptors", text.encode()))
+def ask_image(number, start, end, path):
+    send(IMAGE, struct.pack("5QiI", number, start, end, 0, 0, os.getpid(), len(path)) + path)
+def ask(path):
+    with open("/proc/self/maps") as maps:
+        library = next(line.split() for line in maps if ".so" in line and " r-xp " in line)
+    for serial, pid in (1, 0), (2, 0), (3, os.getpid()):
+        send(SNAPSHOT, struct.pack("IiII", serial, pid, 0, 0))
+    ask_image(10, 0, 0, path)
+    ask_image(11, *(int(end, 16) for end in library[0].split("-")), library[5].encode())
+while True:
+    datagram, fds, *_ = socket.recv_fds(sock, 65536, 64)
+    if not datagram:
+        break
+    tell(datagram, fds)
+    if datagram[:4] == struct.pack("I", 3):  # MESSAGE_START
+        started()
+        ask(%r)
+"""
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+
+
+@pytest.fixture
+def told(hostile):  # noqa: F811
+    """told(capture, image, options): {(type, number): [(what it is, F_GETFL, F_GET_SEALS)]} of all messages; the number is the
+    first of the body: the serial, the image, the CPU, of CONFIG a 1 for "system"."""
+    wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
+
+    def record(capture, image, **options):
+        with hostile(TELL % os.fsencode(image)) as profd:
+            path = profd.create({**SYSTEM, **options}, capture)
+            profd.session(path, "Start")
+            got = {}
+            while not wanted <= set(got):
+                text = profd.wait("Warning", path, first="descriptors")[1]
+                profd.signals = [s for s in profd.signals if s[3][1:2] != (text,)]
+                kind, number, fds = json.loads(text)
+                got[kind, number] = fds
+            os.kill(profd.engines()[0], signal.SIGKILL)
+            profd.wait("Finished", path)
+        return got
+
+    return record
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "image"
+    path.write_bytes(b"\177ELF")
+    path.chmod(0o666)
+    return path
+
+
+@pytest.fixture
+def served(tmp_path):
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(fuse.mounted(tmp_path / "mount", b"\177ELF" * 5000, tmp_path / "stop"))
+        except OSError as error:
+            pytest.skip(f"no FUSE can be mounted here: {error}")
+        yield server.file
+
+
+def empty_file(capture, flags=os.O_RDWR):
+    return os.open(capture, flags | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def assert_sealed(fds):
+    (name, _, seals), = fds
+    assert name.startswith("/memfd:") and seals == SEALED
+
+
+def assert_read_only(fds, *names):
+    assert [name for name, *_ in fds] == list(names)
+    assert all(flags & os.O_ACCMODE == os.O_RDONLY and not flags & os.O_PATH for _, flags, _ in fds)
+
+
+def test_everything_that_is_read(told, image, capture):
+    """Files of /proc and images are open for reading only; what is in memory is sealed."""
+    fd = empty_file(capture)
+    got = told(fd, image, **{"call-graph": variant("s", "dwarf")})
+    os.close(fd)
+    assert_read_only(got[CONFIG, 1][1:], "/proc/stat", "/sys/devices/system/cpu/online", "/proc/kallsyms")
+    for serial in SERIALS:
+        assert_sealed(got[SNAPSHOT, serial])
+    assert_read_only(got[IMAGE, PATH_IMAGE], str(image))
+    (library, *_), = got[IMAGE, MAPPED_IMAGE]
+    assert ".so" in library
+    assert_read_only(got[IMAGE, MAPPED_IMAGE], library)
+    events = [fd for (kind, _), fds in got.items() if kind == CPU for fd in fds]
+    assert events and all(name == "anon_inode:[perf_event]" for name, *_ in events)
+    assert {kind for kind, _ in got if got[kind, _]} == {CONFIG, CPU, SNAPSHOT, IMAGE}
+
+
+def test_nothing_that_is_not_needed(told, image, capture):
+    """Without copied stacks no images; without the kernel no symbols of it."""
+    fd = empty_file(capture)
+    got = told(fd, image, kernel=variant("b", False), **{"call-graph": variant("s", "fp")})
+    os.close(fd)
+    assert_read_only(got[CONFIG, 1][1:], "/proc/stat", "/sys/devices/system/cpu/online")
+    assert got[IMAGE, PATH_IMAGE] == got[IMAGE, MAPPED_IMAGE] == []
+
+
+def test_copy_of_a_file_that_is_served(served, told, capture):
+    fd = empty_file(capture)
+    got = told(fd, served, **{"call-graph": variant("s", "dwarf")})
+    os.close(fd)
+    assert_sealed(got[IMAGE, PATH_IMAGE])
+
+
+@pytest.mark.parametrize("flags", [
+    os.O_RDWR, os.O_WRONLY, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_SYNC | os.O_NONBLOCK, None])
+def test_capture_is_what_the_client_opened(told, image, capture, flags):
+    """Its flags decide whether the file is written in place or one byte after another, and whether a pipe waits."""
+    reading, fd = os.pipe() if flags is None else (None, empty_file(capture, flags))
+    opened, inode = fcntl.fcntl(fd, fcntl.F_GETFL), os.fstat(fd).st_ino
+    name, given, _ = told(fd, image)[CONFIG, 1][0]
+    assert name == (f"pipe:[{inode}]" if flags is None else str(capture))
+    assert given == opened == fcntl.fcntl(fd, fcntl.F_GETFL)
+    for end in (reading, fd):
+        if end is not None:
+            os.close(end)
