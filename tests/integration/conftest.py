@@ -81,6 +81,14 @@ def capture(tmp_path):
 
 
 @pytest.fixture
+def file(capture):
+    """The capture, new and empty, as a descriptor."""
+    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
 def spawn():
     """Starts a process that is killed and reaped, by its pid, when the test ends."""
     started = []

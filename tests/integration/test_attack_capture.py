@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from test_dbus_private import SYSTEM, file, profd, refusal, variant  # noqa: F401 (fixtures)
+from test_dbus_private import SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 
 SEAL_GROW, SEAL_WRITE = 4, 8
 

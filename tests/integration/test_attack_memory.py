@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, file, profd, running, variant  # noqa: F401 (fixtures)
+from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, profd, running, variant  # noqa: F401 (fixtures)
 
 SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
 # each process, and each name, is something to remember

@@ -19,13 +19,6 @@ OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 
 @pytest.fixture
-def file(capture):
-    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def busy(spawn):
     """Somebody's process, by uid."""
     return lambda uid=NOBODY: spawn("sh", "-c", "while :; do :; done", user=uid, group=uid, extra_groups=[])

@@ -31,13 +31,6 @@ SPIN = """polkit.addRule(function(action, subject) {
 
 
 @pytest.fixture
-def file(capture):
-    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def process(spawn):
     return lambda uid, *command: spawn(*command or ("sleep", 600), user=uid, group=uid, extra_groups=[])
 

@@ -14,7 +14,7 @@ import pytest
 
 from captures import rows
 from recordings import until
-from test_dbus_private import SYSTEM, GLib, file, running, variant  # noqa: F401 (fixture)
+from test_dbus_private import SYSTEM, GLib, running, variant  # noqa: F401 (fixture)
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 NOBODY = 65534

@@ -134,13 +134,6 @@ def profd():
         yield client
 
 
-@pytest.fixture
-def file(capture):
-    fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    yield fd
-    os.close(fd)
-
-
 @pytest.fixture(scope="module")
 def rights():
     if os.geteuid() != 0:
@@ -613,7 +606,7 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
-    "send(SNAPSHOT, struct.pack('Ii', 1, -5))",
+    "send(SNAPSHOT, struct.pack('IiII', 1, -5, 0, 0))",
     "send(CPU, struct.pack('I', 2**32 - 1))",
     "send(WARNING, b'\\xff' * 512)",
     "[send(PROGRESS, b'\\xff' * 32) for i in range(10000)]",
@@ -642,15 +635,16 @@ def snapshot_bytes(pid):
 
 def test_snapshots_that_nobody_reads(rights, hostile, file):
     """Each is a file in memory: they are bounded, and then the engine is ended."""
-    asks = "sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4608)\nwhile True:\n    send(SNAPSHOT, struct.pack('Ii', 1, 0))"
+    asks = "sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4608)\nwhile True:\n    send(SNAPSHOT, struct.pack('IiII', 1, 0, 0, 0))"
     with hostile("started()\n" + asks) as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")
         most = 0
-        while not [s for s in profd.signals if s[2] == "Warning" and s[3][0] == "snapshot"]:
+        while not [s for s in profd.signals if s[2] == "Finished"]:
             profd.sleep(0.05)
             most = max(most, snapshot_bytes(profd.process.pid))
             assert most < 96 << 20
+        profd.wait("Warning", path, first="snapshot")
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, file, profd, refusal, variant  # noqa: F401 (fixtures)
+from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 
 
 def grown_less(grown, megabytes):

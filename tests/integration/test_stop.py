@@ -10,7 +10,7 @@ import time
 import pytest
 from gi.repository import GLib
 
-from test_dbus_private import SYSTEM, file, profd, running, variant  # noqa: F401 (fixtures)
+from test_dbus_private import SYSTEM, profd, running, variant  # noqa: F401 (fixtures)
 
 SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
 SECOND = 10 if SANITIZED else 1  # the programs know it too: their patience is longer there
