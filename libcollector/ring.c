@@ -222,7 +222,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	return found;
 }
 
-/* A lossless ring that is full is left for one four times as big, if there is one. */
+/* A ring that is full is left for one four times as big, if there is one. */
 static bool move_to_bigger(struct ring *ring)
 {
 	struct ring *bigger;
@@ -412,6 +412,11 @@ static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t ty
 		ring->open[0].sp = 0;
 		return ring_begin(ring->bigger, type, payload_bytes);
 	}
+	if (RING_LOAD(&shared->policy) != RING_LOSSLESS) {
+		ring->full_tail = ring->tail + 1;
+		ring->full_bytes = (uint32_t)payload_bytes;
+		return lose(ring, shared, RING_LOST_FULL);
+	}
 	if (wait_for_room(ring, ring->end, bytes, &at))
 		return begin_at(ring, shared, type, at, bytes);
 	return lose(ring, shared,
@@ -461,11 +466,7 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
 		return lose(ring, shared, RING_LOST_BIG);
 	if (LIKELY(find_room(ring, ring->end, bytes, &at)))
 		return begin_at(ring, shared, type, at, bytes);
-	if (RING_LOAD(&shared->policy) == RING_LOSSLESS)
-		return begin_full(ring, type, payload_bytes, bytes);
-	ring->full_tail = ring->tail + 1;
-	ring->full_bytes = (uint32_t)payload_bytes;
-	return lose(ring, shared, RING_LOST_FULL);
+	return begin_full(ring, type, payload_bytes, bytes);
 }
 
 /* The level of the record that is open there; RING_MAX_OPEN: none. */

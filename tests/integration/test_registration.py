@@ -77,6 +77,15 @@ def test_children_and_programs(profctl, profcapture, capture):
     assert not [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
 
 
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_policy(profctl, profcapture, capture, policy):
+    """Faster than anybody can take: each mark is there, or counted."""
+    n = 300000
+    profctl("record", "--policy", policy, "-o", capture, "--no-symbols", "--", COLLECT, n)
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector"))
+    assert profcapture.json("marks", capture)["data"]["rows"][0]["count"] + lost == n
+
+
 def test_more_and_without_descriptors(profctl, profcapture, capture):
     done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 50, "more", "again", "close", "again")
     assert statuses(done.stdout) == [OK, OK]

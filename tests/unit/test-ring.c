@@ -393,10 +393,10 @@ static void test_wait_budget(void)
 }
 
 /* A ring that is full is left for a bigger one; what was in it comes first. */
-static void test_bigger(void)
+static void check_bigger(enum ring_policy policy)
 {
-	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_LOSSLESS },
-						  { 4 * SMALL, 1, RING_LOSSLESS } } };
+	const struct ring_arena_sizes sizes = { { { SMALL, 1, policy },
+						  { 4 * SMALL, 1, policy } } };
 	uint64_t room = SMALL / MARK_BYTES, last = 0;
 	struct ring_reader readers[2];
 	struct ring_batch batch;
@@ -419,6 +419,12 @@ static void test_bigger(void)
 		check_law(&readers[i].totals);
 	}
 	pair_done(&pair);
+}
+
+static void test_bigger(void)
+{
+	check_bigger(RING_LOSSLESS);
+	check_bigger(RING_DROP);
 }
 
 /* ---- The doorbell ---- */

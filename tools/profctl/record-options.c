@@ -11,6 +11,7 @@
 #include <glib/gi18n.h>
 
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
+static const char *const policies[] = { "lossless", "drop", NULL };
 static const char *const buses[] = { "auto", "system", "private", NULL };
 
 #define MAX_COMMAND_BYTES 8192 /* half of what profd takes, which counts more than the words */
@@ -42,6 +43,9 @@ static const struct cli_option how_options[] = {
 	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL,
 	  N_("leave the kernel's functions out") },
+	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
+	  N_("what a program does whose marks come faster than they are taken: waits a little, or loses some"),
+	  policies },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
@@ -143,7 +147,9 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	};
 	int status;
 
-	*options = (struct record_options){ .frequency = 999, .duration_ns = RECORD_NO_END };
+	*options = (struct record_options){ .frequency = 999,
+					    .duration_ns = RECORD_NO_END,
+					    .policy = RECORD_POLICY_DEFAULT };
 	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status == CLI_CONTINUE && options->events)
 		status = split_events(options);
@@ -209,6 +215,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 	/* not spoken of, it is left out where it is not allowed */
 	if (options->no_kernel)
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
+	if (options->policy != RECORD_POLICY_DEFAULT)
+		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
 	if (options->append)
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)

@@ -3,8 +3,9 @@
 
 #include "tools/common/cli.h"
 
-#define RECORD_NO_END UINT64_MAX /* a duration */
-#define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
+#define RECORD_NO_END UINT64_MAX   /* a duration */
+#define RECORD_MAX_DAYS 49         /* a timer counts milliseconds in 32 bits */
+#define RECORD_POLICY_DEFAULT (-1) /* what is recorded decides */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
 /* Of --bus, in the order of its choices. */
@@ -17,7 +18,7 @@ struct record_options {
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */
 	uint64_t frequency, duration_ns, delay_ns;
-	int call_graph, bus;
+	int call_graph, policy, bus;
 	char **command; /* NULL: none */
 };
 
