@@ -7,7 +7,7 @@
  *     mark-load idle THREADS SECONDS each thread marks once, and then does nothing
  * Prints how many marks are recorded, of how many, and the CPU time of one in ns.
  */
-#include "prof-collector.h"
+#include "libcollector/prof-collector.h"
 
 #include <pthread.h>
 #include <stdio.h>
