@@ -665,9 +665,9 @@ static void test_conservation(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DROP));
 	ring = claim(&fixture, getpid());
-	for (uint64_t i = 0; i < 20000; i++) {
+	for (uint64_t i = 0; i < 300000; i++) {
 		written += write_mark(ring, 0, i);
-		if (i % 3000 == 0)
+		if (i % 100000 == 0)
 			step(&fixture);
 	}
 	ring_arena_count_lost(fixture.arena);
@@ -678,9 +678,9 @@ static void test_conservation(void)
 	written += write_mark(ring, 0, 1);
 	settle(&fixture);
 	finish(&fixture);
-	CHECK(written < 20001);
+	CHECK(written < 300001);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), written);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 20001 - written);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 300001 - written);
 	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
 	CHECK(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, written - 1) !=
 	      number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, 0));
