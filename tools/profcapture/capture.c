@@ -618,3 +618,49 @@ void capture_print_missed_ticks(const struct capture *capture, struct out *out)
 			     "from %.3f s to %.3f s\n"),
 			   count, (double)from / 1e9, (double)to / 1e9);
 }
+
+static void tell_exits(const struct capture *capture, struct names_epoch *epoch,
+		       const struct prof_batch *batch,
+		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data)
+{
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t thread = names_thread(epoch, array_number_or(&batch->columns[1], i, 0));
+		uint32_t process = names_thread_at(capture->names, thread)->process;
+
+		if (process > NAMES_LOST &&
+		    array_number_or(&batch->columns[2], i, PROF_TASK_EXISTS) == PROF_TASK_EXIT)
+			ended(process,
+			      capture_time(capture, batch->segment,
+					   array_number_or(&batch->columns[0], i, 0)),
+			      data);
+	}
+}
+
+bool capture_each_exit(const struct capture *capture,
+		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
+		       GError **error)
+{
+	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read tasks of '%s'"), capture->file);
+	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
+
+		ok = epoch && names_load_identities(epoch, error);
+		if (ok)
+			tell_exits(capture, epoch, &batch, ended, data);
+	}
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END ||
+		      capture_error(error, r, _("cannot read tasks of '%s'"), capture->file));
+}

@@ -50,6 +50,12 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 /* Text of a metadata key, or NULL. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 
+/* Every end of a thread, by process (index of names): a process ends with its last one, which need not be its main thread.
+ * Makes every thread and process of the task table known. */
+bool capture_each_exit(const struct capture *capture,
+		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
+		       GError **error);
+
 /* Hands out the chunks of a table (0 = all) in file order, until one says false. */
 bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),

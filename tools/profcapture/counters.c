@@ -85,53 +85,12 @@ static bool note_segment(const struct prof_chunk *chunk, void *data, GError **er
 	return true;
 }
 
-static void note_exits(struct counters *counters, struct names_epoch *epoch,
-		       const struct prof_batch *batch)
+static void note_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	const struct names *names = counters->reader.capture->names;
+	struct counters *counters = data;
+	int64_t *at = time_at(counters->exits, process, INT64_MAX);
 
-	for (size_t i = 0; i < batch->rows; i++) {
-		int64_t time = capture_time(counters->reader.capture, batch->segment,
-					    array_number_or(&batch->columns[0], i, 0));
-		uint32_t thread = names_thread(epoch, array_number_or(&batch->columns[1], i, 0));
-		uint32_t process = names_thread_at(names, thread)->process;
-		int64_t *at;
-
-		if (process <= NAMES_LOST ||
-		    array_number_or(&batch->columns[2], i, PROF_TASK_EXISTS) != PROF_TASK_EXIT)
-			continue;
-		/* It ends with its last thread. */
-		at = time_at(counters->exits, process, INT64_MAX);
-		*at = *at == INT64_MAX ? time : MAX_OF(*at, time);
-	}
-}
-
-static bool read_exits(struct counters *counters, GError **error)
-{
-	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	const struct capture *capture = counters->reader.capture;
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
-
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read '%s'"), capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-
-		ok = epoch && names_load_identities(epoch, error);
-		if (ok)
-			note_exits(counters, epoch, &batch);
-	}
-	prof_cursor_free(cursor);
-	return ok &&
-	       (r == PROF_END || capture_error(error, r, _("cannot read '%s'"), capture->file));
+	*at = *at == INT64_MAX ? time_ns : MAX_OF(*at, time_ns);
 }
 
 /* ---- one counter -------------------------------------------------------------------------------- */
@@ -522,7 +481,8 @@ static bool counters_run(struct counters *counters, const char *file, GError **e
 	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
-	    !read_exits(counters, error) || !read_values(counters, error))
+	    !capture_each_exit(counters->reader.capture, note_exit, counters, error) ||
+	    !read_values(counters, error))
 		return false;
 	list_series(counters);
 	counters->incomplete = counters->incomplete || reader_misses_rows(reader, "counter_value");

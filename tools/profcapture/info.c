@@ -102,53 +102,11 @@ static struct process_info *process_info_of(struct info *info, uint32_t process)
 	return &g_array_index(info->processes, struct process_info, process);
 }
 
-static void read_exits(struct info *info, struct names_epoch *epoch, const struct prof_batch *batch)
+static void note_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	const struct names *names = info->reader.capture->names;
+	struct process_info *info = process_info_of(data, process);
 
-	for (size_t i = 0; i < batch->rows; i++) {
-		uint32_t index = names_thread(epoch, array_number_or(&batch->columns[1], i, 0));
-		const struct names_thread *thread = names_thread_at(names, index);
-		int64_t time = capture_time(info->reader.capture, batch->segment,
-					    array_number_or(&batch->columns[0], i, 0));
-		struct process_info *process;
-
-		if (thread->process <= NAMES_LOST ||
-		    array_number_or(&batch->columns[2], i, PROF_TASK_EXISTS) != PROF_TASK_EXIT)
-			continue;
-		process = process_info_of(info, thread->process);
-		/* The main thread may end first: a process ends with its last thread. */
-		process->end_ns = MAX_OF(process->end_ns, time);
-	}
-}
-
-/* Also makes every thread and process of the task table known. */
-static bool gather_exits(struct info *info, GError **error)
-{
-	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct capture *capture = info->reader.capture;
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
-
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read tasks of '%s'"), capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-
-		ok = epoch && names_load_identities(epoch, error);
-		if (ok)
-			read_exits(info, epoch, &batch);
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END ||
-		      capture_error(error, r, _("cannot read tasks of '%s'"), capture->file));
+	info->end_ns = MAX_OF(info->end_ns, time_ns);
 }
 
 static gint compare_processes(gconstpointer left, gconstpointer right)
@@ -215,7 +173,8 @@ static bool gather(struct info *info, const char *file, GError **error)
 	info->functions.by = TALLY_FUNCTION;
 	info->threads.by = TALLY_THREAD;
 	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
-	    !tally_run(&info->threads, &info->reader, error) || !gather_exits(info, error))
+	    !tally_run(&info->threads, &info->reader, error) ||
+	    !capture_each_exit(info->reader.capture, note_exit, info, error))
 		return false;
 	gather_processes(info);
 	gather_images(info);
