@@ -1,9 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-# archive.sh CC OBJCOPY AR INTERNAL-ARCHIVE ARCHIVE FOLDER: one object of all of it, in which hidden names are local.
+# archive.sh OBJCOPY AR INTERNAL-ARCHIVE ARCHIVE FOLDER CC…: one object of all of it, in which hidden names are local.
+# The compiler may be several words, `ccache gcc` for one.
 set -eu
-mkdir -p "$6"
-"$1" -r -nostdlib -o "$6/profcollector.o" -Wl,--whole-archive "$4" -Wl,--no-whole-archive
-"$2" --localize-hidden "$6/profcollector.o"
-rm -f "$5"
-"$3" rcs "$5" "$6/profcollector.o"
+objcopy=$1 ar=$2 internal=$3 archive=$4 object=$5/profcollector.o
+mkdir -p "$5"
+shift 5
+"$@" -r -nostdlib -o "$object" -Wl,--whole-archive "$internal" -Wl,--no-whole-archive
+"$objcopy" --localize-hidden "$object"
+rm -f "$archive"
+"$ar" rcs "$archive" "$object"
