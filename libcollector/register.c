@@ -579,14 +579,20 @@ bool register_no_syscall(void)
 /* Destructors of other keys that run later claim another ring, and this one again; what comes behind the last is swept. */
 static void thread_done(void *value)
 {
-	struct producer *producer = register_self.producer;
+	struct register_thread *self = &register_self;
+	struct producer *producer;
 	int error = errno;
 
-	if (!producer)
-		return;
-	register_self.producer = NULL;
+	/* A handler that comes now does not sweep, nor claim, what is just being released. */
+	self->is_inside = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	ring_release(producer->ring);
+	producer = self->producer;
+	self->producer = NULL;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (producer)
+		ring_release(producer->ring);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	self->is_inside = false;
 	errno = error;
 }
 

@@ -160,9 +160,6 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 {
 	uint64_t head = RING_LOAD(&header->head), state = RING_LOAD(&header->state);
 
-	/* Somebody may be in get_owner(). */
-	RING_STORE(&ring->tid, 0);
-	RING_FENCE(__ATOMIC_RELEASE);
 	*ring = (struct ring){
 		.alive = arena->alive,
 		.shared = header,
@@ -175,12 +172,11 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 		.tail = __atomic_load_n(&header->tail, __ATOMIC_ACQUIRE),
 		.next_check = head,
 		.arena = arena,
-		.generation = (uint32_t)(state >> 32),
 		.flags = flags,
 	};
 	RING_STORE(&header->busy, 0);
-	/* pairs with get_owner() */
-	__atomic_store_n(&ring->tid, tid, __ATOMIC_RELEASE);
+	/* pairs with ring_arena_sweep() and ring_release_of() */
+	__atomic_store_n(&ring->owner, state >> 32 << 32 | tid, __ATOMIC_RELEASE);
 }
 
 struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_bytes, uint32_t flags)
@@ -209,23 +205,6 @@ static bool is_gone(uint32_t tgid, uint32_t tid)
 	return syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH;
 }
 
-/*
- * The thread that owns it; 0: none, or it is only now becoming one's. What is read between two looks at the same tid is of that
- * owner, as each begins with 0.
- */
-static uint32_t get_owner(const struct ring *ring)
-{
-	/* pairs with ring_init() */
-	uint32_t tid = __atomic_load_n(&ring->tid, __ATOMIC_ACQUIRE);
-	const struct ring_header *shared = RING_LOAD(&ring->shared);
-	uint32_t generation = RING_LOAD(&ring->generation);
-	bool is_owned = tid != 0 && shared &&
-			RING_LOAD(&shared->state) == ((uint64_t)generation << 32 | RING_OWNED);
-
-	RING_FENCE(__ATOMIC_ACQUIRE);
-	return is_owned && RING_LOAD(&ring->tid) == tid ? tid : 0;
-}
-
 void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 {
 	if (!*arena->alive)
@@ -233,10 +212,13 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 	/* One that was moved on from comes before the bigger one, and is released with that. */
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
 		struct ring *ring = &arena->rings[i];
-		uint32_t tid = get_owner(ring);
+		/* pairs with ring_init() */
+		uint64_t owner = __atomic_load_n(&ring->owner, __ATOMIC_ACQUIRE);
+		uint32_t tid = (uint32_t)owner;
 
-		if (tid != 0 && (tid == own_tid || is_gone(tgid, tid)))
-			ring_release(ring);
+		/* Who is gone may have released it before, and another one has it now: that one keeps it. */
+		if (owner != 0 && (tid == own_tid || is_gone(tgid, tid)))
+			ring_release_of(ring, owner);
 	}
 }
 

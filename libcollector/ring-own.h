@@ -43,8 +43,7 @@ struct ring {
 	uint64_t full_tail;  /* where there was no room for full_bytes, and 1; 0: there was */
 	uint32_t full_bytes; /* of a payload, in a ring that is to drop */
 	uint64_t stuck_tail; /* no wait for this one to move, and 1 */
-	uint32_t tid;        /* of who claimed it, and which owner that is */
-	uint32_t generation;
+	uint64_t owner;      /* generation << 32 | tid; 0: none, or somebody closes it */
 	uint32_t flags;
 	uint32_t kicked; /* the armed word that the doorbell was last rung for */
 };
@@ -57,6 +56,9 @@ struct ring_arena {
 	uint32_t n_rings;
 	struct ring rings[];
 };
+
+/* As ring_release(), of this owner's only: nothing where somebody else has closed it meanwhile, and whoever claimed it then. */
+void ring_release_of(struct ring *ring, uint64_t owner);
 
 /* False: released, or in a forked child. One that a thread has moved on from is not. */
 static inline bool ring_is_alive(const struct ring *ring)

@@ -538,10 +538,11 @@ void ring_end(struct ring *ring, void *payload)
 		check_fill(ring);
 }
 
-static void close_ring(struct ring *ring)
+/* By who took the owner's place, who is the only one. */
+static void close_ring(struct ring *ring, uint64_t owner)
 {
 	struct ring_header *shared = ring->shared;
-	uint64_t state = RING_LOAD(&shared->state);
+	uint64_t owned = owner >> 32 << 32 | RING_OWNED;
 
 	ring->alive = &not_alive;
 	ring->bigger = NULL;
@@ -551,15 +552,26 @@ static void close_ring(struct ring *ring)
 	publish(ring, shared);
 	ring->open[0].sp = 0;
 	/* pairs with ring_reader_drain(): head stays what it is */
-	__atomic_store_n(&shared->state, (state >> 32) << 32 | RING_CLOSED, __ATOMIC_RELEASE);
+	__atomic_compare_exchange_n(&shared->state, &owned, owner >> 32 << 32 | RING_CLOSED, false,
+				    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+void ring_release_of(struct ring *ring, uint64_t owner)
+{
+	/* pairs with ring_init() */
+	while (ring && owner != 0 && *ring->arena->alive &&
+	       __atomic_compare_exchange_n(&ring->owner, &owner, 0, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED)) {
+		struct ring *bigger = ring->bigger;
+
+		close_ring(ring, owner);
+		ring = bigger;
+		owner = ring ? RING_LOAD(&ring->owner) : 0;
+	}
 }
 
 void ring_release(struct ring *ring)
 {
-	while (ring && *ring->arena->alive) {
-		struct ring *bigger = ring->bigger;
-
-		close_ring(ring);
-		ring = bigger;
-	}
+	if (ring)
+		ring_release_of(ring, RING_LOAD(&ring->owner));
 }

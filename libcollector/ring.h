@@ -50,7 +50,7 @@ void ring_arena_count_lost(struct ring_arena *arena);
 /* The smallest free ring of at least min_bytes. NULL: none. flags: RING_NO_SYSCALL. */
 struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_bytes, uint32_t flags);
 /* At the thread's end. What is in the ring stays until the engine has taken it. */
-void ring_release(struct ring *ring);
+void ring_release(struct ring *ring); /* takes NULL */
 /*
  * Releases the rings of threads that ended without doing so, as with records of late destructors. own_tid: the caller, who has
  * none; what is owned by that number is of another thread that had it. One thread at a time. errno changes.

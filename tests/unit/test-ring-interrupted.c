@@ -4,6 +4,7 @@
  * the process is looked at as if it had died there, or gets a signal whose handler writes, or whose handler never returns.
  */
 #include "config.h"
+#include "libcollector/ring-own.h"
 #include "tests/unit/ring.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ struct stage {
 
 static struct pair pair;
 static struct stage *stage;
+static struct ring_arena *arena; /* the child's */
 static struct ring *own;
 static sigjmp_buf escape;
 static uint8_t *copy;
@@ -62,8 +64,6 @@ static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		struct ring_arena *arena;
-
 		if (ring_arena_map(pair.fd, &arena) < 0 || !(own = ring_claim(arena, 2, 0, 0)) ||
 		    ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
 			_exit(9);
@@ -300,6 +300,68 @@ static void test_left(void)
 	end_stage();
 }
 
+/* ---- A sweep ---- */
+
+#define GONE 0x3fffff /* no thread: the kernel gives no number above */
+
+static struct ring *volatile next;
+
+/* The thread that was looked at has released its ring and is gone; it is read, and another one's. */
+static void hand_over(int number)
+{
+	uint64_t state = pair.header->state;
+
+	ring_release(own);
+	state = pair.header->state;
+	if ((uint32_t)state == RING_CLOSED)
+		pair.header->state = state >> 32 << 32 | RING_FREE;
+	next = ring_claim(arena, (uint32_t)getpid(), 0, 0);
+	stage->handled++;
+	stage->between += next != NULL;
+}
+
+/* Sweeps until nobody interrupts any more. Who claimed the ring in the middle of that keeps it. */
+static void sweep_until_all(void)
+{
+	struct sigaction action = { .sa_handler = hand_over };
+	uint64_t before;
+
+	sigaction(SIGUSR1, &action, NULL);
+	ring_release(own);
+	do {
+		pair.header->state = pair.header->state >> 32 << 32 | RING_FREE;
+		own = ring_claim(arena, GONE, 0, 0);
+		next = NULL;
+		before = stage->handled;
+		stage->started++;
+		stage->in_record = 1;
+		ring_arena_sweep(arena, (uint32_t)getpid(), 0);
+		stage->in_record = 0;
+		if (next)
+			stage->ended += ring_is_alive(next) && write_mark(next, 1);
+		if (next)
+			ring_release(next);
+		if ((uint32_t)pair.header->state != RING_CLOSED)
+			_exit(8);
+	} while (stage->handled != before);
+}
+
+static void test_sweep(void)
+{
+	uint64_t n;
+	pid_t pid;
+
+	REQUIRE(start_stage(1u << 20));
+	pid = start_child(sweep_until_all, 0);
+	REQUIRE(pid > 0);
+	n = interrupt_all(pid);
+	printf("# %" PRIu64 " instructions, %" PRIu64 " rings were handed over, %" PRIu64 " kept\n",
+	       n, stage->between, stage->ended);
+	CHECK(n > 30 / STRIDE && stage->between > 10 / STRIDE);
+	CHECK_INT(stage->ended, stage->between);
+	end_stage();
+}
+
 /* ---- Within a record ---- */
 
 static uint64_t drain_count(void)
@@ -499,8 +561,6 @@ static void test_filter(void)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		struct ring_arena *arena;
-
 		pair.header->state = 0;
 		if (ring_arena_map(pair.fd, &arena) < 0 ||
 		    !(own = ring_claim(arena, 2, 0, RING_NO_SYSCALL)) || !filter_all())
@@ -526,5 +586,6 @@ int main(void)
 	RUN(test_death);
 	RUN(test_nested);
 	RUN(test_left);
+	RUN(test_sweep);
 	return test_end();
 }
