@@ -7,7 +7,8 @@
  *     prof_instant_with("cache", "miss", PROF_TEXT("key", key), PROF_S64("bytes", n));
  *
  * Needs the header prof-collector.h, and links nothing. The library is looked for once, before main() or when a plugin with
- * marks is loaded: what the program has loaded by then, and, where somebody records (PROF_CONTROL), libprofcollector.so.0. A
+ * marks is loaded: what the program has loaded by then, and, where somebody records (PROF_CONTROL), libprofcollector.so.0, of
+ * the folder PROF_LIB_DIR if there is one, as profctl sets both. A
  * weak symbol would be NULL in programs that are not position-independent. prof_mark_find() looks again, for who loads the
  * library later.
  *
@@ -24,6 +25,7 @@
 #ifndef PROF_LINKED
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #endif
 
@@ -33,6 +35,25 @@ extern "C" {
 
 /* One a program or plugin, whatever number of its files include this. */
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
+
+#ifndef PROF_LINKED
+/* What the program has, even if it does not show it, is used rather than another one. */
+static inline void *prof_mark_open(void)
+{
+	static const char name[] = "/libprofcollector.so.0";
+	const char *folder = getenv("PROF_LIB_DIR");
+	size_t n = folder ? strlen(folder) : 0;
+	void *library = dlopen(name + 1, RTLD_NOW | RTLD_NOLOAD);
+	char path[4096];
+
+	if (!library && n > 0 && n <= sizeof(path) - sizeof(name)) {
+		memcpy(path, folder, n);
+		memcpy(path + n, name, sizeof(name));
+		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return library ? library : dlopen(name + 1, RTLD_NOW | RTLD_LOCAL);
+}
+#endif
 
 /* Whether there is a collector. Not in signal handlers: dlsym(3) and dlopen(3) are not for them. */
 static inline bool prof_mark_find(void)
@@ -45,7 +66,7 @@ static inline bool prof_mark_find(void)
 	void *library = NULL;
 
 	if (!table && getauxval(AT_SECURE) == 0 && getenv("PROF_CONTROL"))
-		library = dlopen("libprofcollector.so.0", RTLD_NOW | RTLD_LOCAL);
+		library = prof_mark_open();
 	if (library)
 		table = (const struct prof_collector_table *)dlsym(library, "prof_collector_table");
 #endif

@@ -4,7 +4,7 @@
  *
  * It exists before the recording, since the session needs its pid, but waits on a pipe: the first instruction of the
  * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's, but for
- * PROF_CONTROL, which comes through the pipe, as it is not known before. If profctl dies before it lets go, the pipe is at its
+ * PROF_CONTROL, which comes through the pipe, as it is not known before, and PROF_LIB_DIR. If profctl dies before it lets go, the pipe is at its
  * end and the child exits.
  */
 #include "config.h"
@@ -68,6 +68,13 @@ static void set_control(GString *control)
 	g_setenv(CONTROL_VARIABLE, control->str, TRUE);
 }
 
+/* Where programs find the library that need none, as <prof/mark.h> says: it may be nowhere that the loader looks. */
+static void set_library(void)
+{
+	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
+		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
+}
+
 /* In the child. */
 static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
 {
@@ -77,6 +84,7 @@ static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_s
 	if (!read_control(go_fd, control))
 		_exit(CLI_FAILURE);
 	set_control(control);
+	set_library();
 	cli_restore_signals();
 	if (stdout_to_stderr)
 		dup2(STDERR_FILENO, STDOUT_FILENO);
