@@ -24,9 +24,17 @@ static inline bool is_off(void)
 	return __builtin_expect(!prof_collector_enabled(), 0);
 }
 
-static inline void measure(const char *string, struct text *ret_text)
+static void measure(const char *string, struct text *ret_text)
 {
 	intern_measure(string ? string : "", ret_text);
+	ret_text->is_name = false;
+}
+
+/* Of what most likely stands there the next time too. */
+static void measure_name(const char *string, struct text *ret_text)
+{
+	measure(string, ret_text);
+	ret_text->is_name = true;
 }
 
 int prof_collector_connect(const char *addresses)
@@ -54,121 +62,186 @@ struct mark {
 	uint32_t n_args;
 	uint64_t id;
 	uint64_t begin_ns; /* of RING_MARK_COMPLETE */
+	const char *group, *name;
 	const struct prof_arg *args;
 };
 
+static inline __attribute__((always_inline)) void fill_argument(struct ring_argument *to,
+								const struct prof_arg *arg,
+								const uint32_t **ids)
+{
+	*to = (struct ring_argument){
+		.name = *(*ids)++,
+		.kind = (uint32_t)arg->kind,
+		.value = arg->value.u64,
+	};
+	if (arg->kind == PROF_ARG_STRING)
+		to->value = *(*ids)++;
+}
+
 /* Texts: group, name, then of each argument its name, and its value where that is a string. */
-static inline __attribute__((always_inline)) void fill_mark(void *payload,
-							    const struct message *message,
+static inline __attribute__((always_inline)) void fill_mark(void *payload, const uint32_t *ids,
 							    const void *data)
 {
 	const struct mark *mark = data;
 	struct ring_mark *to = payload;
 	struct ring_argument *arguments = (void *)(to + 1);
-	const struct text *text = message->texts + 2;
 	uint64_t now_ns = ((const struct ring_record_header *)payload)[-1].time_ns;
 
-	*to = (struct ring_mark){
-		.kind = mark->kind,
-		.group = message->texts[0].id,
-		.name = message->texts[1].id,
-		.n_arguments = mark->n_args,
-		.id = mark->id,
-	};
+	to->kind = mark->kind;
+	to->group = *ids++;
+	to->name = *ids++;
+	to->n_arguments = mark->n_args;
+	to->id = mark->id;
+	to->duration_ns = 0;
 	if (mark->kind == RING_MARK_COMPLETE && now_ns > mark->begin_ns)
 		to->duration_ns = now_ns - mark->begin_ns;
-	for (uint32_t i = 0; i < mark->n_args; i++) {
-		const struct prof_arg *arg = &mark->args[i];
-
-		arguments[i] = (struct ring_argument){
-			.name = text++->id,
-			.kind = (uint32_t)arg->kind,
-			.value = arg->value.u64,
-		};
-		if (arg->kind == PROF_ARG_STRING)
-			arguments[i].value = text++->id;
-	}
+	for (uint32_t i = 0; i < mark->n_args; i++)
+		fill_argument(&arguments[i], &mark->args[i], &ids);
 }
 
-static inline __attribute__((always_inline)) bool write_mark(struct mark *mark, const char *group,
-							     const char *name)
-{
-	struct text texts[2 + 2 * PROF_MAX_ARGS];
-	struct message message = {
-		.type = RING_MARK,
-		.payload_bytes = sizeof(struct ring_mark) +
-				 mark->n_args * sizeof(struct ring_argument),
-		.texts = texts,
-		.n_texts = 2,
-	};
-
-	measure(group, &texts[0]);
-	measure(name, &texts[1]);
-	for (uint32_t i = 0; i < mark->n_args; i++) {
-		const struct prof_arg *arg = &mark->args[i];
-
-		measure(arg->name, &texts[message.n_texts++]);
-		if (arg->kind == PROF_ARG_STRING)
-			measure(arg->value.string, &texts[message.n_texts++]);
-		else if (arg->kind > PROF_ARG_ADDRESS)
-			return false;
-	}
-	message.payload_bytes = sizeof(struct ring_mark) +
-				mark->n_args * sizeof(struct ring_argument);
-	return message_write(&message, fill_mark, mark);
-}
-
-static uint32_t count_args(size_t n_args)
+static inline uint32_t count_args(size_t n_args)
 {
 	return (uint32_t)MIN_OF(n_args, (size_t)PROF_MAX_ARGS);
 }
 
-static bool is_room(uint32_t n_args)
+static inline uint32_t mark_bytes(uint32_t n_args)
 {
-	return !message_is_lost(sizeof(struct ring_mark) + n_args * sizeof(struct ring_argument));
+	return (uint32_t)(sizeof(struct ring_mark) + n_args * sizeof(struct ring_argument));
+}
+static_assert(sizeof(struct ring_record_header) + sizeof(struct ring_mark) +
+			      PROF_MAX_ARGS * sizeof(struct ring_argument) <=
+		      RING_MIN_BYTES / 4,
+	      "message_try_write()");
+static_assert(2 + 2 * PROF_MAX_ARGS == MESSAGE_MAX_TEXTS, "names, and values that are strings");
+
+/* False: an argument is of no kind that there is. */
+static bool measure_arguments(const struct mark *mark, struct text *texts, size_t *ret_n)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < mark->n_args; i++) {
+		const struct prof_arg *arg = &mark->args[i];
+
+		if (arg->kind > PROF_ARG_ADDRESS)
+			return false;
+		measure_name(arg->name, &texts[n++]);
+		if (arg->kind == PROF_ARG_STRING)
+			measure(arg->value.string, &texts[n++]);
+	}
+	*ret_n = n;
+	return true;
+}
+
+static inline struct mark make_mark(uint32_t kind, uint64_t id, const char *group, const char *name,
+				    const struct prof_arg *args, size_t n_args)
+{
+	bool is_complete = kind == RING_MARK_COMPLETE;
+
+	return (struct mark){
+		.kind = kind,
+		.n_args = count_args(n_args),
+		.id = is_complete ? 0 : id,
+		.begin_ns = is_complete ? id : 0,
+		.group = group,
+		.name = name,
+		.args = args,
+	};
+}
+
+static __attribute__((noinline)) bool write_new(uint32_t kind, uint64_t id, const char *group,
+						const char *name, const struct prof_arg *args,
+						size_t n_args)
+{
+	struct mark mark = make_mark(kind, id, group, name, args, n_args);
+	struct text texts[MESSAGE_MAX_TEXTS];
+	struct message message = {
+		.type = RING_MARK,
+		.payload_bytes = mark_bytes(mark.n_args),
+		.texts = texts,
+	};
+
+	measure_name(group, &texts[0]);
+	measure_name(name, &texts[1]);
+	if (!measure_arguments(&mark, texts + 2, &message.n_texts))
+		return false;
+	message.n_texts += 2;
+	return message_write(&message, fill_mark, &mark);
+}
+
+/* False: one of them is not known. */
+static inline __attribute__((always_inline)) bool find_arguments(const struct producer *producer,
+								 const struct mark *mark,
+								 uint32_t *ids)
+{
+	for (uint32_t i = 0; i < mark->n_args; i++) {
+		const struct prof_arg *arg = &mark->args[i];
+		struct text text;
+
+		if (arg->kind > PROF_ARG_ADDRESS || !message_find_name(producer, arg->name, ids++))
+			return false;
+		if (arg->kind != PROF_ARG_STRING)
+			continue;
+		measure(arg->value.string, &text);
+		if (!intern_find(&producer->intern, &text))
+			return false;
+		*ids++ = text.id;
+	}
+	return true;
+}
+
+/* ids: room for those of all texts. */
+static inline __attribute__((always_inline)) bool try_to_write_mark(const struct mark *mark,
+								    uint32_t *ids)
+{
+	struct producer *producer = register_self.producer;
+	uint32_t epoch;
+
+	if (__builtin_expect(!producer, 0))
+		return false;
+	epoch = producer->intern.epoch;
+	return message_find_name(producer, mark->group, &ids[0]) &&
+	       message_find_name(producer, mark->name, &ids[1]) &&
+	       find_arguments(producer, mark, ids + 2) &&
+	       message_try_write(producer, epoch, RING_MARK, mark_bytes(mark->n_args), fill_mark,
+				 ids, mark);
 }
 
 /* By themselves, so that what is called while nobody records needs no stack. */
-static __attribute__((noinline)) bool write_plain(const char *group, const char *name)
+static __attribute__((noinline)) bool write_plain(uint32_t kind, uint64_t id, const char *group,
+						  const char *name)
 {
-	struct mark mark = { .kind = RING_MARK_INSTANT };
+	struct mark mark = make_mark(kind, id, group, name, NULL, 0);
+	uint32_t ids[2];
 
-	return write_mark(&mark, group, name);
+	return try_to_write_mark(&mark, ids) || write_new(kind, id, group, name, NULL, 0);
 }
 
-static __attribute__((noinline)) bool write_instant(const char *group, const char *name,
-						    const struct prof_arg *args, size_t n_args)
-{
-	struct mark mark = {
-		.kind = RING_MARK_INSTANT,
-		.n_args = count_args(n_args),
-		.args = args,
-	};
-
-	return write_mark(&mark, group, name);
-}
-
-static __attribute__((noinline)) bool write_span(uint32_t kind, uint64_t id, const char *group,
+static __attribute__((noinline)) bool write_with(uint32_t kind, uint64_t id, const char *group,
 						 const char *name, const struct prof_arg *args,
 						 size_t n_args)
 {
-	struct mark mark = {
-		.kind = kind,
-		.n_args = count_args(n_args),
-		.id = kind == RING_MARK_COMPLETE ? 0 : id,
-		.begin_ns = id,
-		.args = args,
-	};
+	struct mark mark = make_mark(kind, id, group, name, args, n_args);
+	uint32_t ids[MESSAGE_MAX_TEXTS];
 
-	return write_mark(&mark, group, name);
+	return try_to_write_mark(&mark, ids) || write_new(kind, id, group, name, args, n_args);
+}
+
+static inline __attribute__((always_inline)) bool write_any(uint32_t kind, uint64_t id,
+							    const char *group, const char *name,
+							    const struct prof_arg *args,
+							    size_t n_args)
+{
+	if (is_off() || message_is_lost(mark_bytes(count_args(n_args))))
+		return false;
+	return n_args == 0 ? write_plain(kind, id, group, name)
+			   : write_with(kind, id, group, name, args, n_args);
 }
 
 bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
 		       size_t n_args)
 {
-	if (is_off() || !is_room(count_args(n_args)))
-		return false;
-	return n_args == 0 ? write_plain(group, name) : write_instant(group, name, args, n_args);
+	return write_any(RING_MARK_INSTANT, 0, group, name, args, n_args);
 }
 
 static __attribute__((noinline)) uint64_t new_id(void)
@@ -186,25 +259,19 @@ uint64_t prof_mark_new_id(void)
 bool prof_mark_begin(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
 		     size_t n_args)
 {
-	if (is_off() || !is_room(count_args(n_args)))
-		return false;
-	return write_span(RING_MARK_BEGIN, id, group, name, args, n_args);
+	return write_any(RING_MARK_BEGIN, id, group, name, args, n_args);
 }
 
 bool prof_mark_end(uint64_t id, const char *group, const char *name, const struct prof_arg *args,
 		   size_t n_args)
 {
-	if (is_off() || !is_room(count_args(n_args)))
-		return false;
-	return write_span(RING_MARK_END, id, group, name, args, n_args);
+	return write_any(RING_MARK_END, id, group, name, args, n_args);
 }
 
 bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
 			const struct prof_arg *args, size_t n_args)
 {
-	if (is_off() || !is_room(count_args(n_args)))
-		return false;
-	return write_span(RING_MARK_COMPLETE, begin_ns, group, name, args, n_args);
+	return write_any(RING_MARK_COMPLETE, begin_ns, group, name, args, n_args);
 }
 
 /* ---- Counters ---- */
@@ -302,16 +369,16 @@ uint32_t prof_counter_define(const char *group, const char *name, const char *un
 	return found;
 }
 
-static void fill_counter(void *payload, const struct message *message, const void *data)
+static void fill_counter(void *payload, const uint32_t *ids, const void *data)
 {
 	const uint32_t *id = data;
 
 	*(struct ring_counter *)payload = (struct ring_counter){
 		.id = *id,
 		.kind = counters[*id].flags,
-		.group = message->texts[0].id,
-		.name = message->texts[1].id,
-		.unit = message->texts[2].id,
+		.group = ids[0],
+		.name = ids[1],
+		.unit = ids[2],
 	};
 }
 
@@ -336,7 +403,7 @@ static bool tell_counter(struct producer *producer, uint32_t id)
 	return true;
 }
 
-static inline void fill_value(void *payload, const struct message *message, const void *data)
+static inline void fill_value(void *payload, const uint32_t *ids, const void *data)
 {
 	*(struct ring_counter_value *)payload = *(const struct ring_counter_value *)data;
 }
@@ -355,7 +422,10 @@ static bool write_value(uint32_t id, uint64_t value)
 		return false;
 	if (producer->counters[id] != producer->intern.epoch && !tell_counter(producer, id))
 		return false;
-	return message_write(&message, fill_value, &data);
+	producer = register_self.producer;
+	return (producer && message_try_write(producer, producer->intern.epoch, RING_COUNTER_VALUE,
+					      sizeof(data), fill_value, NULL, &data)) ||
+	       message_write(&message, fill_value, &data);
 }
 
 static inline struct counter *get_counter(uint32_t id, bool is_double)
@@ -442,14 +512,14 @@ struct log_part {
 	bool is_last;
 };
 
-static void fill_log(void *payload, const struct message *message, const void *data)
+static void fill_log(void *payload, const uint32_t *ids, const void *data)
 {
 	const struct log_part *part = data;
 	struct ring_log *log = payload;
 
 	*log = (struct ring_log){
 		.level = part->level,
-		.domain = message->texts[0].id,
+		.domain = ids[0],
 		.part = part->part,
 		.n_bytes = part->n_bytes,
 	};
@@ -502,10 +572,9 @@ bool prof_log(uint32_t level, const char *domain, const char *text)
 	return producer && write_log(producer, level, &texts[0], &texts[1]);
 }
 
-static void fill_name(void *payload, const struct message *message, const void *data)
+static void fill_name(void *payload, const uint32_t *ids, const void *data)
 {
-	*(struct ring_thread_name *)payload =
-		(struct ring_thread_name){ .name = message->texts[0].id };
+	*(struct ring_thread_name *)payload = (struct ring_thread_name){ .name = ids[0] };
 }
 
 bool prof_thread_set_name(const char *name)

@@ -2,8 +2,8 @@
 /*
  * Intern - which strings a ring's owner has sent, by content
  *
- * Invariants: (1) an id that is found was sent by this owner of the ring [test-intern: epochs, interrupted]
- *             (2) nothing is read beyond the page that a string ends in  [test-intern: page_end]
+ * Invariants: (1) an id that is found was sent by this owner of the ring [test-intern: epochs, interrupted, places]
+ *             (2) nothing is read beyond the page that a string ends in  [test-intern: page_end, places]
  */
 #include "libcollector/intern.h"
 
@@ -52,4 +52,32 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 
 	__atomic_store_n(&entry->id, id, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->check, intern_check(id, text), __ATOMIC_RELAXED);
+}
+
+static bool is_in_a_page(const char *at, uint32_t n_words)
+{
+	return ((uintptr_t)at ^ ((uintptr_t)at + n_words * 8 - 1)) < INTERN_PAGE;
+}
+
+/* A handler that comes in between adds none. One that leaves this by siglongjmp() costs the owner its places, and no more. */
+void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch)
+{
+	struct intern_place *place = &intern->places[intern_place_of(text->bytes)];
+	uint32_t n_words = text->n_bytes / 8 + 1, rest = text->n_bytes % 8 + 1;
+
+	if (text->id == 0 || n_words > INTERN_PLACE_WORDS || intern->is_placing ||
+	    !is_in_a_page(text->bytes, n_words))
+		return;
+	intern->is_placing = 1;
+	__atomic_store_n(&place->id, 0, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	place->at = text->bytes;
+	place->n_words = n_words;
+	place->last_mask = UINT64_MAX >> (64 - 8 * rest);
+	memset(place->words, 0, sizeof(place->words));
+	memcpy(place->words, text->bytes, text->n_bytes);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&place->id, (uint64_t)epoch << 32 | text->id, __ATOMIC_RELEASE);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	intern->is_placing = 0;
 }

@@ -6,20 +6,28 @@
  * and adding: an entry is two words of which the second is only right for the first, so one that two have written is no entry.
  * Ids are those of an epoch. Who looks up compares that before and behind what it uses the ids for, as a handler may have begun
  * another one.
+ *
+ * Most names stand where they stood the last time. So there are places too: what a short string was that was found at an
+ * address. It is compared with what stands there now, which costs less than a hash, and no more than it is believed.
  */
 #pragma once
 
 #include "arch/base.h"
 
+#include <assert.h>
+
 #define INTERN_SETS 128u
 #define INTERN_WAYS 4u
 #define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* of a string; what is longer is cut */
+#define INTERN_PLACES 256u
+#define INTERN_PLACE_WORDS 4u /* of a string, with its 0; a longer one has no place */
 
 struct text {
 	const char *bytes;
 	uint64_t hash;
 	uint32_t n_bytes;
-	uint32_t id; /* 0: not known, or none */
+	uint32_t id;  /* 0: not known, or none */
+	bool is_name; /* likely to stand where it stood: to be remembered by that */
 };
 
 struct intern_entry {
@@ -27,12 +35,24 @@ struct intern_entry {
 	uint64_t check; /* of that and the text: see intern_check() */
 };
 
+/* A line. Written with the id last, by one at a time. */
+struct intern_place {
+	uint64_t id; /* in the high half the epoch; 0: none */
+	const char *at;
+	uint32_t n_words;
+	uint32_t reserved;
+	uint64_t last_mask; /* what of the last word is the string's */
+	uint64_t words[INTERN_PLACE_WORDS];
+};
+static_assert(sizeof(struct intern_place) == 64, "place");
+
 struct intern {
 	volatile uint32_t epoch; /* entries of others are empty */
 	uint32_t last_id;
 	uint32_t next_way;
-	uint32_t reserved;
+	uint32_t is_placing;
 	struct intern_entry entries[INTERN_SETS][INTERN_WAYS];
+	struct intern_place places[INTERN_PLACES] __attribute__((aligned(64)));
 };
 
 /* Another epoch: nothing has been sent. Zeros are a fresh one. */
@@ -42,6 +62,8 @@ void intern_restart(struct intern *intern);
 uint32_t intern_new_id(struct intern *intern);
 /* That text->id was sent, unless the epoch is another one by now. */
 void intern_add(struct intern *intern, const struct text *text, uint32_t epoch);
+/* The same, of where the text stands. */
+void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch);
 
 static inline uint64_t intern_check(uint64_t id, const struct text *text)
 {
@@ -127,4 +149,35 @@ static inline bool intern_find(const struct intern *intern, struct text *text)
 		}
 	}
 	return false;
+}
+
+static inline __attribute__((always_inline)) uint32_t intern_place_of(const char *at)
+{
+	uint32_t bits = (uint32_t)(uintptr_t)at;
+
+	return (bits ^ bits >> 8) % INTERN_PLACES;
+}
+
+/* 0: not known by where it stands. What stands there is read as far as it is the same, and not beyond its page. */
+__attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
+	const struct intern *intern, const char *at)
+{
+	const struct intern_place *place = &intern->places[intern_place_of(at)];
+	uint64_t id = __atomic_load_n(&place->id, __ATOMIC_RELAXED), last_mask = place->last_mask;
+	const struct intern_word *words = (const void *)at;
+	uint32_t last = place->n_words - 1;
+
+	/* Of a literal the compiler would know where it ends. */
+	__asm__("" : "+r"(words));
+	/* A handler may put another one there meanwhile: what is read is what was good for this address. */
+	__atomic_signal_fence(__ATOMIC_ACQUIRE);
+	if (place->at != at || id >> 32 != intern->epoch)
+		return 0;
+	for (uint32_t i = 0; i < last; i++)
+		if (words[i].value != place->words[i])
+			return 0;
+	if ((words[last].value & last_mask) != place->words[last])
+		return 0;
+	__atomic_signal_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&place->id, __ATOMIC_RELAXED) == id ? (uint32_t)id : 0;
 }

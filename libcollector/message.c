@@ -17,13 +17,13 @@
 
 enum outcome { WRITTEN, LOST, AGAIN };
 
-void message_waste(struct producer *producer, void *payload, size_t payload_bytes)
+void message_waste(struct ring *ring, void *payload, size_t payload_bytes)
 {
 	struct ring_string *string = payload;
 
 	((struct ring_record_header *)payload)[-1].type = RING_STRING;
 	*string = (struct ring_string){ .n_bytes = (uint32_t)(payload_bytes - sizeof(*string)) };
-	ring_end(producer->current, payload);
+	ring_end(ring, payload);
 }
 
 /* The ring was left for a bigger one: ids are another owner's. */
@@ -73,19 +73,20 @@ static enum outcome write_part(struct producer *producer, uint32_t epoch, uint32
 			       const struct text *text, uint32_t at, uint32_t n)
 {
 	size_t bytes = sizeof(struct ring_string) + n;
-	struct ring_string *string = ring_begin(producer->current, RING_STRING, bytes);
+	struct ring *ring = producer->current;
+	struct ring_string *string = ring_begin(ring, RING_STRING, bytes);
 
 	if (!string)
 		return register_again(producer) ? AGAIN : LOST;
 	if (is_other(producer, epoch)) {
-		message_waste(producer, string, bytes);
+		message_waste(ring, string, bytes);
 		return AGAIN;
 	}
 	*string = (struct ring_string){ .id = id, .n_bytes = n };
 	memcpy(string + 1, text->bytes + at, n);
 	if (at + n < text->n_bytes)
 		ring_set_flags(string, RING_FLAG_MORE);
-	ring_end(producer->current, string);
+	ring_end(ring, string);
 	return WRITTEN;
 }
 
@@ -111,8 +112,11 @@ static enum outcome write_texts(struct producer *producer, uint32_t epoch, struc
 	for (size_t i = 0; i < message->n_texts; i++) {
 		struct text *text = &message->texts[i];
 
-		if (intern_find(&producer->intern, text))
+		if (intern_find(&producer->intern, text)) {
+			if (text->is_name)
+				intern_add_place(&producer->intern, text, epoch);
 			continue;
+		}
 		if (!message_has_room(producer, text->n_bytes) ||
 		    write_text(producer, epoch, text) == AGAIN)
 			return AGAIN;
@@ -123,8 +127,8 @@ static enum outcome write_texts(struct producer *producer, uint32_t epoch, struc
 static enum outcome try_to_write(struct producer *producer, struct message *message,
 				 message_fill *fill, const void *data)
 {
+	uint32_t ids[MESSAGE_MAX_TEXTS], epoch;
 	struct ring *ring;
-	uint32_t epoch;
 	void *payload;
 
 	follow(producer);
@@ -138,16 +142,18 @@ static enum outcome try_to_write(struct producer *producer, struct message *mess
 	if (!payload)
 		return register_again(producer) ? AGAIN : LOST;
 	if (is_other(producer, epoch)) {
-		message_waste(producer, payload, message->payload_bytes);
+		message_waste(ring, payload, message->payload_bytes);
 		return AGAIN;
 	}
-	fill(payload, message, data);
+	for (size_t i = 0; i < message->n_texts; i++)
+		ids[i] = message->texts[i].id;
+	fill(payload, ids, data);
 	ring_end(ring, payload);
 	message_done(producer);
 	return WRITTEN;
 }
 
-bool message_write_slow(struct message *message, message_fill *fill, const void *data)
+bool message_write(struct message *message, message_fill *fill, const void *data)
 {
 	for (int i = 0; i < MESSAGE_TRIES; i++) {
 		struct producer *producer = producer_get();

@@ -2,20 +2,21 @@
 /*
  * Message - a record with the strings that it names
  *
- *     struct message message = { .type = RING_MARK, .payload_bytes = …, .n_texts = 2, .fill = fill_mark, … };
+ *     struct message message = { .type = RING_MARK, .payload_bytes = …, .n_texts = 2, .texts = texts };
  *
- *     intern_measure(group, &message.texts[0]);
- *     intern_measure(name, &message.texts[1]);
+ *     intern_measure(group, &texts[0]);
+ *     intern_measure(name, &texts[1]);
  *     message_write(&message, fill_mark, &mark);
  *
- * Where all strings have been sent, which is almost always, that is one record. Else they are sent before it. An id of 0 is a
- * string that there was no room for.
+ * Where all strings have been sent, that is one record. Else they are sent before it. An id of 0 is a string that there was no
+ * room for. Almost always each name stands where it stood the last time, and message_try_write() is all that is done.
  */
 #pragma once
 
 #include "libcollector/register.h"
 
 #define MESSAGE_TRIES 8 /* a handler got in between, or a ring was moved on from */
+#define MESSAGE_MAX_TEXTS 66u
 
 struct message {
 	uint32_t type;
@@ -25,22 +26,22 @@ struct message {
 };
 
 /* What it has to say in its payload, with the ids of its texts. */
-typedef void message_fill(void *payload, const struct message *message, const void *data);
+typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 
-bool message_write_slow(struct message *message, message_fill *fill, const void *data);
+/* Whatever it takes. False: it is lost, and counted. */
+bool message_write(struct message *message, message_fill *fill, const void *data);
 /* False: the thread has moved to a ring that n_bytes of text fit into. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
 /* What was begun means nothing by now: makes a string of it that nobody names. */
-void message_waste(struct producer *producer, void *payload, size_t payload_bytes);
+void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 
-static inline __attribute__((always_inline)) bool message_is_known(struct producer *producer,
-								   struct message *message)
+/* What most likely stands where it stood; NULL is "". False: it is not known, or not by that. */
+static inline __attribute__((always_inline)) bool message_find_name(const struct producer *producer,
+								    const char *name,
+								    uint32_t *ret_id)
 {
-	bool is_known = true;
-
-	for (size_t i = 0; i < message->n_texts; i++)
-		is_known = intern_find(&producer->intern, &message->texts[i]) && is_known;
-	return is_known;
+	*ret_id = name ? intern_find_place(&producer->intern, name) : 0;
+	return __builtin_expect(*ret_id != 0, 1) || !name || !*name;
 }
 
 /* Behind what was recorded. */
@@ -62,29 +63,26 @@ static inline __attribute__((always_inline)) bool message_is_lost(size_t payload
 	return true;
 }
 
-static inline __attribute__((always_inline)) bool message_write(struct message *message,
-								message_fill *fill,
-								const void *data)
+/*
+ * A record whose texts are known, in the epoch in which they were. payload_bytes: fit into any ring. False: nothing has
+ * happened, and message_write() is to be asked.
+ */
+static inline __attribute__((always_inline)) bool message_try_write(
+	struct producer *producer, uint32_t epoch, uint32_t type, uint32_t payload_bytes,
+	message_fill *fill, const uint32_t *ids, const void *data)
 {
-	struct producer *producer = producer_get();
-	struct ring *ring;
-	uint32_t epoch;
-	void *payload;
+	struct ring *ring = producer->current;
+	void *payload =
+		ring_try_begin(ring, type, payload_bytes + sizeof(struct ring_record_header));
 
-	if (__builtin_expect(!producer, 0))
-		return false;
-	epoch = producer->intern.epoch;
-	if (__builtin_expect(!message_is_known(producer, message), 0))
-		return message_write_slow(message, fill, data);
-	ring = producer->current;
-	payload = ring_begin(ring, message->type, message->payload_bytes);
 	if (__builtin_expect(!payload, 0))
-		return register_again(producer) && message_write_slow(message, fill, data);
+		return false;
+	/* A handler has begun a new epoch, or moved to another ring. */
 	if (__builtin_expect(epoch != producer->intern.epoch || ring->bigger, 0)) {
-		message_waste(producer, payload, message->payload_bytes);
-		return message_write_slow(message, fill, data);
+		message_waste(ring, payload, payload_bytes);
+		return false;
 	}
-	fill(payload, message, data);
-	ring_end(ring, payload);
+	fill(payload, ids, data);
+	ring_end_first(ring);
 	return message_done(producer);
 }

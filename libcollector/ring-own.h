@@ -6,6 +6,8 @@
 
 #include "libcollector/ring.h"
 
+#include <time.h>
+
 #define RING_MAX_OPEN 4 /* a record, and signals in signals */
 
 #define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -17,6 +19,10 @@
 #else
 #define RING_FENCE(order) __atomic_thread_fence(order)
 #endif
+
+#define RING_LIKELY(x) __builtin_expect(!!(x), 1)
+/* What is before is seen by a signal that comes behind it. */
+#define RING_SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 struct open_record {
 	volatile uint64_t sp; /* of who began it; 0: not open */
@@ -92,4 +98,124 @@ static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	ring->open[0].sp = 0;
 	return true;
+}
+
+static inline uint64_t ring_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline void ring_add(uint64_t *word, uint64_t n)
+{
+	RING_STORE(word, RING_LOAD(word) + n);
+}
+
+static inline struct ring_record_header *ring_header_at(const struct ring *ring, uint64_t position)
+{
+	return (void *)(ring->data + (position & (ring->size - 1)));
+}
+
+/* ---- The short way: what almost every record takes ---- */
+
+/* bytes says that all of it is reserved, if end is behind it. What is between is a pad already. */
+static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
+							       uint64_t at, uint32_t bytes)
+{
+	ring->open[level].at = at;
+	ring->open[level].bytes = bytes;
+	RING_SIGNAL_FENCE();
+	ring->end = at + bytes;
+	RING_SIGNAL_FENCE();
+	ring->nestable = true;
+}
+
+/* A handler that came since then has an earlier time, perhaps, but is behind it. */
+static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
+								     uint32_t type, uint64_t at,
+								     uint32_t bytes)
+{
+	struct ring_record_header *header = ring_header_at(ring, at);
+	uint64_t time_ns = ring_now_ns(), nested_ns;
+
+	if (!RING_LIKELY(ring->end == at + bytes)) {
+		nested_ns = ring->nested_ns;
+		time_ns = MIN_OF(time_ns, nested_ns);
+	}
+	/* What follows the payload in its last word is what was there before. */
+	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
+	header->bytes = bytes;
+	header->type = (uint16_t)type;
+	header->flags = 0;
+	header->time_ns = time_ns;
+	return header + 1;
+}
+
+/* The outermost record, where there is room for it and sp says that it is open. */
+static inline __attribute__((always_inline)) void *ring_begin_first(struct ring *ring,
+								    uint32_t type, uint64_t at,
+								    uint32_t bytes)
+{
+	struct ring_header *shared = ring->shared;
+
+	ring_add(&shared->attempted, 1);
+	/* Before the clock is read: see find_bound() of ring-reader.c. */
+	RING_STORE(&shared->busy, 1);
+	ring->nested_ns = UINT64_MAX;
+	ring_reserve(ring, 0, at, bytes);
+	return ring_write_header(ring, type, at, bytes);
+}
+
+/* NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8. */
+static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
+								  uint32_t bytes)
+{
+	uint64_t from;
+
+	if (!RING_LIKELY(*ring->alive && ring->open[0].sp == 0))
+		return NULL;
+	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	RING_SIGNAL_FENCE();
+	from = ring->end;
+	if (RING_LIKELY(from + bytes - ring->tail <= ring->size &&
+			(from & (ring->size - 1)) + bytes <= ring->size))
+		return ring_begin_first(ring, type, from, bytes);
+	ring->open[0].sp = 0;
+	return NULL;
+}
+
+/* Makes pads of what handlers began and left. Not nestable here. */
+void ring_abandon(struct ring *ring, size_t level);
+/* Rings where a third is full; a consumer that arms itself late hears of it a sixteenth later. */
+void ring_check_fill(struct ring *ring);
+
+static inline __attribute__((always_inline)) void ring_publish(struct ring *ring,
+							       struct ring_header *shared)
+{
+	uint64_t end = ring->end;
+
+	ring->head = end;
+	RING_SIGNAL_FENCE();
+	/* pairs with ring_reader_drain() */
+	__atomic_store_n(&shared->head, end, __ATOMIC_RELEASE);
+	__atomic_store_n(&shared->busy, 0, __ATOMIC_RELEASE);
+}
+
+/* Of the outermost record. */
+static inline __attribute__((always_inline)) void ring_end_first(struct ring *ring)
+{
+	RING_SIGNAL_FENCE();
+	ring->nestable = false;
+	RING_SIGNAL_FENCE();
+	if (!RING_LIKELY(ring->open[1].sp == 0))
+		ring_abandon(ring, 1);
+	ring_publish(ring, ring->shared);
+	ring->open[0].bytes = 0;
+	RING_SIGNAL_FENCE();
+	ring->open[0].sp = 0;
+	RING_SIGNAL_FENCE();
+	if (!RING_LIKELY(ring->head < ring->next_check))
+		ring_check_fill(ring);
 }

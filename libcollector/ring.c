@@ -28,19 +28,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-/* What is before is seen by a signal that comes behind it. */
-#define SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#define LIKELY RING_LIKELY
+#define SIGNAL_FENCE RING_SIGNAL_FENCE
 
 static const uint32_t not_alive;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 void ring_add_flags(struct ring *ring, uint32_t flags)
 {
@@ -49,11 +40,6 @@ void ring_add_flags(struct ring *ring, uint32_t flags)
 }
 
 /* ---- Full ---- */
-
-static void add(uint64_t *word, uint64_t n)
-{
-	RING_STORE(word, RING_LOAD(word) + n);
-}
 
 /* pairs with the consumer's loads of lost, which are before that of attempted */
 static void count_lost(struct ring_header *shared, enum ring_lost cause)
@@ -119,8 +105,7 @@ bool ring_arena_ask_for_closed(struct ring_arena *arena)
 	return true;
 }
 
-/* Rings where a third is full; a consumer that arms itself late hears of it a sixteenth later. */
-static __attribute__((noinline)) void check_fill(struct ring *ring)
+void ring_check_fill(struct ring *ring)
 {
 	uint64_t head = ring->head;
 
@@ -179,7 +164,7 @@ static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint
 
 	for (;;) {
 		uint32_t room = __atomic_load_n(&shared->room, __ATOMIC_SEQ_CST);
-		uint64_t now = now_ns();
+		uint64_t now = ring_now_ns();
 		struct timespec left = { 0 };
 
 		if (find_room(ring, from, bytes, ret_at))
@@ -203,7 +188,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 
 	if ((ring->flags & RING_NO_SYSCALL) || ring->stuck_tail == ring->tail + 1 || is_realtime())
 		return false;
-	start = now_ns();
+	start = ring_now_ns();
 	if (!take_budget(ring->arena, start)) {
 		errno = error;
 		return false;
@@ -212,11 +197,11 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
 	found = wait_until(ring, start + RING_WAIT_NS, from, bytes, ret_at);
 	RING_STORE(&shared->waiting, 0);
-	took = now_ns() - start;
+	took = ring_now_ns() - start;
 	__atomic_sub_fetch(&ring->arena->waited_ns, RING_WAIT_NS - MIN_OF(took, RING_WAIT_NS),
 			   __ATOMIC_RELAXED);
-	add(&shared->waits, 1);
-	add(&shared->waited_ns, took);
+	ring_add(&shared->waits, 1);
+	ring_add(&shared->waited_ns, took);
 	ring->stuck_tail = found ? 0 : ring->tail + 1;
 	errno = error;
 	return found;
@@ -241,57 +226,25 @@ static bool move_to_bigger(struct ring *ring)
 
 /* ---- Records ---- */
 
-static struct ring_record_header *header_at(const struct ring *ring, uint64_t position)
-{
-	return (void *)(ring->data + (position & (ring->size - 1)));
-}
-
 static void write_pad(struct ring *ring, uint64_t at, uint64_t bytes, uint16_t flags)
 {
-	struct ring_record_header *header = header_at(ring, at);
+	struct ring_record_header *header = ring_header_at(ring, at);
 
 	header->bytes = (uint32_t)bytes;
 	header->type = RING_PAD;
 	header->flags = flags;
 }
 
-/* bytes says that all of it is reserved, if end is behind it. */
-static void reserve(struct ring *ring, size_t level, uint64_t at, uint32_t bytes)
+/* Where the data ends before the record. */
+static void write_pad_before(struct ring *ring, uint64_t at)
 {
-	struct open_record *open = &ring->open[level];
 	uint64_t from = ring->end;
 
 	if (at != from)
 		write_pad(ring, from, at - from, 0);
-	open->at = at;
-	open->bytes = bytes;
-	SIGNAL_FENCE();
-	ring->end = at + bytes;
-	SIGNAL_FENCE();
-	ring->nestable = true;
 }
 
-/* A handler that came since then has an earlier time, perhaps, but is behind it. */
-static void *write_header(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
-{
-	struct ring_record_header *header = header_at(ring, at);
-	uint64_t time_ns = now_ns(), nested_ns;
-
-	if (!LIKELY(ring->end == at + bytes)) {
-		nested_ns = ring->nested_ns;
-		time_ns = MIN_OF(time_ns, nested_ns);
-	}
-	/* What follows the payload in its last word is what was there before. */
-	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
-	header->bytes = bytes;
-	header->type = (uint16_t)type;
-	header->flags = 0;
-	header->time_ns = time_ns;
-	return header + 1;
-}
-
-/* Makes pads of what will never be ended. Not nestable here. */
-static void abandon(struct ring *ring, size_t level)
+void ring_abandon(struct ring *ring, size_t level)
 {
 	for (size_t i = RING_MAX_OPEN; i-- > level;) {
 		struct open_record *open = &ring->open[i];
@@ -306,17 +259,6 @@ static void abandon(struct ring *ring, size_t level)
 	}
 }
 
-static void publish(struct ring *ring, struct ring_header *shared)
-{
-	uint64_t end = ring->end;
-
-	ring->head = end;
-	SIGNAL_FENCE();
-	/* pairs with ring_reader_drain() */
-	__atomic_store_n(&shared->head, end, __ATOMIC_RELEASE);
-	__atomic_store_n(&shared->busy, 0, __ATOMIC_RELEASE);
-}
-
 /* The outermost record was left. From the first store of sp on this is the one that is open. */
 static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 {
@@ -324,8 +266,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	SIGNAL_FENCE();
 	ring->open[0].sp = sp;
 	SIGNAL_FENCE();
-	abandon(ring, 0);
-	publish(ring, shared);
+	ring_abandon(ring, 0);
+	ring_publish(ring, shared);
 }
 
 /* Stacks grow down: what runs above where a record was begun has left that, unless it runs on another stack. */
@@ -360,9 +302,9 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 		return count_nested(shared);
 	ring->nestable = false;
 	SIGNAL_FENCE();
-	abandon(ring, level);
+	ring_abandon(ring, level);
 	ring->open[level].sp = sp;
-	add(&shared->attempted, 1);
+	ring_add(&shared->attempted, 1);
 	if (bytes != 0 && !find_room(ring, ring->end, bytes, &at)) {
 		cause = RING_LOST_FULL;
 		bytes = 0;
@@ -374,8 +316,9 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 		ring->nestable = true;
 		return NULL;
 	}
-	reserve(ring, level, at, bytes);
-	header = write_header(ring, type, at, bytes);
+	write_pad_before(ring, at);
+	ring_reserve(ring, level, at, bytes);
+	header = ring_write_header(ring, type, at, bytes);
 	nested_ns = ring->nested_ns;
 	ring->nested_ns = MIN_OF(nested_ns, header[-1].time_ns);
 	return header;
@@ -384,22 +327,17 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 /* Of the outermost record. Not nestable, as `end` is only what was published. */
 static void *lose(struct ring *ring, struct ring_header *shared, enum ring_lost cause)
 {
-	add(&shared->attempted, 1);
+	ring_add(&shared->attempted, 1);
 	count_lost(shared, cause);
 	SIGNAL_FENCE();
 	ring->open[0].sp = 0;
 	return NULL;
 }
 
-static void *begin_at(struct ring *ring, struct ring_header *shared, uint32_t type, uint64_t at,
-		      uint32_t bytes)
+static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
 {
-	add(&shared->attempted, 1);
-	/* Before the clock is read: see find_bound() of ring-reader.c. */
-	RING_STORE(&shared->busy, 1);
-	ring->nested_ns = UINT64_MAX;
-	reserve(ring, 0, at, bytes);
-	return write_header(ring, type, at, bytes);
+	write_pad_before(ring, at);
+	return ring_begin_first(ring, type, at, bytes);
 }
 
 static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t type,
@@ -418,7 +356,7 @@ static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t ty
 		return lose(ring, shared, RING_LOST_FULL);
 	}
 	if (wait_for_room(ring, ring->end, bytes, &at))
-		return begin_at(ring, shared, type, at, bytes);
+		return begin_at(ring, type, at, bytes);
 	return lose(ring, shared,
 		    RING_LOAD(&shared->waits) != waits ? RING_LOST_TIMEOUT : RING_LOST_FULL);
 }
@@ -449,24 +387,33 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
+/* Another ring, a handler, what was left, a pad, or no room. */
+static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
+						       uint32_t type, size_t payload_bytes,
+						       uint32_t bytes)
 {
-	struct ring_header *shared = ring->shared;
-	uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0), at;
-	uint32_t bytes;
+	uint64_t at;
 
-	if (!LIKELY(*ring->alive))
+	if (!*ring->alive)
 		return ring->bigger ? ring_begin(ring->bigger, type, payload_bytes) : NULL;
-	bytes = record_bytes(ring, payload_bytes);
-	if (!LIKELY(ring->open[0].sp == 0))
+	if (ring->open[0].sp != 0)
 		return begin_within(ring, sp, type, bytes);
 	ring->open[0].sp = sp;
 	SIGNAL_FENCE();
-	if (!LIKELY(bytes != 0))
-		return lose(ring, shared, RING_LOST_BIG);
-	if (LIKELY(find_room(ring, ring->end, bytes, &at)))
-		return begin_at(ring, shared, type, at, bytes);
+	if (bytes == 0)
+		return lose(ring, ring->shared, RING_LOST_BIG);
+	if (find_room(ring, ring->end, bytes, &at))
+		return begin_at(ring, type, at, bytes);
 	return begin_full(ring, type, payload_bytes, bytes);
+}
+
+void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
+{
+	uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	uint32_t bytes = record_bytes(ring, payload_bytes);
+	void *payload = LIKELY(bytes != 0) ? ring_try_begin(ring, type, bytes) : NULL;
+
+	return LIKELY(payload) ? payload : begin_otherwise(ring, sp, type, payload_bytes, bytes);
 }
 
 /* The level of the record that is open there; RING_MAX_OPEN: none. */
@@ -475,7 +422,7 @@ static size_t find_level(const struct ring *ring, const void *payload)
 	size_t i = 0;
 
 	while (i < RING_MAX_OPEN &&
-	       (ring->open[i].bytes == 0 || payload != header_at(ring, ring->open[i].at) + 1))
+	       (ring->open[i].bytes == 0 || payload != ring_header_at(ring, ring->open[i].at) + 1))
 		i++;
 	return i;
 }
@@ -511,31 +458,17 @@ static __attribute__((noinline)) void end_nested(struct ring *ring, void *payloa
 	ring->nestable = false;
 	SIGNAL_FENCE();
 	ring->open[level].bytes = 0;
-	abandon(ring, level);
+	ring_abandon(ring, level);
 	SIGNAL_FENCE();
 	ring->nestable = true;
 }
 
 void ring_end(struct ring *ring, void *payload)
 {
-	struct ring_header *shared = ring->shared;
-
-	if (!LIKELY(payload == header_at(ring, ring->open[0].at) + 1)) {
+	if (LIKELY(payload == ring_header_at(ring, ring->open[0].at) + 1))
+		ring_end_first(ring);
+	else
 		end_nested(ring, payload);
-		return;
-	}
-	SIGNAL_FENCE();
-	ring->nestable = false;
-	SIGNAL_FENCE();
-	if (!LIKELY(ring->open[1].sp == 0))
-		abandon(ring, 1);
-	publish(ring, shared);
-	ring->open[0].bytes = 0;
-	SIGNAL_FENCE();
-	ring->open[0].sp = 0;
-	SIGNAL_FENCE();
-	if (!LIKELY(ring->head < ring->next_check))
-		check_fill(ring);
 }
 
 /* By who took the owner's place, who is the only one. */
@@ -548,8 +481,8 @@ static void close_ring(struct ring *ring, uint64_t owner)
 	ring->bigger = NULL;
 	SIGNAL_FENCE();
 	ring->nestable = false;
-	abandon(ring, 0);
-	publish(ring, shared);
+	ring_abandon(ring, 0);
+	ring_publish(ring, shared);
 	ring->open[0].sp = 0;
 	/* pairs with ring_reader_drain(): head stays what it is */
 	__atomic_compare_exchange_n(&shared->state, &owned, owner >> 32 << 32 | RING_CLOSED, false,

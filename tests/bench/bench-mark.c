@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench mark - what prof-collector.h costs a program, beside an empty function and clock_gettime() in the same run
+ * Bench mark - what prof-collector.h costs a program, beside empty functions and clock_gettime() in the same run
  *
- * disabled: nobody records; through <prof/mark.h>, and by the function. mark: a group and a name. arguments: a name of 20
+ * First where nobody records, through <prof/mark.h>, and by the function. mark: a group and a name. arguments: a name of 20
  * bytes and two named numbers. span: begin and end. full: what is lost at once. thread: one that makes one mark, over one that makes none.
- * Each is the best of many rounds, in ns a call; rings are emptied between rounds.
+ * In ns a call, of many short rounds the best and the median; rings are as large as a thread's first one, and emptied
+ * between rounds. What is lost because of others on the machine is in the median; goals are for the best.
  */
 #define PROF_LINKED
 #include "config.h"
@@ -15,6 +16,7 @@
 #include <prof/mark.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -22,11 +24,12 @@
 #include <sysprof-capture.h>
 #endif
 
-#define RING_SIZE (UINT64_C(1) << 23)
+#define RING_SIZE (UINT64_C(1) << 16)
 #define N_RINGS 4
-#define RUNS 20000
-#define ROUNDS 61
-#define N_THREADS 2000
+#define RUNS 500
+#define ROUNDS 2001
+#define N_THREADS 2 /* a ring each, and two for who waits to be drained */
+#define THREAD_ROUNDS 500
 
 static _Alignas(8) uint8_t buffer[RING_SIZE];
 static struct ring_arena_memory memory;
@@ -60,6 +63,13 @@ static void drain(void)
 static __attribute__((noinline)) void call_nothing(void)
 {
 	sink = 1;
+}
+
+/* The least that a library can do, and be called for. */
+static __attribute__((noinline)) void call_library(void)
+{
+	sink = 1;
+	(void)pthread_self();
 }
 
 static __attribute__((noinline)) void call_clock(void)
@@ -108,21 +118,46 @@ static __attribute__((noinline)) void call_sysprof(void)
 }
 #endif
 
-static double measure(void (*function)(void), void (*before)(void))
+struct cost {
+	double best, median;
+};
+
+static int compare(const void *a, const void *b)
 {
-	double best = 1e18;
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double run(void (*function)(void))
+{
+	uint64_t start = clock_ns();
+
+	for (int i = 0; i < RUNS; i++)
+		function();
+	return (double)(clock_ns() - start) / RUNS;
+}
+
+static struct cost summarize(double *rounds, size_t n)
+{
+	qsort(rounds, n, sizeof(rounds[0]), compare);
+	return (struct cost){ rounds[0], rounds[n / 2] };
+}
+
+/* Round by round in turn, as the machine is not equally fast all the time. */
+static void measure(void (*function)(void), void (*reference)(void), void (*before)(void),
+		    struct cost *ret_cost, struct cost *ret_reference)
+{
+	static double rounds[ROUNDS], references[ROUNDS];
 
 	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t start;
-
 		if (before)
 			before();
-		start = clock_ns();
-		for (int i = 0; i < RUNS; i++)
-			function();
-		best = MIN_OF(best, (double)(clock_ns() - start) / RUNS);
+		rounds[round] = run(function);
+		references[round] = run(reference);
 	}
-	return best;
+	*ret_cost = summarize(rounds, ROUNDS);
+	*ret_reference = summarize(references, ROUNDS);
 }
 
 static void *run_once(void *function)
@@ -131,7 +166,7 @@ static void *run_once(void *function)
 	return NULL;
 }
 
-static double measure_threads(void (*function)(void))
+static double run_threads(void (*function)(void))
 {
 	uint64_t start = clock_ns();
 
@@ -141,10 +176,24 @@ static double measure_threads(void (*function)(void))
 		if (pthread_create(&id, NULL, run_once, (void *)function) != 0)
 			return -1;
 		pthread_join(id, NULL);
-		if (i % 2 == 0)
-			drain();
 	}
 	return (double)(clock_ns() - start) / N_THREADS;
+}
+
+static void print_threads(void)
+{
+	static double rounds[THREAD_ROUNDS], references[THREAD_ROUNDS];
+	struct cost cost, reference;
+
+	for (int round = 0; round < THREAD_ROUNDS; round++) {
+		drain();
+		rounds[round] = run_threads(call_mark);
+		references[round] = run_threads(call_nothing);
+	}
+	cost = summarize(rounds, THREAD_ROUNDS);
+	reference = summarize(references, THREAD_ROUNDS);
+	printf("%-20s %6.0f ns, median %6.0f   over one without %5.0f ns\n", "thread", cost.best,
+	       cost.median, cost.best - reference.best);
 }
 
 /* The engine's side of one registration. */
@@ -198,43 +247,54 @@ static int connect_here(void)
 	return r;
 }
 
-static void print(const char *name, double ns, double less, const char *over, double goal)
+/* Of n calls, over as many of the reference. */
+static void print(const char *name, void (*function)(void), int n, void (*reference)(void),
+		  void (*before)(void), double goal)
 {
-	printf("%-18s %6.1f ns   over %s %5.1f ns (goal %.0f)\n", name, ns, over, ns - less, goal);
+	struct cost cost, peer;
+	double over;
+
+	measure(function, reference, before, &cost, &peer);
+	over = cost.best - n * peer.best;
+	printf("%-20s %6.1f ns, median %6.1f   over %d of %.1f: %5.1f ns, median %5.1f", name,
+	       cost.best, cost.median, n, peer.best, over, cost.median - n * peer.median);
+	if (goal > 0)
+		printf(", goal %.0f: %s", goal, over <= goal ? "met" : "MISSED");
+	printf("\n");
+}
+
+static void print_disabled(void)
+{
+	printf("Nobody records; over an empty call, of a library's pthread_self() for what is a function.\n");
+	print("mark.h", call_front, 1, call_nothing, NULL, 1);
+	print("function", call_mark, 1, call_library, NULL, 1);
+#ifdef HAVE_SYSPROF_CAPTURE
+	print("sysprof-capture-4", call_sysprof, 1, call_library, NULL, 0);
+#endif
+}
+
+static void print_marks(void)
+{
+	printf("Recorded; over clock_gettime().\n");
+	print("mark", call_mark, 1, call_clock, drain, 10);
+	print("mark, mark.h", call_front, 1, call_clock, drain, 10);
+	print("arguments", call_arguments, 1, call_clock, drain, 25);
+	print("span (two)", call_span, 2, call_clock, drain, 20);
+	print("counter", call_counter, 1, call_clock, drain, 10);
 }
 
 int main(void)
 {
-	double call, peer, front, function, thread;
-
-	measure(call_clock, NULL);
-	call = measure(call_nothing, NULL);
-	peer = measure(call_clock, NULL);
-	front = measure(call_front, NULL);
-	function = measure(call_mark, NULL);
-	printf("call               %6.1f ns\n", call);
-	printf("clock              %6.1f ns\n", peer);
-	print("disabled, mark.h", front, call, "a call", 1);
-	print("disabled, function", function, call, "a call", 1);
-#ifdef HAVE_SYSPROF_CAPTURE
-	printf("disabled, sysprof  %6.1f ns   over a call %5.1f ns\n", measure(call_sysprof, NULL),
-	       measure(call_sysprof, NULL) - call);
-#endif
-	thread = measure_threads(call_nothing);
+	print_disabled();
 	if (connect_here() != 0)
 		return 1;
 	counter = prof_counter_define("bench", "counter", "", 0);
-	measure(call_mark, drain);
-	print("mark", measure(call_mark, drain), peer, "the clock", 10);
-	print("mark, mark.h", measure(call_front, drain), peer, "the clock", 10);
-	print("arguments", measure(call_arguments, drain), peer, "the clock", 25);
-	print("span (two)", measure(call_span, drain), 2 * peer, "two clocks", 20);
-	print("counter", measure(call_counter, drain), peer, "the clock", 10);
-	printf("thread             %6.0f ns   over one without %5.0f ns\n",
-	       measure_threads(call_mark), measure_threads(call_mark) - thread);
+	print_marks();
+	print_threads();
 	drain();
-	for (uint64_t i = 0; i < RING_SIZE / 32; i++)
+	for (uint64_t i = 0; i < N_RINGS * RING_SIZE / 32; i++)
 		call_mark();
-	print("full", measure(call_mark, NULL), call, "a call", 2);
+	printf("Lost; over pthread_self().\n");
+	print("full", call_mark, 1, call_library, NULL, 2);
 	return 0;
 }

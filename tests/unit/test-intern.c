@@ -155,8 +155,94 @@ static void test_interrupted(void)
 	CHECK(!intern_find(&intern, &a) && !intern_find(&intern, &b));
 }
 
+static void place(const char *bytes, uint32_t id)
+{
+	struct text text = measured(bytes);
+
+	text.id = id;
+	intern_add_place(&intern, &text, intern.epoch);
+}
+
+/* What stands where something stood is not taken for it, whatever changed: a byte, the length, the epoch. */
+static void test_places(void)
+{
+	char bytes[64] __attribute__((aligned(64)));
+
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	for (uint32_t n = 1; n < 8 * INTERN_PLACE_WORDS; n++) {
+		memset(bytes, 0, sizeof(bytes));
+		memset(bytes, 'a', n);
+		place(bytes, n);
+		CHECK_INT(intern_find_place(&intern, bytes), n);
+		for (uint32_t i = 0; i <= n; i++) {
+			char before = bytes[i];
+
+			bytes[i] = 'b';
+			CHECK_INT(intern_find_place(&intern, bytes), 0);
+			bytes[i] = before;
+		}
+		bytes[n + 1] = 'c';
+		CHECK_INT(intern_find_place(&intern, bytes), n);
+		bytes[n - 1] = 0;
+		CHECK_INT(intern_find_place(&intern, bytes), 0);
+	}
+	memset(bytes, 'a', 8 * INTERN_PLACE_WORDS);
+	place(bytes, 7);
+	CHECK_INT(intern_find_place(&intern, bytes), 0);
+	place("again", 8);
+	intern_reset(&intern);
+	CHECK_INT(intern_find_place(&intern, "again"), 0);
+}
+
+/* At the end of a page that nothing is behind. What leaves it is not remembered. */
+static void test_places_page_end(void)
+{
+	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *end = page + INTERN_PAGE;
+
+	REQUIRE(page != MAP_FAILED);
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	for (uint32_t distance = 1; distance < 40; distance++) {
+		char *at = end - distance;
+
+		memset(at, 'a', 31);
+		at[31] = 0;
+		place(at, distance);
+		CHECK_INT(intern_find_place(&intern, at), distance < 32 ? 0 : distance);
+		memset(at, 0, 32);
+		at[0] = 'b';
+		place(at, distance);
+		REQUIRE(mprotect(end, INTERN_PAGE, PROT_NONE) == 0);
+		at[0] = 'b';
+		CHECK_INT(intern_find_place(&intern, at), distance < 8 ? 0 : distance);
+		REQUIRE(mprotect(end, INTERN_PAGE, PROT_READ | PROT_WRITE) == 0);
+	}
+	munmap(page, 2 * INTERN_PAGE);
+}
+
+/* A handler in the middle of it adds none, and what it finds of the other one is nothing. */
+static void test_places_interrupted(void)
+{
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	place("one", 1);
+	intern.is_placing = 1;
+	place("another", 2);
+	CHECK_INT(intern_find_place(&intern, "another"), 0);
+	intern.is_placing = 0;
+	for (uint32_t i = 0; i < INTERN_PLACES; i++)
+		intern.places[i].id = 0;
+	CHECK_INT(intern_find_place(&intern, "one"), 0);
+}
+
 int main(void)
 {
+	RUN(test_places);
+	RUN(test_places_page_end);
+	RUN(test_places_interrupted);
 	RUN(test_page_end);
 	RUN(test_hashes);
 	RUN(test_epochs);
