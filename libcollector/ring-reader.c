@@ -7,7 +7,8 @@
  * Invariants: (1) tail does not pass head, and neither goes back       [test-ring: positions]
  *             (2) what is given out was whole and checked              [test-ring: hostile, changing; fuzz ring_reader]
  *             (3) a ring that lies stops, and no other                 [test-ring: hostile]
- *             (4) what is before a bound that was told is marked late  [test-ring: busy, late]
+ *             (4) what is before a bound that was told is marked late  [test-ring: busy, late]; whatever times the
+ *                 producer writes, the bound follows the clock            [test-engine-collectors: past]
  *             (5) attempted == records + abandoned + lost + unpublished where a ring is closed
  *                                                                      [test-ring: conservation]
  * Does not interpret payloads, and does not know whose a tid is.
@@ -78,6 +79,8 @@ void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory
 		.size = place->data_bytes,
 		.grant_ns = now,
 		.drain_ns = now,
+		.seen_ns = now,
+		.floor_ns = now,
 	};
 }
 
@@ -291,9 +294,20 @@ static void give_room(struct ring_reader *reader, uint64_t n)
 		syscall(SYS_futex, &shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* What is behind a head that was seen is younger than that, whatever the producer says. */
+static void find_floor(struct ring_reader *reader, uint64_t start)
+{
+	if (reader->tail < reader->seen)
+		return;
+	reader->floor_ns = reader->tail == reader->head ? start : reader->seen_ns;
+	reader->seen = reader->head;
+	reader->seen_ns = start;
+}
+
 /*
  * A record that was begun has at least the time of the one before; one that is not seen to be begun has a later time than
- * `start`, but for the time that a store takes to be seen.
+ * `start`, but for the time that a store takes to be seen. Times are the producer's word; so where that holds the others, they
+ * are held no longer than it takes to publish a record.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)
@@ -305,7 +319,7 @@ static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_mov
 	else if (reader->busy_ns == 0 || is_moving)
 		reader->busy_ns = start;
 	if (is_more || (is_busy && start - reader->busy_ns <= RING_BUSY_NS))
-		bound = reader->last_ns;
+		bound = MAX_OF(reader->last_ns, reader->floor_ns - RING_BUSY_NS);
 	reader->bound_ns = MAX_OF(reader->bound_ns, bound);
 	return reader->bound_ns;
 }
@@ -343,6 +357,7 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 	batch->is_closed = !batch->is_more && (is_dead || (uint32_t)view->state == RING_CLOSED);
 	if (batch->is_closed)
 		close_owner(&reader->totals);
+	find_floor(reader, start);
 	batch->bound_ns =
 		find_bound(reader, view->busy != 0 && !is_dead, good > 0, batch->is_more, start);
 }

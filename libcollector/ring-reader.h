@@ -62,6 +62,9 @@ struct ring_reader {
 	uint64_t drain_ns; /* before its counts were loaded last */
 	uint64_t bound_ns; /* told */
 	uint64_t busy_ns;  /* since when it is busy with the same record; 0: it is not */
+	uint64_t seen;     /* what is not before this position was published after seen_ns */
+	uint64_t seen_ns;
+	uint64_t floor_ns; /* what was not read yet was published after */
 	enum ring_fault fault;
 	uint64_t fault_at; /* position */
 	struct ring_totals totals;
