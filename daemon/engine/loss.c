@@ -124,6 +124,7 @@ void loss_flush(struct loss_table *table, struct output *output)
 {
 	g_autoptr(GPtrArray) losses = NULL;
 	const struct loss *loss;
+	uint64_t from_ns;
 	guint i;
 
 	add_drops(table, output);
@@ -132,10 +133,12 @@ void loss_flush(struct loss_table *table, struct output *output)
 	losses = sorted(table->pending);
 	for (i = 0; i < losses->len; i++) {
 		loss = g_ptr_array_index(losses, i);
+		/* Rows are in time order, so one that comes later begins later than its loss did. */
+		from_ns = MAX_OF(loss->from_ns, output->last_ns[PROF_TABLE_LOSS]);
 		output_add(output, PROF_TABLE_LOSS,
 			   (const struct prof_value[]){
-				   [PROF_LOSS_TIME] = PROF_NUMBER(loss->from_ns),
-				   [PROF_LOSS_TIME_END] = PROF_NUMBER(loss->to_ns),
+				   [PROF_LOSS_TIME] = PROF_NUMBER(from_ns),
+				   [PROF_LOSS_TIME_END] = PROF_NUMBER(MAX_OF(loss->to_ns, from_ns)),
 				   [PROF_LOSS_STREAM] =
 					   PROF_BYTES(loss->key.stream, strlen(loss->key.stream)),
 				   [PROF_LOSS_CAUSE] = PROF_NUMBER(loss->key.cause),
