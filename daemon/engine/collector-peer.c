@@ -7,6 +7,7 @@
  * Invariants: (1) a descriptor goes along with an answer of status 0, and no other [test-engine-collectors: registration]
  *             (2) recorded and lost is what was attempted                          [test-engine-collectors: conservation]
  *             (3) a ring that lies costs its own records only                      [test-engine-collectors: hostile]
+ *             (4) what a thread costs does not depend on how many rings there are  [test-hostile-peers: floods]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-peer.h"
@@ -18,6 +19,7 @@
 #define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
 #define LOST_PER_NS 2    /* no process counts faster, whatever it says */
 #define LOST_BURST 4096
+#define MAX_KEPT_BYTES (64u << 10) /* of an empty queue */
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns)
@@ -29,7 +31,40 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	peer->pidfd = pidfd;
 	peer->wants = message->wants;
 	peer->came_ns = now_ns;
+	peer->claims = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
 	return peer;
+}
+
+/* A thread that went on in a larger ring has two, and its strings are in the first. */
+static void take_owner(struct peer_ring *ring, uint32_t tid)
+{
+	struct peer *peer = ring->peer;
+	struct peer_claim *claim = g_hash_table_lookup(peer->claims, GUINT_TO_POINTER(tid));
+
+	if (claim) {
+		ring->owner = collector_owner_ref(claim->owner);
+		claim->n_rings++;
+		return;
+	}
+	ring->owner = collector_owner_new(&peer->process, tid);
+	claim = g_new(struct peer_claim, 1);
+	*claim = (struct peer_claim){ ring->owner, 1 };
+	g_hash_table_insert(peer->claims, GUINT_TO_POINTER(tid), claim);
+}
+
+static void drop_owner(struct peer_ring *ring)
+{
+	struct collector_owner *owner = steal_ptr(&ring->owner);
+	struct peer_claim *claim;
+
+	if (!owner)
+		return;
+	claim = g_hash_table_lookup(ring->peer->claims,
+				    GUINT_TO_POINTER(collector_owner_tid(owner)));
+	if (--claim->n_rings == 0)
+		g_hash_table_remove(ring->peer->claims,
+				    GUINT_TO_POINTER(collector_owner_tid(owner)));
+	collector_owner_unref(owner);
 }
 
 static void free_ring(struct peer_ring *ring)
@@ -37,7 +72,7 @@ static void free_ring(struct peer_ring *ring)
 	while (peer_ring_peek(ring))
 		peer_ring_skip(ring);
 	g_free(ring->queue.bytes);
-	collector_owner_unref(ring->owner);
+	drop_owner(ring);
 }
 
 void peer_free(struct peer *peer)
@@ -51,6 +86,7 @@ void peer_free(struct peer *peer)
 		ring_arena_memory_done(&arena->memory);
 		g_free(arena);
 	}
+	g_hash_table_destroy(peer->claims);
 	collector_process_done(&peer->process);
 	if (peer->connection >= 0)
 		close(peer->connection);
@@ -197,6 +233,7 @@ static size_t put(struct peer_ring *ring, const struct ring_record *record)
 	memcpy(ring->queue.bytes + ring->queue.n, &item, sizeof(item));
 	memcpy(ring->queue.bytes + ring->queue.n + sizeof(item), record->payload, record->n_bytes);
 	ring->queue.n += bytes;
+	ring->peer->queued_bytes += bytes;
 	return bytes;
 }
 
@@ -214,8 +251,9 @@ size_t peer_ring_skip(struct peer_ring *ring)
 
 	collector_owner_unref(item->owner);
 	ring->queue.at += bytes;
-	/* What a burst took is given back. */
-	if (ring->queue.at == ring->queue.n && ring->queue.room > 1u << 20) {
+	ring->peer->queued_bytes -= bytes;
+	/* What a burst took is given back: rings are many. */
+	if (ring->queue.at == ring->queue.n && ring->queue.room > MAX_KEPT_BYTES) {
 		g_free(ring->queue.bytes);
 		ring->queue = (struct peer_queue){ 0 };
 	}
@@ -269,19 +307,6 @@ static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 	count(ring, totals->unpublished, &told->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
 }
 
-/* A thread that went on in a larger ring has two, and its strings are in the first. */
-static struct collector_owner *find_owner(const struct peer *peer, uint32_t tid)
-{
-	for (uint32_t i = 0; i < peer->n_arenas; i++)
-		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++) {
-			struct collector_owner *owner = peer->arenas[i]->rings[k].owner;
-
-			if (owner && collector_owner_tid(owner) == tid)
-				return collector_owner_ref(owner);
-		}
-	return NULL;
-}
-
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill)
 {
@@ -295,9 +320,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
 		*ret_fill += (uint64_t)(batch.end - batch.next);
 		if (batch.end > batch.next && !ring->owner)
-			ring->owner = find_owner(ring->peer, batch.tid);
-		if (batch.end > batch.next && !ring->owner)
-			ring->owner = collector_owner_new(&ring->peer->process, batch.tid);
+			take_owner(ring, batch.tid);
 		while (ring_batch_next(&batch, &record))
 			bytes += put(ring, &record);
 		/* What a producer that is as fast as we are writes meanwhile is taken later. */
@@ -306,8 +329,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 	if (ring->reader.fault == RING_FAULT_NONE)
 		count_losses(ring, from_ns);
 	if (batch.is_closed && how == RING_DRAIN_LIVE) {
-		collector_owner_unref(ring->owner);
-		ring->owner = NULL;
+		drop_owner(ring);
 		ring_reader_recycle(&ring->reader);
 	}
 	return bytes;

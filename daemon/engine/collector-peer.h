@@ -43,6 +43,12 @@ struct peer_arena {
 	uint64_t deaf_until_ns; /* it rang for nothing too often */
 };
 
+/* What a thread has: more than one ring, where it went on in a larger one. */
+struct peer_claim {
+	struct collector_owner *owner;
+	uint32_t n_rings;
+};
+
 enum peer_state {
 	PEER_WAITING, /* for what the side band says of it */
 	PEER_ACTIVE,
@@ -61,6 +67,8 @@ struct peer {
 	uint32_t n_requests;
 	struct peer_arena *arenas[PEER_MAX_ARENAS];
 	uint32_t n_arenas;
+	GHashTable *claims;    /* struct peer_claim, by tid */
+	uint64_t queued_bytes; /* of all of its rings */
 };
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,

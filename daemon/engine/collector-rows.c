@@ -19,6 +19,8 @@
 #include <stdio.h>
 
 #define MAX_OPEN_LOGS 4 /* as many as there are records open in a ring */
+#define HEAP_BYTES 192  /* what is kept of a string, log or counter takes, besides its text */
+#define SMALL_TEXT 64u
 
 /* A string of an owner. It is kept for as long as the owner is: an epoch may begin at any time. */
 struct text {
@@ -91,8 +93,34 @@ void collector_process_init(struct collector_process *process, struct collector_
 	snprintf(process->stream, sizeof(process->stream), "collector/%d", pid);
 }
 
+static void charge_text(struct collector_process *process, int64_t bytes)
+{
+	process->text_bytes += (uint64_t)bytes;
+	process->rows->text_bytes += (uint64_t)bytes;
+}
+
+/* How many more bytes of text may be kept. */
+static uint64_t text_room(const struct collector_process *process)
+{
+	uint64_t own = MIN_OF(process->text_bytes, COLLECTOR_PROCESS_TEXT);
+	uint64_t all = MIN_OF(process->rows->text_bytes, COLLECTOR_ALL_TEXT);
+
+	return MIN_OF(COLLECTOR_PROCESS_TEXT - own, COLLECTOR_ALL_TEXT - all);
+}
+
+/* False: there is no room. */
+static bool take_room(struct collector_process *process, uint64_t bytes)
+{
+	if (text_room(process) < bytes)
+		return false;
+	charge_text(process, (int64_t)bytes);
+	return true;
+}
+
 void collector_process_done(struct collector_process *process)
 {
+	/* what its counters are called */
+	charge_text(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
 	if (process->leader)
 		row_unref(&process->leader->row);
@@ -167,10 +195,12 @@ struct collector_owner *collector_owner_ref(struct collector_owner *owner)
 	return owner;
 }
 
-static void charge_text(struct collector_process *process, int64_t bytes)
+static void close_log(struct collector_owner *owner, struct open_log *log)
 {
-	process->text_bytes += (uint64_t)bytes;
-	process->rows->text_bytes += (uint64_t)bytes;
+	if (!log->bytes)
+		return;
+	charge_text(owner->process, -(int64_t)(HEAP_BYTES + log->bytes->len));
+	g_clear_pointer(&log->bytes, g_byte_array_unref);
 }
 
 void collector_owner_unref(struct collector_owner *owner)
@@ -183,12 +213,12 @@ void collector_owner_unref(struct collector_owner *owner)
 	g_hash_table_iter_init(&iter, owner->texts);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
 		charge_text(owner->process,
-			    -(int64_t)(sizeof(struct text) + ((struct text *)value)->bytes->len));
+			    -(int64_t)(HEAP_BYTES + ((struct text *)value)->bytes->len));
+	charge_text(owner->process, -(int64_t)HEAP_BYTES * g_hash_table_size(owner->counters));
 	g_hash_table_destroy(owner->texts);
 	g_hash_table_destroy(owner->counters);
 	for (size_t i = 0; i < MAX_OPEN_LOGS; i++)
-		if (owner->logs[i].bytes)
-			g_byte_array_unref(owner->logs[i].bytes);
+		close_log(owner, &owner->logs[i]);
 	if (owner->thread)
 		row_unref(&owner->thread->row);
 	g_free(owner);
@@ -233,29 +263,30 @@ static void lose(const struct collector_owner *owner, enum prof_loss_cause cause
 	collector_process_lose(owner->process, cause, 1, time_ns, time_ns);
 }
 
-/* How many more bytes of text may be kept. */
-static uint64_t text_room(const struct collector_process *process)
-{
-	uint64_t own = MIN_OF(process->text_bytes, COLLECTOR_PROCESS_TEXT);
-	uint64_t all = MIN_OF(process->rows->text_bytes, COLLECTOR_ALL_TEXT);
-
-	return MIN_OF(COLLECTOR_PROCESS_TEXT - own, COLLECTOR_ALL_TEXT - all);
-}
-
 static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
 {
 	struct text *text;
 
 	if (g_hash_table_size(owner->texts) >= COLLECTOR_MAX_IDS ||
-	    text_room(owner->process) < sizeof(*text)) {
+	    !take_room(owner->process, HEAP_BYTES)) {
 		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
 		return NULL;
 	}
 	text = g_new0(struct text, 1);
 	text->bytes = g_byte_array_new();
 	g_hash_table_insert(owner->texts, GUINT_TO_POINTER(id), text);
-	charge_text(owner->process, sizeof(*text));
 	return text;
+}
+
+/* Another one takes its id. An array keeps its memory when it shrinks, so a long one goes. */
+static void clear_text(struct collector_owner *owner, struct text *text)
+{
+	charge_text(owner->process, -(int64_t)text->bytes->len);
+	if (text->bytes->len > SMALL_TEXT) {
+		g_byte_array_unref(text->bytes);
+		text->bytes = g_byte_array_new();
+	}
+	g_byte_array_set_size(text->bytes, 0);
 }
 
 static enum ring_fault add_string(struct collector_owner *owner, const struct ring_record *record)
@@ -270,10 +301,8 @@ static enum ring_fault add_string(struct collector_owner *owner, const struct ri
 		return RING_FAULT_NONE;
 	if (!text)
 		text = new_text(owner, string->id, record->time_ns);
-	else if (!text->more) {
-		charge_text(owner->process, -(int64_t)text->bytes->len);
-		g_byte_array_set_size(text->bytes, 0);
-	}
+	else if (!text->more)
+		clear_text(owner, text);
 	if (!text)
 		return RING_FAULT_NONE;
 	text->epoch = 0;
@@ -378,10 +407,10 @@ static struct open_log *find_log(struct collector_owner *owner, const struct rin
 	}
 	if (!more)
 		return NULL;
-	if (oldest->bytes) {
+	if (oldest->bytes)
 		lose(owner, PROF_LOSS_RING_REENTRANT, oldest->time_ns);
-		g_byte_array_unref(oldest->bytes);
-	}
+	close_log(owner, oldest);
+	charge_text(owner->process, HEAP_BYTES);
 	*oldest = (struct open_log){ g_byte_array_new(), log->part, time_ns };
 	return oldest;
 }
@@ -389,11 +418,14 @@ static struct open_log *find_log(struct collector_owner *owner, const struct rin
 static void append_log(struct collector_owner *owner, struct open_log *open,
 		       const struct ring_log *log, uint64_t time_ns)
 {
-	uint32_t n = MIN_OF(log->n_bytes, COLLECTOR_MAX_TEXT - open->bytes->len);
+	uint64_t room =
+		MIN_OF(text_room(owner->process), (uint64_t)COLLECTOR_MAX_TEXT - open->bytes->len);
+	uint32_t n = (uint32_t)MIN_OF((uint64_t)log->n_bytes, room);
 
 	if (n < log->n_bytes)
 		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
 	g_byte_array_append(open->bytes, (const uint8_t *)(log + 1), n);
+	charge_text(owner->process, n);
 }
 
 static void write_log(struct collector_owner *owner, const struct ring_log *log, uint64_t time_ns,
@@ -425,7 +457,7 @@ static enum ring_fault add_log(struct collector_owner *owner, const struct ring_
 	append_log(owner, open, log, record->time_ns);
 	if (!more) {
 		write_log(owner, log, open->time_ns, open->bytes->data, open->bytes->len);
-		g_clear_pointer(&open->bytes, g_byte_array_unref);
+		close_log(owner, open);
 	}
 	return RING_FAULT_NONE;
 }
@@ -511,7 +543,10 @@ static struct collector_counter *find_counter(struct collector_owner *owner,
 	counter->unit = copy_text(owner, defined->unit, time_ns);
 	counter->kind = defined->kind & RING_COUNTER_SUM ? PROF_COUNTER_SUM : PROF_COUNTER_GAUGE;
 	known = g_hash_table_lookup(process->counters, counter);
-	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS) {
+	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS ||
+	    !take_room(process, HEAP_BYTES + g_bytes_get_size(counter->group) +
+					g_bytes_get_size(counter->name) +
+					g_bytes_get_size(counter->unit))) {
 		row_unref(&counter->row);
 		return known;
 	}
@@ -523,15 +558,16 @@ static struct collector_counter *find_counter(struct collector_owner *owner,
 static enum ring_fault add_counter(struct collector_owner *owner, const struct ring_record *record)
 {
 	const struct ring_counter *defined = record->payload;
-	struct collector_counter *counter;
+	struct collector_counter *counter = NULL;
 	struct number_kind *kind;
+	bool is_new;
 
 	if (defined->kind & ~(RING_COUNTER_DOUBLE | RING_COUNTER_SUM))
 		return RING_FAULT_PAYLOAD;
-	counter = g_hash_table_size(owner->counters) < COLLECTOR_MAX_COUNTERS
-			  ? find_counter(owner, defined, record->time_ns)
-			  : NULL;
-	if (!counter) {
+	is_new = !g_hash_table_contains(owner->counters, GUINT_TO_POINTER(defined->id));
+	if (g_hash_table_size(owner->counters) < COLLECTOR_MAX_COUNTERS)
+		counter = find_counter(owner, defined, record->time_ns);
+	if (!counter || (is_new && !take_room(owner->process, HEAP_BYTES))) {
 		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
 		return RING_FAULT_NONE;
 	}

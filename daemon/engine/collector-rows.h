@@ -5,11 +5,12 @@
 #include "daemon/engine/tasks.h"
 #include "libcollector/ring-reader.h"
 
-#define COLLECTOR_MAX_TEXT (4u << 20)               /* of one string or log; more is cut */
-#define COLLECTOR_PROCESS_TEXT (UINT64_C(16) << 20) /* of all strings of a process */
-#define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20)     /* of all processes */
-#define COLLECTOR_MAX_IDS 65536u                    /* of a ring's owner: strings, or counters */
-#define COLLECTOR_MAX_COUNTERS 4096u                /* of a process */
+#define COLLECTOR_MAX_TEXT (4u << 20) /* of one string or log; more is cut */
+#define COLLECTOR_PROCESS_TEXT \
+	(UINT64_C(16) << 20) /* that is kept of a process: strings, names of counters, open logs */
+#define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* of all processes */
+#define COLLECTOR_MAX_IDS 65536u                /* of a ring's owner: strings, or counters */
+#define COLLECTOR_MAX_COUNTERS 4096u            /* of a process */
 #define COLLECTOR_MAX_STREAMS 256u
 #define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; more are cut */
 

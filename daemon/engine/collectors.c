@@ -9,11 +9,12 @@
  * A drain is due when a doorbell rings, when a ring was last seen more than a third full, and ten times a second with the
  * round of the session: so idle processes cost no wake-ups of their own.
  * What processes can make us do is bounded: so many peers, arenas, bytes; the time to make arenas; the doorbells that are
- * listened to; what is queued, beyond which rows do not wait for others any more.
+ * listened to; what is queued, beyond which those have to wait in their rings of whom the most is queued.
  * Invariants: (1) a peer gets an arena only if it is a target       [test-engine-collectors: stranger]
  *             (2) rows are in time order, or counted as late        [test-engine-collectors: order]
  *             (3) what was written before its producer died is kept [test-engine-collectors: death]
  *             (4) who rings or asks without end is not listened to  [test-engine-collectors: floods]
+ *             (5) who writes without end costs nobody else a record [test-engine-collectors: fair]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors.h"
@@ -391,6 +392,16 @@ static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 		   });
 }
 
+/*
+ * Whether more of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
+ * wait for it, so it may be late.
+ */
+static bool has_share(const struct collectors *collectors, const struct peer *peer)
+{
+	return collectors->queued_bytes <= COLLECTORS_MAX_QUEUED ||
+	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
+}
+
 /* Returns whether something in it was more than a third full. */
 static bool drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
@@ -401,6 +412,8 @@ static bool drain_arena(struct collectors *collectors, struct peer *peer, struct
 		struct peer_ring *ring = &arena->rings[i];
 		uint64_t fill;
 
+		if (!has_share(collectors, peer))
+			return true;
 		collectors->queued_bytes += peer_ring_drain(
 			ring, RING_DRAIN_LIVE, collectors->buffer, BUFFER_BYTES, &fill);
 		is_filling = is_filling || fill > ring->reader.size / 3;
@@ -430,9 +443,9 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false;
 
-	/* Rows are made first: what rings have no room for is counted by who writes. */
-	if (collectors->queued_bytes > 2 * COLLECTORS_MAX_QUEUED)
-		return;
+	collectors->n_active = 0;
+	for (guint i = 0; i < collectors->peers->len; i++)
+		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
 	collectors->drained_ns = now_ns;
 	collectors->bound_ns = UINT64_MAX;
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -538,7 +551,6 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
 {
-	bool is_over_full = collectors->queued_bytes > COLLECTORS_MAX_QUEUED;
 	struct output *output = collectors->options.output;
 	unsigned int n = 0;
 
@@ -546,8 +558,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	if (collectors->queued_bytes == 0)
 		return;
 	fill_heap(collectors);
-	if (!is_over_full)
-		limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
+	limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
 	while (collectors->n_heap > 0 && head_ns(collectors->heap[0]) <= limit_ns) {
 		struct peer_ring *ring = collectors->heap[0];
 

@@ -29,6 +29,7 @@ struct collectors {
 	GHashTable *by_fd; /* struct peer by connection, and by pidfd */
 	struct peer_ring **heap;
 	size_t n_heap, n_rings, heap_room;
+	unsigned int n_active; /* peers, at the last drain */
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t bound_ns; /* nothing that comes is older, but for what is late */
 	uint64_t emitted_ns;

@@ -3,6 +3,8 @@
  * Checks of collectors.c, collector-peer.c and collector-rows.c in daemon/engine: this process is the one that registers, writes
  * into its rings, and lies.
  */
+#include "config.h"
+
 #include "daemon/engine/collectors.h"
 #include "libcollector/ring.h"
 #include "tests/unit/engine.h"
@@ -10,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/pidfd.h>
@@ -598,6 +601,35 @@ static void test_hostile(void)
 	}
 }
 
+/* What was begun in the past, or is said to be, holds others no longer than what is begun now. */
+static void test_past(void)
+{
+	struct ring_record_header *header;
+	struct fixture fixture;
+	struct ring *good;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	write_mark(claim(&fixture, getpid()), 0, 1);
+	good = claim(&fixture, OTHER_TID);
+	settle(&fixture);
+	write_mark(good, 0, 2);
+	header_of(&fixture, 0)->busy = 1;
+	for (uint64_t i = 1; i < 100 && fixture.parts.output.rows[PROF_TABLE_MARK] <= i; i++) {
+		header = (void *)(data_of(&fixture, 0) + i * 48);
+		*header =
+			(struct ring_record_header){ .bytes = 48, .type = RING_MARK, .time_ns = 1 };
+		memset(header + 1, 0, sizeof(struct ring_mark));
+		header_of(&fixture, 0)->attempted++;
+		header_of(&fixture, 0)->head += 48;
+		usleep(2000);
+		step(&fixture);
+	}
+	CHECK(header_of(&fixture, 0)->head < 99 * 48);
+	finish(&fixture);
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
 /* The year 2500, and more losses than there can be. */
 static void test_times(void)
 {
@@ -634,6 +666,11 @@ static void test_endless(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	ring = claim(&fixture, getpid());
+	for (uint32_t i = 1; i < 1000; i++) {
+		write_counter(ring, 100000 + i, 0, i);
+		if (i % 100 == 0)
+			settle(&fixture);
+	}
 	for (uint32_t i = 1; i < 3000; i++) {
 		write_string(ring, i, text, sizeof(text), 0);
 		if (i % 4 == 0)
@@ -647,14 +684,44 @@ static void test_endless(void)
 	/* one that goes on for ever */
 	for (uint32_t i = 1; i < 1000; i++) {
 		write_log(ring, "0123456789012345678901234567890123456789", RING_FLAG_MORE, 1);
-		write_counter(ring, 100000 + i, 0, i);
 		if (i % 100 == 0)
 			settle(&fixture);
 	}
+	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT + 100000);
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER_VALUE), 999);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER), 1);
 	fixture_done(&fixture);
+}
+
+/* A string that takes another one's place takes its memory, too. */
+static void test_replaced(void)
+{
+#if PROF_SANITIZED
+	SKIP("the sanitizer has a heap of its own");
+#else
+	static const char text[8000];
+	struct fixture fixture;
+	struct ring *ring;
+	size_t before;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	write_mark(ring, 0, 1);
+	settle(&fixture);
+	before = mallinfo2().uordblks + mallinfo2().hblkhd;
+	for (uint32_t i = 1; i < 3000; i++) {
+		write_string(ring, i, text, sizeof(text), 0);
+		write_string(ring, i, text, 1, 0);
+		if (i % 4 == 0)
+			step(&fixture);
+	}
+	settle(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED) + lost(&fixture, PROF_LOSS_RING_FULL), 0);
+	CHECK(mallinfo2().uordblks + mallinfo2().hblkhd < before + 4 * sizeof(text) * 100);
+	finish(&fixture);
+	fixture_done(&fixture);
+#endif
 }
 
 static void test_conservation(void)
@@ -750,6 +817,44 @@ static void test_floods(void)
 	fixture_done(&fixture);
 }
 
+/* One writes more than can be queued, and the other one loses nothing by that. */
+static void test_fair(void)
+{
+	const size_t each = 1300, n_turns = 100;
+	struct fixture fixture;
+	struct ring_arena *greedy;
+	struct ring *rings[37], *modest;
+	uint64_t most = 0;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DROP));
+	greedy = steal_ptr(&fixture.arena);
+	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
+		REQUIRE(rings[i] = ring_claim(greedy, OTHER_TID, 0, 0));
+	tasks_filter(&fixture.parts.tasks, (const int32_t[]){ getpid(), STRANGER_PID }, 2, true);
+	connect_as(&fixture, STRANGER_PID, 0);
+	step_until_answer(&fixture);
+	REQUIRE(take_arena(&fixture));
+	modest = claim(&fixture, STRANGER_PID);
+	for (size_t turn = 0; turn < n_turns; turn++) {
+		for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
+			while (write_mark(rings[i], 0, 1))
+				;
+		for (size_t i = 0; i < each; i++)
+			CHECK(write_mark(modest, 0, 1));
+		collectors_drain(&fixture.collectors, now());
+		most = MAX_OF(most, fixture.collectors.queued_bytes);
+	}
+	CHECK(most > COLLECTORS_MAX_QUEUED && most < 2 * COLLECTORS_MAX_QUEUED);
+	/* nor does it wait for what is not read */
+	usleep(RING_BUSY_NS / 1000);
+	step(&fixture);
+	CHECK_INT(fixture.collectors.queued_bytes, 0);
+	finish(&fixture);
+	CHECK(rows_of(&fixture.parts, PROF_TABLE_MARK) > n_turns * each);
+	ring_arena_unmap(greedy);
+	fixture_done(&fixture);
+}
+
 static bool has_rung(struct bells *bells, int timeout_ms)
 {
 	for (int i = 0; i < timeout_ms; i++) {
@@ -814,12 +919,15 @@ int main(void)
 	RUN(test_larger_ring);
 	RUN(test_ids);
 	RUN(test_hostile);
+	RUN(test_past);
 	RUN(test_times);
 	RUN(test_endless);
+	RUN(test_replaced);
 	RUN(test_conservation);
 	RUN(test_death);
 	RUN(test_session_end);
 	RUN(test_floods);
+	RUN(test_fair);
 	RUN(test_bells);
 	return test_end();
 }
