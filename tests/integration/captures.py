@@ -25,5 +25,5 @@ def unprintable(text):
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7f <= ord(c) < 0xa0 or ord(c) in (0x202e, 0x2066, 0xfeff)]
 
 
-def rows(profcapture, capture, table):
-    return profcapture.json("dump", capture, "--table", table, "--limit", 0)["data"]["rows"]
+def rows(profcapture, capture, table, *options):
+    return profcapture.json("dump", capture, "--table", table, "--limit", 0, *options)["data"]["rows"]

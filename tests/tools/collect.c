@@ -10,19 +10,17 @@
  *         close            closes every descriptor
  *         wait             says "ready", and goes on when stdin has something or is at its end
  *         again            writes N marks more
+ *         slowly           the same, one a millisecond
  * Prints the status of each registration. Exit status 9: it has none.
  */
-#include "libcollector/control.h"
 #include "libcollector/ring.h"
+#include "tests/tools/peer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define NAME 1
 
@@ -31,59 +29,9 @@ static struct ring *ring;
 static uint64_t id;
 static int connection = -1;
 
-static int connect_to(const char *entry)
-{
-	static const char path[] = "unix:", name[] = "unix-abstract:";
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	socklen_t length = sizeof(address);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	if (strncmp(entry, name, strlen(name)) == 0) {
-		strncpy(address.sun_path + 1, entry + strlen(name), sizeof(address.sun_path) - 2);
-		length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-				     strlen(address.sun_path + 1));
-	} else if (strncmp(entry, path, strlen(path)) == 0) {
-		strncpy(address.sun_path, entry + strlen(path), sizeof(address.sun_path) - 1);
-	}
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static void read_token(const char *text, uint8_t *token)
-{
-	unsigned byte;
-
-	for (size_t i = 0; i < CONTROL_TOKEN_BYTES && sscanf(text + 2 * i, "%2x", &byte) == 1; i++)
-		token[i] = (uint8_t)byte;
-}
-
-static int receive(int *ret_fd)
-{
-	struct control_answer answer;
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec part = { &answer, sizeof(answer) };
-	struct msghdr header = { .msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof(control) };
-	struct pollfd item = { .fd = connection, .events = POLLIN };
-
-	if (poll(&item, 1, 10000) <= 0 ||
-	    recvmsg(connection, &header, MSG_CMSG_CLOEXEC) != sizeof(answer))
-		return -1;
-	if (answer.status == CONTROL_OK)
-		memcpy(ret_fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(*ret_fd));
-	return (int)answer.status;
-}
-
 static void take_arena(void)
 {
-	int fd = -1, status = receive(&fd);
+	int fd = -1, status = peer_receive(connection, &fd);
 
 	printf("%d\n", status);
 	fflush(stdout);
@@ -96,20 +44,10 @@ static void take_arena(void)
 
 static void register_self(void)
 {
-	struct control_hello hello = { .magic = CONTROL_HELLO_MAGIC,
-				       .version = CONTROL_VERSION,
-				       .bytes = CONTROL_BYTES };
-	const char *variable = getenv(CONTROL_VARIABLE);
-	char *entries = strdup(variable ? variable : ""), *entry;
+	struct control_hello hello;
 
-	connection = -1;
 	ring = NULL;
-	for (char *rest = entries; (entry = strsep(&rest, ",")) != NULL;)
-		if (strncmp(entry, "token:", strlen("token:")) == 0)
-			read_token(entry + strlen("token:"), hello.token);
-		else if (connection < 0)
-			connection = connect_to(entry);
-	free(entries);
+	connection = peer_connect(&hello);
 	if (connection >= 0 &&
 	    send(connection, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		take_arena();
@@ -132,6 +70,16 @@ static void write_marks(unsigned n)
 			*mark = (struct ring_mark){ .name = NAME, .id = ++id };
 			ring_end(ring, mark);
 		}
+	}
+}
+
+static void write_slowly(unsigned n)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	for (unsigned i = 0; i < n; i++) {
+		write_marks(1);
+		nanosleep(&pause, NULL);
 	}
 }
 
@@ -195,6 +143,8 @@ int main(int argc, char **argv)
 			wait_for_stdin();
 		else if (strcmp(argv[i], "again") == 0)
 			write_marks(n);
+		else if (strcmp(argv[i], "slowly") == 0)
+			write_slowly(n);
 	}
 	return ring ? 0 : 9;
 }

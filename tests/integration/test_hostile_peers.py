@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Targets that write what they like into the memory that they share with the engine, beside one that is honest.
+
+tests/tools/hostile.c lies, collect.c is the honest one: it has all of its marks, and nothing of theirs.
+"""
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from captures import rows
+from recordings import children, until
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
+HONEST = 400
+MIB = 1 << 20
+SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where memory is kept that is freed, and all takes longer
+SHARE = 0.4
+# Records wait in 48 MiB, and the dictionary of an epoch may have 128 MiB of strings.
+MOST = {"strings": 400 * MIB, "logs": 120 * MIB, "counters": 120 * MIB, "records": 150 * MIB, "rings": 60 * MIB}
+
+# What each says, and the reason for which its ring is given up.
+LIES = {
+    "beyond": "position", "backwards": "position", "zero": "length", "huge": "length", "misaligned": "length", "type": "type",
+    "string": "payload", "kind": "payload", "state": "state", "lost": "counts", "attempted": "counts", "tid": "tid", "nobody": "tid",
+    "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
+}
+# How many records are counted as lost with it, where it is not that ring's one, and how many marks are there, where it is not one.
+CORRUPT = {"kind": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
+GOOD = {"ids": 2, "future": 2, "request": 2}
+RACES = ["changing"]
+
+
+class Watch:
+    """The engine while it runs: the largest of its own memory in bytes, and its share of a CPU."""
+
+    def __init__(self):
+        self.anonymous, self.share, self.first = 0, 0, None
+
+    def __call__(self, engine):
+        try:
+            status = Path(f"/proc/{engine}/status").read_text()
+            fields = Path(f"/proc/{engine}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return
+        found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        self.anonymous = max(self.anonymous, int(found[1]) * 1024 if found else 0)
+        now, used = time.monotonic(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.first = self.first or (now, used)
+        if now - self.first[0] > 0.5:
+            self.share = (used - self.first[1]) / (now - self.first[0])
+
+
+def engine_of(profctl):
+    return children(children(profctl.pid).get("profd", 0)).get("profd-engine")
+
+
+@pytest.fixture
+def beside(recorder, profcapture, capture, tmp_path):
+    """Records an honest program beside hostile ones, by what they do, and its marks have to be as if it were alone."""
+
+    def start(acts, ms, policy="drop", watch=lambda engine: None):
+        lines = [f"{HOSTILE} {act} {ms} &\necho {act} $! >> {tmp_path}/pids" for act in acts]
+        script = "\n".join([*lines, f"{COLLECT} {HONEST} slowly again again &", f"echo honest $! >> {tmp_path}/pids", "wait"])
+        profctl = recorder("-o", capture, "--no-symbols", "--policy", policy, "--", "sh", "-c", script)
+        until(lambda: engine_of(profctl) or profctl.poll() is not None)
+        engine = engine_of(profctl)
+        while profctl.poll() is None and Path(f"/proc/{engine}/stat").exists():
+            watch(engine)
+            time.sleep(0.02)
+        output, errors = profctl.communicate(timeout=60)
+        assert profctl.returncode == 0, errors
+        assert output == "0\n"
+        pids = [line.split() for line in (tmp_path / "pids").read_text().splitlines()]
+        return {act: int(pid) for act, pid in pids}, errors
+
+    return start
+
+
+def assert_honest(profcapture, capture, pids):
+    """All marks, what was lost by process and cause, and what is told of rings by process; of hostile ones only."""
+    marks = rows(profcapture, capture, "mark", "--pid", pids["honest"])
+    assert [mark["id"] for mark in marks] == list(range(1, 4 * HONEST + 1))
+    assert {mark["name"] for mark in marks} == {"step"}
+    loss, told = Counter(), defaultdict(list)
+    for row in rows(profcapture, capture, "loss"):
+        if row["cause"] != "ticks-missed":
+            stream, _, pid = row["stream"].partition("/")
+            assert stream == "collector" and int(pid) != pids["honest"], row
+            assert row["time_ns"] <= row["time_end"], row
+            loss[int(pid), row["cause"]] += row["count"]
+    for row in rows(profcapture, capture, "metadata"):
+        if row["key"] == "quarantine":
+            told[int(re.search(r"process (\d+)", row["value"])[1])].append(row["value"])
+    return loss, told
+
+
+def test_lies(beside, profcapture, capture):
+    """Who lies loses a ring, for a reason that the capture and profctl tell; whose lie harms nobody is corrected."""
+    pids, errors = beside([*LIES, *RACES], 1000)
+    loss, told = assert_honest(profcapture, capture, pids)
+    for act, reason in LIES.items():
+        text = f"a ring of process {pids[act]} was given up: its {reason} is wrong"
+        assert [text in value for value in told.get(pids[act], [])] == ([True] if reason else []), act
+        assert errors.count(text) == bool(reason)
+        assert loss[pids[act], "ring-corrupt"] == CORRUPT.get(act, 1 if reason else 0), act
+    counted = Counter(mark["pid"] for mark in rows(profcapture, capture, "mark"))
+    assert all(counted[pids[act]] == GOOD.get(act, 1) for act in LIES if act != "past"), (counted, pids)
+    assert counted[pids["past"]] > 100
+    assert {key for key in loss if key[1] != "ring-corrupt"} <= {(pids["past"], "late")}
+
+
+def test_floods_of_wakeups(beside, profcapture, capture):
+    """Bells that mean nothing, and requests and hellos whose answers nobody reads, cost little of a CPU."""
+    watch = Watch()
+    pids, _ = beside(["flood-bells", "flood-requests", "flood-connections"], 1500, watch=watch)
+    loss, told = assert_honest(profcapture, capture, pids)
+    assert not loss and not told
+    assert SANITIZED or watch.share < SHARE, watch.share
+
+
+@pytest.mark.parametrize("flood", MOST)
+def test_floods(beside, profcapture, capture, flood):
+    """What one process makes the engine keep is bounded, and there is room for others."""
+    watch = Watch()
+    pids, _ = beside([f"flood-{flood}"], 1200, watch=watch)
+    assert_honest(profcapture, capture, pids)
+    assert SANITIZED or watch.anonymous < MOST[flood], watch.anonymous / MIB
