@@ -359,12 +359,11 @@ class TestBus:
         for client in self.clients:
             with contextlib.suppress(GLib.Error):
                 client.close()
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.folder)
+            for process in (self.daemon, self.polkit):
+                stack.callback(self.end, process)
             assert self.end(self.profd) in (None, 0, 1, -signal.SIGKILL), "profd crashed"
-            for process in (self.polkit, self.daemon):
-                self.end(process)
-        finally:
-            shutil.rmtree(self.folder)
 
 
 def can_run():
