@@ -156,6 +156,10 @@ static bool check_capture(int fd, bool append, struct stat *ret_status, GError *
 	if ((flags & O_ACCMODE) == O_RDONLY || flags & O_PATH)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture is not open for writing");
+	if (flags & O_DIRECT)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the capture is open with O_DIRECT, which takes writes of whole "
+				   "blocks only");
 	if (append && ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(status.st_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "appending needs a regular file that is open for reading too");

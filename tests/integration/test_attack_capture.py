@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Captures that are no good places to write to: each is refused or fails with a reason, and profd goes on."""
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -108,6 +109,27 @@ def test_append_flag(profd, tmp_path, capture, profcapture, busy):
     assert profd.wait("Finished", path)[:2] == (True, "stopped")
     os.close(fd)
     assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+
+
+@pytest.mark.parametrize("flag", [os.O_SYNC, os.O_DSYNC, os.O_NONBLOCK, os.O_NOATIME])
+def test_flag_that_does_no_harm(profd, tmp_path, capture, profcapture, flag):
+    fd = os.open(capture, os.O_RDWR | os.O_CREAT | flag, 0o600)
+    works(profd, tmp_path, capture)
+    os.close(fd)
+    assert profcapture.json("verify", capture)["data"]["state"] == "finished"
+
+
+def test_direct(profd, tmp_path):
+    """Writes of a capture are no whole blocks, and a pipe would cut each where its reader's buffer ends."""
+    opened = list(os.pipe2(os.O_DIRECT))
+    with contextlib.suppress(OSError):  # not every filesystem has it
+        opened.append(os.open(tmp_path / "direct.cap", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
+    for fd in opened[1:]:
+        name, message = refusal(profd.create, SYSTEM, fd)
+        assert name == "InvalidOption" and "O_DIRECT" in message
+    for fd in opened:
+        os.close(fd)
+    works(profd, tmp_path)
 
 
 def test_others(profd, tmp_path):
