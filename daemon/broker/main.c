@@ -19,6 +19,7 @@
 #include "daemon/broker/control.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
+#include "daemon/broker/name.h"
 #include "daemon/broker/sandbox.h"
 #include "daemon/broker/service.h"
 
@@ -46,7 +47,8 @@ struct program {
 	struct authority *authority; /* NULL: private */
 	struct control *control;     /* NULL: there is no such socket */
 	struct service *service;
-	guint name, unused;
+	struct name *name; /* NULL: not ours, or given back */
+	guint unused;
 	unsigned idle_timeout_s; /* 0: stays for ever */
 	bool ending;
 	int status;
@@ -71,7 +73,8 @@ static void end(struct program *program)
 {
 	program->ending = true;
 	g_clear_handle_id(&program->unused, g_source_remove);
-	g_clear_handle_id(&program->name, g_bus_unown_name);
+	if (program->name)
+		name_release(program->name, NULL);
 	if (program->service)
 		service_end(program->service);
 	if (!program->service || service_is_idle(program->service))
@@ -110,7 +113,7 @@ static int run(struct program *program)
 	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
-	g_clear_handle_id(&program->name, g_bus_unown_name);
+	g_clear_pointer(&program->name, name_free);
 	if (program->service)
 		service_end_calls(program->service);
 	if (program->authority)
@@ -144,7 +147,7 @@ static bool enter_sandbox(void)
 
 /* ---- The system bus ----------------------------------------------------------------------------- */
 
-static void on_name_lost(GDBusConnection *connection, const char *name, gpointer data)
+static void on_name_lost(void *data)
 {
 	struct program *program = data;
 
@@ -160,27 +163,32 @@ static void on_name_lost(GDBusConnection *connection, const char *name, gpointer
 
 static void own_name(struct program *program)
 {
-	program->name = g_bus_own_name_on_connection(program->connection, BUS_NAME,
-						     G_BUS_NAME_OWNER_FLAGS_DO_NOT_QUEUE, NULL,
-						     on_name_lost, program, NULL);
+	program->name = name_new(program->connection, BUS_NAME, on_name_lost, program);
 }
 
 /* Without the name, calls go to a profd that the bus starts for them; those that came before are served here. */
+static void on_released(void *data)
+{
+	struct program *program = data;
+
+	g_clear_pointer(&program->name, name_free);
+	serve_the_rest();
+	if (program->ending)
+		return;
+	if (service_is_unused(program->service))
+		end(program);
+	else
+		own_name(program);
+}
+
 static gboolean on_unused(gpointer data)
 {
 	struct program *program = data;
 
 	program->unused = 0;
-	if (!service_is_unused(program->service))
-		return G_SOURCE_REMOVE; /* on_idle() comes again */
-	g_clear_handle_id(&program->name, g_bus_unown_name);
-	serve_the_rest();
-	if (program->ending)
-		return G_SOURCE_REMOVE;
+	/* else on_idle() comes again */
 	if (service_is_unused(program->service))
-		end(program);
-	else
-		own_name(program);
+		name_release(program->name, on_released);
 	return G_SOURCE_REMOVE;
 }
 

@@ -348,6 +348,22 @@ def test_sigterm_finishes_the_files(bus, file, capture, profcapture, busy):
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
+def test_sigterm_beside_a_bus_that_hangs(bus, file, capture, profcapture, busy):
+    """Which takes no name back: the files are finished, and profd goes."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    client.sleep(0.5)
+    bus.daemon.send_signal(signal.SIGSTOP)
+    bus.profd.send_signal(signal.SIGTERM)
+    try:
+        assert bus.profd.wait(timeout=10) == 0
+    finally:
+        bus.daemon.send_signal(signal.SIGCONT)
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
 def test_bus_restart(bus, file, capture, profcapture, busy):
     """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
     bus.start(OWN)
