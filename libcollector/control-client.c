@@ -207,20 +207,17 @@ static int take_answer(int fd, int *ret_memfd)
 	return 0;
 }
 
-static int exchange(int fd, const void *packet, uint64_t deadline_ns, int *ret_memfd)
+static int receive_answer(int fd, uint64_t deadline_ns, int *ret_memfd)
 {
-	int r = send_packet(fd, packet, deadline_ns);
+	for (;;) {
+		int r = take_answer(fd, ret_memfd);
 
-	while (r == 0) {
+		if (r != -EAGAIN && r != -EINTR)
+			return r;
 		r = wait_for(fd, POLLIN, deadline_ns);
 		if (r < 0)
 			return r;
-		r = take_answer(fd, ret_memfd);
-		if (r != -EAGAIN && r != -EINTR)
-			return r;
-		r = 0;
 	}
-	return r;
 }
 
 /* ---- The connection ---- */
@@ -289,7 +286,9 @@ static int connect_one(const struct control_address *address, const struct contr
 		syscall(SYS_close, connection.fd);
 		return r;
 	}
-	r = exchange(connection.fd, hello, deadline_ns, ret_memfd);
+	r = send_packet(connection.fd, hello, deadline_ns);
+	if (r == 0)
+		r = receive_answer(connection.fd, deadline_ns, ret_memfd);
 	if (r != 0)
 		control_disconnect(&connection);
 	else
@@ -312,15 +311,23 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	return r;
 }
 
-int control_ask(const struct control_connection *connection, const struct control_request *request,
+int control_ask(struct control_connection *connection, const struct control_request *request,
 		uint64_t deadline_ns, int *ret_memfd)
 {
 	uint64_t cookie;
+	int r = 0;
 
 	if (connection->fd < 0 || !get_cookie(connection->fd, &cookie) ||
 	    cookie != connection->cookie)
 		return -EBADF;
-	return exchange(connection->fd, request, deadline_ns, ret_memfd);
+	if (!connection->is_asked)
+		r = send_packet(connection->fd, request, deadline_ns);
+	if (r != 0)
+		return r;
+	connection->is_asked = true;
+	r = receive_answer(connection->fd, deadline_ns, ret_memfd);
+	connection->is_asked = r == -ETIMEDOUT;
+	return r;
 }
 
 void control_disconnect(struct control_connection *connection)

@@ -29,7 +29,8 @@ bool control_parse(const char *text, struct control_addresses *ret_addresses);
 
 /* A connection, and how to know that the number is still that socket's. */
 struct control_connection {
-	int fd; /* -1: none */
+	int fd;        /* -1: none */
+	bool is_asked; /* an answer is to come */
 	uint64_t cookie;
 };
 
@@ -40,8 +41,11 @@ struct control_connection {
 MUST_CHECK int control_connect(const struct control_addresses *addresses,
 			       const struct control_hello *hello, uint64_t deadline_ns,
 			       struct control_connection *ret_connection, int *ret_memfd);
-/* Another arena. -EBADF where the program has closed the connection, or its number is something else's now. */
-MUST_CHECK int control_ask(const struct control_connection *connection,
+/*
+ * Another arena. -EBADF where the program has closed the connection, or its number is something else's now. After -ETIMEDOUT the
+ * answer is still to come, and what is asked for next is that; a deadline that is over is for what is there.
+ */
+MUST_CHECK int control_ask(struct control_connection *connection,
 			   const struct control_request *request, uint64_t deadline_ns,
 			   int *ret_memfd);
 /* Closes the socket, and nothing else that may have its number. */

@@ -62,8 +62,8 @@ struct process {
 	uint64_t generation;
 	uint64_t lost; /* before there was an arena */
 	struct control_connection connection;
-	uint64_t wait_since_ns, waited_ns;
-	uint32_t growing; /* by a thread */
+	struct ring_budget budget; /* of all waits but the first */
+	uint32_t growing;          /* by a thread */
 	uint32_t sweeping;
 	uint64_t no_growth_until_ns;
 	uint32_t n_owners; /* of rings */
@@ -120,6 +120,12 @@ static bool is_on_signal_stack(void)
 	stack_t stack;
 
 	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+}
+
+/* Where true, RING_WAIT_NS of the budget are taken. */
+static bool may_wait(uint64_t now)
+{
+	return !is_on_signal_stack() && !is_realtime() && ring_budget_take(&process->budget, now);
 }
 
 static void *map_memory(size_t bytes)
@@ -204,6 +210,7 @@ static int add_arena(int memfd)
 		ring_arena_unmap(entry->arena);
 		return -ENOMEM;
 	}
+	ring_arena_set_budget(entry->arena, &process->budget);
 	remember_range(entry->arena);
 	__atomic_store_n(&process->n_arenas, n + 1, __ATOMIC_RELEASE);
 	for (uint64_t lost = __atomic_exchange_n(&process->lost, 0, __ATOMIC_RELAXED); lost > 0;
@@ -317,7 +324,7 @@ static void sweep(uint32_t own_tid)
 	give_back(&process->sweeping);
 }
 
-static int ask_for_arena(uint64_t min_bytes)
+static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
 {
 	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
 					   .version = CONTROL_VERSION,
@@ -326,10 +333,8 @@ static int ask_for_arena(uint64_t min_bytes)
 					   .n_rings = min_bytes == 0 ? GROW_RINGS : 1 };
 	int memfd, r;
 
-	r = control_ask(&process->connection, &request, control_now_ns() + REGISTER_GROW_NS,
-			&memfd);
-	/* Behind an answer that came too late no other one is known from it. */
-	if (r < 0)
+	r = control_ask(&process->connection, &request, deadline, &memfd);
+	if (r < 0 && r != -ETIMEDOUT)
 		control_disconnect(&process->connection);
 	if (r != 0)
 		return r;
@@ -338,21 +343,20 @@ static int ask_for_arena(uint64_t min_bytes)
 	return r;
 }
 
-static bool grow(uint64_t min_bytes)
+/* An answer that does not come in time is taken by who asks next. */
+static bool grow(uint64_t min_bytes, uint64_t deadline)
 {
-	bool is_done = false;
-	uint64_t now;
+	int r = -EAGAIN;
 
 	if (!take(&process->growing))
 		return false;
-	now = control_now_ns();
-	if (process->n_arenas < MAX_ARENAS && now >= process->no_growth_until_ns) {
-		is_done = ask_for_arena(min_bytes) == 0;
-		if (!is_done)
+	if (process->n_arenas < MAX_ARENAS && control_now_ns() >= process->no_growth_until_ns) {
+		r = ask_for_arena(min_bytes, deadline);
+		if (r != 0 && r != -ETIMEDOUT)
 			process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
 	}
 	give_back(&process->growing);
-	return is_done;
+	return r == 0;
 }
 
 /* Of threads that ended, whose rings nobody has read to their end yet. Asks for that. */
@@ -365,43 +369,46 @@ static bool is_one_closed(void)
 	return is_closed;
 }
 
-/* Of what a process may wait in a minute. */
-static bool wait_a_bit(void)
+/* What a thread left that ended, else more. */
+static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadline,
+				  struct arena_entry **ret_entry)
 {
 	const struct timespec bit = { .tv_nsec = WAIT_STEP_NS };
-	uint64_t now = control_now_ns();
+	struct ring *ring = NULL;
 
-	if (now - RING_LOAD(&process->wait_since_ns) >= RING_WAIT_WINDOW_NS) {
-		RING_STORE(&process->wait_since_ns, now);
-		RING_STORE(&process->waited_ns, 0);
+	for (int i = 0; !ring && control_now_ns() < deadline; i++) {
+		bool is_closed = is_one_closed();
+
+		/* Most often they are read within a millisecond or two. */
+		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0, deadline) && !is_closed &&
+		    RING_LOAD(&process->growing) == 0)
+			break;
+		ring = claim_ring(tid, 0, flags, ret_entry);
+		if (!ring)
+			syscall(SYS_nanosleep, &bit, NULL);
 	}
-	if (__atomic_add_fetch(&process->waited_ns, WAIT_STEP_NS, __ATOMIC_RELAXED) >
-	    RING_WAIT_BUDGET_NS)
-		return false;
-	syscall(SYS_nanosleep, &bit, NULL);
-	return true;
+	return ring;
 }
 
-/* What is free at once, else what a thread left that ended, else more. Waits for at most RING_WAIT_NS, and for an answer. */
+/* What is free at once, else what comes free within RING_WAIT_NS, where this thread may wait. */
 static struct ring *get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
-	bool may_wait;
+	uint64_t start;
 
 	if (ring)
 		return ring;
 	sweep(tid);
-	may_wait = !(flags & RING_NO_SYSCALL) && !is_on_signal_stack() && !is_realtime();
-	for (uint64_t i = 0; may_wait && !ring && i < RING_WAIT_NS / WAIT_STEP_NS; i++) {
-		bool is_closed = is_one_closed();
-
-		/* Most often they are read within a millisecond or two. */
-		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0) && !is_closed &&
-		    RING_LOAD(&process->growing) == 0)
-			break;
-		ring = claim_ring(tid, 0, flags, ret_entry);
-		if (!ring && !wait_a_bit())
-			break;
+	ring = claim_ring(tid, 0, flags, ret_entry);
+	if (ring || (flags & RING_NO_SYSCALL))
+		return ring;
+	start = control_now_ns();
+	if (may_wait(start)) {
+		ring = wait_for_ring(tid, flags, start + RING_WAIT_NS, ret_entry);
+		ring_budget_return(&process->budget, control_now_ns() - start);
+	} else if (!is_on_signal_stack()) {
+		is_one_closed();
+		grow(0, 0);
 	}
 	return ring ? ring : claim_ring(tid, 0, flags, ret_entry);
 }
@@ -508,6 +515,18 @@ bool register_again(struct producer *producer)
 	return true;
 }
 
+static bool grow_in_time(uint64_t bytes)
+{
+	uint64_t start = control_now_ns();
+	bool is_done;
+
+	if (!may_wait(start))
+		return !is_on_signal_stack() && grow(bytes, 0);
+	is_done = grow(bytes, start + RING_WAIT_NS);
+	ring_budget_return(&process->budget, control_now_ns() - start);
+	return is_done;
+}
+
 static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -515,7 +534,7 @@ static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
 	struct producer *bigger;
 	struct ring *ring = claim_ring(tid, bytes, producer->ring->flags, &entry);
 
-	if (!ring && !is_on_signal_stack() && !is_realtime() && grow(bytes))
+	if (!ring && grow_in_time(bytes))
 		ring = claim_ring(tid, bytes, producer->ring->flags, &entry);
 	if (!ring)
 		return NULL;

@@ -4,8 +4,9 @@
  *
  *     struct producer *producer = producer_get();
  *
- * Nothing here aborts, prints, allocates from the program's heap, or changes errno. The one thing that waits is the first use
- * in a process: at most CONTROL_WAIT_NS, in a real-time thread REGISTER_REALTIME_NS.
+ * Nothing here aborts, prints, allocates from the program's heap, or changes errno. What waits is the first use in a process, at
+ * most CONTROL_WAIT_NS, in a real-time thread REGISTER_REALTIME_NS; and who finds no ring, or no bigger one: at most
+ * RING_WAIT_NS, within what a process may wait for its rings.
  */
 #pragma once
 
@@ -14,7 +15,6 @@
 
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is none */
 #define REGISTER_REALTIME_NS UINT64_C(10000000)
-#define REGISTER_GROW_NS UINT64_C(100000000) /* for the answer to a request */
 
 /* What a thread records with. One a ring, kept for the ring's next owner. */
 struct producer {

@@ -72,6 +72,7 @@ static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_a
 	arena->bytes = bytes;
 	arena->own_bytes = own;
 	arena->n_rings = shared->n_rings;
+	arena->budget = &arena->own_budget;
 	*ret_arena = arena;
 	return 0;
 }
@@ -126,6 +127,11 @@ void ring_arena_range(const struct ring_arena *arena, void **ret_start, size_t *
 {
 	*ret_start = arena->shared;
 	*ret_bytes = arena->bytes;
+}
+
+void ring_arena_set_budget(struct ring_arena *arena, struct ring_budget *budget)
+{
+	arena->budget = budget;
 }
 
 int ring_arena_shield(void *start, size_t bytes)

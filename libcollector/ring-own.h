@@ -58,7 +58,7 @@ struct ring_arena {
 	struct ring_arena_header *shared;
 	volatile uint32_t *alive; /* a page that a forked child has as zeros */
 	size_t bytes, own_bytes;
-	uint64_t wait_since_ns, waited_ns;
+	struct ring_budget *budget, own_budget;
 	uint32_t n_rings;
 	struct ring rings[];
 };

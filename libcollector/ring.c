@@ -125,20 +125,26 @@ static bool is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
-/* Of what the process may wait, all of it is taken before and the rest given back. */
-static bool take_budget(struct ring_arena *arena, uint64_t now)
+/* All that a wait may take is taken before, so that many at once are not more. */
+bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns)
 {
-	uint64_t since = RING_LOAD(&arena->wait_since_ns);
+	uint64_t since = RING_LOAD(&budget->since_ns);
 
-	if (now - since >= RING_WAIT_WINDOW_NS &&
-	    __atomic_compare_exchange_n(&arena->wait_since_ns, &since, now, false, __ATOMIC_RELAXED,
+	if (now_ns - since >= RING_WAIT_WINDOW_NS &&
+	    __atomic_compare_exchange_n(&budget->since_ns, &since, now_ns, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED))
-		RING_STORE(&arena->waited_ns, 0);
-	if (__atomic_add_fetch(&arena->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED) <=
+		RING_STORE(&budget->waited_ns, 0);
+	if (__atomic_add_fetch(&budget->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED) <=
 	    RING_WAIT_BUDGET_NS)
 		return true;
-	__atomic_sub_fetch(&arena->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&budget->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED);
 	return false;
+}
+
+/* What took longer than it should, as there was no CPU, counts too. */
+void ring_budget_return(struct ring_budget *budget, uint64_t took_ns)
+{
+	__atomic_add_fetch(&budget->waited_ns, took_ns - RING_WAIT_NS, __ATOMIC_RELAXED);
 }
 
 /* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no division, as size is 2^n. */
@@ -189,7 +195,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	if ((ring->flags & RING_NO_SYSCALL) || ring->stuck_tail == ring->tail + 1 || is_realtime())
 		return false;
 	start = ring_now_ns();
-	if (!take_budget(ring->arena, start)) {
+	if (!ring_budget_take(ring->arena->budget, start)) {
 		errno = error;
 		return false;
 	}
@@ -198,8 +204,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	found = wait_until(ring, start + RING_WAIT_NS, from, bytes, ret_at);
 	RING_STORE(&shared->waiting, 0);
 	took = ring_now_ns() - start;
-	__atomic_sub_fetch(&ring->arena->waited_ns, RING_WAIT_NS - MIN_OF(took, RING_WAIT_NS),
-			   __ATOMIC_RELAXED);
+	ring_budget_return(ring->arena->budget, took);
 	ring_add(&shared->waits, 1);
 	ring_add(&shared->waited_ns, took);
 	ring->stuck_tail = found ? 0 : ring->tail + 1;

@@ -28,6 +28,15 @@ struct ring_arena;
 #define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* of a process in RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
 
+/* What the threads of a process have waited, in one window. Begins as zeros. */
+struct ring_budget {
+	uint64_t since_ns, waited_ns;
+};
+
+/* Takes RING_WAIT_NS of it; false: it is spent. Who waited returns them, with what it took. */
+bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns);
+void ring_budget_return(struct ring_budget *budget, uint64_t took_ns);
+
 /*
  * Maps what the engine made and sealed; the caller closes fd. Three mappings: the arena, which a forked child does not have, and
  * two of the producer's own. Returns 0, -EPROTO for what is no arena of this version, or -errno.
@@ -43,6 +52,9 @@ void ring_arena_range(const struct ring_arena *arena, void **ret_start, size_t *
  * the record may end. To be called before the handler returns, as by pthread_atfork(). Returns 0 or -errno.
  */
 MUST_CHECK int ring_arena_shield(void *start, size_t bytes);
+
+/* Its rings wait out of that one, which stays, instead of one of the arena. Before any is claimed. */
+void ring_arena_set_budget(struct ring_arena *arena, struct ring_budget *budget);
 
 /* An attempt for which there was no ring. Any thread. */
 void ring_arena_count_lost(struct ring_arena *arena);

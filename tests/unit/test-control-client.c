@@ -93,30 +93,36 @@ struct reply {
 	int peer;
 };
 
-static void *answer_once(void *data)
+static void send_answer(int peer, const struct control_answer *answer, size_t n_bytes, size_t n_fds)
 {
-	struct reply *reply = data;
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
 	} control = { 0 };
-	struct iovec iov = { .iov_base = &reply->answer, .iov_len = reply->n_bytes };
+	struct control_answer data = *answer;
+	struct iovec iov = { .iov_base = &data, .iov_len = n_bytes };
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-	char buffer[CONTROL_BYTES];
 	int fds[8] = { 0 };
+
+	if (n_fds > 0) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+						   .cmsg_type = SCM_RIGHTS,
+						   .cmsg_len = CMSG_LEN(n_fds * sizeof(int)) };
+		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
+	}
+	CHECK_INT(sendmsg(peer, &message, 0), n_bytes);
+}
+
+static void *answer_once(void *data)
+{
+	struct reply *reply = data;
+	char buffer[CONTROL_BYTES];
 
 	reply->peer = accept(reply->listener, NULL, NULL);
 	CHECK_INT(recv(reply->peer, buffer, sizeof(buffer), 0), CONTROL_BYTES);
-	if (reply->n_fds > 0) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(reply->n_fds * sizeof(int));
-		control.header =
-			(struct cmsghdr){ .cmsg_level = SOL_SOCKET,
-					  .cmsg_type = SCM_RIGHTS,
-					  .cmsg_len = CMSG_LEN(reply->n_fds * sizeof(int)) };
-		memcpy(CMSG_DATA(&control.header), fds, reply->n_fds * sizeof(int));
-	}
-	CHECK_INT(sendmsg(reply->peer, &message, 0), reply->n_bytes);
+	send_answer(reply->peer, &reply->answer, reply->n_bytes, reply->n_fds);
 	return NULL;
 }
 
@@ -213,11 +219,37 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
+/* Asked once; the answer that was too late for one is the next one's. */
+static void test_late(void)
+{
+	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
+	struct control_connection connection = { .fd = -1 };
+	int peer, memfd = -1, before;
+	char packet[CONTROL_BYTES];
+	uint64_t start;
+
+	REQUIRE(CHECK_INT(try_reply(good, 64, 1, &connection, &peer), 0));
+	before = n_open_fds();
+	start = control_now_ns();
+	CHECK_INT(control_ask(&connection, &request, start + SHORT_NS, &memfd), -ETIMEDOUT);
+	CHECK(control_now_ns() - start >= SHORT_NS);
+	CHECK_INT(control_ask(&connection, &request, 0, &memfd), -ETIMEDOUT);
+	CHECK_INT(recv(peer, packet, sizeof(packet), MSG_DONTWAIT), CONTROL_BYTES);
+	CHECK(recv(peer, packet, sizeof(packet), MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	send_answer(peer, &good, 64, 1);
+	CHECK_INT(control_ask(&connection, &request, 0, &memfd), 0);
+	CHECK_INT(n_open_fds(), before + 1);
+	close(memfd);
+	control_disconnect(&connection);
+	close(peer);
+}
+
 int main(void)
 {
 	RUN(test_parse);
 	RUN(test_silent);
 	RUN(test_surplus);
 	RUN(test_reused);
+	RUN(test_late);
 	return test_end();
 }

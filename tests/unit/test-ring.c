@@ -392,6 +392,24 @@ static void test_wait_budget(void)
 	pair_done(&pair);
 }
 
+/* What is left for a process is for all of its arenas. */
+static void test_shared_budget(void)
+{
+	struct ring_budget budget = { 0 };
+	uint64_t n = 0;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	ring_arena_set_budget(pair.arena, &budget);
+	while (ring_budget_take(&budget, pair.reader.grant_ns))
+		n++;
+	CHECK_INT(n, RING_WAIT_BUDGET_NS / RING_WAIT_NS);
+	CHECK_INT(full_waits(pair.ring), 0);
+	ring_budget_return(&budget, 0);
+	CHECK_INT(full_waits(pair.ring), 1);
+	CHECK_INT(full_waits(pair.ring), 0);
+	pair_done(&pair);
+}
+
 /* A ring that is full is left for a bigger one; what was in it comes first. */
 static void check_bigger(enum ring_policy policy)
 {
@@ -840,6 +858,7 @@ int main(void)
 	RUN(test_lossless);
 	RUN(test_timeout);
 	RUN(test_wait_budget);
+	RUN(test_shared_budget);
 	RUN(test_bigger);
 	RUN(test_doorbell);
 	RUN(test_busy);
