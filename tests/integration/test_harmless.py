@@ -3,16 +3,22 @@
 told of is in the capture; what is not, is counted."""
 import os
 import re
+import signal
+import struct
 import subprocess
+from collections import Counter, namedtuple
 from pathlib import Path
 
 import pytest
 
 from captures import rows
+from recordings import children
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
 CONFIG = (BUILD / "config.h").read_text()
+STEADY = os.environ["STEADY"]
+ZOO = os.environ["ZOO"]
 INCLUDE = Path(os.environ["PROF_SOURCE_DIR"]) / "libcollector"
 LIBRARY = Path(os.environ["LIBPROFCOLLECTOR"])
 SANITIZED = "#define PROF_SANITIZED 1" in CONFIG
@@ -60,3 +66,146 @@ def test_library_that_is_not_there(profctl, profcapture, capture, front, tmp_pat
         profctl("record", "--force", "-o", capture, "--no-symbols", "--", front, check=3,
                 env={"LD_LIBRARY_PATH": None, "PROF_LIB_DIR": folder})
         assert names(profcapture, capture) == []
+
+
+# ---- profd is stopped or killed
+
+Line = namedtuple("Line", "recorded lost waits waited_us longest_us")
+# of another process on a machine that has other things to do, before it runs again
+LATE_US = 500_000
+
+
+class Steady:
+    """tests/tools/steady.c in a recording, which says of each thing that it was told to do how it went."""
+
+    def __init__(self, recorder, folder, capture, policy, *prefix):
+        os.mkfifo(folder / "go")
+        self.go, self.counts = os.open(folder / "go", os.O_RDWR), folder / "counts"
+        command = " ".join(map(str, [*prefix, STEADY, self.counts]))
+        self.profctl = recorder("--policy", policy, "-o", capture, "--no-symbols", "--", "sh", "-c",
+                                f"exec 9<>{folder}/go; exec {command} 9<&- <{folder}/go")
+        self.unknown = 0  # of processes that did not register in time
+        self.do("s")
+        self.profd = children(self.profctl.pid)["profd"]
+        self.engine = children(self.profd)["profd-engine"]
+
+    def line(self):
+        line = self.profctl.stdout.readline()
+        assert line, self.profctl.stderr.read()
+        return Line(*map(int, line.split()))
+
+    def do(self, what):
+        os.write(self.go, what.encode())
+        found = [self.line() for _ in what]
+        return found if len(found) > 1 else found[0]
+
+    def fork(self):
+        """Until there is a child that is recorded: profd may have other things to do for longer than that waits."""
+        recorded = self.counts_now()[1]
+        self.do("f")
+        while self.counts_now()[1] == recorded:
+            self.unknown += 100
+            self.do("f")
+
+    def counts_now(self):
+        """How many marks were begun, and how many are recorded."""
+        return struct.unpack("<QQ", self.counts.read_bytes())
+
+    def end(self):
+        """The program's own exit status is what profctl's is."""
+        os.close(self.go)
+        assert self.profctl.wait(60) in (0, 1)
+        self.begun, self.recorded = self.counts_now()
+
+    def check_law(self, profcapture, capture):
+        """What was said to be recorded is there, and the rest is counted."""
+        lost = Counter()
+        for row in rows(profcapture, capture, "loss"):
+            if row["stream"].startswith("collector"):
+                lost[row["cause"]] += row["count"]
+        late = lost.pop("late", 0)
+        assert len(rows(profcapture, capture, "mark")) == self.recorded, late
+        assert sum(lost.values()) == self.begun - self.recorded - self.unknown
+        return lost
+
+
+@pytest.fixture
+def steady(recorder, tmp_path, capture):
+    stopped = []
+
+    def start(policy, *prefix):
+        return Steady(recorder, tmp_path, capture, policy, *prefix)
+
+    def stop(*pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        stopped.extend(pids)
+
+    start.stop = stop
+    yield start
+    for pid in stopped:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def check_bounds(lines):
+    """10 ms a wait, 1 s a minute, and what the machine took for something else."""
+    assert max(line.longest_us for line in lines) < 10_000 + LATE_US, lines
+    assert sum(line.waits for line in lines) <= 110, lines
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_engine_stopped(steady, profcapture, capture, policy):
+    """Nobody reads, gives rings back, or answers; then all goes on, and what was written meanwhile is there."""
+    program = steady(policy)
+    steady.stop(program.engine)
+    # in real-time threads nothing waits, neither for room nor for a ring; before all has been waited that may be
+    stopped, realtime = [program.do("m")], program.do("ro") if os.geteuid() == 0 else []
+    stopped.append(program.do("c"))
+    realtime += program.do("ro") if os.geteuid() == 0 else []
+    stopped.append(program.do("t"))
+    os.kill(program.engine, signal.SIGCONT)
+    program.fork()
+    program.end()
+    check_bounds(stopped)
+    assert sum(line.waits for line in realtime) == 0
+    assert stopped[0].recorded > 0 and stopped[0].lost > 0 and stopped[2].lost > 0
+    lost = program.check_law(profcapture, capture)
+    assert lost["ring-full"] > 0 and lost["ring-refused"] > 0
+
+
+def test_broker_stopped(steady, profcapture, capture):
+    """Who has registered notices nothing. A new process waits its 500 ms, and is one of which nothing is known."""
+    program = steady("lossless")
+    steady.stop(program.profd)
+    check_bounds(program.do("sc"))
+    recorded = program.counts_now()[1]
+    program.do("f")
+    assert program.counts_now()[1] == recorded
+    program.unknown += 100
+    os.kill(program.profd, signal.SIGCONT)
+    program.fork()
+    program.end()
+    program.check_law(profcapture, capture)
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+@pytest.mark.parametrize("victim", ["engine", "profd"])
+def test_profd_killed(steady, policy, victim):
+    """In the middle of it all; the program ends as it would."""
+    program = steady(policy)
+    os.write(program.go, b"mtcmf")
+    os.kill(getattr(program, victim), signal.SIGKILL)
+    check_bounds([program.line() for _ in range(5)])
+    program.end()
+
+
+def test_no_memory(steady, profcapture, capture):
+    """The process gets no more memory when it would need another arena; later it does."""
+    program = steady("drop")
+    limited, behind = program.do("ac")
+    program.end()
+    assert limited.lost > 0 and behind.recorded > limited.recorded
+    assert set(program.check_law(profcapture, capture)) == {"ring-refused"}

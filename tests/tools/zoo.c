@@ -492,6 +492,8 @@ static void run_fifo(void)
 	struct sched_param parameter = { .sched_priority = 1 };
 	uint64_t start = now_ns();
 
+	/* So that the other side's getting a CPU within 10 ms is not part of it. */
+	mark("before", 0);
 	MUST(sched_setscheduler(0, SCHED_FIFO, &parameter) == 0);
 	marks("fifo", 20000);
 	MUST(now_ns() - start < UINT64_C(20000000000));
