@@ -209,3 +209,17 @@ def test_no_memory(steady, profcapture, capture):
     program.end()
     assert limited.lost > 0 and behind.recorded > limited.recorded
     assert set(program.check_law(profcapture, capture)) == {"ring-refused"}
+
+
+# ---- the target is killed
+
+
+def test_killed_at_random(steady, profcapture, capture):
+    """The counts are the program's own, which it makes before and behind each mark; what a thread was in is in one of both."""
+    program, n = steady("lossless"), 6
+    program.do("k" * n)
+    program.end()
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector"))
+    marks = len(rows(profcapture, capture, "mark"))
+    assert 500 * n <= program.recorded <= marks <= program.recorded + 4 * n
+    assert program.begun - 4 * n <= marks + lost <= program.begun + 4 * n

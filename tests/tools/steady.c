@@ -8,6 +8,7 @@
  *     t    300 threads, one after another
  *     c    40 threads at once
  *     f    a child that writes some
+ *     k    a child that writes in four threads, and is killed in the middle of that
  *     r    many marks in a thread that is SCHED_FIFO; o: one that is SCHED_RR
  *     a    40 threads at once, while the process gets no more memory
  * The line is "TRUE FALSE WAITS WAITED LONGEST": marks that are said to be recorded, those that are not, how many of these calls
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +158,43 @@ static void run_child(void)
 	MUST(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static void *mark_for_ever(void *data)
+{
+	for (uint64_t i = 0;; i++)
+		mark("for ever", i);
+	return NULL;
+}
+
+/* Behind what has nothing to do with where it is by then. */
+static void kill_child(void)
+{
+	uint64_t before = atomic_load(&counts->recorded);
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pthread_t id;
+
+		mark("for ever", 0);
+		if (!prof_collector_enabled()) {
+			atomic_fetch_sub(&counts->begun, 1);
+			_exit(5);
+		}
+		for (int i = 0; i < 3; i++)
+			pthread_create(&id, NULL, mark_for_ever, NULL);
+		mark_for_ever(NULL);
+	}
+	while (atomic_load(&counts->recorded) < before + 500 && waitpid(pid, &status, WNOHANG) == 0)
+		usleep((useconds_t)(prof_clock_ns() % 1000));
+	/* Not registered in time: another one. */
+	if (atomic_load(&counts->recorded) < before + 500) {
+		kill_child();
+		return;
+	}
+	MUST(kill(pid, SIGKILL) == 0);
+	MUST(waitpid(pid, &status, 0) == pid && WTERMSIG(status) == SIGKILL);
+}
+
 static void *mark_realtime(void *data)
 {
 	const struct sched_param parameter = { .sched_priority = 1 };
@@ -193,6 +232,9 @@ static void run(char what)
 		break;
 	case 'f':
 		run_child();
+		break;
+	case 'k':
+		kill_child();
 		break;
 	case 'r':
 		run_realtime(SCHED_FIFO);
