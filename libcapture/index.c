@@ -120,7 +120,7 @@ bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64
 
 static int reader_note_entry(struct prof_reader *reader, const struct entry *entry)
 {
-	static_assert(PROF_TABLE_METADATA < 64, "v1_tables has a bit for each table of version 1");
+	static_assert(PROF_TABLE_LAST < 64, "v1_tables has a bit for each table of version 1");
 
 	if (entry->kind != CHUNK_DATA)
 		return 0;

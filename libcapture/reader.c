@@ -105,7 +105,7 @@ int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t byte
 /* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
 static int reader_assume_tables(struct prof_reader *reader)
 {
-	for (unsigned int id = 1; id <= PROF_TABLE_METADATA; id++) {
+	for (unsigned int id = 1; id <= PROF_TABLE_LAST; id++) {
 		const struct prof_table_def *def =
 			reader->v1_tables & UINT64_C(1) << id ? prof_table_v1(id) : NULL;
 		int r;

@@ -46,6 +46,7 @@ static const char *const argument_kinds[] = { "s64", "u64", "double", "string", 
 static const char *const log_levels[] = { "emergency", "alert", "critical", "error", "warning",
 					  "notice",    "info",  "debug",    NULL };
 static const char *const counter_kinds[] = { "gauge", "sum", NULL };
+static const char *const jit_events[] = { "load", "move", "unload", NULL };
 static const char *const loss_causes[] = {
 	"perf-ring",      "perf-lost-samples", "throttled",
 	"ticks-missed",   "side-band",         "cpu-offline",
@@ -198,6 +199,7 @@ static const struct prof_column_def mark_columns[] = {
 	       .flags = PROF_COLUMN_LIST),
 	COLUMN(PROF_MARK_ARGUMENT_VALUES, "argument_values", UINT, .flags = PROF_COLUMN_LIST),
 	REFS(PROF_MARK_ARGUMENT_TEXTS, "argument_texts", STRING),
+	REF(PROF_MARK_STACK, "stack", STACK),
 };
 static const struct prof_column_def log_columns[] = {
 	TIME(PROF_LOG_TIME),
@@ -205,6 +207,7 @@ static const struct prof_column_def log_columns[] = {
 	ENUM(PROF_LOG_LEVEL, "level", log_levels),
 	REF(PROF_LOG_DOMAIN, "domain", STRING),
 	COLUMN(PROF_LOG_TEXT, "text", TEXT),
+	REF(PROF_LOG_STACK, "stack", STACK),
 };
 static const struct prof_column_def counter_value_columns[] = {
 	TIME(PROF_COUNTER_VALUE_TIME),
@@ -223,6 +226,16 @@ static const struct prof_column_def metadata_columns[] = {
 	TIME(PROF_METADATA_TIME),
 	COLUMN(PROF_METADATA_KEY, "key", TEXT),
 	COLUMN(PROF_METADATA_VALUE, "value", TEXT),
+};
+static const struct prof_column_def jit_columns[] = {
+	TIME(PROF_JIT_TIME),
+	REF(PROF_JIT_PROCESS, "process", PROCESS),
+	ENUM(PROF_JIT_EVENT, "event", jit_events),
+	COLUMN(PROF_JIT_ADDRESS, "address", UINT, .unit = PROF_UNIT_ADDRESS),
+	COLUMN(PROF_JIT_SIZE, "size", UINT, .unit = PROF_UNIT_BYTES), /* load; else 0 */
+	REF(PROF_JIT_NAME, "name", STRING),                           /* load */
+	COLUMN(PROF_JIT_FROM, "from", UINT, .unit = PROF_UNIT_ADDRESS,
+	       .flags = PROF_COLUMN_NULLABLE), /* move */
 };
 
 #define TABLE(i, n, f)                                                        \
@@ -253,6 +266,7 @@ static const struct prof_table_def tables[] = {
 	TABLE(COUNTER_VALUE, counter_value, TIMED),
 	TABLE(LOSS, loss, TIMED),
 	TABLE(METADATA, metadata, TIMED),
+	TABLE(JIT, jit, TIMED),
 };
 CHECK_COLUMNS(STRING, string);
 CHECK_COLUMNS(IMAGE, image);
@@ -274,6 +288,7 @@ CHECK_COLUMNS(LOG, log);
 CHECK_COLUMNS(COUNTER_VALUE, counter_value);
 CHECK_COLUMNS(LOSS, loss);
 CHECK_COLUMNS(METADATA, metadata);
+CHECK_COLUMNS(JIT, jit);
 
 PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id)
 {

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OUTPUT_TABLES (PROF_TABLE_METADATA + 1)
+#define OUTPUT_TABLES (PROF_TABLE_LAST + 1)
 
 struct output;
 struct writer;

@@ -32,7 +32,7 @@ struct writer {
 	pthread_cond_t wake; /* something was queued, or it is to end */
 	pthread_cond_t end;  /* it has ended */
 	GQueue *queue;       /* struct writer_batch */
-	GPtrArray *spare[PROF_TABLE_METADATA + 1];
+	GPtrArray *spare[PROF_TABLE_LAST + 1];
 	size_t queued_bytes;
 	bool ending, ended;
 	int event_fd;

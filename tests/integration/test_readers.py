@@ -13,7 +13,7 @@ import schema
 from captures import make
 from format_reader import Capture
 
-TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "mark", "log", "counter_value", "loss", "metadata"]
+TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "mark", "log", "counter_value", "loss", "metadata", "jit"]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_limit_says_so(profcapture, whole):
     assert profcapture.json("report", whole, "--limit", 3)["truncated"]
     everything = profcapture.json("report", whole)
     assert not everything["truncated"] and f"showing 3 of {len(everything['data']['rows'])}" in profcapture("report", whole, "--limit", 3).stdout
-    assert "showing 3 of 84000" in profcapture("dump", whole, "--limit", 3).stdout
+    assert "showing 3 of 91000" in profcapture("dump", whole, "--limit", 3).stdout
 
 
 def test_standard_input(profcapture, whole):

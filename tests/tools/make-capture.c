@@ -148,7 +148,7 @@ static int write_epoch(struct prof_writer *writer, const struct settings *settin
 		if ((def = prof_table_v1(id)))
 			r = rows_write(writer, def, 0, rows_of_dictionary(id), settings->chunk_rows,
 				       epoch);
-	for (unsigned int id = PROF_TABLE_SAMPLE; !r && id <= PROF_TABLE_METADATA; id++)
+	for (unsigned int id = PROF_TABLE_SAMPLE; !r && id <= PROF_TABLE_LAST; id++)
 		if (is_wanted(settings, prof_table_v1(id)))
 			r = rows_write(writer, prof_table_v1(id), first, rows, settings->chunk_rows,
 				       epoch);

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BUILD_TABLES (PROF_TABLE_METADATA + 1)
+#define BUILD_TABLES (PROF_TABLE_LAST + 1)
 #define BUILD_START 1000000000
 
 struct build {

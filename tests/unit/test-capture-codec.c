@@ -168,9 +168,9 @@ static void test_hostile_payloads(void)
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
 
 	REQUIRE(codec_encoder_init(&encoder, 1) == 0);
-	for (unsigned int id = 1; id <= PROF_TABLE_METADATA + 1; id++) {
-		const struct prof_table_def *def = id > PROF_TABLE_METADATA ? rows_foreign_table()
-									    : prof_table_v1(id);
+	for (unsigned int id = 1; id <= PROF_TABLE_LAST + 1; id++) {
+		const struct prof_table_def *def = id > PROF_TABLE_LAST ? rows_foreign_table()
+									: prof_table_v1(id);
 		CLEANUP(buffer_done) struct buffer out = { 0 };
 		CLEANUP(chunk_decoder_done) struct chunk_decoder decoder = { 0 };
 		struct chunk_extent extent;

@@ -92,7 +92,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	uint32_t epoch = r == 0 ? prof_writer_first_epoch(writer) : 0;
 
 	for (size_t round = 0; r == 0 && round < rounds; round++) {
-		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_METADATA; id++) {
+		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_LAST; id++) {
 			const struct prof_table_def *def = prof_table_v1(id);
 
 			/* a dictionary is in one epoch, rows of the others in every round */

@@ -8,7 +8,7 @@
 
 static void fill(struct schema *schema)
 {
-	for (unsigned int id = 1; id <= PROF_TABLE_METADATA; id++)
+	for (unsigned int id = 1; id <= PROF_TABLE_LAST; id++)
 		if (prof_table_v1(id))
 			CHECK_INT(schema_add(schema, prof_table_v1(id)), 0);
 	CHECK_INT(schema_add(schema, rows_foreign_table()), 0);

@@ -6,7 +6,7 @@
  * rows within a table, which is all that the format asks for, stays.
  *
  * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive then, and the
- * mappings of their processes, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
+ * mappings and generated code of their processes, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
  * were spread. A switch row that reaches over an end is cut to it.
  */
 #include "config.h"
@@ -15,6 +15,8 @@
 
 #include "tools/common/capture-error.h"
 #include "tools/profcapture/row-copier.h"
+
+#include <assert.h>
 
 #include <glib/gi18n.h>
 
@@ -270,6 +272,7 @@ static bool process_is_alive(struct rewrite *rewrite, const struct prof_batch *b
 	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
 	uint32_t process;
 
+	static_assert((int)PROF_JIT_PROCESS == (int)PROF_MAPPING_PROCESS, "columns");
 	if (!epoch || !names_load_identities(epoch, NULL))
 		return false;
 	process = names_process(epoch,
@@ -290,6 +293,7 @@ static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
 	case PROF_TABLE_TASK:
 		return g_hash_table_contains(rewrite->alive_rows, row_key(rewrite->task_row));
 	case PROF_TABLE_MAPPING:
+	case PROF_TABLE_JIT:
 		return process_is_alive(rewrite, batch, row);
 	default:
 		return false;
