@@ -123,6 +123,9 @@ enum ring_type {
 	RING_ALLOC,
 	RING_FREE_BLOCK,
 	RING_THREAD_NAME,
+	RING_JIT,
+	RING_MARK_AT, /* struct ring_at, then as a mark */
+	RING_LOG_AT,  /* the same of a log */
 	RING_N_TYPES
 };
 
@@ -245,3 +248,20 @@ struct ring_thread_name {
 	uint32_t reserved;
 };
 static_assert(sizeof(struct ring_thread_name) == 8, "thread name");
+
+enum ring_jit_kind { RING_JIT_LOAD, RING_JIT_MOVE, RING_JIT_UNLOAD, RING_JIT_N_KINDS };
+
+struct ring_jit {
+	uint32_t kind;
+	uint32_t name;    /* string; load */
+	uint64_t address; /* move: where it is from then on */
+	uint64_t size;    /* load */
+	uint64_t from;    /* move: where it was */
+};
+static_assert(sizeof(struct ring_jit) == 32, "jit");
+
+struct ring_at {
+	uint32_t stack;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_at) == 8, "at");

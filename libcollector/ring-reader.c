@@ -45,6 +45,12 @@ static const struct shape shapes[RING_N_TYPES] = {
 	[RING_ALLOC] = { sizeof(struct ring_alloc), 0, 0 },
 	[RING_FREE_BLOCK] = { sizeof(struct ring_free_block), 0, 0 },
 	[RING_THREAD_NAME] = { sizeof(struct ring_thread_name), 0, 0 },
+	[RING_JIT] = { sizeof(struct ring_jit), 0, 0 },
+	[RING_MARK_AT] = { sizeof(struct ring_at) + sizeof(struct ring_mark),
+			   sizeof(struct ring_at) + offsetof(struct ring_mark, n_arguments),
+			   sizeof(struct ring_argument) },
+	[RING_LOG_AT] = { sizeof(struct ring_at) + sizeof(struct ring_log),
+			  sizeof(struct ring_at) + offsetof(struct ring_log, n_bytes), 1 },
 };
 
 static const char *const fault_names[RING_N_FAULTS] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - from what a process says in its rings to rows of mark, log, counter and counter_value
+ * Collector rows - from what a process says in its rings to rows of mark, log, counter, counter_value and jit
  *
  * The ring's reader has checked that a record is whole; what is in it, is the process's claim. Strings and counters have ids of
  * the ring's owner, which become the capture's with their first use in an epoch. Counters of one process with the same group,
@@ -15,11 +15,11 @@
 #include "daemon/engine/collector-rows.h"
 
 #include "arch/base.h"
+#include "daemon/engine/collector-stacks.h"
 
 #include <stdio.h>
 
 #define MAX_OPEN_LOGS 4 /* as many as there are records open in a ring */
-#define HEAP_BYTES 192  /* what is kept of a string, log or counter takes, besides its text */
 #define SMALL_TEXT 64u
 
 /* A string of an owner. It is kept for as long as the owner is: an epoch may begin at any time. */
@@ -44,7 +44,7 @@ struct number_kind {
 /* A log that goes on; handlers may log between its parts. */
 struct open_log {
 	GByteArray *bytes; /* NULL: none */
-	uint32_t part;
+	uint32_t part, stack;
 	uint64_t time_ns;
 };
 
@@ -55,6 +55,7 @@ struct collector_owner {
 	struct thread *thread; /* NULL: nothing of it is a row yet */
 	GHashTable *texts;     /* struct text by id */
 	GHashTable *counters;  /* struct number_kind by id */
+	struct collector_stacks stacks;
 	struct open_log logs[MAX_OPEN_LOGS];
 };
 
@@ -89,11 +90,12 @@ void collector_process_init(struct collector_process *process, struct collector_
 		.pid = pid,
 		.inner_pid = inner_pid,
 		.counters = g_hash_table_new_full(hash_counter, same_counter, NULL, unref_counter),
+		.code = maps_new(),
 	};
 	snprintf(process->stream, sizeof(process->stream), "collector/%d", pid);
 }
 
-static void charge_text(struct collector_process *process, int64_t bytes)
+void collector_process_charge(struct collector_process *process, int64_t bytes)
 {
 	process->text_bytes += (uint64_t)bytes;
 	process->rows->text_bytes += (uint64_t)bytes;
@@ -108,24 +110,27 @@ static uint64_t text_room(const struct collector_process *process)
 	return MIN_OF(COLLECTOR_PROCESS_TEXT - own, COLLECTOR_ALL_TEXT - all);
 }
 
-/* False: there is no room. */
-static bool take_room(struct collector_process *process, uint64_t bytes)
+bool collector_process_take(struct collector_process *process, uint64_t bytes)
 {
 	if (text_room(process) < bytes)
 		return false;
-	charge_text(process, (int64_t)bytes);
+	collector_process_charge(process, (int64_t)bytes);
 	return true;
 }
 
 void collector_process_done(struct collector_process *process)
 {
 	/* what its counters are called */
-	charge_text(process, -(int64_t)process->text_bytes);
+	collector_process_charge(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
+	maps_unref(process->code);
 	if (process->leader)
 		row_unref(&process->leader->row);
-	if (process->process)
+	if (process->process) {
+		if (process->process->gone)
+			process_release_images(process->process);
 		row_unref(&process->process->row);
+	}
 }
 
 bool collector_process_bind(struct collector_process *process)
@@ -186,6 +191,7 @@ struct collector_owner *collector_owner_new(struct collector_process *process, u
 	owner->texts = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_text);
 	owner->counters =
 		g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_number_kind);
+	collector_stacks_init(&owner->stacks, process);
 	return owner;
 }
 
@@ -199,7 +205,8 @@ static void close_log(struct collector_owner *owner, struct open_log *log)
 {
 	if (!log->bytes)
 		return;
-	charge_text(owner->process, -(int64_t)(HEAP_BYTES + log->bytes->len));
+	collector_process_charge(owner->process,
+				 -(int64_t)(COLLECTOR_HEAP_BYTES + log->bytes->len));
 	g_clear_pointer(&log->bytes, g_byte_array_unref);
 }
 
@@ -212,11 +219,14 @@ void collector_owner_unref(struct collector_owner *owner)
 		return;
 	g_hash_table_iter_init(&iter, owner->texts);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
-		charge_text(owner->process,
-			    -(int64_t)(HEAP_BYTES + ((struct text *)value)->bytes->len));
-	charge_text(owner->process, -(int64_t)HEAP_BYTES * g_hash_table_size(owner->counters));
+		collector_process_charge(owner->process,
+					 -(int64_t)(COLLECTOR_HEAP_BYTES +
+						    ((struct text *)value)->bytes->len));
+	collector_process_charge(owner->process, -(int64_t)COLLECTOR_HEAP_BYTES *
+							 g_hash_table_size(owner->counters));
 	g_hash_table_destroy(owner->texts);
 	g_hash_table_destroy(owner->counters);
+	collector_stacks_done(&owner->stacks);
 	for (size_t i = 0; i < MAX_OPEN_LOGS; i++)
 		close_log(owner, &owner->logs[i]);
 	if (owner->thread)
@@ -268,7 +278,7 @@ static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_
 	struct text *text;
 
 	if (g_hash_table_size(owner->texts) >= COLLECTOR_MAX_IDS ||
-	    !take_room(owner->process, HEAP_BYTES)) {
+	    !collector_process_take(owner->process, COLLECTOR_HEAP_BYTES)) {
 		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
 		return NULL;
 	}
@@ -281,7 +291,7 @@ static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_
 /* Another one takes its id. An array keeps its memory when it shrinks, so a long one goes. */
 static void clear_text(struct collector_owner *owner, struct text *text)
 {
-	charge_text(owner->process, -(int64_t)text->bytes->len);
+	collector_process_charge(owner->process, -(int64_t)text->bytes->len);
 	if (text->bytes->len > SMALL_TEXT) {
 		g_byte_array_unref(text->bytes);
 		text->bytes = g_byte_array_new();
@@ -312,7 +322,7 @@ static enum ring_fault add_string(struct collector_owner *owner, const struct ri
 	if (n < string->n_bytes)
 		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
 	g_byte_array_append(text->bytes, (const uint8_t *)(string + 1), n);
-	charge_text(owner->process, n);
+	collector_process_charge(owner->process, n);
 	return RING_FAULT_NONE;
 }
 
@@ -346,10 +356,10 @@ static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t t
 
 /* ---- Marks -------------------------------------------------------------------------------------- */
 
-static enum ring_fault add_mark(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault write_mark(struct collector_owner *owner, const struct ring_record *record,
+				  const struct ring_mark *mark, uint32_t stack)
 {
 	struct collector_rows *rows = owner->process->rows;
-	const struct ring_mark *mark = record->payload;
 	const struct ring_argument *arguments = (const void *)(mark + 1);
 	uint32_t n = MIN_OF(mark->n_arguments, COLLECTOR_MAX_ARGUMENTS);
 
@@ -383,8 +393,22 @@ static enum ring_fault add_mark(struct collector_owner *owner, const struct ring
 			   [PROF_MARK_ARGUMENT_KINDS] = PROF_BYTES(rows->kinds, n),
 			   [PROF_MARK_ARGUMENT_VALUES] = PROF_BYTES(rows->values, n),
 			   [PROF_MARK_ARGUMENT_TEXTS] = PROF_BYTES(rows->texts, n),
+			   [PROF_MARK_STACK] = PROF_NUMBER(
+				   collector_stacks_id(&owner->stacks, stack, record->time_ns)),
 		   });
 	return RING_FAULT_NONE;
+}
+
+static enum ring_fault add_mark(struct collector_owner *owner, const struct ring_record *record)
+{
+	return write_mark(owner, record, record->payload, 0);
+}
+
+static enum ring_fault add_mark_at(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_at *at = record->payload;
+
+	return write_mark(owner, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Logs --------------------------------------------------------------------------------------- */
@@ -410,8 +434,12 @@ static struct open_log *find_log(struct collector_owner *owner, const struct rin
 	if (oldest->bytes)
 		lose(owner, PROF_LOSS_RING_REENTRANT, oldest->time_ns);
 	close_log(owner, oldest);
-	charge_text(owner->process, HEAP_BYTES);
-	*oldest = (struct open_log){ g_byte_array_new(), log->part, time_ns };
+	collector_process_charge(owner->process, COLLECTOR_HEAP_BYTES);
+	*oldest = (struct open_log){
+		.bytes = g_byte_array_new(),
+		.part = log->part,
+		.time_ns = time_ns,
+	};
 	return oldest;
 }
 
@@ -425,11 +453,11 @@ static void append_log(struct collector_owner *owner, struct open_log *open,
 	if (n < log->n_bytes)
 		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
 	g_byte_array_append(open->bytes, (const uint8_t *)(log + 1), n);
-	charge_text(owner->process, n);
+	collector_process_charge(owner->process, n);
 }
 
 static void write_log(struct collector_owner *owner, const struct ring_log *log, uint64_t time_ns,
-		      const void *bytes, uint32_t n)
+		      uint32_t stack, const void *bytes, uint32_t n)
 {
 	output_add(owner->process->rows->output, PROF_TABLE_LOG,
 		   (const struct prof_value[]){
@@ -438,12 +466,14 @@ static void write_log(struct collector_owner *owner, const struct ring_log *log,
 			   [PROF_LOG_LEVEL] = PROF_NUMBER(log->level),
 			   [PROF_LOG_DOMAIN] = PROF_NUMBER(string_id(owner, log->domain, time_ns)),
 			   [PROF_LOG_TEXT] = PROF_BYTES(bytes, n),
+			   [PROF_LOG_STACK] =
+				   PROF_NUMBER(collector_stacks_id(&owner->stacks, stack, time_ns)),
 		   });
 }
 
-static enum ring_fault add_log(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault take_log(struct collector_owner *owner, const struct ring_record *record,
+				const struct ring_log *log, uint32_t stack)
 {
-	const struct ring_log *log = record->payload;
 	bool more = record->flags & RING_FLAG_MORE;
 	struct open_log *open;
 
@@ -451,15 +481,29 @@ static enum ring_fault add_log(struct collector_owner *owner, const struct ring_
 		return RING_FAULT_PAYLOAD;
 	open = find_log(owner, log, more, record->time_ns);
 	if (!open) {
-		write_log(owner, log, record->time_ns, log + 1, log->n_bytes);
+		write_log(owner, log, record->time_ns, stack, log + 1, log->n_bytes);
 		return RING_FAULT_NONE;
 	}
+	open->stack = stack ? stack : open->stack;
 	append_log(owner, open, log, record->time_ns);
 	if (!more) {
-		write_log(owner, log, open->time_ns, open->bytes->data, open->bytes->len);
+		write_log(owner, log, open->time_ns, open->stack, open->bytes->data,
+			  open->bytes->len);
 		close_log(owner, open);
 	}
 	return RING_FAULT_NONE;
+}
+
+static enum ring_fault add_log(struct collector_owner *owner, const struct ring_record *record)
+{
+	return take_log(owner, record, record->payload, 0);
+}
+
+static enum ring_fault add_log_at(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_at *at = record->payload;
+
+	return take_log(owner, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Names -------------------------------------------------------------------------------------- */
@@ -544,9 +588,10 @@ static struct collector_counter *find_counter(struct collector_owner *owner,
 	counter->kind = defined->kind & RING_COUNTER_SUM ? PROF_COUNTER_SUM : PROF_COUNTER_GAUGE;
 	known = g_hash_table_lookup(process->counters, counter);
 	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS ||
-	    !take_room(process, HEAP_BYTES + g_bytes_get_size(counter->group) +
-					g_bytes_get_size(counter->name) +
-					g_bytes_get_size(counter->unit))) {
+	    !collector_process_take(process, COLLECTOR_HEAP_BYTES +
+						     g_bytes_get_size(counter->group) +
+						     g_bytes_get_size(counter->name) +
+						     g_bytes_get_size(counter->unit))) {
 		row_unref(&counter->row);
 		return known;
 	}
@@ -567,7 +612,7 @@ static enum ring_fault add_counter(struct collector_owner *owner, const struct r
 	is_new = !g_hash_table_contains(owner->counters, GUINT_TO_POINTER(defined->id));
 	if (g_hash_table_size(owner->counters) < COLLECTOR_MAX_COUNTERS)
 		counter = find_counter(owner, defined, record->time_ns);
-	if (!counter || (is_new && !take_room(owner->process, HEAP_BYTES))) {
+	if (!counter || (is_new && !collector_process_take(owner->process, COLLECTOR_HEAP_BYTES))) {
 		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
 		return RING_FAULT_NONE;
 	}
@@ -603,9 +648,47 @@ static enum ring_fault add_value(struct collector_owner *owner, const struct rin
 	return RING_FAULT_NONE;
 }
 
+/* ---- Code --------------------------------------------------------------------------------------- */
+
+static enum ring_fault add_image(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_image *image = record->payload;
+	const struct text *path = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(image->path));
+
+	return collector_stacks_add_image(&owner->stacks, image,
+					  path ? (const char *)path->bytes->data : NULL,
+					  path ? path->bytes->len : 0, record->time_ns);
+}
+
+static enum ring_fault add_stack(struct collector_owner *owner, const struct ring_record *record)
+{
+	return collector_stacks_add(&owner->stacks, record->payload, record->time_ns);
+}
+
+static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_record *record)
+{
+	const struct ring_jit *jit = record->payload;
+	bool is_load = jit->kind == RING_JIT_LOAD, is_move = jit->kind == RING_JIT_MOVE;
+	uint32_t name = is_load ? jit->name : 0;
+
+	if (jit->kind >= RING_JIT_N_KINDS)
+		return RING_FAULT_PAYLOAD;
+	output_add(owner->process->rows->output, PROF_TABLE_JIT,
+		   (const struct prof_value[]){
+			   [PROF_JIT_TIME] = PROF_NUMBER(record->time_ns),
+			   [PROF_JIT_PROCESS] = PROF_NUMBER(owner->thread->process->row.id),
+			   [PROF_JIT_EVENT] = PROF_NUMBER(jit->kind),
+			   [PROF_JIT_ADDRESS] = PROF_NUMBER(jit->address),
+			   [PROF_JIT_SIZE] = PROF_NUMBER(is_load ? jit->size : 0),
+			   [PROF_JIT_NAME] = PROF_NUMBER(string_id(owner, name, record->time_ns)),
+			   [PROF_JIT_FROM] = is_move ? PROF_NUMBER(jit->from) : PROF_NULL,
+		   });
+	return RING_FAULT_NONE;
+}
+
 /* ---- Records ------------------------------------------------------------------------------------ */
 
-/* What no table is for yet. Images and stacks are no events: nothing is missing without what names them. */
+/* What no table is for yet. */
 static enum ring_fault refuse(struct collector_owner *owner, const struct ring_record *record)
 {
 	lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
@@ -618,6 +701,9 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 	[RING_COUNTER] = add_counter, [RING_COUNTER_VALUE] = add_value,
 	[RING_LOG] = add_log,         [RING_ALLOC] = refuse,
 	[RING_FREE_BLOCK] = refuse,   [RING_THREAD_NAME] = add_name,
+	[RING_IMAGE] = add_image,     [RING_STACK] = add_stack,
+	[RING_JIT] = add_jit,         [RING_MARK_AT] = add_mark_at,
+	[RING_LOG_AT] = add_log_at,
 };
 
 enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)

@@ -7,10 +7,15 @@
 
 #define COLLECTOR_MAX_TEXT (4u << 20) /* of one string or log; more is cut */
 #define COLLECTOR_PROCESS_TEXT \
-	(UINT64_C(16) << 20) /* that is kept of a process: strings, names of counters, open logs */
+	(UINT64_C(16)          \
+	 << 20) /* that is kept of a process: strings, stacks, names of counters, open logs */
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* of all processes */
-#define COLLECTOR_MAX_IDS 65536u                /* of a ring's owner: strings, or counters */
-#define COLLECTOR_MAX_COUNTERS 4096u            /* of a process */
+#define COLLECTOR_HEAP_BYTES \
+	192u /* what is kept of a string, stack, log or counter takes, besides its text or frames */
+#define COLLECTOR_MAX_IDS 65536u     /* of a ring's owner: strings, counters, images, stacks */
+#define COLLECTOR_MAX_COUNTERS 4096u /* of a process */
+#define COLLECTOR_MAX_IMAGES 1024u   /* that a process tells of and nobody else */
+#define COLLECTOR_ALL_IMAGES 16384u  /* of all processes */
 #define COLLECTOR_MAX_STREAMS 256u
 #define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; more are cut */
 
@@ -19,12 +24,21 @@ struct collector_rows {
 	struct output *output;
 	struct tasks *tasks;
 	struct loss_table *losses;
-	uint64_t text_bytes;
+	struct images *images;
+	/* An image that the side band knows was hit for the first time; NULL: nobody wants to know. */
+	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+	void *want_data;
+	uint64_t text_bytes; /* of strings and stacks */
+	uint32_t n_images;
+	struct image *lost_image; /* made when a frame names one that was never told of */
 	uint32_t last_counter;
 	unsigned int n_streams;           /* of processes that lost something */
 	uint32_t lost_string, lost_epoch; /* "<lost>" in that epoch */
 	uint64_t names[COLLECTOR_MAX_ARGUMENTS], kinds[COLLECTOR_MAX_ARGUMENTS],
 		values[COLLECTOR_MAX_ARGUMENTS], texts[COLLECTOR_MAX_ARGUMENTS];
+	/* Of a stack, root first. */
+	uint32_t frames[OUTPUT_MAX_PATH], stacks[OUTPUT_MAX_PATH];
+	bool added[OUTPUT_MAX_PATH];
 };
 
 /* A process whose records these are. */
@@ -35,6 +49,8 @@ struct collector_process {
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
 	GHashTable *counters; /* struct collector_counter, by itself */
+	struct maps *code;    /* what it says is mapped */
+	uint32_t n_images;
 	uint64_t text_bytes;
 	char stream
 		[LOSS_STREAM_BYTES]; /* of its losses: "collector/PID", or "collectors" where those are many */
@@ -48,6 +64,11 @@ void collector_process_done(struct collector_process *process);
 bool collector_process_bind(struct collector_process *process);
 void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
 			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
+
+/* Of what is kept of it: more bytes, or fewer. */
+void collector_process_charge(struct collector_process *process, int64_t bytes);
+/* More; false: there is no room. */
+bool collector_process_take(struct collector_process *process, uint64_t bytes);
 
 /* A thread, from when it claimed a ring until all of its records are rows. */
 struct collector_owner;

@@ -67,6 +67,9 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->output = options->output;
 	collectors->rows->tasks = options->tasks;
 	collectors->rows->losses = options->losses;
+	collectors->rows->images = options->images;
+	collectors->rows->want = options->want;
+	collectors->rows->want_data = options->data;
 }
 
 /* ---- Descriptors -------------------------------------------------------------------------------- */
@@ -724,6 +727,8 @@ void collectors_done(struct collectors *collectors)
 	g_ptr_array_free(collectors->peers, TRUE);
 	g_hash_table_destroy(collectors->by_fd);
 	g_free(collectors->heap);
+	if (collectors->rows->lost_image)
+		row_unref(&collectors->rows->lost_image->row);
 	g_free(collectors->rows);
 	g_free(collectors->buffer);
 	*collectors = (struct collectors){ 0 };

@@ -12,8 +12,11 @@ struct collectors_options {
 	struct output *output;
 	struct tasks *tasks;
 	struct loss_table *losses;
-	struct bells *bells; /* borrowed; NULL: the timer alone */
-	int epoll_fd;        /* where connections and pidfds are waited for; -1: nowhere */
+	struct images *images;
+	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
+		     void *data); /* as in struct samples */
+	struct bells *bells;      /* borrowed; NULL: the timer alone */
+	int epoll_fd;             /* where connections and pidfds are waited for; -1: nowhere */
 	uint64_t session;
 	enum engine_policy policy;
 	/* A process of which /proc is to tell. */

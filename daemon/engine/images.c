@@ -124,7 +124,7 @@ static bool is_anonymous(const struct image_key *key)
 	       has_prefix(key, "/[aio]");
 }
 
-static size_t strip_deleted(const struct image_key *key)
+size_t image_key_path_bytes(const struct image_key *key)
 {
 	size_t n = sizeof(deleted) - 1;
 
@@ -158,7 +158,7 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 
 	if (!vdso && is_anonymous(key))
 		return NULL;
-	wanted.path = path = g_strndup(key->path, strip_deleted(key));
+	wanted.path = path = g_strndup(key->path, image_key_path_bytes(key));
 	if (!vdso)
 		wanted.mapped = file_of(key);
 	else if (key->start > UINT32_MAX)

@@ -55,6 +55,8 @@ struct image_key {
 	uint64_t start; /* where it is mapped: the vdso of a 32-bit process is another one */
 };
 
+/* Without what the kernel says behind the name of a file that was deleted. */
+size_t image_key_path_bytes(const struct image_key *key);
 void images_init(struct images *images);
 void images_done(struct images *images);
 /* The image of a mapping; NULL when it is anonymous memory, whose image belongs to its process. */

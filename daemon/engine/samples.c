@@ -102,12 +102,12 @@ static void add_mapping_row(struct samples *samples, struct process *process, st
 	maps_set_row(maps, mapping, process->row.id);
 }
 
-static struct image *private_image(struct samples *samples, struct process *process,
-				   struct image **image, const char *name)
+static struct image *unknown_image(struct samples *samples, struct process *process)
 {
-	if (!*image)
-		*image = images_new(samples->images, PROF_IMAGE_ANON, name, &process->row);
-	return *image;
+	if (!process->unknown)
+		process->unknown =
+			images_new(samples->images, PROF_IMAGE_ANON, "[unknown]", &process->row);
+	return process->unknown;
 }
 
 static void want_image(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
@@ -129,14 +129,14 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	struct image *image;
 
 	if (!mapping) {
-		image = private_image(samples, process, &process->unknown, "[unknown]");
+		image = unknown_image(samples, process);
 		return (struct output_place){ &image->row, ip, kind };
 	}
 	image = mapping->image;
 	if (image)
 		offset = ip - mapping->start + mapping->file_offset;
 	else
-		image = private_image(samples, process, &process->anon, "//anon");
+		image = process_anon_image(process, samples->images);
 	if (image->kind == PROF_IMAGE_FILE && !image->requested)
 		want_image(image, mapping, process->pid, samples);
 	if (mapping->row_process != process->row.id)

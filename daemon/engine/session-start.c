@@ -128,6 +128,8 @@ static void connect_parts(struct session *session)
 						      .output = &session->output,
 						      .tasks = &session->tasks,
 						      .losses = &session->losses,
+						      .images = &session->images,
+						      .want = session_first_hit,
 						      .bells = session->bells,
 						      .epoll_fd = session->epoll_fd,
 						      .session = session->config.session,

@@ -112,7 +112,7 @@ void tasks_init(struct tasks *tasks, struct output *output)
 }
 
 /* A process and the images of its anonymous memory hold each other. */
-static void release_images(struct process *process)
+void process_release_images(struct process *process)
 {
 	struct image *anon = steal_ptr(&process->anon), *unknown = steal_ptr(&process->unknown);
 
@@ -131,12 +131,12 @@ void tasks_done(struct tasks *tasks)
 	if (!tasks->processes)
 		return;
 	while ((thread = g_queue_pop_head(&tasks->exited)) != NULL) {
-		release_images(thread->process);
+		process_release_images(thread->process);
 		row_unref(&thread->row);
 	}
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
-		release_images(((struct thread *)value)->process);
+		process_release_images(((struct thread *)value)->process);
 	g_hash_table_destroy(tasks->threads);
 	g_hash_table_destroy(tasks->processes);
 	g_hash_table_destroy(tasks->targets);
@@ -174,7 +174,7 @@ static void forget_thread(struct tasks *tasks, struct thread *thread)
 	struct process *process = thread->process;
 
 	if (process->gone)
-		release_images(process);
+		process_release_images(process);
 	if (tasks_thread(tasks, thread->tid) == thread)
 		g_hash_table_remove(tasks->threads, GINT_TO_POINTER(thread->tid));
 }
@@ -462,6 +462,13 @@ static void set_ref_string(char **string, const char *text, size_t length)
 	if (*string)
 		g_ref_string_release(*string);
 	*string = length ? g_ref_string_new_len(text, length) : NULL;
+}
+
+struct image *process_anon_image(struct process *process, struct images *images)
+{
+	if (!process->anon)
+		process->anon = images_new(images, PROF_IMAGE_ANON, "//anon", &process->row);
+	return process->anon;
 }
 
 void process_set_exe(struct process *process, const char *path, size_t length)

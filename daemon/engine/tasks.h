@@ -106,6 +106,10 @@ void tasks_drop_absent(struct tasks *tasks);
 /* Whatever was not seen by a scan that began at time_ns has exited unnoticed. */
 void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
 
+/* Of its anonymous memory; made with the first call. */
+struct image *process_anon_image(struct process *process, struct images *images);
+/* They and the process hold each other: to be called when it is over. */
+void process_release_images(struct process *process);
 void process_set_exe(struct process *process, const char *path, size_t length);
 void process_set_cgroup(struct process *process, const char *path, size_t length);
 void process_set_cmdline(struct process *process, const char *bytes, size_t length);

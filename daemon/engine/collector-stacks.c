@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collector stacks - images and stacks that the owner of a ring has told of, as images, frames and stacks of the capture
+ *
+ * What is kept of a stack are the places of its frames, so that it is told anew in each epoch that names it. An image is the one
+ * that the side band has in the same place of the process, where that is there and says the same; else one by what the process says
+ * of it, which is then all that is known: no file is opened on a process's word. A frame without an image is looked for where
+ * the side band and the process say that files are mapped, and is an address of the process's own memory otherwise.
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks [test-engine-collectors: stack_ids]
+ *             (2) what a process makes us keep is bounded, and what is more is counted [test-engine-collectors: endless_stacks]
+ *             (3) a stack needs no side band, and no process                           [test-engine-collectors: stacks]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/collector-stacks.h"
+
+#include "arch/base.h"
+
+struct told_image {
+	struct image *image; /* NULL: no file, its frames are addresses */
+	uint64_t start, file_offset;
+};
+
+struct told_stack {
+	uint32_t n;
+	uint32_t epoch, id; /* in the capture */
+	struct output_place places[];
+};
+
+static void free_stack(gpointer data)
+{
+	struct told_stack *stack = data;
+
+	for (uint32_t i = 0; i < stack->n; i++)
+		row_unref(stack->places[i].image);
+	g_free(stack);
+}
+
+static int64_t bytes_of(uint32_t n)
+{
+	return (int64_t)(COLLECTOR_HEAP_BYTES + n * sizeof(struct output_place));
+}
+
+void collector_stacks_init(struct collector_stacks *stacks, struct collector_process *process)
+{
+	stacks->process = process;
+	stacks->images = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
+	stacks->stacks = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_stack);
+}
+
+void collector_stacks_done(struct collector_stacks *stacks)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, stacks->stacks);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		collector_process_charge(stacks->process,
+					 -bytes_of(((struct told_stack *)value)->n));
+	collector_process_charge(stacks->process, -(int64_t)COLLECTOR_HEAP_BYTES *
+							  g_hash_table_size(stacks->images));
+	g_hash_table_destroy(stacks->stacks);
+	g_hash_table_destroy(stacks->images);
+}
+
+static void refuse(const struct collector_stacks *stacks, uint64_t time_ns)
+{
+	collector_process_lose(stacks->process, PROF_LOSS_RING_REFUSED, 1, time_ns, time_ns);
+}
+
+/* ---- Images ------------------------------------------------------------------------------------- */
+
+/* Both name it, or it has one name only. */
+static bool is_same_file(const struct image *image, const struct image_key *key)
+{
+	const uint32_t n = image->mapped.build_id_bytes;
+	const size_t n_path = image_key_path_bytes(key);
+
+	return image->kind != PROF_IMAGE_ANON && strlen(image->path) == n_path &&
+	       memcmp(image->path, key->path, n_path) == 0 &&
+	       (n == 0 || key->build_id_bytes == 0 ||
+		(n == key->build_id_bytes &&
+		 memcmp(image->mapped.build_id, key->build_id, n) == 0)) &&
+	       (image->mapped.inode == 0 || key->inode == 0 || image->mapped.inode == key->inode);
+}
+
+static void want(const struct collector_process *process, const struct mapping *mapping)
+{
+	const struct collector_rows *rows = process->rows;
+
+	if (mapping->image->kind != PROF_IMAGE_FILE || mapping->image->requested || !rows->want)
+		return;
+	mapping->image->requested = true;
+	rows->want(mapping->image, mapping, process->pid, rows->want_data);
+}
+
+/* The side band's image of a mapping that the process tells of. */
+static struct image *find_mapped(const struct collector_process *process,
+				 const struct ring_image *told, const struct image_key *key)
+{
+	const struct mapping *mapping = maps_find(process->process->maps, told->start);
+
+	if (!mapping || !mapping->image ||
+	    mapping->file_offset - mapping->start != told->file_offset - told->start ||
+	    !is_same_file(mapping->image, key))
+		return NULL;
+	want(process, mapping);
+	return mapping->image;
+}
+
+static struct image *make_image(struct collector_process *process, const struct image_key *key)
+{
+	struct collector_rows *rows = process->rows;
+	struct image *image;
+	uint32_t last = rows->images->last_id;
+
+	image = images_of_mapping(rows->images, key);
+	process->n_images += rows->images->last_id - last;
+	rows->n_images += rows->images->last_id - last;
+	return image;
+}
+
+static bool take_room(struct collector_stacks *stacks, uint32_t id)
+{
+	bool known = g_hash_table_contains(stacks->images, GUINT_TO_POINTER(id));
+	const struct collector_process *process = stacks->process;
+
+	return g_hash_table_size(stacks->images) < COLLECTOR_MAX_IDS &&
+	       process->n_images < COLLECTOR_MAX_IMAGES &&
+	       process->rows->n_images < COLLECTOR_ALL_IMAGES &&
+	       process->code->n < COLLECTOR_MAX_IMAGES &&
+	       (known || collector_process_take(stacks->process, COLLECTOR_HEAP_BYTES));
+}
+
+/* So that addresses are understood that come without an image. */
+static void remember(struct collector_process *process, const struct ring_image *told,
+		     struct image *image)
+{
+	const struct mapping mapping = {
+		.start = told->start,
+		.end = told->end,
+		.file_offset = told->file_offset,
+		.image = image,
+	};
+
+	maps_insert(&process->code, &mapping);
+}
+
+enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
+					   const struct ring_image *told, const char *path,
+					   size_t n_path, uint64_t time_ns)
+{
+	struct collector_process *process = stacks->process;
+	const struct image_key key = {
+		.path = path,
+		.path_bytes = strnlen(path ? path : "", MIN_OF(n_path, (size_t)OUTPUT_MAX_PATH)),
+		.build_id = (const uint8_t *)(told + 1),
+		.build_id_bytes = told->n_build_id_bytes,
+		.dev = told->dev,
+		.inode = told->inode,
+		.start = told->start,
+	};
+	struct told_image *kept;
+
+	if (told->start >= told->end)
+		return RING_FAULT_PAYLOAD;
+	if (told->id == 0)
+		return RING_FAULT_NONE;
+	if (!take_room(stacks, told->id)) {
+		refuse(stacks, time_ns);
+		return RING_FAULT_NONE;
+	}
+	kept = g_new0(struct told_image, 1);
+	kept->start = told->start;
+	kept->file_offset = told->file_offset;
+	kept->image = find_mapped(process, told, &key);
+	if (!kept->image)
+		kept->image = make_image(process, &key);
+	g_hash_table_replace(stacks->images, GUINT_TO_POINTER(told->id), kept);
+	remember(process, told, kept->image);
+	return RING_FAULT_NONE;
+}
+
+/* ---- Stacks ------------------------------------------------------------------------------------- */
+
+static struct image *lost_image(struct collector_rows *rows)
+{
+	if (!rows->lost_image)
+		rows->lost_image = images_new(rows->images, PROF_IMAGE_ANON, "<lost>", NULL);
+	return rows->lost_image;
+}
+
+static struct output_place place_in(const struct mapping *mapping, uint64_t address)
+{
+	return (struct output_place){ .image = &mapping->image->row,
+				      .offset = address - mapping->start + mapping->file_offset };
+}
+
+static struct output_place place_of_address(struct collector_process *process, uint64_t address,
+					    bool is_return)
+{
+	const struct mapping *mapping = maps_find(process->process->maps, address - is_return);
+
+	if (!mapping)
+		mapping = maps_find(process->code, address - is_return);
+	if (mapping && mapping->image)
+		return place_in(mapping, address);
+	return (struct output_place){
+		.image = &process_anon_image(process->process, process->rows->images)->row,
+		.offset = address,
+	};
+}
+
+static struct output_place place_of(struct collector_stacks *stacks, const struct ring_frame *frame)
+{
+	struct collector_process *process = stacks->process;
+	const struct told_image *told;
+
+	if (frame->image == 0)
+		return place_of_address(process, frame->offset, frame->kind);
+	told = g_hash_table_lookup(stacks->images, GUINT_TO_POINTER(frame->image));
+	if (!told)
+		return (struct output_place){ .image = &lost_image(process->rows)->row,
+					      .offset = frame->offset };
+	if (!told->image)
+		return place_of_address(process, frame->offset - told->file_offset + told->start,
+					frame->kind);
+	return (struct output_place){ .image = &told->image->row, .offset = frame->offset };
+}
+
+enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const struct ring_stack *told,
+				     uint64_t time_ns)
+{
+	const struct ring_frame *frames = (const void *)(told + 1);
+	const struct told_stack *before;
+	struct told_stack *kept;
+
+	for (uint32_t i = 0; i < told->n_frames; i++)
+		if (frames[i].kind > PROF_FRAME_RETURN)
+			return RING_FAULT_PAYLOAD;
+	if (told->id == 0)
+		return RING_FAULT_NONE;
+	before = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(told->id));
+	if (before)
+		collector_process_charge(stacks->process, -bytes_of(before->n));
+	g_hash_table_remove(stacks->stacks, GUINT_TO_POINTER(told->id));
+	if (g_hash_table_size(stacks->stacks) >= COLLECTOR_MAX_IDS ||
+	    !collector_process_take(stacks->process, (uint64_t)bytes_of(told->n_frames))) {
+		refuse(stacks, time_ns);
+		return RING_FAULT_NONE;
+	}
+	kept = g_malloc0(sizeof(*kept) + told->n_frames * sizeof(*kept->places));
+	kept->n = told->n_frames;
+	for (uint32_t i = 0; i < kept->n; i++) {
+		struct output_place *place = &kept->places[kept->n - 1 - i];
+
+		*place = place_of(stacks, &frames[i]);
+		place->kind = frames[i].kind;
+		row_ref(place->image);
+	}
+	g_hash_table_insert(stacks->stacks, GUINT_TO_POINTER(told->id), kept);
+	return RING_FAULT_NONE;
+}
+
+uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint64_t time_ns)
+{
+	struct collector_rows *rows = stacks->process->rows;
+	struct output *output = rows->output;
+	struct told_stack *stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
+
+	if (id == 0)
+		return 0;
+	if (!stack) {
+		collector_process_lose(stacks->process, PROF_LOSS_RING_CORRUPT, 1, time_ns,
+				       time_ns);
+		return 0;
+	}
+	if (stack->epoch == output->epoch || stack->n == 0)
+		return stack->id;
+	output_frames(output, stack->places, stack->n, rows->frames, rows->added);
+	output_stacks(output, 0, rows->frames, stack->n, rows->stacks);
+	stack->id = rows->stacks[stack->n - 1];
+	stack->epoch = output->epoch;
+	return stack->id;
+}
