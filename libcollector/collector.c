@@ -79,14 +79,17 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* Texts: group, name, then of each argument its name, and its value where that is a string. */
-static inline __attribute__((always_inline)) void fill_mark(void *payload, const uint32_t *ids,
-							    const void *data)
+static inline uint64_t time_of(const void *payload)
 {
-	const struct mark *mark = data;
-	struct ring_mark *to = payload;
+	return ((const struct ring_record_header *)payload)[-1].time_ns;
+}
+
+/* Texts: group, name, then of each argument its name, and its value where that is a string. */
+static inline __attribute__((always_inline)) void put_mark(struct ring_mark *to, uint64_t now_ns,
+							   const uint32_t *ids,
+							   const struct mark *mark)
+{
 	struct ring_argument *arguments = (void *)(to + 1);
-	uint64_t now_ns = ((const struct ring_record_header *)payload)[-1].time_ns;
 
 	to->kind = mark->kind;
 	to->group = *ids++;
@@ -98,6 +101,12 @@ static inline __attribute__((always_inline)) void fill_mark(void *payload, const
 		to->duration_ns = now_ns - mark->begin_ns;
 	for (uint32_t i = 0; i < mark->n_args; i++)
 		fill_argument(&arguments[i], &mark->args[i], &ids);
+}
+
+static inline __attribute__((always_inline)) void fill_mark(void *payload, const uint32_t *ids,
+							    const void *data)
+{
+	put_mark(payload, time_of(payload), ids, data);
 }
 
 static inline uint32_t count_args(size_t n_args)
@@ -116,10 +125,12 @@ static_assert(sizeof(struct ring_record_header) + sizeof(struct ring_mark) +
 static_assert(2 + 2 * PROF_MAX_ARGS == MESSAGE_MAX_TEXTS, "names, and values that are strings");
 
 /* False: an argument is of no kind that there is. */
-static bool measure_arguments(const struct mark *mark, struct text *texts, size_t *ret_n)
+static bool measure_mark(const struct mark *mark, struct text *texts, size_t *ret_n)
 {
-	size_t n = 0;
+	size_t n = 2;
 
+	measure_name(mark->group, &texts[0]);
+	measure_name(mark->name, &texts[1]);
 	for (uint32_t i = 0; i < mark->n_args; i++) {
 		const struct prof_arg *arg = &mark->args[i];
 
@@ -161,12 +172,8 @@ static __attribute__((noinline)) bool write_new(uint32_t kind, uint64_t id, cons
 		.texts = texts,
 	};
 
-	measure_name(group, &texts[0]);
-	measure_name(name, &texts[1]);
-	if (!measure_arguments(&mark, texts + 2, &message.n_texts))
-		return false;
-	message.n_texts += 2;
-	return message_write(&message, fill_mark, &mark);
+	return measure_mark(&mark, texts, &message.n_texts) &&
+	       message_write(&message, fill_mark, &mark);
 }
 
 /* False: one of them is not known. */
@@ -272,6 +279,71 @@ bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
 			const struct prof_arg *args, size_t n_args)
 {
 	return write_any(RING_MARK_COMPLETE, begin_ns, group, name, args, n_args);
+}
+
+/* ---- Marks with a stack ---- */
+
+struct mark_at {
+	struct mark mark;
+	struct stack stack;
+};
+
+static void fill_mark_at(void *payload, const uint32_t *ids, const void *data)
+{
+	const struct mark_at *from = data;
+	struct ring_at *at = payload;
+
+	*at = (struct ring_at){ .stack = from->stack.id };
+	put_mark((struct ring_mark *)(at + 1), time_of(payload), ids, &from->mark);
+}
+
+/* An engine that does not know the type would put the ring aside. */
+static bool takes_stacks(void)
+{
+	const struct producer *producer = producer_get();
+
+	return producer && producer->n_types > RING_LOG_AT;
+}
+
+static bool write_at(uint32_t kind, uint64_t id, const char *group, const char *name,
+		     const struct prof_arg *args, size_t n_args, const struct prof_stack *stack)
+{
+	struct mark_at at = { .mark = make_mark(kind, id, group, name, args, n_args),
+			      .stack.from = stack };
+	struct text texts[MESSAGE_MAX_TEXTS];
+	struct message message = {
+		.type = RING_MARK_AT,
+		.payload_bytes = sizeof(struct ring_at) + mark_bytes(at.mark.n_args),
+		.texts = texts,
+		.stack = &at.stack,
+	};
+
+	if (is_off() || message_is_lost(message.payload_bytes))
+		return false;
+	if (!stack || !takes_stacks())
+		return write_with(kind, id, group, name, args, n_args);
+	return measure_mark(&at.mark, texts, &message.n_texts) &&
+	       message_write(&message, fill_mark_at, &at);
+}
+
+bool prof_mark_instant_with_stack(const char *group, const char *name, const struct prof_arg *args,
+				  size_t n_args, const struct prof_stack *stack)
+{
+	return write_at(RING_MARK_INSTANT, 0, group, name, args, n_args, stack);
+}
+
+bool prof_mark_begin_with_stack(uint64_t id, const char *group, const char *name,
+				const struct prof_arg *args, size_t n_args,
+				const struct prof_stack *stack)
+{
+	return write_at(RING_MARK_BEGIN, id, group, name, args, n_args, stack);
+}
+
+bool prof_mark_complete_with_stack(uint64_t begin_ns, const char *group, const char *name,
+				   const struct prof_arg *args, size_t n_args,
+				   const struct prof_stack *stack)
+{
+	return write_at(RING_MARK_COMPLETE, begin_ns, group, name, args, n_args, stack);
 }
 
 /* ---- Counters ---- */
@@ -510,13 +582,11 @@ struct log_part {
 	const char *bytes;
 	uint32_t n_bytes;
 	bool is_last;
+	struct stack stack; /* of the first part; from: NULL without */
 };
 
-static void fill_log(void *payload, const uint32_t *ids, const void *data)
+static void put_log(struct ring_log *log, const uint32_t *ids, const struct log_part *part)
 {
-	const struct log_part *part = data;
-	struct ring_log *log = payload;
-
 	*log = (struct ring_log){
 		.level = part->level,
 		.domain = ids[0],
@@ -524,6 +594,16 @@ static void fill_log(void *payload, const uint32_t *ids, const void *data)
 		.n_bytes = part->n_bytes,
 	};
 	memcpy(log + 1, part->bytes, part->n_bytes);
+}
+
+static void fill_log(void *payload, const uint32_t *ids, const void *data)
+{
+	const struct log_part *part = data;
+	struct ring_at *at = payload;
+
+	if (part->stack.from)
+		*at++ = (struct ring_at){ .stack = part->stack.id };
+	put_log((struct ring_log *)at, ids, part);
 	if (!part->is_last)
 		ring_set_flags(payload, RING_FLAG_MORE);
 }
@@ -532,16 +612,16 @@ static uint32_t most_of_log(const struct producer *producer)
 {
 	return (uint32_t)MIN_OF(producer->current->size / 16,
 				(uint64_t)producer->current->most_bytes) -
-	       (uint32_t)sizeof(struct ring_log);
+	       (uint32_t)(sizeof(struct ring_at) + sizeof(struct ring_log));
 }
 
 /* In parts where it has to be. The rest of one of which a part is lost is not tried. */
 static bool write_log(struct producer *producer, uint32_t level, struct text *domain,
-		      const struct text *text)
+		      const struct text *text, const struct prof_stack *stack)
 {
 	uint32_t most = most_of_log(producer), at = 0;
-	struct log_part part = { .level = level };
-	struct message message = { .type = RING_LOG, .n_texts = 1, .texts = domain };
+	struct log_part part = { .level = level, .stack.from = stack };
+	struct message message = { .n_texts = 1, .texts = domain };
 
 	if (text->n_bytes > most)
 		part.part = intern_new_id(&producer->intern);
@@ -549,15 +629,20 @@ static bool write_log(struct producer *producer, uint32_t level, struct text *do
 		part.bytes = text->bytes + at;
 		part.n_bytes = MIN_OF(most, text->n_bytes - at);
 		part.is_last = at + part.n_bytes == text->n_bytes;
-		message.payload_bytes = sizeof(struct ring_log) + part.n_bytes;
+		message.type = part.stack.from ? RING_LOG_AT : RING_LOG;
+		message.payload_bytes = sizeof(struct ring_log) + part.n_bytes +
+					(part.stack.from ? sizeof(struct ring_at) : 0);
+		message.stack = part.stack.from ? &part.stack : NULL;
 		if (!message_write(&message, fill_log, &part))
 			return false;
+		part.stack.from = NULL;
 		at += part.n_bytes;
 	} while (at < text->n_bytes);
 	return true;
 }
 
-bool prof_log(uint32_t level, const char *domain, const char *text)
+bool prof_log_with_stack(uint32_t level, const char *domain, const char *text,
+			 const struct prof_stack *stack)
 {
 	struct text texts[2];
 	struct producer *producer;
@@ -569,7 +654,13 @@ bool prof_log(uint32_t level, const char *domain, const char *text)
 	producer = producer_get();
 	if (producer && !message_has_room(producer, texts[1].n_bytes))
 		producer = producer_get();
-	return producer && write_log(producer, level, &texts[0], &texts[1]);
+	return producer && write_log(producer, level, &texts[0], &texts[1],
+				     producer->n_types > RING_LOG_AT ? stack : NULL);
+}
+
+bool prof_log(uint32_t level, const char *domain, const char *text)
+{
+	return prof_log_with_stack(level, domain, text, NULL);
 }
 
 static void fill_name(void *payload, const uint32_t *ids, const void *data)
@@ -611,4 +702,11 @@ const struct prof_collector_table prof_collector_table = {
 	.counter_add_double = prof_counter_add_double,
 	.log = prof_log,
 	.thread_set_name = prof_thread_set_name,
+	.mark_instant_with_stack = prof_mark_instant_with_stack,
+	.mark_begin_with_stack = prof_mark_begin_with_stack,
+	.mark_complete_with_stack = prof_mark_complete_with_stack,
+	.log_with_stack = prof_log_with_stack,
+	.jit_load = prof_jit_load,
+	.jit_move = prof_jit_move,
+	.jit_unload = prof_jit_unload,
 };

@@ -15,8 +15,6 @@
 #define MAX_IDS 4096u /* of strings, then they begin at 1 again, as the consumer keeps them all */
 #define MAX_PART (UINT32_C(1) << 15)
 
-enum outcome { WRITTEN, LOST, AGAIN };
-
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes)
 {
 	struct ring_string *string = payload;
@@ -37,11 +35,6 @@ static void follow(struct producer *producer)
 		ring = ring->bigger;
 	intern_reset(&producer->intern);
 	producer->current = ring;
-}
-
-static bool is_other(const struct producer *producer, uint32_t epoch)
-{
-	return producer->intern.epoch != epoch || producer->current->bigger;
 }
 
 /* Of a part. */
@@ -69,63 +62,70 @@ bool message_has_room(struct producer *producer, uint64_t n_bytes)
 	       register_bigger(producer, ring_size_for(n_bytes)) == producer;
 }
 
-static enum outcome write_part(struct producer *producer, uint32_t epoch, uint32_t id,
-			       const struct text *text, uint32_t at, uint32_t n)
+static enum message_outcome write_part(struct producer *producer, uint32_t epoch, uint32_t id,
+				       const struct text *text, uint32_t at, uint32_t n)
 {
 	size_t bytes = sizeof(struct ring_string) + n;
 	struct ring *ring = producer->current;
 	struct ring_string *string = ring_begin(ring, RING_STRING, bytes);
 
 	if (!string)
-		return register_again(producer) ? AGAIN : LOST;
-	if (is_other(producer, epoch)) {
+		return register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST;
+	if (message_is_other(producer, epoch)) {
 		message_waste(ring, string, bytes);
-		return AGAIN;
+		return MESSAGE_AGAIN;
 	}
 	*string = (struct ring_string){ .id = id, .n_bytes = n };
 	memcpy(string + 1, text->bytes + at, n);
 	if (at + n < text->n_bytes)
 		ring_set_flags(string, RING_FLAG_MORE);
 	ring_end(ring, string);
-	return WRITTEN;
+	return MESSAGE_WRITTEN;
 }
 
 /* The id is 0 where a part found no room. */
-static enum outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
+static enum message_outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
 {
 	uint32_t most = most_bytes(producer), id = intern_new_id(&producer->intern);
-	enum outcome outcome = WRITTEN;
+	enum message_outcome outcome = MESSAGE_WRITTEN;
 
-	for (uint32_t at = 0; at < text->n_bytes && outcome == WRITTEN; at += most)
+	for (uint32_t at = 0; at < text->n_bytes && outcome == MESSAGE_WRITTEN; at += most)
 		outcome =
 			write_part(producer, epoch, id, text, at, MIN_OF(most, text->n_bytes - at));
-	if (outcome == WRITTEN) {
+	if (outcome == MESSAGE_WRITTEN) {
 		text->id = id;
 		intern_add(&producer->intern, text, epoch);
 	}
 	return outcome;
 }
 
-/* The same name twice in a message is sent once. */
-static enum outcome write_texts(struct producer *producer, uint32_t epoch, struct message *message)
+enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
+					struct text *text)
 {
-	for (size_t i = 0; i < message->n_texts; i++) {
-		struct text *text = &message->texts[i];
-
-		if (intern_find(&producer->intern, text)) {
-			if (text->is_name)
-				intern_add_place(&producer->intern, text, epoch);
-			continue;
-		}
-		if (!message_has_room(producer, text->n_bytes) ||
-		    write_text(producer, epoch, text) == AGAIN)
-			return AGAIN;
+	if (intern_find(&producer->intern, text)) {
+		if (text->is_name)
+			intern_add_place(&producer->intern, text, epoch);
+		return MESSAGE_WRITTEN;
 	}
-	return WRITTEN;
+	if (!message_has_room(producer, text->n_bytes))
+		return MESSAGE_AGAIN;
+	return write_text(producer, epoch, text);
 }
 
-static enum outcome try_to_write(struct producer *producer, struct message *message,
-				 message_fill *fill, const void *data)
+/* The same name twice in a message is sent once. */
+static enum message_outcome write_texts(struct producer *producer, uint32_t epoch,
+					struct message *message)
+{
+	for (size_t i = 0; i < message->n_texts; i++)
+		if (message_write_text(producer, epoch, &message->texts[i]) == MESSAGE_AGAIN)
+			return MESSAGE_AGAIN;
+	if (message->stack && stack_write(producer, epoch, message->stack) == MESSAGE_AGAIN)
+		return MESSAGE_AGAIN;
+	return MESSAGE_WRITTEN;
+}
+
+static enum message_outcome try_to_write(struct producer *producer, struct message *message,
+					 message_fill *fill, const void *data)
 {
 	uint32_t ids[MESSAGE_MAX_TEXTS], epoch;
 	struct ring *ring;
@@ -136,32 +136,32 @@ static enum outcome try_to_write(struct producer *producer, struct message *mess
 		intern_restart(&producer->intern);
 	epoch = producer->intern.epoch;
 	ring = producer->current;
-	if (write_texts(producer, epoch, message) == AGAIN)
-		return AGAIN;
+	if (write_texts(producer, epoch, message) == MESSAGE_AGAIN)
+		return MESSAGE_AGAIN;
 	payload = ring_begin(ring, message->type, message->payload_bytes);
 	if (!payload)
-		return register_again(producer) ? AGAIN : LOST;
-	if (is_other(producer, epoch)) {
+		return register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST;
+	if (message_is_other(producer, epoch)) {
 		message_waste(ring, payload, message->payload_bytes);
-		return AGAIN;
+		return MESSAGE_AGAIN;
 	}
 	for (size_t i = 0; i < message->n_texts; i++)
 		ids[i] = message->texts[i].id;
 	fill(payload, ids, data);
 	ring_end(ring, payload);
 	message_done(producer);
-	return WRITTEN;
+	return MESSAGE_WRITTEN;
 }
 
 bool message_write(struct message *message, message_fill *fill, const void *data)
 {
 	for (int i = 0; i < MESSAGE_TRIES; i++) {
 		struct producer *producer = producer_get();
-		enum outcome outcome = producer ? try_to_write(producer, message, fill, data)
-						: LOST;
+		enum message_outcome outcome =
+			producer ? try_to_write(producer, message, fill, data) : MESSAGE_LOST;
 
-		if (outcome != AGAIN)
-			return outcome == WRITTEN;
+		if (outcome != MESSAGE_AGAIN)
+			return outcome == MESSAGE_WRITTEN;
 	}
 	register_count_lost();
 	return false;

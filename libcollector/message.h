@@ -14,6 +14,7 @@
 #pragma once
 
 #include "libcollector/register.h"
+#include "libcollector/stack.h"
 
 #define MESSAGE_TRIES 8 /* a handler got in between, or a ring was moved on from */
 #define MESSAGE_MAX_TEXTS 66u
@@ -23,7 +24,10 @@ struct message {
 	size_t payload_bytes;
 	size_t n_texts;
 	struct text *texts;
+	struct stack *stack; /* NULL: none */
 };
+
+enum message_outcome { MESSAGE_WRITTEN, MESSAGE_LOST, MESSAGE_AGAIN };
 
 /* What it has to say in its payload, with the ids of its texts. */
 typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
@@ -32,6 +36,14 @@ typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 bool message_write(struct message *message, message_fill *fill, const void *data);
 /* False: the thread has moved to a ring that n_bytes of text fit into. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
+/* Whether ids of that epoch are not those of the ring's owner any more. */
+static inline bool message_is_other(const struct producer *producer, uint32_t epoch)
+{
+	return producer->intern.epoch != epoch || producer->current->bigger;
+}
+/* Sends a string, if it has not been sent; the id is 0 where a part found no room. */
+enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
+					struct text *text);
 /* What was begun means nothing by now: makes a string of it that nobody names. */
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 

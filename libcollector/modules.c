@@ -18,12 +18,9 @@
 #include "libcollector/modules.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 
 #define HEADER_BYTES 12 /* version, three encodings, where .eh_frame is, and the count */
 #define ENTRY_BYTES 8
-#define MAX_SEGMENTS 64
-#define MAX_NOTE_BYTES 1024
 #define PROBE_BYTES 4
 
 /* glibc has it since 2.35. Where it is not, frame pointers are all there is. */
@@ -96,66 +93,29 @@ static void find_table(struct modules *modules, struct own_memory *memory, struc
 		module->n_entries = n;
 }
 
-/* The build-id among the notes of a segment; 0 where it is not. */
-static uint64_t find_build_id(struct modules *modules, struct own_memory *memory,
-			      const struct module *module, uint64_t at, uint64_t size,
-			      uint32_t *ret_bytes)
+struct source {
+	struct modules *modules;
+	struct own_memory *memory;
+};
+
+static bool read_source(void *data, uint64_t address, void *buffer, size_t size)
 {
-	Elf64_Nhdr note;
-	char name[4];
+	const struct source *source = data;
 
-	size = MIN_OF(size, (uint64_t)MAX_NOTE_BYTES);
-	for (uint64_t end = at + size; at + sizeof(note) + sizeof(name) <= end;) {
-		uint64_t name_bytes, id_bytes;
-
-		if (!read_inside(modules, memory, module, at, &note, sizeof(note)) ||
-		    !read_inside(modules, memory, module, at + sizeof(note), name, sizeof(name)))
-			return 0;
-		name_bytes = ((uint64_t)note.n_namesz + 3) & ~UINT64_C(3);
-		id_bytes = ((uint64_t)note.n_descsz + 3) & ~UINT64_C(3);
-		if (note.n_type == NT_GNU_BUILD_ID && name_bytes == 4 &&
-		    memcmp(name, ELF_NOTE_GNU, 4) == 0 && note.n_descsz > 0) {
-			*ret_bytes = MIN_OF(note.n_descsz, (uint32_t)MODULES_MAX_ID);
-			return at + sizeof(note) + name_bytes;
-		}
-		at += sizeof(note) + name_bytes + id_bytes;
-	}
-	return 0;
+	return read_bytes(source->modules, source->memory, address, buffer, size);
 }
 
 static bool find_id(struct modules *modules, struct own_memory *memory, struct module *module)
 {
-	Elf64_Ehdr header;
-	uint64_t bias = module->start;
+	struct source source = { modules, memory };
+	const struct module_memory whole = { module->start, module->end, read_source, &source };
 
-	module->id_at = module->start;
-	module->n_id_bytes = MODULES_MAX_ID;
-	if (read_inside(modules, memory, module, module->start, &header, sizeof(header)) &&
-	    memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-	    header.e_phentsize == sizeof(Elf64_Phdr)) {
-		uint32_t n = MIN_OF((uint32_t)header.e_phnum, (uint32_t)MAX_SEGMENTS);
-
-		for (uint32_t i = 0; i < n; i++) {
-			Elf64_Phdr segment;
-			uint64_t found = 0;
-
-			if (!read_inside(modules, memory, module,
-					 module->start + header.e_phoff + i * sizeof(segment),
-					 &segment, sizeof(segment)))
-				break;
-			if (segment.p_type == PT_LOAD && segment.p_offset == 0)
-				bias = module->start - segment.p_vaddr;
-			if (segment.p_type == PT_NOTE)
-				found = find_build_id(modules, memory, module,
-						      bias + segment.p_vaddr, segment.p_memsz,
-						      &module->n_id_bytes);
-			if (found) {
-				module->id_at = found;
-				break;
-			}
-		}
+	module->id_at = module_find_build_id(&whole, &module->n_id_bytes);
+	if (module->id_at == 0) {
+		module->id_at = module->start;
+		module->n_id_bytes = MODULE_MAX_ID;
 	}
-	return read_inside(modules, memory, module, module->id_at, module->id, module->n_id_bytes);
+	return module_read(&whole, module->id_at, module->id, module->n_id_bytes);
 }
 
 /* The loader's word for what is at pc. */
@@ -217,7 +177,7 @@ static bool add(struct modules *modules, const struct module *module)
 static bool is_same(struct own_memory *memory, const struct module *module, uint64_t pc,
 		    bool trusted)
 {
-	uint8_t id[MODULES_MAX_ID];
+	uint8_t id[MODULE_MAX_ID];
 	const void *at = id;
 	struct module now;
 

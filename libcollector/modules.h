@@ -9,13 +9,13 @@
 #pragma once
 
 #include "arch/walk.h"
+#include "libcollector/module-id.h"
 #include "libcollector/own-memory.h"
 
 #define MODULES_MAX 256
 #define MODULES_PAGES 64
 #define MODULES_MAX_CIE 512
 #define MODULES_MAX_FDE 16384
-#define MODULES_MAX_ID 32
 
 struct module {
 	uint64_t start, end;
@@ -25,7 +25,7 @@ struct module {
 	uint32_t n_entries; /* 0: no CFI, or none that can be searched */
 	uint32_t n_id_bytes;
 	uint64_t id_at; /* of its build-id; without one, of its ELF header */
-	uint8_t id[MODULES_MAX_ID];
+	uint8_t id[MODULE_MAX_ID];
 	uint64_t checked; /* the check that last found it the same */
 };
 

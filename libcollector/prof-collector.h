@@ -104,6 +104,57 @@ PROF_PUBLIC bool prof_mark_complete(uint64_t begin_ns, const char *group, const 
 				    const struct prof_arg *args, size_t n_args);
 PROF_PUBLIC uint64_t prof_clock_ns(void);
 
+/* ---- Stacks ----------------------------------------------------------------------------------- */
+
+#define PROF_MAX_FRAMES \
+	512 /* of a stack; more are left out, the outermost. Smaller rings take less: 60 at least */
+
+/* What the addresses of a stack are. */
+enum prof_stack_kind {
+	PROF_STACK_RETURNS,     /* each is behind a call, as backtrace(3) has them */
+	PROF_STACK_INTERRUPTED, /* the first is where a signal came, the others are behind calls */
+	PROF_STACK_EXACT /* each is what it means itself, as where an interpreter makes them up */
+};
+
+/*
+ * Where the program says that it is: for interpreters and JITs, whose frames nobody else can find. An address may be of any module,
+ * or of what prof_jit_load() has given a name to. It is told which file an address lies in, so that names
+ * are found when the process is gone and the file mapped elsewhere. That takes some system calls for each stack, and /proc/self/maps
+ * where something is new. Stacks are sent once a thread, like strings.
+ */
+struct prof_stack {
+	const void *const *pcs; /* innermost first */
+	size_t n;
+	uint64_t kind; /* enum prof_stack_kind */
+};
+
+/* As without a stack; NULL is none. */
+PROF_PUBLIC bool prof_mark_instant_with_stack(const char *group, const char *name,
+					      const struct prof_arg *args, size_t n_args,
+					      const struct prof_stack *stack);
+PROF_PUBLIC bool prof_mark_begin_with_stack(uint64_t id, const char *group, const char *name,
+					    const struct prof_arg *args, size_t n_args,
+					    const struct prof_stack *stack);
+PROF_PUBLIC bool prof_mark_complete_with_stack(uint64_t begin_ns, const char *group,
+					       const char *name, const struct prof_arg *args,
+					       size_t n_args, const struct prof_stack *stack);
+PROF_PUBLIC bool prof_log_with_stack(uint32_t level, const char *domain, const char *text,
+				     const struct prof_stack *stack);
+
+/* ---- Generated code --------------------------------------------------------------------------- */
+
+/*
+ * From now on `size` bytes at `address` are called `name`, until they are unloaded or moved, or others are loaded or moved to
+ * where any of them are. To be called before the code runs. Samples and stacks have the name that held at their time. An interpreter may give a name
+ * to any memory of its own that stands for a function, and use its address in stacks of kind EXACT. What is loaded
+ * while nobody records has to be loaded again by who connects later; a forked child has what its parent had.
+ */
+PROF_PUBLIC bool prof_jit_load(const void *address, size_t size, const char *name);
+/* What was loaded at `from` is at `address` now. To be called in the order in which memory is moved, behind each. */
+PROF_PUBLIC bool prof_jit_move(const void *from, const void *address);
+/* Before anything else is put there, and when nothing runs there any more. */
+PROF_PUBLIC bool prof_jit_unload(const void *address);
+
 /* ---- Counters --------------------------------------------------------------------------------- */
 
 #define PROF_COUNT_DOUBLE 0x01u /* values are double, else int64_t */
@@ -150,6 +201,17 @@ struct prof_collector_table {
 	bool (*counter_add_double)(uint32_t, double);
 	bool (*log)(uint32_t, const char *, const char *);
 	bool (*thread_set_name)(const char *);
+	bool (*mark_instant_with_stack)(const char *, const char *, const struct prof_arg *, size_t,
+					const struct prof_stack *);
+	bool (*mark_begin_with_stack)(uint64_t, const char *, const char *, const struct prof_arg *,
+				      size_t, const struct prof_stack *);
+	bool (*mark_complete_with_stack)(uint64_t, const char *, const char *,
+					 const struct prof_arg *, size_t,
+					 const struct prof_stack *);
+	bool (*log_with_stack)(uint32_t, const char *, const char *, const struct prof_stack *);
+	bool (*jit_load)(const void *, size_t, const char *);
+	bool (*jit_move)(const void *, const void *);
+	bool (*jit_unload)(const void *);
 };
 PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
 

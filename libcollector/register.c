@@ -95,7 +95,7 @@ static bool has_key;
 
 /* ---- System calls ---- */
 
-static uint64_t block_signals(void)
+uint64_t register_block_signals(void)
 {
 	uint64_t all = ~UINT64_C(0), before = 0;
 
@@ -103,7 +103,7 @@ static uint64_t block_signals(void)
 	return before;
 }
 
-static void restore_signals(uint64_t before)
+void register_restore_signals(uint64_t before)
 {
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &before, NULL, KERNEL_SIGSET_BYTES);
 }
@@ -481,7 +481,7 @@ struct producer *register_producer(void)
 		register_count_lost();
 		return NULL;
 	}
-	before = block_signals();
+	before = register_block_signals();
 	self->is_inside = true;
 	/* A handler may have done all of this in the meantime. */
 	producer = is_alive(self->producer) ? self->producer : NULL;
@@ -496,7 +496,7 @@ struct producer *register_producer(void)
 		register_count_lost();
 	}
 	self->is_inside = false;
-	restore_signals(before);
+	register_restore_signals(before);
 	errno = error;
 	return producer;
 }
@@ -561,13 +561,13 @@ struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 	if (bytes > RING_MAX_BYTES || self->is_inside || self->no_syscall ||
 	    (producer->current->flags & RING_NO_SYSCALL))
 		return producer;
-	before = block_signals();
+	before = register_block_signals();
 	self->is_inside = true;
 	if (self->producer == producer && is_alive(producer) &&
 	    producer->current->open[0].sp == 0 && is_this_process())
 		bigger = claim_bigger(producer, bytes);
 	self->is_inside = false;
-	restore_signals(before);
+	register_restore_signals(before);
 	errno = error;
 	return bigger ? bigger : producer;
 }
@@ -782,13 +782,13 @@ int register_connect(const char *text)
 	if (r == 0 && (!is_this_process() || !take_state()))
 		r = -EALREADY;
 	if (r == 0) {
-		before = block_signals();
+		before = register_block_signals();
 		addresses = parsed;
 		for (uint32_t i = 0; i < count_arenas(); i++)
 			ring_arena_retire(process->arenas[i].arena);
 		__atomic_store_n(&prof_collector_state, 1, __ATOMIC_RELAXED);
 		r = become_registered();
-		restore_signals(before);
+		register_restore_signals(before);
 	}
 	errno = error;
 	return r;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "libcollector/intern.h"
+#include "libcollector/own-code.h"
 #include "libcollector/ring-own.h"
 
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is none */
@@ -25,6 +26,7 @@ struct producer {
 	uint64_t next_id;                         /* of marks */
 	uint32_t counters[REGISTER_MAX_COUNTERS]; /* by number: the epoch in which it was defined */
 	struct intern intern;
+	struct own_code code; /* last, as only stacks take memory for it */
 };
 
 /* Of each thread; small, as a library that is opened late gets only what is left of static TLS. */
@@ -57,6 +59,10 @@ static inline struct producer *producer_get(void)
  * another try with what producer_get() returns then.
  */
 bool register_again(struct producer *producer);
+
+/* Everything that is no record is done so: no handler interrupts it, and none leaves it. Returns what restores. */
+uint64_t register_block_signals(void);
+void register_restore_signals(uint64_t before);
 
 /* Of what was given up. */
 void register_count_lost(void);

@@ -203,6 +203,18 @@ PROF_ADDRESS(const char *name, const void *value) {
 	PROF_CALL(false, counter_add_double, counter, difference)
 #define prof_message(level, domain, text) PROF_CALL(false, log, level, domain, text)
 #define prof_name_thread(name) PROF_CALL(false, thread_set_name, name)
+/* What the program says of its stack, a const struct prof_stack *. */
+#define prof_instant_from(stack, group, name) \
+	PROF_CALL(false, mark_instant_with_stack, group, name, NULL, 0, stack)
+#define prof_begin_from(stack, id, group, name) \
+	PROF_CALL(false, mark_begin_with_stack, id, group, name, NULL, 0, stack)
+#define prof_complete_from(stack, begin_ns, group, name) \
+	PROF_CALL(false, mark_complete_with_stack, begin_ns, group, name, NULL, 0, stack)
+#define prof_message_from(stack, level, domain, text) \
+	PROF_CALL(false, log_with_stack, level, domain, text, stack)
+#define prof_code_load(address, bytes, name) PROF_CALL(false, jit_load, address, bytes, name)
+#define prof_code_move(from, address) PROF_CALL(false, jit_move, from, address)
+#define prof_code_unload(address) PROF_CALL(false, jit_unload, address)
 
 /* 0 where there is no collector, whether or not somebody records. */
 static inline uint32_t
@@ -259,6 +271,13 @@ static inline void prof_scope_end(struct prof_scope_state *state)
 #define prof_add_double(counter, difference) ((void)(counter), false)
 #define prof_message(level, domain, text) false
 #define prof_name_thread(name) false
+#define prof_instant_from(stack, group, name) ((void)(stack), false)
+#define prof_begin_from(stack, id, group, name) ((void)(stack), (void)(id), false)
+#define prof_complete_from(stack, begin_ns, group, name) ((void)(stack), (void)(begin_ns), false)
+#define prof_message_from(stack, level, domain, text) ((void)(stack), false)
+#define prof_code_load(address, bytes, name) ((void)(address), (void)(bytes), false)
+#define prof_code_move(from, address) ((void)(from), (void)(address), false)
+#define prof_code_unload(address) ((void)(address), false)
 #define prof_define(group, name, unit, flags) UINT32_C(0)
 #define prof_scope(group, name) ((void)0)
 

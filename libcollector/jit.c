@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * JIT - what a program says about the code that it makes
+ *
+ * Each event is a record of its own; what was called what at which time is made of them by who reads.
+ */
+#include "libcollector/message.h"
+
+static void fill(void *payload, const uint32_t *ids, const void *data)
+{
+	struct ring_jit *jit = payload;
+
+	*jit = *(const struct ring_jit *)data;
+	if (jit->kind == RING_JIT_LOAD)
+		jit->name = ids[0];
+}
+
+static bool write_event(const struct ring_jit *event, const char *name)
+{
+	struct text text = { .is_name = false };
+	struct message message = {
+		.type = RING_JIT,
+		.payload_bytes = sizeof(*event),
+		.n_texts = event->kind == RING_JIT_LOAD,
+		.texts = &text,
+	};
+	struct producer *producer = prof_collector_enabled() ? producer_get() : NULL;
+
+	/* An engine that does not know the type would put the ring aside. */
+	if (!producer || producer->n_types <= RING_JIT)
+		return false;
+	intern_measure(name ? name : "", &text);
+	return message_write(&message, fill, event);
+}
+
+bool prof_jit_load(const void *address, size_t size, const char *name)
+{
+	return write_event(&(struct ring_jit){ .kind = RING_JIT_LOAD,
+					       .address = (uintptr_t)address,
+					       .size = size },
+			   name);
+}
+
+bool prof_jit_move(const void *from, const void *address)
+{
+	return write_event(&(struct ring_jit){ .kind = RING_JIT_MOVE,
+					       .address = (uintptr_t)address,
+					       .from = (uintptr_t)from },
+			   NULL);
+}
+
+bool prof_jit_unload(const void *address)
+{
+	return write_event(
+		&(struct ring_jit){ .kind = RING_JIT_UNLOAD, .address = (uintptr_t)address }, NULL);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood when it is gone
+ *
+ * /proc/self/maps and not the loader is asked: that has no lock that somebody may hold, knows the vdso and what was mapped
+ * without the loader, and calls a file what the kernel's own records call it.
+ * Invariants: (1) a range is a module's by the bytes in memory, and is compared with them by each stack
+ *                                                                  [test-own-code: same_address; test_jit: dlclose]
+ *             (2) nothing of a module is loaded but by own-memory.c [test-own-code: unmapped]
+ *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
+ * Ranges are added with signals blocked: no handler sees half of that.
+ */
+#include "libcollector/own-code.h"
+
+#include "libcollector/own-memory.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* A line: start-end perms offset major:minor inode    name */
+struct line {
+	uint64_t start, end, offset, dev, inode;
+	bool is_executable;
+	const char *path; /* "" without */
+};
+
+struct scan {
+	struct own_code *code;
+	const struct own_code_stack *stack;
+	struct own_memory memory;
+	struct line first; /* the last one that a file begins in */
+	own_code_tell *tell;
+	void *data;
+};
+
+/* ---- Those that are known ---- */
+
+static uint32_t find_index(const struct own_code *code, uint64_t address)
+{
+	uint32_t low = 0, high = code->n;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (code->ranges[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const struct own_code_range *own_code_find(const struct own_code *code, uint64_t address)
+{
+	uint32_t i = find_index(code, address);
+
+	return i < code->n && address >= code->ranges[i].start ? &code->ranges[i] : NULL;
+}
+
+static void clear(struct own_code *code)
+{
+	code->version++;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	code->n = 0;
+}
+
+/* What overlaps with it has gone. */
+static void add(struct own_code *code, const struct own_code_range *range)
+{
+	uint32_t first, last;
+
+	if (code->n == OWN_CODE_MAX)
+		clear(code);
+	code->version++;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	first = last = find_index(code, range->start);
+	while (last < code->n && code->ranges[last].start < range->end)
+		last++;
+	if (last == first)
+		memmove(&code->ranges[first + 1], &code->ranges[first],
+			(code->n - first) * sizeof(*range));
+	else
+		memmove(&code->ranges[first + 1], &code->ranges[last],
+			(code->n - last) * sizeof(*range));
+	code->n = code->n - (last - first) + 1;
+	code->ranges[first] = *range;
+}
+
+static bool is_same(struct own_memory *memory, const struct own_code_range *range, uint64_t address)
+{
+	uint8_t id[MODULE_MAX_ID];
+
+	if (range->n_id_bytes == 0)
+		return !module_is_loaded(address);
+	return own_memory_read(memory, range->id_at, id, range->n_id_bytes) &&
+	       memcmp(id, range->id, range->n_id_bytes) == 0;
+}
+
+bool own_code_check(struct own_code *code, const struct own_code_stack *stack, uint32_t epoch)
+{
+	struct own_memory memory = { 0 };
+	const struct own_code_range *last = NULL;
+
+	if (code->epoch != epoch) {
+		clear(code);
+		code->epoch = epoch;
+	}
+	for (uint32_t i = 0; i < stack->n; i++) {
+		uint64_t address = own_code_byte(stack, i);
+		const struct own_code_range *range = own_code_find(code, address);
+
+		if (!range)
+			return false;
+		if (range != last && !is_same(&memory, range, address)) {
+			clear(code);
+			return false;
+		}
+		/* In one module many frames are neighbours. */
+		last = range->n_id_bytes ? range : NULL;
+	}
+	return true;
+}
+
+/* ---- /proc/self/maps ---- */
+
+static bool parse_number(const char **at, unsigned base, uint64_t *ret_value)
+{
+	const char *from = *at;
+	uint64_t value = 0;
+
+	for (;; (*at)++) {
+		char c = **at;
+		unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+							: 16;
+
+		if (digit >= base)
+			break;
+		value = value * base + digit;
+	}
+	*ret_value = value;
+	return *at > from;
+}
+
+static bool parse_char(const char **at, char wanted)
+{
+	return **at == wanted ? (*at)++, true : false;
+}
+
+/* The one thing that the kernel escapes is the end of a line. */
+static char *unescape(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from; to++) {
+		bool is_escaped = from[0] == '\\' && from[1] == '0' && from[2] == '1' &&
+				  from[3] == '2';
+
+		*to = *from;
+		if (is_escaped)
+			*to = '\n';
+		from += is_escaped ? 4 : 1;
+	}
+	*to = 0;
+	return path;
+}
+
+static bool parse_line(char *text, struct line *ret_line)
+{
+	const char *at = text;
+	uint64_t major_number, minor_number;
+
+	if (!parse_number(&at, 16, &ret_line->start) || !parse_char(&at, '-') ||
+	    !parse_number(&at, 16, &ret_line->end) || !parse_char(&at, ' ') || !at[0] || !at[1] ||
+	    !at[2] || !at[3] || at[4] != ' ')
+		return false;
+	ret_line->is_executable = at[2] == 'x';
+	at += 5;
+	if (!parse_number(&at, 16, &ret_line->offset) || !parse_char(&at, ' ') ||
+	    !parse_number(&at, 16, &major_number) || !parse_char(&at, ':') ||
+	    !parse_number(&at, 16, &minor_number) || !parse_char(&at, ' ') ||
+	    !parse_number(&at, 10, &ret_line->inode))
+		return false;
+	while (*at == ' ')
+		at++;
+	ret_line->dev = makedev((unsigned)major_number, (unsigned)minor_number);
+	ret_line->path = unescape(text + (at - text));
+	return true;
+}
+
+static bool is_wanted(const struct scan *scan, const struct line *line)
+{
+	for (uint32_t i = 0; i < scan->stack->n; i++) {
+		uint64_t address = own_code_byte(scan->stack, i);
+
+		if (address >= line->start && address < line->end &&
+		    !own_code_find(scan->code, address))
+			return true;
+	}
+	return false;
+}
+
+static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
+{
+	return own_memory_read(data, address, buffer, size);
+}
+
+/* Whether it is an ELF file's, which begins where the scan has seen it begin. */
+static bool identify(struct scan *scan, const struct line *line, struct own_code_range *range)
+{
+	const struct module_memory memory = { scan->first.start, line->end, read_memory,
+					      &scan->memory };
+
+	if (!line->is_executable || !line->path[0] || scan->first.dev != line->dev ||
+	    scan->first.inode != line->inode || scan->first.end > line->end ||
+	    !module_is_elf(&memory))
+		return false;
+	range->id_at = module_find_build_id(&memory, &range->n_id_bytes);
+	range->has_build_id = range->id_at != 0;
+	if (!range->has_build_id) {
+		range->id_at = memory.start;
+		range->n_id_bytes = MODULE_MAX_ID;
+	}
+	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
+}
+
+static bool take_line(struct scan *scan, char *text)
+{
+	struct line line;
+	struct own_code_range range;
+	int64_t image = 0;
+
+	if (!parse_line(text, &line))
+		return true;
+	if (line.offset == 0)
+		scan->first = line;
+	if (!is_wanted(scan, &line))
+		return true;
+	range = (struct own_code_range){ .start = line.start,
+					 .end = line.end,
+					 .file_offset = line.offset };
+	if (identify(scan, &line, &range))
+		image = scan->tell(scan->data, &range, line.dev, line.inode, line.path);
+	else
+		range.n_id_bytes = 0;
+	if (image < 0)
+		return false;
+	range.image = (uint32_t)image;
+	add(scan->code, &range);
+	return true;
+}
+
+/* Whole lines; what is left moves to the front. Returns its length, or UINT32_MAX where it is to end. */
+static uint32_t take_lines(struct scan *scan, uint32_t n)
+{
+	char *buffer = scan->code->line;
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (buffer[i] != '\n')
+			continue;
+		buffer[i] = 0;
+		if (!take_line(scan, buffer + at))
+			return UINT32_MAX;
+		at = i + 1;
+	}
+	memmove(buffer, buffer + at, n - at);
+	/* a line that does not fit is none */
+	return n - at < OWN_CODE_LINE ? n - at : 0;
+}
+
+/* Nothing is mapped there, or nobody says: it is not looked for again. */
+static void add_rest(struct scan *scan)
+{
+	for (uint32_t i = 0; i < scan->stack->n; i++) {
+		uint64_t address = own_code_byte(scan->stack, i);
+		uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE;
+		const struct own_code_range nothing = { .start = page,
+							.end = page + OWN_MEMORY_PAGE };
+
+		if (!own_code_find(scan->code, address) && nothing.end != 0)
+			add(scan->code, &nothing);
+	}
+}
+
+bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, own_code_tell *tell,
+		   void *data)
+{
+	struct scan scan = { .code = code, .stack = stack, .tell = tell, .data = data };
+	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/maps",
+			  (long)(O_RDONLY | O_CLOEXEC), 0L);
+	uint32_t n = 0;
+	long got = 1;
+
+	while (fd >= 0 && got > 0 && n != UINT32_MAX) {
+		got = syscall(SYS_read, fd, code->line + n, (long)(OWN_CODE_LINE - n));
+		if (got > 0)
+			n = take_lines(&scan, n + (uint32_t)got);
+	}
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	if (n == UINT32_MAX)
+		return false;
+	add_rest(&scan);
+	return true;
+}

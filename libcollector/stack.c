@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Stack - where a record was made, as the program says it
+ *
+ * Frames are written straight into the ring: a handler's stack may be small. What a record interrupts gets addresses, which the
+ * engine looks for in what it knows of the process; so does a thread that makes no system calls.
+ * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
+ *             (2) a module that took another one's place is told of            [test_jit: dlclose]
+ *             (3) errno stays                                                   [test_jit: native]
+ */
+#include "libcollector/stack.h"
+
+#include "libcollector/message.h"
+
+#include <errno.h>
+
+#define SALT UINT64_C(0x737461636b) /* so that no string is a stack */
+
+struct telling {
+	struct producer *producer;
+	uint32_t epoch;
+	enum message_outcome outcome;
+};
+
+static struct own_code_stack measure(const struct producer *producer, const struct prof_stack *from)
+{
+	uint64_t room = (producer->current->most_bytes - sizeof(struct ring_stack)) /
+			sizeof(struct ring_frame);
+	uint32_t n = (uint32_t)MIN_OF(MIN_OF((uint64_t)from->n, room), (uint64_t)PROF_MAX_FRAMES);
+
+	return (struct own_code_stack){
+		.pcs = from->pcs,
+		.n = n,
+		.n_exact = from->kind == PROF_STACK_EXACT         ? n
+			   : from->kind == PROF_STACK_INTERRUPTED ? 1
+								  : 0,
+	};
+}
+
+/* ---- Images ---- */
+
+static int64_t lose(struct telling *telling, enum message_outcome outcome)
+{
+	telling->outcome = outcome;
+	return -1;
+}
+
+static int64_t tell_image(void *data, const struct own_code_range *range, uint64_t dev,
+			  uint64_t inode, const char *path)
+{
+	struct telling *telling = data;
+	struct producer *producer = telling->producer;
+	uint32_t n = range->has_build_id ? range->n_id_bytes : 0,
+		 id = intern_new_id(&producer->intern);
+	struct ring_image *image;
+	struct ring *ring;
+	struct text text = { .is_name = false };
+
+	intern_measure(path, &text);
+	if (message_write_text(producer, telling->epoch, &text) == MESSAGE_AGAIN)
+		return lose(telling, MESSAGE_AGAIN);
+	ring = producer->current;
+	image = ring_begin(ring, RING_IMAGE, sizeof(*image) + n);
+	if (!image)
+		return lose(telling, register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST);
+	if (message_is_other(producer, telling->epoch)) {
+		message_waste(ring, image, sizeof(*image) + n);
+		return lose(telling, MESSAGE_AGAIN);
+	}
+	*image = (struct ring_image){
+		.id = id,
+		.n_build_id_bytes = n,
+		.start = range->start,
+		.end = range->end,
+		.file_offset = range->file_offset,
+		.dev = dev,
+		.inode = inode,
+		.path = text.id,
+	};
+	memcpy(image + 1, range->id, n);
+	ring_end(ring, image);
+	return id;
+}
+
+/* Sees to it that all is told that the stack goes through; not where that may not be. */
+static enum message_outcome tell_images(struct producer *producer, uint32_t epoch,
+					const struct own_code_stack *stack)
+{
+	struct telling telling = { producer, epoch, MESSAGE_WRITTEN };
+	uint64_t before;
+
+	if (own_code_check(&producer->code, stack, epoch))
+		return MESSAGE_WRITTEN;
+	before = register_block_signals();
+	if (message_is_other(producer, epoch))
+		telling.outcome = MESSAGE_AGAIN;
+	else
+		own_code_scan(&producer->code, stack, tell_image, &telling);
+	register_restore_signals(before);
+	return telling.outcome;
+}
+
+/* ---- Stacks ---- */
+
+static struct ring_frame make_frame(const struct own_code *code, const struct own_code_stack *stack,
+				    uint32_t i)
+{
+	const struct own_code_range *range = code ? own_code_find(code, own_code_byte(stack, i))
+						  : NULL;
+	uint64_t pc = (uintptr_t)stack->pcs[i];
+	struct ring_frame frame = { .offset = pc, .kind = i >= stack->n_exact };
+
+	if (range && range->image != 0) {
+		frame.offset = pc - range->start + range->file_offset;
+		frame.image = range->image;
+	}
+	return frame;
+}
+
+/* As a string whose bytes are its frames. */
+static struct text make_text(const struct own_code *code, const struct own_code_stack *stack)
+{
+	struct text text = { .n_bytes = 1, .hash = SALT };
+
+	for (uint32_t i = 0; i < stack->n; i++) {
+		struct ring_frame frame = make_frame(code, stack, i);
+
+		text.hash = intern_mix(frame.offset ^ text.hash,
+				       (uint64_t)frame.image << 1 | frame.kind);
+	}
+	return text;
+}
+
+static enum message_outcome write_frames(struct producer *producer, uint32_t epoch,
+					 const struct own_code *code,
+					 const struct own_code_stack *stack, struct text *text)
+{
+	uint32_t version = code ? code->version : 0;
+	size_t bytes = sizeof(struct ring_stack) + stack->n * sizeof(struct ring_frame);
+	struct ring *ring = producer->current;
+	struct ring_stack *to = ring_begin(ring, RING_STACK, bytes);
+	struct ring_frame *frames;
+
+	if (!to)
+		return register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST;
+	if (message_is_other(producer, epoch) || (code && code->version != version)) {
+		message_waste(ring, to, bytes);
+		return MESSAGE_AGAIN;
+	}
+	*to = (struct ring_stack){ .id = text->id, .n_frames = stack->n };
+	frames = (struct ring_frame *)(to + 1);
+	for (uint32_t i = 0; i < stack->n; i++)
+		frames[i] = make_frame(code, stack, i);
+	ring_end(ring, to);
+	intern_add(&producer->intern, text, epoch);
+	return MESSAGE_WRITTEN;
+}
+
+static enum message_outcome write_stack(struct producer *producer, uint32_t epoch,
+					struct stack *stack)
+{
+	struct own_code_stack pcs = measure(producer, stack->from);
+	bool is_nested = producer->current->open[0].sp != 0;
+	struct own_code *code = &producer->code;
+	enum message_outcome outcome;
+	struct text text;
+
+	if (pcs.n == 0)
+		return MESSAGE_WRITTEN;
+	if (is_nested || (producer->current->flags & RING_NO_SYSCALL))
+		code = NULL;
+	outcome = code ? tell_images(producer, epoch, &pcs) : MESSAGE_WRITTEN;
+	if (outcome != MESSAGE_WRITTEN)
+		return outcome;
+	text = make_text(code, &pcs);
+	if (!intern_find(&producer->intern, &text)) {
+		text.id = intern_new_id(&producer->intern);
+		outcome = write_frames(producer, epoch, code, &pcs, &text);
+	}
+	if (outcome == MESSAGE_WRITTEN)
+		stack->id = text.id;
+	return outcome;
+}
+
+int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack)
+{
+	int error = errno;
+	enum message_outcome outcome;
+
+	stack->id = 0;
+	outcome = write_stack(producer, epoch, stack);
+	errno = error;
+	return outcome;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Stack - where a record was made, as the program says it
+ *
+ * Sent once, as strings are, and before the record; with what each of its frames lies in before that.
+ */
+#pragma once
+
+#include "libcollector/prof-collector.h"
+
+#include <assert.h>
+
+struct producer;
+
+struct stack {
+	const struct prof_stack *from;
+	uint32_t id; /* 0: there was no room for it */
+};
+
+/* An enum message_outcome. */
+int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack);
