@@ -678,13 +678,14 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
 
 /* ---- The end ------------------------------------------------------------------------------------ */
 
-/* What there was no time for. */
-static void lose_queued(struct collectors *collectors)
+/* What there was no time for, of those of whom more than that is queued. */
+static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
+		bool is_lost = peer->queued_bytes > more_than;
 
-		for (uint32_t k = 0; k < peer->n_arenas; k++)
+		for (uint32_t k = 0; is_lost && k < peer->n_arenas; k++)
 			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
 				struct peer_ring *ring = &peer->arenas[k]->rings[n];
 
@@ -700,6 +701,8 @@ static void lose_queued(struct collectors *collectors)
 
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 {
+	uint64_t begin_ns = MIN_OF(clock_ns(), until_ns);
+
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
@@ -714,8 +717,11 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 		if (peer_at(collectors, i)->state == PEER_ACTIVE)
 			end_peer(collectors, peer_at(collectors, i));
 	collectors->bound_ns = UINT64_MAX;
+	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
+	if (collectors->unfinished)
+		lose_queued(collectors, COLLECTORS_MODEST);
 	collectors_emit(collectors, UINT64_MAX, until_ns);
-	lose_queued(collectors);
+	lose_queued(collectors, 0);
 }
 
 void collectors_done(struct collectors *collectors)

@@ -7,6 +7,7 @@
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* of those of a process */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)      /* of records that wait for others */
+#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)  /* of a process */
 
 struct collectors_options {
 	struct output *output;
@@ -62,5 +63,8 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns);
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
 /* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns);
-/* Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost. */
+/*
+ * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost; half-way to it,
+ * what is queued of those of whom that is much.
+ */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

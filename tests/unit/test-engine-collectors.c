@@ -1101,6 +1101,46 @@ static void test_floods(void)
 	fixture_done(&fixture);
 }
 
+/* Two processes, one of which has all of its rings; NULL: it could not be. */
+static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **ret_rings, size_t n)
+{
+	struct ring_arena *greedy;
+
+	if (!begin(fixture, ENGINE_POLICY_DROP))
+		return NULL;
+	greedy = steal_ptr(&fixture->arena);
+	for (size_t i = 0; i < n; i++)
+		ret_rings[i] = ring_claim(greedy, OTHER_TID, 0, 0);
+	tasks_filter(&fixture->parts.tasks, (const int32_t[]){ getpid(), STRANGER_PID }, 2, true);
+	connect_as(fixture, STRANGER_PID, 0);
+	step_until_answer(fixture);
+	return take_arena(fixture) && ret_rings[n - 1] ? greedy : NULL;
+}
+
+/* There is no time for what one has written, and there is for the other one. */
+static void test_fair_end(void)
+{
+	const size_t n_marks = 100;
+	struct fixture fixture;
+	struct ring_arena *greedy;
+	struct ring *rings[37], *modest;
+
+	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
+	modest = claim(&fixture, STRANGER_PID);
+	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
+		while (write_mark(rings[i], 0, 1))
+			;
+	for (size_t i = 0; i < n_marks; i++)
+		write_mark(modest, 0, 2);
+	collectors_finish(&fixture.collectors, 0);
+	loss_flush(&fixture.parts.losses, &fixture.parts.output);
+	parts_finish(&fixture.parts);
+	CHECK(lost(&fixture, PROF_LOSS_WRITER_BACKLOG) > 100000);
+	CHECK_INT(mark_id(&fixture, rows_of(&fixture.parts, PROF_TABLE_MARK) - n_marks), 2);
+	ring_arena_unmap(greedy);
+	fixture_done(&fixture);
+}
+
 /* One writes more than can be queued, and the other one loses nothing by that. */
 static void test_fair(void)
 {
@@ -1110,14 +1150,7 @@ static void test_fair(void)
 	struct ring *rings[37], *modest;
 	uint64_t most = 0;
 
-	REQUIRE(begin(&fixture, ENGINE_POLICY_DROP));
-	greedy = steal_ptr(&fixture.arena);
-	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
-		REQUIRE(rings[i] = ring_claim(greedy, OTHER_TID, 0, 0));
-	tasks_filter(&fixture.parts.tasks, (const int32_t[]){ getpid(), STRANGER_PID }, 2, true);
-	connect_as(&fixture, STRANGER_PID, 0);
-	step_until_answer(&fixture);
-	REQUIRE(take_arena(&fixture));
+	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
 	modest = claim(&fixture, STRANGER_PID);
 	for (size_t turn = 0; turn < n_turns; turn++) {
 		for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
@@ -1218,6 +1251,7 @@ int main(void)
 	RUN(test_session_end);
 	RUN(test_floods);
 	RUN(test_fair);
+	RUN(test_fair_end);
 	RUN(test_bells);
 	return test_end();
 }
