@@ -267,8 +267,9 @@ size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
 	size_t bytes = 0;
 
 	ring_reader_quarantine(&ring->reader, fault);
-	for (; (item = peer_ring_peek(ring)) != NULL; n++) {
+	while ((item = peer_ring_peek(ring)) != NULL) {
 		to_ns = item->time_ns;
+		n += collector_is_event(item->type);
 		bytes += peer_ring_skip(ring);
 	}
 	if (n)

@@ -706,6 +706,12 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 	[RING_LOG_AT] = add_log_at,
 };
 
+bool collector_is_event(enum ring_type type)
+{
+	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
+	       type != RING_COUNTER;
+}
+
 enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)
 {
 	struct collector_process *process = owner->process;

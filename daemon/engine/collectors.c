@@ -691,12 +691,25 @@ static void lose_queued(struct collectors *collectors, uint64_t more_than)
 
 				for (struct peer_item *item; (item = peer_ring_peek(ring));) {
 					collector_process_lose(&peer->process,
-							       PROF_LOSS_WRITER_BACKLOG, 1,
+							       PROF_LOSS_WRITER_BACKLOG,
+							       collector_is_event(item->type),
 							       item->time_ns, item->time_ns);
 					collectors->queued_bytes -= peer_ring_skip(ring);
 				}
 			}
 	}
+}
+
+/* Behind those of whom much is queued. */
+static bool is_modest_waiting(const struct collectors *collectors)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		uint64_t bytes = peer_at(collectors, i)->queued_bytes;
+
+		if (bytes > 0 && bytes <= COLLECTORS_MODEST)
+			return true;
+	}
+	return false;
 }
 
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)
@@ -718,7 +731,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 			end_peer(collectors, peer_at(collectors, i));
 	collectors->bound_ns = UINT64_MAX;
 	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
-	if (collectors->unfinished)
+	if (is_modest_waiting(collectors))
 		lose_queued(collectors, COLLECTORS_MODEST);
 	collectors_emit(collectors, UINT64_MAX, until_ns);
 	lose_queued(collectors, 0);

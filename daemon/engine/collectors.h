@@ -65,6 +65,6 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns);
 /*
  * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost; half-way to it,
- * what is queued of those of whom that is much.
+ * what is queued of those of whom that is much, where others wait.
  */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

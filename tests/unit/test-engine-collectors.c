@@ -1124,18 +1124,22 @@ static void test_fair_end(void)
 	struct fixture fixture;
 	struct ring_arena *greedy;
 	struct ring *rings[37], *modest;
+	uint64_t n_greedy = 0;
 
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
 	modest = claim(&fixture, STRANGER_PID);
 	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
-		while (write_mark(rings[i], 0, 1))
-			;
+		for (write_string(rings[i], 1, "name", 4, 0); write_mark(rings[i], 0, 1);)
+			n_greedy++;
 	for (size_t i = 0; i < n_marks; i++)
 		write_mark(modest, 0, 2);
 	collectors_finish(&fixture.collectors, 0);
 	loss_flush(&fixture.parts.losses, &fixture.parts.output);
 	parts_finish(&fixture.parts);
 	CHECK(lost(&fixture, PROF_LOSS_WRITER_BACKLOG) > 100000);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK) +
+			  lost(&fixture, PROF_LOSS_WRITER_BACKLOG),
+		  n_greedy + n_marks);
 	CHECK_INT(mark_id(&fixture, rows_of(&fixture.parts, PROF_TABLE_MARK) - n_marks), 2);
 	ring_arena_unmap(greedy);
 	fixture_done(&fixture);
