@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What a program tried to record is in the capture, or it is counted there as lost: exactly, and when it is killed, too.
+
+tests/tools/conserve.c counts what it tries in memory that outlives it, and counts rows; 10^8 are in ./dev bench.
+"""
+import os
+import random
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+CONSERVE = os.environ["CONSERVE"]
+SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
+MARKS = 100000 if SANITIZED else 10000000
+THREADS = 4
+KILLED = 3 if SANITIZED else 10
+
+
+def check(capture, files):
+    done = subprocess.run([CONSERVE, "check", capture, *files], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return map(int, done.stdout.split())
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_law(profctl, capture, tmp_path, policy):
+    profctl("record", "--policy", policy, "--no-symbols", "-o", capture, "--",
+            CONSERVE, "write", 0, THREADS, MARKS // THREADS, tmp_path / "counts")
+    tried, rows, lost, killed = check(capture, [tmp_path / "counts"])
+    assert (tried, killed) == (MARKS, 0)
+    assert rows + lost == tried
+    assert rows > 0
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_killed(profctl, capture, tmp_path, policy):
+    """Some at a time, each at any instruction: a thread may have been about to try."""
+    delays = [random.randrange(1000, 150000) for _ in range(KILLED)]
+    lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]
+    profctl("record", "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))
+    tried, rows, lost, killed = check(capture, [tmp_path / str(i) for i in range(KILLED)])
+    assert killed == KILLED * THREADS, delays
+    assert 0 <= tried - rows - lost <= killed, (delays, tried, rows, lost)
+    assert rows > 0
