@@ -185,7 +185,7 @@ struct message_snapshot {
 /* Content of the memfd: records, each padded to 8 bytes. Bytes of /proc stand as they were read. */
 enum snapshot_kind {
 	SNAPSHOT_STAT = 1, /* /proc/PID/task/TID/stat; the thread group leader's comes first */
-	SNAPSHOT_STATUS,   /* /proc/PID/status */
+	SNAPSHOT_STATUS, /* /proc/PID/status; of one process in a PID namespace below ours, task/TID/status too */
 	SNAPSHOT_CMDLINE,
 	SNAPSHOT_CGROUP,     /* /proc/PID/cgroup */
 	SNAPSHOT_EXE,        /* target of /proc/PID/exe, no NUL */

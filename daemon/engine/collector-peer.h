@@ -65,6 +65,8 @@ struct peer {
 	bool ended;  /* the pidfd says so */
 	bool called; /* there is something on the connection */
 	uint32_t n_requests;
+	uint64_t asked_ns; /* /proc, for who its threads are */
+	unsigned int n_asked;
 	struct peer_arena *arenas[PEER_MAX_ARENAS];
 	uint32_t n_arenas;
 	GHashTable *claims;    /* struct peer_claim, by tid */

@@ -6,7 +6,8 @@
  * the ring's owner, which become the capture's with their first use in an epoch. Counters of one process with the same group,
  * name, unit and kind are one, whichever thread defines them.
  * A thread's number is as the process says, so it has to be one of its own. Those of another PID namespace are not known to
- * the side band but for the process's own: such a thread gets a row of its own, with what it is called there.
+ * the side band but for the process's own: such a thread gets a row of its own, with what it is called there, until /proc has
+ * told which one that is.
  * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters  [test-engine-collectors: ids]
  *             (2) a thread of somebody else puts the ring into quarantine                 [test-engine-collectors: tids]
  *             (3) what a process makes us keep is bounded, and what is more is counted    [test-engine-collectors: endless]
@@ -240,24 +241,28 @@ uint32_t collector_owner_tid(const struct collector_owner *owner)
 }
 
 /* In a PID namespace of its own the process knows other numbers than we do. */
-static struct thread *find_inner_thread(const struct collector_process *process, uint32_t tid)
+static struct thread *find_inner_thread(struct collector_process *process, uint32_t tid,
+					uint64_t time_ns)
 {
 	struct thread *thread;
 
 	if (tid == process->inner_pid)
 		return (struct thread *)row_ref(&process->leader->row);
-	thread = tasks_inner_thread(process->rows->tasks, process->process, tid);
-	g_strlcpy(thread->comm, process->leader->comm, sizeof(thread->comm));
+	thread = tasks_inner_thread(process->rows->tasks, process->process, tid, time_ns);
+	if (thread->tid == 0) {
+		g_strlcpy(thread->comm, process->leader->comm, sizeof(thread->comm));
+		process->has_unknown = true;
+	}
 	return thread;
 }
 
 /* With a reference; NULL: it is no thread of the process. */
-static struct thread *find_thread(const struct collector_process *process, uint32_t tid)
+static struct thread *find_thread(struct collector_process *process, uint32_t tid, uint64_t time_ns)
 {
 	struct thread *thread;
 
 	if (process->inner_pid)
-		return find_inner_thread(process, tid);
+		return find_inner_thread(process, tid, time_ns);
 	if (tid == (uint32_t)process->pid)
 		return (struct thread *)row_ref(&process->leader->row);
 	thread = tasks_thread(process->rows->tasks, (int32_t)tid);
@@ -717,7 +722,7 @@ enum ring_fault collector_owner_add(struct collector_owner *owner, const struct 
 	struct collector_process *process = owner->process;
 
 	if (!owner->thread)
-		owner->thread = find_thread(process, owner->tid);
+		owner->thread = find_thread(process, owner->tid, record->time_ns);
 	if (!owner->thread)
 		return RING_FAULT_TID;
 	if (!adders[record->type])

@@ -48,6 +48,7 @@ struct collector_process {
 	uint32_t inner_pid;      /* in its own PID namespace; 0: that is ours */
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
+	bool has_unknown;     /* there is a thread of which /proc should tell who it is */
 	GHashTable *counters; /* struct collector_counter, by itself */
 	struct maps *code;    /* what it says is mapped */
 	uint32_t n_images;

@@ -30,6 +30,8 @@
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
 #define BUFFER_BYTES (256u << 10)
+#define IDENTIFY_NS (100 * MS)
+#define IDENTIFY_MAX_SHIFT 6u
 #define MAX_FAULTS 64 /* that are told in words */
 
 /* The first arena of a process, and one where many have some already. */
@@ -308,6 +310,21 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 		refuse(collectors, peer, is_ours ? CONTROL_LIMIT : CONTROL_FAILED);
 }
 
+/* Who says that it has always others is asked for less and less often. */
+static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	struct collector_process *process = &peer->process;
+	uint64_t pause_ns = IDENTIFY_NS << MIN_OF(peer->n_asked, IDENTIFY_MAX_SHIFT);
+
+	if (!process->has_unknown || !collectors->options.ask_again ||
+	    now_ns - peer->asked_ns < pause_ns ||
+	    !collectors->options.ask_again(process->process, collectors->options.data))
+		return;
+	process->has_unknown = false;
+	peer->asked_ns = now_ns;
+	peer->n_asked++;
+}
+
 static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			 uint64_t now_ns)
 {
@@ -317,6 +334,7 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	/* As of what the side band says up to then: not of a program that it has executed since. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
+	identify_threads(collectors, peer, now_ns);
 	if (peer->ended && limit_ns >= peer->came_ns) {
 		end_peer(collectors, peer);
 		return;

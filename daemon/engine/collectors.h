@@ -22,6 +22,8 @@ struct collectors_options {
 	enum engine_policy policy;
 	/* A process of which /proc is to tell. */
 	void (*ask)(struct process *process, void *data);
+	/* The same for who its threads are, again and again; false: not now. */
+	bool (*ask_again)(struct process *process, void *data);
 	void (*warn)(const char *code, const char *text, void *data);
 	void *data;
 };

@@ -95,6 +95,12 @@ static void apply_status(struct application *application, const struct snapshot_
 
 	if (!process || !snapshot_parse_status(item->text, item->length, &status))
 		return;
+	if (item->tid != item->pid) {
+		if (status.n_ns_pids > 1)
+			tasks_set_inner(application->scan->tasks, process, item->tid,
+					status.ns_pids + 1, status.n_ns_pids - 1);
+		return;
+	}
 	process->uid = status.uid;
 	if (status.n_ns_pids > 1)
 		process_set_ns_pids(process, status.ns_pids + 1, status.n_ns_pids - 1);

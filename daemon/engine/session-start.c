@@ -135,6 +135,7 @@ static void connect_parts(struct session *session)
 						      .session = session->config.session,
 						      .policy = session->config.policy,
 						      .ask = session_ask,
+						      .ask_again = session_ask_again,
 						      .warn = warn,
 						      .data = session,
 					      });

@@ -45,6 +45,16 @@ static void ask(struct process *process, void *data)
 	session_request_scan(session, process->pid, process->maps_known);
 }
 
+bool session_ask_again(struct process *process, void *data)
+{
+	struct session *session = data;
+
+	if (session->asks == 0)
+		return false;
+	ask(process, data);
+	return true;
+}
+
 void session_ask(struct process *process, void *data)
 {
 	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))

@@ -103,6 +103,7 @@ void session_finish(struct session *session);
 
 /* For collectors.ask. */
 void session_ask(struct process *process, void *data);
+bool session_ask_again(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 uint64_t session_clock(void);

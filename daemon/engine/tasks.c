@@ -66,6 +66,8 @@ static void free_process(struct row *row)
 	if (process->cgroup)
 		g_ref_string_release(process->cgroup);
 	g_free(process->ns_pids);
+	if (process->inner)
+		g_hash_table_destroy(process->inner);
 	maps_unref(process->maps);
 	g_free(process);
 }
@@ -75,7 +77,6 @@ static void write_thread(struct row *row, struct output *output)
 	struct thread *thread = (struct thread *)row;
 	const struct process *process = thread->process;
 	bool leader = thread->tid == process->pid;
-	uint64_t inner = thread->inner_tid;
 
 	output_need(output, &thread->process->row);
 	output_add(output, PROF_TABLE_THREAD,
@@ -86,16 +87,25 @@ static void write_thread(struct row *row, struct output *output)
 			   [PROF_THREAD_START_TIME] = PROF_NUMBER(thread->start_ns),
 			   [PROF_THREAD_COMM] = PROF_NUMBER(output_text(output, thread->comm)),
 			   [PROF_THREAD_NS_TIDS] =
-				   inner ? PROF_BYTES(&inner, 1)
-					 : PROF_BYTES(process->ns_pids,
-						      leader ? process->n_ns_pids : 0),
+				   leader ? PROF_BYTES(process->ns_pids, process->n_ns_pids)
+					  : PROF_BYTES(thread->ns_tids, thread->n_ns_tids),
 		   });
+}
+
+/* Of who is called something else in its own PID namespace. */
+static gpointer inner_key(const struct thread *thread)
+{
+	return GUINT_TO_POINTER(thread->ns_tids[thread->n_ns_tids - 1]);
 }
 
 static void free_thread(struct row *row)
 {
 	struct thread *thread = (struct thread *)row;
+	GHashTable *inner = thread->process->inner;
 
+	if (thread->n_ns_tids && g_hash_table_lookup(inner, inner_key(thread)) == thread)
+		g_hash_table_remove(inner, inner_key(thread));
+	g_free(thread->ns_tids);
 	row_unref(&thread->process->row);
 	g_free(thread);
 }
@@ -253,15 +263,58 @@ static struct thread *new_thread(struct tasks *tasks, struct process *process, i
 	return thread;
 }
 
-struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid)
+/* Becomes who is found by its innermost number. */
+static void set_ns_tids(struct thread *thread, const uint64_t *ns_tids, size_t n)
 {
-	struct thread *thread = g_new0(struct thread, 1);
+	struct process *process = thread->process;
 
+	if (!process->inner)
+		process->inner = g_hash_table_new(g_direct_hash, g_direct_equal);
+	g_free(thread->ns_tids);
+	thread->ns_tids = g_memdup2(ns_tids, n * sizeof(*ns_tids));
+	thread->n_ns_tids = n;
+	g_hash_table_insert(process->inner, inner_key(thread), thread);
+}
+
+static struct thread *find_inner(const struct process *process, uint64_t inner_tid)
+{
+	return process->inner ? g_hash_table_lookup(process->inner, GUINT_TO_POINTER(inner_tid))
+			      : NULL;
+}
+
+struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
+				  uint64_t time_ns)
+{
+	struct thread *thread = find_inner(process, inner_tid);
+	uint64_t number = inner_tid;
+
+	if (thread && (thread->exit_ns == 0 || time_ns <= thread->exit_ns))
+		return (struct thread *)row_ref(&thread->row);
+	thread = g_new0(struct thread, 1);
 	row_init(&thread->row, ++tasks->last_thread, write_thread, free_thread);
 	row_ref(&process->row);
 	thread->process = process;
-	thread->inner_tid = inner_tid;
+	set_ns_tids(thread, &number, 1);
 	return thread;
+}
+
+void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
+		     const uint64_t *ns_tids, size_t n)
+{
+	struct thread *thread = tasks_thread(tasks, tid), *unknown;
+
+	if (!thread || thread->process != process || thread->exit_ns || thread->n_ns_tids ||
+	    tid == process->pid)
+		return;
+	unknown = find_inner(process, ns_tids[n - 1]);
+	set_ns_tids(thread, ns_tids, n);
+	output_touch(tasks->output, &thread->row);
+	if (!unknown || unknown->tid != 0)
+		return;
+	unknown->tid = tid;
+	unknown->start_ns = thread->start_ns;
+	g_strlcpy(unknown->comm, thread->comm, sizeof(unknown->comm));
+	output_touch(tasks->output, &unknown->row);
 }
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,

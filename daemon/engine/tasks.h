@@ -21,6 +21,8 @@ struct process {
 	char *cgroup;           /* GRefString */
 	uint64_t *ns_pids;
 	uint32_t n_ns_pids;
+	GHashTable *
+		inner; /* its threads by what they are called in its own PID namespace; NULL: none is known */
 	struct maps *maps;
 	struct image *anon, *unknown; /* made when a frame lies there */
 	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = it was not */
@@ -37,8 +39,9 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0 = alive */
 	uint64_t stat_ns;
-	uint32_t
-		inner_tid; /* not 0: all that is known is its number in the process's own PID namespace */
+	uint64_t *
+		ns_tids; /* in PID namespaces below ours, but the leader's, whose are the process's */
+	uint32_t n_ns_tids;
 	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
@@ -88,8 +91,15 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 /* A process or thread that turns up without having been announced. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
-/* A thread of which only that number is known. It is not found by anything here; one reference is the caller's. */
-struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid);
+/*
+ * The thread of that number in the process's own PID namespace, at that time; one reference is the caller's. Where it is not
+ * known which one that is, a row of its own, with tid 0 until it is known.
+ */
+struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
+				  uint64_t time_ns);
+/* What a thread is called in the PID namespaces below ours, outermost first. */
+void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
+		     const uint64_t *ns_tids, size_t n);
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);

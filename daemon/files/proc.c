@@ -199,16 +199,41 @@ static bool has_one_thread(int dir)
 	return fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1;
 }
 
+/* Whether it has other numbers than ours in a PID namespace of its own. */
+static bool is_below(int dir)
+{
+	struct stat own, theirs;
+
+	return stat("/proc/self/ns/pid", &own) == 0 && fstatat(dir, "ns/pid", &theirs, 0) == 0 &&
+	       own.st_ino != theirs.st_ino;
+}
+
+static void add_thread(struct snapshot *snapshot, int dir, pid_t pid, pid_t tid, bool is_below)
+{
+	struct snapshot_record record = { .kind = SNAPSHOT_STAT, .pid = pid, .tid = tid };
+	char path[64];
+
+	snprintf(path, sizeof(path), "task/%d/stat", tid);
+	buffer_add_file(&snapshot->buffer, dir, path, record, SMALL_FILE_BYTES);
+	if (!is_below)
+		return;
+	record.kind = SNAPSHOT_STATUS;
+	snprintf(path, sizeof(path), "task/%d/status", tid);
+	buffer_add_file(&snapshot->buffer, dir, path, record, SMALL_FILE_BYTES);
+}
+
 /* Threads but the leader; again until no new one is found. Returns one of them, or 0. */
 static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	CLEANUP(free_numbers) struct numbers seen = { 0 };
 	CLEANUP(free_numbers) struct numbers tids = { 0 };
-	bool found = true;
+	bool found = true, below;
 	pid_t other = 0;
 
 	if (has_one_thread(dir))
 		return 0;
+	/* What they are called there is of interest where they record themselves. */
+	below = snapshot->request->pid != 0 && is_below(dir);
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
 		size_t before = seen.n;
@@ -220,17 +245,12 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 		for (size_t i = 0; i < tids.n; i++) {
 			struct numbers known = { .values = seen.values, .n = before };
 			pid_t tid = tids.values[i];
-			char path[64];
 
 			if (has_number(&known, tid))
 				continue;
 			found = true;
 			add_number(&seen, tid);
-			snprintf(path, sizeof(path), "task/%d/stat", tid);
-			buffer_add_file(&snapshot->buffer, dir, path,
-					(struct snapshot_record){
-						.kind = SNAPSHOT_STAT, .pid = pid, .tid = tid },
-					SMALL_FILE_BYTES);
+			add_thread(snapshot, dir, pid, tid, below);
 			other = tid;
 		}
 		qsort(seen.values, seen.n, sizeof(pid_t), compare_numbers);

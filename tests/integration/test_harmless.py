@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What a program does while the real profd records it, is stopped, or is killed: it goes on unhurt, and each mark that it was
 told of is in the capture; what is not, is counted."""
+import json
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from recordings import children
+from recordings import children, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
@@ -223,3 +224,89 @@ def test_killed_at_random(steady, profcapture, capture):
     marks = len(rows(profcapture, capture, "mark"))
     assert 500 * n <= program.recorded <= marks <= program.recorded + 4 * n
     assert program.begun - 4 * n <= marks + lost <= program.begun + 4 * n
+
+
+# ---- a PID namespace of its own
+
+THREADS = """
+#include <prof/mark.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static pthread_barrier_t barrier;
+
+static void *run(void *data)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "worker-%d", (int)(intptr_t)data);
+	pthread_setname_np(pthread_self(), name);
+	prof_instant("early", name);
+	pthread_barrier_wait(&barrier);
+	prof_instant("late", name);
+	return NULL;
+}
+
+static void wait_for_word(void)
+{
+	char byte;
+
+	puts("ready");
+	fflush(stdout);
+	while (read(0, &byte, 1) < 0)
+		;
+}
+
+int main(void)
+{
+	pthread_t ids[6];
+
+	pthread_barrier_init(&barrier, NULL, 7);
+	prof_instant("leader", "container");
+	wait_for_word();
+	for (intptr_t i = 0; i < 6; i++)
+		pthread_create(&ids[i], NULL, run, (void *)i);
+	wait_for_word();
+	pthread_barrier_wait(&barrier);
+	for (int i = 0; i < 6; i++)
+		pthread_join(ids[i], NULL);
+	return 0;
+}
+"""
+
+
+@without_sanitizer
+def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
+    """A container's threads know other numbers than profd; they are who the side band knows by the ones that we see."""
+    require("unshare", root=True)
+    program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
+    os.mkfifo(tmp_path / "go")
+    go = os.open(tmp_path / "go", os.O_RDWR)
+    profctl = recorder("-o", capture, "--no-symbols", "--", "sh", "-c",
+                       f"exec unshare --pid --fork --mount-proc {program} <{tmp_path}/go")
+    def found():
+        # which is not finished yet, or not even begun
+        done = profcapture("dump", capture, "--table", "mark", "--json", check=None)
+        marks = json.loads(done.stdout)["data"]["rows"] if done.returncode == 0 else []
+        return Counter((mark["name"], mark["comm"], mark["tid"]) for mark in marks)
+
+    def threads():
+        for folder in Path(f"/proc/{inside}/task").iterdir():
+            comm = (folder / "comm").read_text().strip()
+            yield comm, comm, int(folder.name)
+
+    assert profctl.stdout.readline() == "ready\n"
+    inside = children(children(profctl.pid)["unshare"])["container"]
+    # by then profd has asked for all that it asks for once
+    until(lambda: set(found()) == set(threads()), 30)
+    os.write(go, b"x")
+    assert profctl.stdout.readline() == "ready\n"
+    until(lambda: len({name for name, *_ in threads()}) == 7)
+    wanted = set(threads())
+    until(lambda: set(found()) == wanted, 30)
+    os.write(go, b"x")
+    os.close(go)
+    assert profctl.wait(60) == 0
+    assert found() == Counter({row: 1 if row[0] == "container" else 2 for row in wanted})

@@ -227,6 +227,51 @@ static void test_exit(void)
 	parts_done(&parts);
 }
 
+/* Threads by the numbers of a PID namespace of their own, before and after it is known whose these are. */
+static void test_inner(void)
+{
+	const uint64_t numbers[] = { 7, 3 };
+	struct thread *unknown, *thread, *later;
+	struct process *process;
+	struct parts parts;
+
+	parts_init(&parts);
+	process = tasks_found(&parts.tasks, 10, 10, 1)->process;
+	fork_thread(&parts, 10, 20, 2000);
+	thread = tasks_thread(&parts.tasks, 20);
+	unknown = tasks_inner_thread(&parts.tasks, process, 3, 2500);
+	tasks_need(&parts.tasks, unknown);
+	CHECK(unknown != thread && unknown->tid == 0);
+	g_strlcpy(thread->comm, "name", sizeof(thread->comm));
+	/* Neither the leader's, nor of another process. */
+	tasks_set_inner(&parts.tasks, process, 10, numbers, 2);
+	tasks_set_inner(&parts.tasks, tasks_found(&parts.tasks, 11, 11, 1)->process, 20, numbers,
+			2);
+	CHECK_INT(unknown->tid, 0);
+	tasks_set_inner(&parts.tasks, process, 20, numbers, 2);
+	CHECK_INT(unknown->tid, 20);
+	CHECK_STR(unknown->comm, "name");
+	later = tasks_inner_thread(&parts.tasks, process, 3, 2600);
+	CHECK(later == thread);
+	row_unref(&later->row);
+	/* Ended: what it did before is its own, and what comes behind another one's. */
+	exit_task(&parts, 10, 20, 3000);
+	later = tasks_inner_thread(&parts.tasks, process, 3, 3000);
+	CHECK(later == thread);
+	row_unref(&later->row);
+	later = tasks_inner_thread(&parts.tasks, process, 3, 3001);
+	CHECK(later != thread && later != unknown && later->tid == 0);
+	row_unref(&later->row);
+	later = tasks_inner_thread(&parts.tasks, process, 0, 3001);
+	CHECK(later->tid == 0);
+	row_unref(&later->row);
+	later = tasks_inner_thread(&parts.tasks, process, 0, 3002);
+	row_unref(&later->row);
+	row_unref(&unknown->row);
+	parts_finish(&parts);
+	parts_done(&parts);
+}
+
 static bool apply(struct parts *parts, const struct bytes *bytes, bool again)
 {
 	return scan_apply(&parts->scan, bytes->data, bytes->length, 0, again);
@@ -520,6 +565,7 @@ int main(void)
 	RUN(test_fork);
 	RUN(test_exec);
 	RUN(test_exit);
+	RUN(test_inner);
 	RUN(test_filter);
 	RUN(test_filter_ended);
 	RUN(test_filter_children);
