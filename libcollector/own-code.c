@@ -5,7 +5,7 @@
  * /proc/self/maps and not the loader is asked: that has no lock that somebody may hold, knows the vdso and what was mapped
  * without the loader, and calls a file what the kernel's own records call it.
  * Invariants: (1) a range is a module's by the bytes in memory, and is compared with them by each stack
- *                                                                  [test-own-code: same_address; test_jit: dlclose]
+ *                                                                  [test_jit: dlclose]
  *             (2) nothing of a module is loaded but by own-memory.c [test-own-code: unmapped]
  *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
  * Ranges are added with signals blocked: no handler sees half of that.
@@ -66,13 +66,13 @@ static void clear(struct own_code *code)
 	code->n = 0;
 }
 
-/* What overlaps with it has gone. */
+/* What overlaps with it has gone. Where there is no room it stays unknown. */
 static void add(struct own_code *code, const struct own_code_range *range)
 {
 	uint32_t first, last;
 
 	if (code->n == OWN_CODE_MAX)
-		clear(code);
+		return;
 	code->version++;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	first = last = find_index(code, range->start);
@@ -294,6 +294,9 @@ bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, ow
 	uint32_t n = 0;
 	long got = 1;
 
+	/* Before anything of this stack is looked for: what is forgotten is looked for, too. */
+	if (code->n + MIN_OF(stack->n, OWN_CODE_MAX / 2) > OWN_CODE_MAX)
+		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {
 		got = syscall(SYS_read, fd, code->line + n, (long)(OWN_CODE_LINE - n));
 		if (got > 0)

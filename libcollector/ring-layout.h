@@ -160,10 +160,13 @@ struct ring_image {
 };
 static_assert(sizeof(struct ring_image) == 56, "image");
 
+#define RING_FRAME_RETURN 0x01u  /* behind a call; else exact */
+#define RING_FRAME_NO_FILE 0x02u /* an address in no file, so not to be looked for in one */
+
 struct ring_frame {
 	uint64_t offset;
 	uint32_t image; /* 0: none, offset is an address */
-	uint32_t kind;  /* 0: exact, 1: return */
+	uint32_t kind;  /* RING_FRAME_* */
 };
 static_assert(sizeof(struct ring_frame) == 16, "frame");
 

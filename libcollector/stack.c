@@ -6,7 +6,7 @@
  * engine looks for in what it knows of the process; so does a thread that makes no system calls.
  * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
  *             (2) a module that took another one's place is told of            [test_jit: dlclose]
- *             (3) errno stays                                                   [test_jit: native]
+ *             (3) errno stays                                                   [test_collector: front]
  */
 #include "libcollector/stack.h"
 
@@ -108,8 +108,11 @@ static struct ring_frame make_frame(const struct own_code *code, const struct ow
 	const struct own_code_range *range = code ? own_code_find(code, own_code_byte(stack, i))
 						  : NULL;
 	uint64_t pc = (uintptr_t)stack->pcs[i];
-	struct ring_frame frame = { .offset = pc, .kind = i >= stack->n_exact };
+	struct ring_frame frame = { .offset = pc,
+				    .kind = i >= stack->n_exact ? RING_FRAME_RETURN : 0 };
 
+	if (range && range->image == 0)
+		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
 		frame.offset = pc - range->start + range->file_offset;
 		frame.image = range->image;
@@ -126,7 +129,7 @@ static struct text make_text(const struct own_code *code, const struct own_code_
 		struct ring_frame frame = make_frame(code, stack, i);
 
 		text.hash = intern_mix(frame.offset ^ text.hash,
-				       (uint64_t)frame.image << 1 | frame.kind);
+				       (uint64_t)frame.image << 2 | frame.kind);
 	}
 	return text;
 }

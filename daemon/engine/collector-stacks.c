@@ -195,14 +195,24 @@ static struct output_place place_in(const struct mapping *mapping, uint64_t addr
 				      .offset = address - mapping->start + mapping->file_offset };
 }
 
-static struct output_place place_of_address(struct collector_process *process, uint64_t address,
-					    bool is_return)
+static const struct mapping *find_file(const struct collector_process *process, uint64_t byte)
 {
-	const struct mapping *mapping = maps_find(process->process->maps, address - is_return);
+	const struct mapping *mapping = maps_find(process->process->maps, byte);
 
 	if (!mapping)
-		mapping = maps_find(process->code, address - is_return);
-	if (mapping && mapping->image)
+		mapping = maps_find(process->code, byte);
+	return mapping && mapping->image ? mapping : NULL;
+}
+
+static struct output_place place_of_address(struct collector_process *process, uint64_t address,
+					    uint32_t kind)
+{
+	const struct mapping *mapping =
+		kind & RING_FRAME_NO_FILE
+			? NULL
+			: find_file(process, address - (kind & RING_FRAME_RETURN ? 1 : 0));
+
+	if (mapping)
 		return place_in(mapping, address);
 	return (struct output_place){
 		.image = &process_anon_image(process->process, process->rows->images)->row,
@@ -223,7 +233,7 @@ static struct output_place place_of(struct collector_stacks *stacks, const struc
 					      .offset = frame->offset };
 	if (!told->image)
 		return place_of_address(process, frame->offset - told->file_offset + told->start,
-					frame->kind);
+					frame->kind | RING_FRAME_NO_FILE);
 	return (struct output_place){ .image = &told->image->row, .offset = frame->offset };
 }
 
@@ -235,7 +245,7 @@ enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const stru
 	struct told_stack *kept;
 
 	for (uint32_t i = 0; i < told->n_frames; i++)
-		if (frames[i].kind > PROF_FRAME_RETURN)
+		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE))
 			return RING_FAULT_PAYLOAD;
 	if (told->id == 0)
 		return RING_FAULT_NONE;
@@ -254,7 +264,8 @@ enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const stru
 		struct output_place *place = &kept->places[kept->n - 1 - i];
 
 		*place = place_of(stacks, &frames[i]);
-		place->kind = frames[i].kind;
+		place->kind = frames[i].kind & RING_FRAME_RETURN ? PROF_FRAME_RETURN
+								 : PROF_FRAME_EXACT;
 		row_ref(place->image);
 	}
 	g_hash_table_insert(stacks->stacks, GUINT_TO_POINTER(told->id), kept);

@@ -203,15 +203,28 @@ PROF_ADDRESS(const char *name, const void *value) {
 	PROF_CALL(false, counter_add_double, counter, difference)
 #define prof_message(level, domain, text) PROF_CALL(false, log, level, domain, text)
 #define prof_name_thread(name) PROF_CALL(false, thread_set_name, name)
-/* What the program says of its stack, a const struct prof_stack *. */
-#define prof_instant_from(stack, group, name) \
-	PROF_CALL(false, mark_instant_with_stack, group, name, NULL, 0, stack)
-#define prof_begin_from(stack, id, group, name) \
-	PROF_CALL(false, mark_begin_with_stack, id, group, name, NULL, 0, stack)
-#define prof_complete_from(stack, begin_ns, group, name) \
-	PROF_CALL(false, mark_complete_with_stack, begin_ns, group, name, NULL, 0, stack)
-#define prof_message_from(stack, level, domain, text) \
-	PROF_CALL(false, log_with_stack, level, domain, text, stack)
+/* With a stack: what is in struct prof_stack. */
+#define PROF_CALL_FROM(function, frames, n_frames, frames_kind, ...)                               \
+	__extension__({                                                                            \
+		const struct prof_collector_table *prof_call_table = prof_mark_get();              \
+		bool prof_call_done = false;                                                       \
+		if (__builtin_expect(prof_call_table != NULL, 0)) {                                \
+			struct prof_stack prof_call_stack;                                         \
+			prof_call_stack.pcs = (frames);                                            \
+			prof_call_stack.n = (n_frames);                                            \
+			prof_call_stack.kind = (frames_kind);                                      \
+			prof_call_done = prof_call_table->function(__VA_ARGS__, &prof_call_stack); \
+		}                                                                                  \
+		prof_call_done;                                                                    \
+	})
+#define prof_instant_from(pcs, n, kind, group, name) \
+	PROF_CALL_FROM(mark_instant_with_stack, pcs, n, kind, group, name, NULL, 0)
+#define prof_begin_from(pcs, n, kind, id, group, name) \
+	PROF_CALL_FROM(mark_begin_with_stack, pcs, n, kind, id, group, name, NULL, 0)
+#define prof_complete_from(pcs, n, kind, begin_ns, group, name) \
+	PROF_CALL_FROM(mark_complete_with_stack, pcs, n, kind, begin_ns, group, name, NULL, 0)
+#define prof_message_from(pcs, n, kind, level, domain, text) \
+	PROF_CALL_FROM(log_with_stack, pcs, n, kind, level, domain, text)
 #define prof_code_load(address, bytes, name) PROF_CALL(false, jit_load, address, bytes, name)
 #define prof_code_move(from, address) PROF_CALL(false, jit_move, from, address)
 #define prof_code_unload(address) PROF_CALL(false, jit_unload, address)
@@ -271,10 +284,11 @@ static inline void prof_scope_end(struct prof_scope_state *state)
 #define prof_add_double(counter, difference) ((void)(counter), false)
 #define prof_message(level, domain, text) false
 #define prof_name_thread(name) false
-#define prof_instant_from(stack, group, name) ((void)(stack), false)
-#define prof_begin_from(stack, id, group, name) ((void)(stack), (void)(id), false)
-#define prof_complete_from(stack, begin_ns, group, name) ((void)(stack), (void)(begin_ns), false)
-#define prof_message_from(stack, level, domain, text) ((void)(stack), false)
+#define prof_instant_from(pcs, n, kind, group, name) ((void)(pcs), false)
+#define prof_begin_from(pcs, n, kind, id, group, name) ((void)(pcs), (void)(id), false)
+#define prof_complete_from(pcs, n, kind, begin_ns, group, name) \
+	((void)(pcs), (void)(begin_ns), false)
+#define prof_message_from(pcs, n, kind, level, domain, text) ((void)(pcs), false)
 #define prof_code_load(address, bytes, name) ((void)(address), (void)(bytes), false)
 #define prof_code_move(from, address) ((void)(from), (void)(address), false)
 #define prof_code_unload(address) ((void)(address), false)

@@ -299,6 +299,7 @@ def test_python(run, tmp_path):
 
 PROGRAM = """
 #include <prof/mark.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 static int evaluated;
@@ -320,6 +321,17 @@ int main(int argc, char **argv)
     (void)prof_set(counter, 5); (void)prof_add(counter, 1);
     (void)prof_message(6, "front", "text");
     (void)prof_name_thread("front");
+    {
+        static const char code[64] = "";
+        const void *pcs[] = { code + 1, (const void *)(uintptr_t)&other };
+        errno = 77;
+        (void)prof_code_load(code, 32, "code"); (void)prof_code_move(code, code + 32); (void)prof_code_unload(code + 32);
+        (void)prof_instant_from(pcs, 2, PROF_STACK_RETURNS, "stack", "instant");
+        (void)prof_begin_from(pcs, 2, PROF_STACK_EXACT, id, "stack", "begin");
+        (void)prof_complete_from(pcs, 2, PROF_STACK_INTERRUPTED, prof_now(), "stack", "complete");
+        (void)prof_message_from(pcs, 1, PROF_STACK_EXACT, 6, "stack", "text");
+        if (errno != 77) return 1;
+    }
     printf("%d %d %d\\n", prof_enabled(), evaluated, other());
     return 0;
 }
@@ -362,6 +374,8 @@ def test_front(run, build, tmp_path, flags):
     assert sum(peer["marks"] for peer in recorded.peers) == 6
     recorded = start(run, build(*flags), "--records")
     assert {(mark["name"], mark["kind"]) for mark in recorded.marks} == FRONT_MARKS | {("other", 0)}
+    types = collections.Counter(record["type"] for record in recorded.records)
+    assert (types[12], types[13], types[14], types[4]) == (3, 3, 1, 4) and types[3] >= 1
 
 
 @without_sanitizer

@@ -811,9 +811,10 @@ static uint64_t frame_number(const struct fixture *fixture, uint16_t column, siz
 /* Frames in an image of the process's telling, in one that the side band knows too, and in no file. */
 static void test_stacks(void)
 {
-	const struct ring_frame frames[] = {
-		{ CODE, 0, 0 }, { LIBRARY + 0x10, 0, 1 }, { 0x1234, 3, 1 }, { 0x1fff, 4, 0 }
-	};
+	const struct ring_frame frames[] = { { LIBRARY + 0x10, 0, RING_FRAME_NO_FILE },
+					     { LIBRARY + 0x10, 0, RING_FRAME_RETURN },
+					     { 0x1234, 3, 1 },
+					     { 0x1fff, 4, 0 } };
 	struct fixture fixture;
 	struct ring *ring;
 	uint64_t code;
@@ -850,7 +851,7 @@ static void test_stacks(void)
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 0), 0x1fff);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 1), 0x1234);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 2), 0x1010);
-	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 3), CODE);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 3), LIBRARY + 0x10);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 4), 0x3000);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 5), 0x1234);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_KIND, 2), PROF_FRAME_RETURN);
@@ -955,7 +956,7 @@ static void test_code(void)
 
 static void lie_about_frames(struct ring *ring)
 {
-	write_stack(ring, 1, &(const struct ring_frame){ .kind = 2 }, 1);
+	write_stack(ring, 1, &(const struct ring_frame){ .kind = 4 }, 1);
 }
 
 static void lie_about_image(struct ring *ring)

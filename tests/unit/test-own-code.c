@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of libcollector/own-code.c: what is told of this process's own memory, and what is noticed of its changes. Libraries that
+ * come and go are in tests/integration/test_jit.py.
+ */
+#include "libcollector/own-code.h"
+#include "tests/unit/test.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096
+
+struct told {
+	unsigned int n;
+	int64_t answer;
+	char path[4200];
+	struct own_code_range range;
+	uint64_t inode;
+};
+
+static struct own_code code;
+
+static int64_t tell(void *data, const struct own_code_range *range, uint64_t dev, uint64_t inode,
+		    const char *path)
+{
+	struct told *told = data;
+
+	told->n++;
+	told->range = *range;
+	told->inode = inode;
+	snprintf(told->path, sizeof(told->path), "%s", path);
+	return told->answer < 0 ? told->answer : told->n;
+}
+
+static struct told scan(const void *const *pcs, uint32_t n, bool ret_of[1])
+{
+	const struct own_code_stack stack = { .pcs = pcs, .n = n, .n_exact = n };
+	struct told told = { 0 };
+
+	ret_of[0] = own_code_check(&code, &stack, 1);
+	if (!ret_of[0])
+		CHECK(own_code_scan(&code, &stack, tell, &told));
+	return told;
+}
+
+static const struct own_code_range *range_of(const void *pc)
+{
+	return own_code_find(&code, (uintptr_t)pc);
+}
+
+static void reset(void)
+{
+	memset(&code, 0, sizeof(code));
+}
+
+/* A library once, whatever else of it is asked for; with the file that the kernel says it is. */
+static void test_library(void)
+{
+	const void *const pcs[] = { (const void *)(uintptr_t)&getpid,
+				    (const void *)(uintptr_t)&strtoul };
+	struct told told;
+	Dl_info info;
+	bool known;
+
+	reset();
+	told = scan(pcs, 2, &known);
+	CHECK(!known);
+	CHECK_INT(told.n, 1);
+	REQUIRE(dladdr(pcs[0], &info) != 0);
+	CHECK(strstr(told.path, "libc") != NULL && told.path[0] == '/');
+	CHECK(told.inode != 0);
+	CHECK(told.range.has_build_id && told.range.n_id_bytes == 20);
+	CHECK_INT(range_of(pcs[0])->image, 1);
+	CHECK(range_of(pcs[0])->start <= (uintptr_t)pcs[0]);
+	told = scan(pcs, 2, &known);
+	CHECK(known);
+	/* in another epoch of ids all is told anew */
+	CHECK(!own_code_check(
+		&code, &(const struct own_code_stack){ .pcs = pcs, .n = 2, .n_exact = 2 }, 2));
+}
+
+/* Memory that is no module's is looked for once, be it code, data, or nothing at all. */
+static void test_heap(void)
+{
+	void *heap = malloc(64);
+	void *made = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const void *const pcs[] = { heap, made, (const void *)16, NULL, (const void *)UINTPTR_MAX };
+	struct told told;
+	bool known;
+
+	reset();
+	told = scan(pcs, 4, &known);
+	CHECK(!known);
+	CHECK_INT(told.n, 0);
+	told = scan(pcs, 4, &known);
+	CHECK(known);
+	for (size_t i = 0; i < 4; i++)
+		CHECK(range_of(pcs[i]) && range_of(pcs[i])->image == 0);
+	/* The last page ends nowhere: it is asked about each time, and that is all. */
+	told = scan(pcs, 5, &known);
+	told = scan(pcs, 5, &known);
+	CHECK_INT(told.n, 0);
+	munmap(made, PAGE);
+	free(heap);
+}
+
+/* A module that has gone, and one that nobody has loaded as a library. */
+static void test_unmapped(void)
+{
+	const size_t bytes = 16384;
+	char *file, path[] = "/tmp/own-code-XXXXXX";
+	int fd = mkstemp(path);
+	const void *pcs[1];
+	struct told told;
+	bool known;
+	FILE *self = fopen("/proc/self/exe", "r");
+	char copy[16384];
+
+	REQUIRE(self && fd >= 0 && fread(copy, 1, bytes, self) == bytes);
+	fclose(self);
+	REQUIRE(write(fd, copy, bytes) == (ssize_t)bytes);
+	file = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	REQUIRE(file != MAP_FAILED);
+	pcs[0] = file + 5000;
+	reset();
+	told = scan(pcs, 1, &known);
+	CHECK_INT(told.n, 1);
+	CHECK_STR(told.path, path);
+	CHECK_INT(range_of(pcs[0])->image, 1);
+	told = scan(pcs, 1, &known);
+	CHECK(known);
+	munmap(file, bytes);
+	told = scan(pcs, 1, &known);
+	CHECK(!known);
+	CHECK_INT(told.n, 0);
+	CHECK_INT(range_of(pcs[0])->image, 0);
+	unlink(path);
+	close(fd);
+}
+
+/* More places than there is room for: what a stack goes through is known all the same. */
+static void test_full(void)
+{
+	const void *pcs[3] = { (const void *)(uintptr_t)&getpid };
+	bool known;
+
+	reset();
+	for (uintptr_t i = 1; i < 3 * OWN_CODE_MAX; i++) {
+		pcs[1] = (const void *)((UINT64_C(1) << 50) + i * 2 * PAGE);
+		pcs[2] = (const void *)((UINT64_C(1) << 50) + i % 7 * 2 * PAGE);
+		(void)scan(pcs, 3, &known);
+		CHECK(range_of(pcs[0]) && range_of(pcs[0])->image != 0);
+		CHECK(range_of(pcs[1]) && range_of(pcs[2]));
+		CHECK(code.n <= OWN_CODE_MAX);
+	}
+}
+
+int main(void)
+{
+	RUN(test_library);
+	RUN(test_heap);
+	RUN(test_unmapped);
+	RUN(test_full);
+	return test_end();
+}
