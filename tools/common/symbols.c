@@ -9,7 +9,7 @@
  *             (2) a row covers every place that maps to it                          [test-symbols: overlapping]
  *             (3) names are not empty, valid UTF-8, without control characters      [test-symbols: garbage]
  * No global state: images can be read on several threads. Names of kernel code come with the capture (the engine
- * reads kallsyms); names of anonymous memory have no source yet.
+ * reads kallsyms); names of anonymous memory are those that the process gave it (code-names.h).
  */
 #include "tools/common/symbols.h"
 

@@ -391,11 +391,11 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 	out_text(dump->out, n ? ")" : "-");
 }
 
-/* Calls frame() for each frame of a stack, leaf first; at most STACKS_MAX_DEPTH. */
-static void each_frame(struct dump *dump, uint64_t stack,
+/* Calls frame() for each frame of the row's stack, leaf first; at most STACKS_MAX_DEPTH. */
+static void each_frame(struct dump *dump, const struct dump_stream *stream,
 		       void (*frame)(struct dump *dump, uint32_t function))
 {
-	uint64_t id = stack;
+	uint64_t id = dump_number(stream, stream->stack), time_ns = dump_number(stream, 0);
 
 	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
 		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
@@ -409,7 +409,10 @@ static void each_frame(struct dump *dump, uint64_t stack,
 				   &frame_id);
 		(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_PARENT, (size_t)row,
 				   &parent);
-		frame(dump, functions_of_frame(dump->functions, dump->epoch, frame_id));
+		row = names_row(dump->epoch, NAMES_FRAME, frame_id);
+		frame(dump, row < 0 ? FUNCTION_LOST
+				    : functions_of_row_at(dump->functions, dump->epoch, (size_t)row,
+							  stream->batch.segment, time_ns, NULL));
 		if (parent >= id)
 			return;
 		id = parent;
@@ -483,7 +486,7 @@ void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 		write_cell(json, stream->table->columns[i].name, &cell);
 		if (i == stream->stack && dump->resolve) {
 			json_begin_array(json, "frames");
-			each_frame(dump, dump_number(stream, i), write_frame);
+			each_frame(dump, stream, write_frame);
 			json_end(json);
 		}
 	}
@@ -544,5 +547,5 @@ void dump_print_row(struct dump *dump, const struct dump_stream *stream,
 	}
 	out_char(out, '\n');
 	if (stream->stack != NO_COLUMN && dump->resolve)
-		each_frame(dump, dump_number(stream, stream->stack), print_frame);
+		each_frame(dump, stream, print_frame);
 }

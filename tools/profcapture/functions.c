@@ -4,6 +4,7 @@
  *
  * Invariants: (1) a frame is looked up once an epoch              [test-report: one lookup]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
+ *             (3) code that has moved is the same function        [test_jit: machine_code]
  */
 #include "config.h"
 
@@ -13,6 +14,8 @@
 
 #include <inttypes.h>
 #include <string.h>
+
+#define FUNCTION_TIMED UINT32_MAX
 
 static const char *basename_of(const char *path)
 {
@@ -38,6 +41,21 @@ static gboolean place_equal(gconstpointer left, gconstpointer right)
 	return a->image == b->image && a->offset == b->offset;
 }
 
+static guint code_hash(gconstpointer key)
+{
+	const struct code_name *name = key;
+
+	return g_direct_hash(name->name) ^ name->process * 31;
+}
+
+/* Names are interned. */
+static gboolean code_equal(gconstpointer left, gconstpointer right)
+{
+	const struct code_name *a = left, *b = right;
+
+	return a->process == b->process && a->name == b->name;
+}
+
 static uint32_t add(struct functions *functions, const struct function *function)
 {
 	g_array_append_vals(functions->all, function, 1);
@@ -55,12 +73,18 @@ struct functions *functions_new(struct names *names, GError **error)
 				 .kind = "unresolved",
 				 .image = NAMES_LOST };
 	struct functions *functions;
+	struct code_names *codes;
 
-	if (!symbols)
+	codes = symbols ? code_names_load(names, error) : NULL;
+	if (!codes) {
+		symbol_rows_free(symbols);
 		return NULL;
+	}
 	functions = g_new0(struct functions, 1);
 	functions->names = names;
 	functions->symbols = symbols;
+	functions->codes = codes;
+	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
 	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
 	functions->unresolved = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
 	(void)add(functions, &none);
@@ -73,6 +97,8 @@ void functions_free(struct functions *functions)
 	if (!functions)
 		return;
 	symbol_rows_free(functions->symbols);
+	code_names_free(functions->codes);
+	g_hash_table_unref(functions->code);
 	g_array_unref(functions->all);
 	g_hash_table_unref(functions->unresolved);
 	g_free(functions);
@@ -128,6 +154,35 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return index;
 }
 
+/* What was loaded again, or has moved, is the same. */
+static uint32_t of_code(struct functions *functions, uint32_t image, struct code_name *name)
+{
+	struct function function = {
+		.name = name->name,
+		.raw_name = name->name,
+		.kind = "jit",
+		.offset = name->start,
+		.image = image,
+	};
+	gpointer known;
+
+	if (name->user == 0 && g_hash_table_lookup_extended(functions->code, name, NULL, &known))
+		name->user = GPOINTER_TO_UINT(known);
+	if (name->user == 0) {
+		name->user = add(functions, &function);
+		g_hash_table_insert(functions->code, g_memdup2(name, sizeof(*name)),
+				    GUINT_TO_POINTER(name->user));
+	}
+	return name->user;
+}
+
+/* Of a frame in memory of a process's own. */
+static bool is_own_memory(const struct names_image *image)
+{
+	return (image->kind == PROF_IMAGE_ANON || image->kind == PROF_IMAGE_JIT) &&
+	       image->process > NAMES_LOST;
+}
+
 static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
@@ -141,12 +196,15 @@ static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, 
 	image = names_image(epoch, id);
 	if (image == NAMES_LOST)
 		return FUNCTION_LOST;
+	if (is_own_memory(names_image_at(functions->names, image)) &&
+	    code_names_any(functions->codes))
+		return FUNCTION_TIMED;
 	symbol = symbol_rows_find(functions->symbols, image,
 				  offset - (kind == PROF_FRAME_RETURN && offset > 0));
 	return symbol ? of_symbol(functions, image, symbol) : of_place(functions, image, offset);
 }
 
-uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+static uint32_t memo_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint32_t *memo = epoch->frame_functions;
 
@@ -159,11 +217,39 @@ uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch
 	return memo[row];
 }
 
-uint32_t functions_of_frame(struct functions *functions, struct names_epoch *epoch, uint64_t frame)
+bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
-	ssize_t row = names_row(epoch, NAMES_FRAME, frame);
+	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
+}
 
-	return row < 0 ? FUNCTION_LOST : functions_of_row(functions, epoch, (size_t)row);
+uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *epoch, size_t row,
+			     uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
+{
+	uint32_t function = memo_of_row(functions, epoch, row), image;
+	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT, until = UINT64_MAX;
+	struct code_name *name;
+
+	if (function == FUNCTION_TIMED) {
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id);
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+		image = names_image(epoch, id);
+		name = code_names_find(functions->codes,
+				       names_image_at(functions->names, image)->process,
+				       offset - (kind == PROF_FRAME_RETURN && offset > 0), segment,
+				       time_ns, &until);
+		function = name ? of_code(functions, image, name)
+				: of_place(functions, image, offset);
+	}
+	if (ret_until)
+		*ret_until = until;
+	return function;
+}
+
+uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	/* no name holds at a time before all segments */
+	return functions_of_row_at(functions, epoch, row, 0, 0, NULL);
 }
 
 const char *functions_image(const struct functions *functions, uint32_t index)

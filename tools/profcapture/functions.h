@@ -4,10 +4,12 @@
  *
  * A function is a symbol of an image, or, where no symbol holds it, one frame's place in its image
  * ("libc.so.6+0x26000", kind unresolved). Functions have indexes; two are always there: FUNCTION_NO_STACK for samples
- * without any frame and FUNCTION_LOST for frames that the capture does not explain.
+ * without any frame and FUNCTION_LOST for frames that the capture does not explain. A frame in memory that a program puts code
+ * into is of a function at a time: functions_is_timed().
  */
 #pragma once
 
+#include "tools/common/code-names.h"
 #include "tools/common/json.h"
 #include "tools/common/symbol-rows.h"
 
@@ -26,6 +28,8 @@ struct function {
 struct functions {
 	struct names *names;
 	struct symbol_rows *symbols;
+	struct code_names *codes;
+	GHashTable *code;       /* process and name → index */
 	GArray *all;            /* of struct function */
 	GHashTable *unresolved; /* image and offset → index */
 };
@@ -33,9 +37,13 @@ struct functions {
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
 void functions_free(struct functions *functions);
 
-/* Index of the function of a frame, by id or row of the epoch's table of frames (loaded, as identities are). */
-uint32_t functions_of_frame(struct functions *functions, struct names_epoch *epoch, uint64_t frame);
+/* Index of the function of a row of the epoch's table of frames (loaded, as identities are), whatever the time. */
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
+/* Whether it depends on the time. */
+bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
+/* At a time of a segment's clock. *ret_until, if that is not NULL: the answer is the same for all times before that one. */
+uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *epoch, size_t row,
+			     uint32_t segment, uint64_t time_ns, uint64_t *ret_until);
 
 static inline const struct function *functions_at(const struct functions *functions, uint32_t index)
 {

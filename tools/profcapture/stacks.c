@@ -10,6 +10,13 @@
 
 #include "tools/profcapture/stacks.h"
 
+/* Of a row: whether a name at it or above depends on the time, and the node that it was last. */
+struct stacks_timed {
+	bool is_timed;
+	uint32_t node, segment;
+	uint64_t from_ns, until_ns;
+};
+
 void stacks_free(struct stacks *stacks)
 {
 	if (!stacks)
@@ -19,6 +26,8 @@ void stacks_free(struct stacks *stacks)
 	g_free(stacks->self);
 	g_free(stacks->total);
 	g_free(stacks->order);
+	g_free(stacks->timed);
+	number_map_done(&stacks->made);
 	g_free(stacks);
 }
 
@@ -85,10 +94,12 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 		return NULL;
 	stacks = g_new0(struct stacks, 1);
 	stacks->epoch = epoch;
+	number_map_init(&stacks->made);
 	if (!epoch->tables[NAMES_STACK])
 		return stacks;
 	ids = prof_dictionary_column(epoch->tables[NAMES_STACK], PROF_STACK_ID);
 	stacks->n = ids->numbers ? prof_dictionary_rows(epoch->tables[NAMES_STACK]) : 0;
+	stacks->n_rows = stacks->room = stacks->n;
 	stacks->parent = g_new(uint32_t, stacks->n);
 	stacks->order = g_new(uint32_t, stacks->n);
 	stacks->entity = g_new0(uint32_t, stacks->n);
@@ -101,6 +112,93 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	return stacks;
 }
 
+/* ---- Names that depend on the time ---------------------------------------------------------------- */
+
+static ssize_t frame_row(const struct stacks *stacks, uint32_t row)
+{
+	uint64_t frame = 0;
+
+	(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
+	return names_row(stacks->epoch, NAMES_FRAME, frame);
+}
+
+void stacks_time(struct stacks *stacks, struct functions *functions)
+{
+	if (!code_names_any(functions->codes))
+		return;
+	stacks->timed = g_new0(struct stacks_timed, stacks->n);
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		ssize_t frame = frame_row(stacks, row);
+
+		stacks->timed[row].is_timed =
+			(parent != STACKS_NO_ROW && stacks->timed[parent].is_timed) ||
+			(frame >= 0 && functions_is_timed(functions, stacks->epoch, (size_t)frame));
+	}
+}
+
+static void make_room(struct stacks *stacks)
+{
+	if (stacks->n < stacks->room)
+		return;
+	stacks->room = stacks->room * 2 + 64;
+	stacks->parent = g_renew(uint32_t, stacks->parent, stacks->room);
+	stacks->order = g_renew(uint32_t, stacks->order, stacks->room);
+	stacks->entity = g_renew(uint32_t, stacks->entity, stacks->room);
+	stacks->self = g_renew(uint64_t, stacks->self, stacks->room);
+	stacks->total = g_renew(uint64_t, stacks->total, stacks->room);
+}
+
+/* A parent is made before its children, so order holds. */
+static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t function)
+{
+	uint64_t above = parent == STACKS_NO_ROW ? 0 : (uint64_t)parent + 1;
+	uint32_t *known = number_map_at(&stacks->made, above << 32 | function);
+	uint32_t node = (uint32_t)stacks->n;
+
+	if (*known)
+		return *known - 1;
+	*known = node + 1;
+	make_room(stacks);
+	stacks->parent[node] = parent;
+	stacks->order[node] = node;
+	stacks->entity[node] = function;
+	stacks->self[node] = stacks->total[node] = 0;
+	stacks->n++;
+	return node;
+}
+
+uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
+		       uint32_t segment, uint64_t time_ns)
+{
+	uint32_t path[STACKS_MAX_DEPTH], n = 0, node = row;
+	uint64_t until_ns = UINT64_MAX;
+	struct stacks_timed *timed;
+
+	if (!stacks->timed || !stacks->timed[row].is_timed)
+		return row;
+	timed = &stacks->timed[row];
+	if (timed->segment == segment && time_ns >= timed->from_ns && time_ns < timed->until_ns)
+		return timed->node;
+	for (; node != STACKS_NO_ROW && stacks->timed[node].is_timed; node = stacks->parent[node])
+		path[n++] = node;
+	while (n > 0) {
+		ssize_t frame = frame_row(stacks, path[--n]);
+		uint64_t until = UINT64_MAX;
+		uint32_t function = frame < 0 ? FUNCTION_LOST
+					      : functions_of_row_at(functions, stacks->epoch,
+								    (size_t)frame, segment, time_ns,
+								    &until);
+
+		until_ns = MIN_OF(until_ns, until);
+		node = make_node(stacks, node, function);
+	}
+	*timed = (struct stacks_timed){ true, node, segment, time_ns, until_ns };
+	return node;
+}
+
+/* ---- Totals --------------------------------------------------------------------------------------- */
+
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost)
@@ -108,18 +206,18 @@ void stacks_settle(struct stacks *stacks,
 	for (size_t i = stacks->n; i > 0; i--) {
 		uint32_t row = stacks->order[i - 1];
 		uint32_t parent = stacks->parent[row];
-		uint64_t frame = 0;
-		ssize_t frame_row;
+		ssize_t frame;
 
 		stacks->total[row] += stacks->self[row];
 		if (stacks->total[row] == 0)
 			continue;
 		if (parent != STACKS_NO_ROW)
 			stacks->total[parent] += stacks->total[row];
-		(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
-		frame_row = names_row(stacks->epoch, NAMES_FRAME, frame);
-		stacks->entity[row] =
-			frame_row < 0 ? lost : entity_of(stacks->epoch, (size_t)frame_row, data);
+		if (row >= stacks->n_rows)
+			continue;
+		frame = frame_row(stacks, row);
+		stacks->entity[row] = frame < 0 ? lost
+						: entity_of(stacks->epoch, (size_t)frame, data);
 	}
 }
 

@@ -4,9 +4,12 @@
  *
  * Samples are counted by node (stacks_count(), one addition a sample); then stacks_walk() visits each node that has
  * samples below it once, parents first, whatever the number of samples and however deep the stacks are.
+ * What a frame is called may depend on the time. A node that has such a frame above it stands for several, one for each way to
+ * name them: stacks_row_at() makes these behind the rows of the table.
  */
 #pragma once
 
+#include "tools/common/number-map.h"
 #include "tools/profcapture/functions.h"
 
 /* A stack is cut where it is deeper, and where a parent's id is not smaller than its own. */
@@ -15,20 +18,30 @@
 
 struct stacks {
 	struct names_epoch *epoch;
-	size_t n;
+	size_t n, n_rows; /* of them are of the table */
+	size_t room;
 	uint32_t *parent; /* by row of the table of stacks, as all of these; STACKS_NO_ROW = root */
 	uint32_t *entity; /* what the caller counts by: set by stacks_settle() */
 	uint64_t *self;   /* samples that end in the node */
 	uint64_t *total;  /* samples in it or below: after stacks_settle() */
 	uint32_t *order;  /* rows by rising id, so that parents come first */
 	uint64_t cut;     /* nodes cut off from a parent that cannot be */
+	struct stacks_timed *timed; /* by row; NULL where no name depends on the time */
+	struct number_map made;     /* parent + 1 and function → row */
 };
 
 /* Tables of stacks and frames of the epoch; the epoch must outlive it. */
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
+/*
+ * Which node of that row of the table a sample of that time is counted in. By function only, and only where stacks_time() was
+ * called before the first one.
+ */
+void stacks_time(struct stacks *stacks, struct functions *functions);
+uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
+		       uint32_t segment, uint64_t time_ns);
 /* Sums up totals and asks for the entity of each node with samples by its row of the table of frames; nodes of a lost
- * frame get `lost`. After the last sample of the epoch. */
+ * frame get `lost`, those that were made have theirs. After the last sample of the epoch. */
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost);

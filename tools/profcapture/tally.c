@@ -208,6 +208,8 @@ static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 		return false;
 	if (by_stack(pass->tally))
 		pass->stacks = stacks_load(pass->epoch, error);
+	if (pass->stacks && pass->tally->by == TALLY_FUNCTION)
+		stacks_time(pass->stacks, pass->tally->functions);
 	return !by_stack(pass->tally) || pass->stacks;
 }
 
@@ -248,14 +250,17 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 	return pass->tally->cgroups->len - 1;
 }
 
-static void count_stack(struct pass *pass, uint64_t stack)
+static void count_stack(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
 {
 	ssize_t row = names_row(pass->epoch, NAMES_STACK, stack);
+	uint32_t node;
 
-	if (row < 0 || (size_t)row >= pass->stacks->n)
+	if (row < 0 || (size_t)row >= pass->stacks->n_rows) {
 		count_without_frames(pass->tally, stack);
-	else
-		pass->stacks->self[row]++;
+		return;
+	}
+	node = stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, segment, time_ns);
+	pass->stacks->self[node]++;
 }
 
 static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
@@ -283,8 +288,10 @@ static void count_entity(struct pass *pass, uint32_t entity)
 	count->total++;
 }
 
-static void count_sample(struct pass *pass, const struct prof_array *c, size_t i, uint32_t thread)
+static void count_sample(struct pass *pass, const struct prof_batch *batch, size_t i,
+			 uint32_t thread)
 {
+	const struct prof_array *c = batch->columns;
 	struct tally *tally = pass->tally;
 
 	tally->samples++;
@@ -301,7 +308,8 @@ static void count_sample(struct pass *pass, const struct prof_array *c, size_t i
 		count_entity(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)));
 		break;
 	default:
-		count_stack(pass, array_number_or(&c[STACK], i, 0));
+		count_stack(pass, array_number_or(&c[STACK], i, 0), batch->segment,
+			    array_number_or(&c[TIME], i, 0));
 	}
 }
 
@@ -331,7 +339,7 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 		if (inside && !span_set_has(inside, thread,
 					    capture_time(reader->capture, batch->segment, time)))
 			continue;
-		count_sample(pass, c, i, thread);
+		count_sample(pass, batch, i, thread);
 	}
 }
 

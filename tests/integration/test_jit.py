@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Code that a program makes, and stacks that it says it was in, from the program's call to what the readers call them."""
+import ctypes
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import schema
+from captures import rows
+
+LIBRARY = os.environ["LIBPROFCOLLECTOR"]
+SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")]
+
+# Counts its argument down: the loop, and where it returns from.
+MACHINE_CODE = {"x86_64": "48ffcf75fbc3", "aarch64": "000400f1e1ffff54c0035fd6"}
+
+COMMON = """
+import ctypes, mmap, os, sys, time
+from _ctypes import dlclose
+prof = ctypes.CDLL(sys.argv[1])
+for name in ("prof_mark_instant_with_stack", "prof_mark_begin_with_stack", "prof_mark_complete_with_stack", "prof_mark_complete",
+             "prof_log_with_stack", "prof_jit_load", "prof_jit_move", "prof_jit_unload"):
+    getattr(prof, name).restype = ctypes.c_bool
+prof.prof_clock_ns.restype = ctypes.c_uint64
+RETURNS, INTERRUPTED, EXACT = 0, 1, 2
+class Stack(ctypes.Structure):
+    _fields_ = [("pcs", ctypes.POINTER(ctypes.c_void_p)), ("n", ctypes.c_size_t), ("kind", ctypes.c_uint64)]
+def stack(*pcs, kind=EXACT):
+    return ctypes.byref(Stack((ctypes.c_void_p * len(pcs))(*pcs), len(pcs), kind))
+def mark(name, at, group=b"jit"):
+    assert prof.prof_mark_instant_with_stack(group, name, None, ctypes.c_size_t(0), at)
+def load(address, size, name):
+    assert prof.prof_jit_load(ctypes.c_void_p(address), ctypes.c_size_t(size), name)
+def address_of(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+libc = ctypes.CDLL(None)
+"""
+
+
+@pytest.fixture
+def record(profctl, capture, tmp_path):
+    """Records a script in Python; what it prints."""
+
+    def start(script, *options, arguments=()):
+        path = tmp_path / "script.py"
+        path.write_text(COMMON + script)
+        done = profctl("record", *options, "-o", capture, "--", sys.executable, path, LIBRARY, *arguments)
+        return done.stdout
+
+    return start
+
+
+def frames(row):
+    return [(frame["name"], frame["kind"]) for frame in row["frames"]]
+
+
+CODE = """
+code = mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+at = ctypes.addressof(ctypes.c_char.from_buffer(code))
+machine = bytes.fromhex(sys.argv[2])
+code[:len(machine)] = code[4096:4096 + len(machine)] = machine
+def run(phase, address):
+    begin, until = prof.prof_clock_ns(), time.process_time() + 0.12
+    call = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(address)
+    while time.process_time() < until:
+        call(1000000)
+    assert prof.prof_mark_complete(ctypes.c_uint64(begin), b"phase", phase, None, ctypes.c_size_t(0))
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
+def test_machine_code(record, profcapture, capture, tmp_path):
+    """Real code, sampled: loaded, moved, unloaded, another function at its address, one over it, and in a forked child."""
+    record(CODE + """
+size = len(machine)
+load(at, size, b"alpha")
+run(b"alpha", at)
+assert prof.prof_jit_move(ctypes.c_void_p(at), ctypes.c_void_p(at + 4096))
+run(b"alpha", at + 4096)
+run(b"", at)
+load(at, size, b"beta")
+run(b"beta", at)
+if os.fork() == 0:
+    run(b"beta", at)
+    os._exit(0)
+os.wait()
+load(at - 0, size, b"gamma")
+run(b"gamma", at)
+assert prof.prof_jit_unload(ctypes.c_void_p(at))
+run(b"", at)
+""", "-F", "1999", arguments=[MACHINE_CODE[platform.machine()]])
+    assert not [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
+    events = rows(profcapture, capture, "jit")
+    assert [(row["event"], row["name"]) for row in events] == [
+        ("load", "alpha"), ("move", None), ("load", "beta"), ("load", "gamma"), ("unload", None)]
+    code = int(events[0]["address"], 16)
+    phases = [(row["time_ns"] - row["duration"], row["time_ns"], row["pid"], row["name"] or "")
+              for row in rows(profcapture, capture, "mark") if row["group"] == "phase"]
+    assert [name for *_, name in phases] == ["alpha", "alpha", "", "beta", "beta", "gamma", ""]
+
+    def check(file):
+        found, seen = Counter(), Counter()
+        for row in rows(profcapture, file, "sample", "--resolve"):
+            leaf = row["frames"][0] if row["frames"] else None
+            if not leaf or not (leaf["image"] or "").endswith(("anon", "[unknown]")):
+                continue
+            for i, (begin, end, pid, name) in enumerate(phases):
+                if begin <= row["time_ns"] <= end and row["pid"] == pid:
+                    seen[i] += 1
+                    if name:
+                        assert (leaf["name"], leaf["kind"]) == (name, "jit"), (i, leaf)
+                        found[name] += 1
+                    else:
+                        assert leaf["kind"] == "unresolved", (i, leaf)
+        return found, seen
+
+    found, seen = check(capture)
+    assert all(seen[i] > 40 for i in range(len(phases))), seen
+    # the same functions in a report, each once wherever its code was
+    report = profcapture.json("report", capture, "--limit", 0)
+    schema.check(profcapture, "report", report)
+    functions = {row["name"]: row for row in report["data"]["rows"] if row["kind"] == "jit"}
+    by_name = Counter()
+    for row in report["data"]["rows"]:
+        if row["kind"] == "jit":
+            by_name[row["name"]] += row["self"]
+    assert by_name == found and int(functions["alpha"]["offset"], 16) == code
+    assert sum(row["self"] for row in report["data"]["rows"]) == report["capture"]["samples"]
+    tree = profcapture.json("report", capture, "--tree", "--limit", 0)
+
+    def walk(node):
+        yield node
+        for child in node["children"]:
+            yield from walk(child)
+
+    by_name = Counter()
+    for node in walk(tree["data"]["root"]):
+        if node.get("kind") == "jit":
+            by_name[node["name"]] += node["self"]
+    assert by_name == found
+    # a slice has what was loaded before it
+    begin = next(begin for begin, _, _, name in phases[1:] if name == "alpha")
+    part = tmp_path / "part.cap"
+    profcapture("cut", capture, "--from", f"{begin}ns", "-o", part)
+    shift = begin
+    phases[:] = [(start - shift, end - shift, pid, name) for start, end, pid, name in phases[1:]]
+    found, seen = check(part)
+    assert found["alpha"] > 40 and found["beta"] > 80 and found["gamma"] > 40
+
+
+def test_stacks(record, profcapture, capture):
+    """Frames in a library, in generated code, and in what only has a name; of each kind of mark, and of a log."""
+    output = record(CODE + """
+objects = [bytearray(64) for _ in range(2)]
+load(at, 64, b"made")
+load(id(objects[0]), 16, b"interpreted")
+getpid = address_of(libc.getpid)
+here = lambda kind: stack(id(objects[0]), getpid + 1, at + 64, kind=kind)
+mark(b"instant", stack(id(objects[0]), at + 5, getpid))
+mark(b"returns", stack(at + 64, getpid + 1, kind=RETURNS))
+mark(b"interrupted", stack(at, at + 64, kind=INTERRUPTED))
+mark(b"nothing", stack())
+mark(b"none", None)
+mark(b"unknown", stack(4096))
+assert prof.prof_mark_begin_with_stack(ctypes.c_uint64(5), b"jit", b"begin", None, ctypes.c_size_t(0), stack(at))
+assert prof.prof_mark_complete_with_stack(ctypes.c_uint64(prof.prof_clock_ns()), b"jit", b"complete", None, ctypes.c_size_t(0),
+                                          stack(at))
+assert prof.prof_log_with_stack(6, b"jit", b"short", stack(at))
+assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
+""", arguments=["00"])
+    assert output == ""
+    marks = {row["name"]: row for row in rows(profcapture, capture, "mark", "--resolve") if row["group"] == "jit"}
+    made, interpreted = ("made", "jit"), ("interpreted", "jit")
+    names = {name: frames(row) for name, row in marks.items()}
+    (getpid,) = {name for name, kind in names["instant"] if kind == "user"}
+    assert "getpid" in getpid
+    assert names["instant"] == [interpreted, made, (getpid, "user")]
+    assert names["returns"] == [made, (getpid, "user")]
+    assert names["interrupted"] == [made, made]
+    assert names["nothing"] == names["none"] == [] and marks["nothing"]["stack"] is None
+    assert [kind for _, kind in names["unknown"]] == ["unresolved"]
+    assert names["begin"] == names["complete"] == [made]
+    logs = rows(profcapture, capture, "log", "--resolve")
+    assert [(len(row["text"]), frames(row)) for row in logs] == [(5, [made]), (100000, [(getpid, "user")])]
+    # the same file has one id, whoever told of it
+    libc = [row for row in rows(profcapture, capture, "image") if (row["path"] or "").endswith("/libc.so.6") and row["build_id"]]
+    frame = next(frame for frame in marks["instant"]["frames"] if frame["kind"] == "user")
+    assert {row["build_id"] for row in libc} == {frame["build_id"]}
+    pid = marks["instant"]["pid"]
+    mapped = {row["image"] for row in rows(profcapture, capture, "mapping") if row["pid"] == pid}
+    used = {row["id"] for row in libc if row["path"] == frame["image"]}
+    assert used & mapped, (used, mapped)
+    text = profcapture("dump", capture, "--table", "mark", "--resolve", "--limit", 0).stdout
+    assert "\tinterpreted  [anon]\n\tmade  [anon]\n" in text
+    schema.check(profcapture, "dump", profcapture.json("dump", capture, "--table", "mark", "--resolve"))
+
+
+def test_epochs(record, profcapture, capture):
+    """More names than a thread keeps, with many stacks: each is what it was."""
+    record("""
+getpid, base = address_of(libc.getpid), 1 << 50
+for i in range(3000):
+    load(base + 4096 * i, 16, b"f%d" % i)
+    mark(b"n%d" % i, stack(base + 4096 * i, getpid, base + 4096 * (i % 7)))
+""")
+    marks = rows(profcapture, capture, "mark", "--resolve")
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector"))
+    assert lost == 0 and len(marks) == 3000
+    for i, row in enumerate(marks):
+        names = [frame["name"] for frame in row["frames"]]
+        assert row["name"] == f"n{i}" and [names[0], names[2]] == [f"f{i}", f"f{i % 7}"] and "getpid" in names[1]
+
+
+def test_dead_child(record, profcapture, capture):
+    """Children that are gone before anybody has looked."""
+    record("""
+getpid = address_of(libc.getpid)
+for i in range(20):
+    if os.fork() == 0:
+        load(4096, 16, b"child %d" % i)
+        mark(b"child", stack(4096, getpid))
+        os._exit(0)
+    os.wait()
+""")
+    marks = rows(profcapture, capture, "mark", "--resolve")
+    assert [row["frames"][0]["name"] for row in marks] == [f"child {i}" for i in range(20)]
+    assert len({row["pid"] for row in marks}) == 20
+    assert all("getpid" in row["frames"][1]["name"] for row in marks)
+
+
+def test_dlclose(record, profcapture, capture, tmp_path):
+    """Two libraries that take turns at one address, and generated code there in between."""
+    for name in "first", "second":
+        source = tmp_path / f"{name}.c"
+        source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--build-id", "-o", tmp_path / f"{name}.so", source], check=True)
+    output = record("""
+seen = {}
+for i in range(300):
+    name = ("first", "second")[i % 2]
+    library = ctypes.CDLL(f"{sys.argv[2]}/{name}.so")
+    at = address_of(getattr(library, name))
+    seen[at] = seen.get(at, 0) + 1
+    mark(name.encode(), stack(at + 4, kind=RETURNS))
+    dlclose(library._handle)
+    del library
+    mark(b"gone", stack(at + 4, kind=RETURNS))
+print(max(seen.values()))
+""", arguments=[tmp_path])
+    assert int(output) == 300, "they are not at one address"
+    for row in rows(profcapture, capture, "mark", "--resolve"):
+        (frame,) = row["frames"]
+        if row["name"] == "gone":
+            assert frame["kind"] == "unresolved"
+        else:
+            assert (frame["name"], frame["image"]) == (row["name"], str(tmp_path / f"{row['name']}.so"))
+
+
+def test_long_name(record, profcapture, capture):
+    """A name of a mebibyte, twice."""
+    record("""
+for i in range(2):
+    load(4096 * (i + 1), 64, bytes(97 + k % 26 for k in range(1 << 20)))
+mark(b"long", stack(4096, 8192))
+""")
+    name = "".join(chr(97 + k % 26) for k in range(1 << 20))
+    assert [row["name"] == name for row in rows(profcapture, capture, "jit")] == [True, True]
+    (row,) = rows(profcapture, capture, "mark", "--resolve")
+    assert [frame["name"] == name for frame in row["frames"]] == [True, True]
