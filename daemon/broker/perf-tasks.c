@@ -14,6 +14,8 @@
  *
  * A thread's number may become somebody else's between the list and the opening. The kernel checks what a user without
  * privilege may have; where root opens for somebody, the process is checked before and after, and pinned by a pidfd.
+ * Thousands of threads take a while, and profd has other clients: all of this runs on a thread of its own, which reads what
+ * it is given and nothing else.
  * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no event
  *                                                                 [test_tasks: test_own_only_refuses]
  *             (2) nothing is enabled here
@@ -34,12 +36,26 @@
 
 #define MAX_PASSES 32 /* of a process that never stops cloning */
 
-struct opening {
+struct perf_tasks {
 	const struct perf_plan *plan;
 	const GArray *cpus; /* struct perf_cpu */
-	GArray *events;     /* struct perf_task_event */
+	const struct access *access;
+	const struct targets *targets;
+	GArray *pids;   /* int32_t */
+	GArray *events; /* struct perf_task_event */
 	uint32_t rank;
+	GThread *thread;
+	int cancelled; /* what is open by then is enough */
+	bool ok;
+	GError *error;
+	void (*done)(void *data);
+	void *data;
 };
+
+static bool is_cancelled(struct perf_tasks *opening)
+{
+	return g_atomic_int_get(&opening->cancelled);
+}
 
 static void clear_event(void *data)
 {
@@ -50,7 +66,7 @@ static void clear_event(void *data)
 	event->fd = -1;
 }
 
-static bool fail_limit(const struct opening *opening, GError **error)
+static bool fail_limit(const struct perf_tasks *opening, GError **error)
 {
 	unsigned a_thread = opening->cpus->len * (1 + opening->plan->n_events);
 	struct rlimit limit = { 0 };
@@ -64,7 +80,7 @@ static bool fail_limit(const struct opening *opening, GError **error)
 		opening->events->len / a_thread, (unsigned long long)limit.rlim_cur);
 }
 
-static bool fail_task(const struct opening *opening, const struct event *event, pid_t tid,
+static bool fail_task(const struct perf_tasks *opening, const struct event *event, pid_t tid,
 		      unsigned cpu, int failed, GError **error)
 {
 	if (failed == EMFILE || failed == ENFILE)
@@ -80,7 +96,7 @@ static bool fail_task(const struct opening *opening, const struct event *event, 
 }
 
 /* *ret_gone: there is no such thread any more. */
-static bool open_event(struct opening *opening, unsigned position, pid_t tid, unsigned cpu,
+static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid, unsigned cpu,
 		       bool *ret_gone, GError **error)
 {
 	const struct perf_plan *plan = opening->plan;
@@ -108,7 +124,7 @@ static bool open_event(struct opening *opening, unsigned position, pid_t tid, un
 }
 
 /* All events of a thread, or none where it ends meanwhile. */
-static bool open_thread(struct opening *opening, pid_t tid, GError **error)
+static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 {
 	unsigned before = opening->events->len;
 	bool gone = false;
@@ -128,8 +144,8 @@ static bool open_thread(struct opening *opening, pid_t tid, GError **error)
 }
 
 /* Opens threads that are not in `seen`. *ret_found: there was one. */
-static bool open_new_threads(struct opening *opening, pid_t pid, GHashTable *seen, bool *ret_found,
-			     GError **error)
+static bool open_new_threads(struct perf_tasks *opening, pid_t pid, GHashTable *seen,
+			     bool *ret_found, GError **error)
 {
 	g_autoptr(GArray) tids = g_array_new(FALSE, FALSE, sizeof(pid_t));
 	struct dirent *entry;
@@ -146,7 +162,7 @@ static bool open_new_threads(struct opening *opening, pid_t pid, GHashTable *see
 	}
 	if (dir)
 		closedir(dir);
-	for (unsigned i = 0; i < tids->len; i++)
+	for (unsigned i = 0; i < tids->len && !is_cancelled(opening); i++)
 		if (!open_thread(opening, g_array_index(tids, pid_t, i), error))
 			return false;
 	*ret_found = tids->len > 0;
@@ -162,9 +178,9 @@ static bool fail_foreign(pid_t pid, GError **error)
 }
 
 /* *ret_gone: it has ended, and has no events. */
-static bool open_process(struct opening *opening, pid_t pid, const struct access *access,
-			 bool *ret_gone, GError **error)
+static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, GError **error)
 {
+	const struct access *access = opening->access;
 	g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
 	CLEANUP_CLOSE int pidfd = target_open(pid);
 	unsigned before = opening->events->len;
@@ -172,7 +188,7 @@ static bool open_process(struct opening *opening, pid_t pid, const struct access
 
 	if (pidfd >= 0 && access->own_only)
 		owned = found = target_is_owned(pidfd, pid, access->uid);
-	for (unsigned pass = 0; found && pass < MAX_PASSES; pass++)
+	for (unsigned pass = 0; found && pass < MAX_PASSES && !is_cancelled(opening); pass++)
 		if (!open_new_threads(opening, pid, seen, &found, error))
 			return false;
 	if (owned && access->own_only)
@@ -184,26 +200,103 @@ static bool open_process(struct opening *opening, pid_t pid, const struct access
 	return *ret_gone || owned || fail_foreign(pid, error);
 }
 
-bool perf_tasks_open(const struct perf_plan *plan, const GArray *cpus, const struct access *access,
-		     int32_t *pids, unsigned *n_pids, GArray **ret_events, GError **error)
+static bool open_all(struct perf_tasks *opening, GError **error)
 {
-	g_autoptr(GArray) events = g_array_new(FALSE, TRUE, sizeof(struct perf_task_event));
-	struct opening opening = { .plan = plan, .cpus = cpus, .events = events };
+	GArray *pids = opening->pids;
 	unsigned left = 0;
 
-	g_array_set_clear_func(events, clear_event);
-	for (unsigned i = 0; i < *n_pids; i++) {
+	for (unsigned i = 0; i < pids->len && !is_cancelled(opening); i++) {
+		int32_t pid = g_array_index(pids, int32_t, i);
 		bool gone;
 
-		if (!open_process(&opening, pids[i], access, &gone, error))
+		if (!open_process(opening, pid, &gone, error))
 			return false;
 		if (!gone)
-			pids[left++] = pids[i];
+			g_array_index(pids, int32_t, left++) = pid;
 	}
+	if (is_cancelled(opening))
+		return true;
 	if (left == 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
-				   "process %d ended before it could be recorded", pids[0]);
-	*n_pids = left;
-	*ret_events = g_steal_pointer(&events);
+				   "process %d ended before it could be recorded",
+				   g_array_index(pids, int32_t, 0));
+	g_array_set_size(pids, left);
+	/* last: then no number can have become another process's before its use */
+	return !opening->targets ||
+	       targets_check(opening->targets,
+			     opening->access->own_only ? opening->access->uid : TARGETS_ANY_USER,
+			     error);
+}
+
+static gboolean on_done(gpointer data)
+{
+	struct perf_tasks *opening = data;
+
+	opening->done(opening->data); /* which frees it */
+	return G_SOURCE_REMOVE;
+}
+
+static gpointer run(gpointer data)
+{
+	struct perf_tasks *opening = data;
+
+	opening->ok = open_all(opening, &opening->error);
+	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, opening, NULL);
+	return NULL;
+}
+
+struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error)
+{
+	struct perf_tasks *opening = g_new0(struct perf_tasks, 1);
+
+	opening->plan = options->plan;
+	opening->cpus = options->cpus;
+	opening->access = options->access;
+	opening->targets = options->targets;
+	opening->done = options->done;
+	opening->data = options->data;
+	opening->pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
+	g_array_append_vals(opening->pids, options->pids, options->n_pids);
+	opening->events = g_array_new(FALSE, TRUE, sizeof(struct perf_task_event));
+	g_array_set_clear_func(opening->events, clear_event);
+	opening->thread = g_thread_try_new("open-events", run, opening, error);
+	if (opening->thread)
+		return opening;
+	perf_tasks_free(opening);
+	return NULL;
+}
+
+void perf_tasks_cancel(struct perf_tasks *opening)
+{
+	g_atomic_int_set(&opening->cancelled, true);
+}
+
+bool perf_tasks_take(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
+		     GArray **ret_events, GError **error)
+{
+	g_thread_join(g_steal_pointer(&opening->thread));
+	if (!opening->ok) {
+		g_propagate_error(error, g_steal_pointer(&opening->error));
+		return false;
+	}
+	if (is_cancelled(opening))
+		g_array_set_size(opening->events, 0);
+	memcpy(pids, opening->pids->data, opening->pids->len * sizeof(*pids));
+	*n_pids = opening->pids->len;
+	*ret_events = g_steal_pointer(&opening->events);
 	return true;
+}
+
+void perf_tasks_free(struct perf_tasks *opening)
+{
+	if (!opening)
+		return;
+	perf_tasks_cancel(opening);
+	if (opening->thread)
+		g_thread_join(opening->thread);
+	g_idle_remove_by_data(opening);
+	g_array_unref(opening->pids);
+	g_clear_pointer(&opening->events, g_array_unref);
+	g_clear_error(&opening->error);
+	g_free(opening);
 }

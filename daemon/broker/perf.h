@@ -3,6 +3,7 @@
 
 #include "daemon/broker/access.h"
 #include "daemon/broker/events.h"
+#include "daemon/broker/target.h"
 #include "daemon/protocol.h"
 
 #define PERF_RING_BUDGET (256ull << 20) /* all rings of a session */
@@ -69,13 +70,32 @@ struct perf_task_event {
 	uint32_t position; /* 0: the side band, else 1 + that of the source */
 };
 
-/* Opens the events of all threads of these processes on the CPUs of perf_open_all(), whose plan is by task. Processes that
- * have ended meanwhile leave *n_pids and `pids`; that none is left is BROKER_ERROR_FAILED. With access->own_only each
- * has to be wholly the user's before and after. *ret_events: of struct perf_task_event, closes what is left in it. */
-bool perf_tasks_open(const struct perf_plan *plan, const GArray *cpus, const struct access *access,
-		     int32_t *pids, unsigned *n_pids, GArray **ret_events, GError **error);
+/* All of these stay as they are until perf_tasks_free(), but for `pids`, which are copied. */
+struct perf_tasks_options {
+	const struct perf_plan *plan;
+	const GArray *cpus; /* of perf_open_all(), whose plan is by task */
+	const struct access *access;
+	const struct targets *targets; /* NULL: nobody authorised them */
+	const int32_t *pids;
+	unsigned n_pids;
+	void (*done)(void *data); /* once, from the main loop */
+	void *data;
+};
 
-/* Of perf.c, for perf_tasks_open(). */
+/* Opens the events of all threads of these processes, on a thread of its own. With access->own_only each process has to
+ * be wholly the user's before and after. */
+struct perf_tasks;
+struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error);
+/* Soon `done`, and without events. */
+void perf_tasks_cancel(struct perf_tasks *opening);
+/* What came of it, once, after `done`. Processes that have ended meanwhile leave *n_pids and `pids`; that none is left is
+ * BROKER_ERROR_FAILED. *ret_events: of struct perf_task_event, closes what is left in it. */
+bool perf_tasks_take(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
+		     GArray **ret_events, GError **error);
+/* Waits no longer than for one thread's events, or one look at a process. */
+void perf_tasks_free(struct perf_tasks *opening);
+
+/* Of perf.c, for perf_tasks_new(). */
 struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
 struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);

@@ -56,6 +56,7 @@ struct session {
 	struct images *images;
 	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them too */
 	GArray *events; /* struct perf_task_event, until they are sent; NULL: not by task */
+	struct perf_tasks *opening; /* while those are opened */
 	struct perf_plan plan;
 	struct requests *requests; /* as long as there is an engine */
 	GVariant *summary;         /* what FINISHED said */
@@ -72,7 +73,10 @@ struct session {
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	bool given_up; /* the engine was killed, and why was said */
+	bool given_up;   /* the engine was killed, and why was said */
+	bool reduced;    /* it has less than was asked for */
+	bool stop_early; /* and why: before the engine has been told to start */
+	enum engine_reason stop_reason;
 };
 
 /* ---- Small answers ------------------------------------------------------------------------------ */
@@ -266,6 +270,7 @@ static void release(struct session *session)
 	g_clear_handle_id(&session->patience, g_source_remove);
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
 	g_clear_pointer(&session->engine, engine_free);
+	g_clear_pointer(&session->opening, perf_tasks_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
 	if (session->capture_fd >= 0)
@@ -589,29 +594,33 @@ static void warn_of_limit(struct session *session)
 					   session->data);
 }
 
+/* The error: why a session that was starting does not. May free the session. */
+static void end(struct session *session, const GError *error)
+{
+	bool was_starting = session->state == SESSION_STARTING;
+
+	release(session);
+	if (!session->summary)
+		session->summary = g_variant_ref_sink(summary_unknown(
+			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
+	warn_of_limit(session);
+	set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
+	if (was_starting)
+		session->listener->started(session, error, session->data);
+	session->listener->finished(session, session->ok, session->reason, session->summary,
+				    session->data);
+}
+
 static void on_gone(int wait_status, void *data)
 {
 	struct session *session = data;
-	bool was_starting = session->state == SESSION_STARTING;
 	g_autoptr(GError) error = NULL;
 
-	release(session);
-	if (!session->summary) {
-		if (!session->given_up)
-			warn_of_death(session, wait_status);
-		session->summary = g_variant_ref_sink(summary_unknown(
-			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
-	}
-	warn_of_limit(session);
-	set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
-	if (was_starting) {
-		broker_fail(&error, BROKER_ERROR_FAILED,
-			    "the engine ended before the recording began (reason \"%s\")",
-			    session->reason);
-		session->listener->started(session, error, session->data);
-	}
-	session->listener->finished(session, session->ok, session->reason, session->summary,
-				    session->data);
+	if (!session->summary && !session->given_up)
+		warn_of_death(session, wait_status);
+	broker_fail(&error, BROKER_ERROR_FAILED,
+		    "the engine ended before the recording began (reason \"%s\")", session->reason);
+	end(session, error);
 }
 
 /* ---- Start, stop, pause ------------------------------------------------------------------------- */
@@ -662,7 +671,7 @@ static void tell_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* All that runs on the CPUs, where that is permitted and may be shown; else the targets' threads. */
+/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the targets' threads. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -685,22 +694,65 @@ static bool open_events(struct session *session, GError **error)
 		return false;
 	}
 	requests_drop_ahead(session->requests);
-	if (!perf_open_all(plan, &session->cpus, error) ||
-	    !perf_tasks_open(plan, session->cpus, &session->access, options->pids, &options->n_pids,
-			     &session->events, error))
+	if (!perf_open_all(plan, &session->cpus, error))
 		return false;
-	if (refused || plan->kernel != options->kernel)
-		tell_reduced(session);
+	session->reduced = refused || plan->kernel != options->kernel;
 	return true;
 }
 
 static bool check_targets(const struct session *session, GError **error)
 {
-	const struct access *access = &session->access;
-
 	return !session->options->targets ||
-	       targets_check(session->options->targets,
-			     access->own_only ? access->uid : TARGETS_ANY_USER, error);
+	       targets_check(session->options->targets, TARGETS_ANY_USER, error);
+}
+
+/* The engine gets all that it needs, and leads. */
+static bool hand_over(struct session *session, GError **error)
+{
+	bool ok;
+
+	if (session->reduced)
+		tell_reduced(session);
+	ok = send_config(session, error);
+	/* the engine's now: a pipe is at its end when the engine is */
+	close(steal_fd(&session->capture_fd));
+	for (unsigned i = 0; ok && i < session->cpus->len; i++)
+		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
+	return ok && send_events(session, error) &&
+	       engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
+}
+
+static void on_tasks_open(void *data)
+{
+	struct session *session = data;
+	struct options *options = session->options;
+	g_autoptr(GError) error = NULL;
+	bool ok = perf_tasks_take(session->opening, options->pids, &options->n_pids,
+				  &session->events, &error);
+
+	g_clear_pointer(&session->opening, perf_tasks_free);
+	ok = ok && hand_over(session, &error);
+	if (!ok)
+		end(session, error);
+	else if (session->stop_early)
+		session_stop(session, session->stop_reason, NULL);
+}
+
+static bool open_tasks(struct session *session, GError **error)
+{
+	const struct perf_tasks_options options = {
+		.plan = &session->plan,
+		.cpus = session->cpus,
+		.access = &session->access,
+		.targets = session->options->targets,
+		.pids = session->options->pids,
+		.n_pids = session->options->n_pids,
+		.done = on_tasks_open,
+		.data = session,
+	};
+
+	session->opening = perf_tasks_new(&options, error);
+	return session->opening != NULL;
 }
 
 bool session_start(struct session *session, GError **error)
@@ -715,15 +767,12 @@ bool session_start(struct session *session, GError **error)
 				   "cannot start a session whose \"lifetime\" has hung up");
 	/* the two processes come up while the events are opened */
 	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
-	/* the targets are looked at last: then no number can have become another process's before its use */
-	ok = session->engine && start_requests(session, error) && open_events(session, error) &&
-	     check_targets(session, error) && send_config(session, error);
-	/* the engine's now: a pipe is at its end when the engine is */
-	close(steal_fd(&session->capture_fd));
-	for (unsigned i = 0; ok && i < session->cpus->len; i++)
-		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
-	ok = ok && send_events(session, error) &&
-	     engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
+	ok = session->engine && start_requests(session, error) && open_events(session, error);
+	if (ok && session->plan.by_task)
+		ok = open_tasks(session, error);
+	else
+		/* the targets are looked at last: then no number can have become another process's before its use */
+		ok = ok && check_targets(session, error) && hand_over(session, error);
 	if (!ok) {
 		release(session);
 		set_state(session, SESSION_FAILED);
@@ -741,6 +790,12 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		return true;
 	if (!session->engine)
 		return fail_state(session, "stop", error);
+	if (session->opening) {
+		session->stop_early = true;
+		session->stop_reason = reason;
+		perf_tasks_cancel(session->opening);
+		return true;
+	}
 	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
 		return false;
 	await_end(session);
@@ -816,7 +871,7 @@ enum control_status session_take_peer(struct session *session, const struct cont
 
 	if (!is_recording(session))
 		return CONTROL_NO_SESSION;
-	if (engine_is_behind(session->engine) ||
+	if (session->opening || engine_is_behind(session->engine) ||
 	    (session->access.own_only && has_many_threads(peer->pid)))
 		return CONTROL_LIMIT;
 	if (session->access.own_only &&

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -225,6 +226,83 @@ def test_bus_that_hangs(bus, file, busy):
 
 def memory(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+MANY_THREADS = r"""
+#include <pthread.h>
+#include <unistd.h>
+static void *work(void *data) { pause(); return data; }
+int main(void)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 65536);
+	for (int i = 1; i < 2000; i++)
+		pthread_create(&thread, &small, work, NULL);
+	pause();
+}
+"""
+
+
+@pytest.fixture
+def many_threads(compile_c, spawn):
+    """A process of nobody's with 2000 threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(compile_c("many-threads", MANY_THREADS, "-pthread"), folder)
+        target = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
+        until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 2000)
+        yield target
+
+
+def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_path, many_threads):
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    with open(tmp_path / "other.cap", "w+b") as capture:
+        session = other.create(pids(busy(DAEMON).pid), capture.fileno())
+    path = client.create(pids(many_threads.pid), file)
+    begin = time.monotonic()
+    start, waits = client.begin(path, SESSION, "Start"), []
+    while not start.done:
+        asked = time.monotonic()
+        assert other.get(session, "State") == "created"
+        waits.append(time.monotonic() - asked)
+        client.context.iteration(False)
+    took = time.monotonic() - begin
+    assert start.error is None
+    assert len(waits) > 10 and max(waits) < took / 3, (max(waits), took)
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[0]
+
+
+def test_stop_while_many_threads_are_opened(bus, file, capture, profcapture, many_threads):
+    """What was open by then does not matter: an empty recording, and whole."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(many_threads.pid), file)
+    start = client.begin(path, SESSION, "Start")
+    client.session(path, "Stop")
+    assert client.wait("Finished", path)[:2] == (True, "stopped")
+    client.spin(lambda: start.done)
+    assert profcapture.json("info", capture)["capture"]["state"] == "finished"
+
+
+@pytest.mark.parametrize("how", ["leave", "terminate"])
+def test_end_while_many_threads_are_opened(bus, file, many_threads, how):
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(many_threads.pid), file)
+    client.begin(path, SESSION, "Start")
+    until(bus.engines)
+    if how == "terminate":
+        assert bus.end(bus.profd) == 0
+        bus.profd = None
+    else:
+        client.close()
+        until(lambda: not bus.engines())
+        assert bus.client(NOBODY).objects() == {}
 
 
 # ---- what a client may get wrong
