@@ -5,13 +5,16 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
 import fuse
-from test_dbus_private import SYSTEM, hostile, variant  # noqa: F401 (fixtures)
+from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: F401 (fixtures)
 
-CONFIG, CPU, SNAPSHOT, IMAGE = 1, 2, 7, 8
+NOBODY = 65534
+CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS = 1, 2, 7, 8, 9
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # read ahead, all processes, one
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
@@ -30,11 +33,12 @@ def tell(datagram, fds):
     text = json.dumps([kind, number & 0xffffffff, [look(fd) for fd in fds]])
     send(WARNING, struct.pack("32s480s", b"descriptors", text.encode()))
 def ask_image(number, start, end, path):
-    send(IMAGE, struct.pack("5QiI", number, start, end, 0, 0, os.getpid(), len(path)) + path)
+    send(IMAGE, struct.pack("5QiI", number, start, end, 0, 0, who, len(path)) + path)
+who = %d or os.getpid()
 def ask(path):
-    with open("/proc/self/maps") as maps:
+    with open("/proc/" + str(who) + "/maps") as maps:
         library = next(line.split() for line in maps if ".so" in line and " r-xp " in line)
-    for serial, pid in (1, 0), (2, 0), (3, os.getpid()):
+    for serial, pid in (1, 0), (2, 0), (3, who):
         send(SNAPSHOT, struct.pack("IiII", serial, pid, 0, 0))
     ask_image(10, 0, 0, path)
     ask_image(11, *(int(end, 16) for end in library[0].split("-")), library[5].encode())
@@ -61,7 +65,7 @@ def told(hostile):  # noqa: F811
     wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
 
     def record(capture, image, **options):
-        with hostile(TELL % os.fsencode(image)) as profd:
+        with hostile(TELL % (0, os.fsencode(image))) as profd:
             path = profd.create({**SYSTEM, **options}, capture)
             profd.session(path, "Start")
             got = {}
@@ -140,6 +144,42 @@ def test_copy_of_a_file_that_is_served(served, told, capture):
     got = told(fd, served, **{"call-graph": variant("s", "dwarf")})
     os.close(fd)
     assert_sealed(got[IMAGE, PATH_IMAGE])
+
+
+@pytest.fixture
+def own(tmp_path, spawn, capture):
+    """The same of a session that may show its user's own processes only, whose events are of a process's threads."""
+    target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
+    while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():
+        pass
+    folder = tmp_path / "libexec"
+    folder.mkdir()
+    (folder / "profd-engine").write_text(HOSTILE_ENGINE % (TELL % (target.pid, b"/etc/shadow")))
+    (folder / "profd-engine").chmod(0o755)
+    (folder / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
+    done = subprocess.run(
+        [os.environ["DRIVE_ENGINE"], capture, "2", f"uid={NOBODY}", "own-only=true", f"pids={target.pid}", "call-graph=dwarf",
+         "events=cpu-clock,page-faults"],
+        env={**os.environ, "PROF_LIBEXEC_DIR": str(folder)}, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
+    lines = [line.partition("descriptors: ")[2] for line in done.stderr.splitlines()]
+    return {(kind, number): fds for kind, number, fds in (json.loads(line) for line in lines if line)}
+
+
+def test_session_of_own_processes(own):
+    """Events of threads, files that the user may read and no others, and nothing that is open for writing."""
+    assert_read_only(own[CONFIG, 0][1:], "/proc/stat", "/sys/devices/system/cpu/online", "/proc/kallsyms")
+    for serial in SERIALS:
+        assert_sealed(own[SNAPSHOT, serial])
+    assert own[IMAGE, PATH_IMAGE] == []
+    (library, *_), = own[IMAGE, MAPPED_IMAGE]
+    assert ".so" in library
+    assert_read_only(own[IMAGE, MAPPED_IMAGE], library)
+    events = {kind: [fd for (other, _), fds in own.items() if other == kind for fd in fds] for kind in (CPU, EVENTS)}
+    cpus = os.sysconf("SC_NPROCESSORS_ONLN")
+    # two rings a CPU; of each thread the side band and two events on each
+    assert len(events[CPU]) == 2 * cpus and len(events[EVENTS]) == 3 * cpus
+    assert all(name == "anon_inode:[perf_event]" for name, *_ in events[CPU] + events[EVENTS])
+    assert {kind for kind, _ in own if own[kind, _]} == {CONFIG, CPU, EVENTS, SNAPSHOT, IMAGE}
 
 
 @pytest.mark.parametrize("flags", [
