@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Child - the processes that profd starts: profd-engine and profd-files
+ *
+ * Among profd's descriptors are those of its clients, and whoever has one of a file whose server does not answer can neither
+ * close it nor execute a program. So a child shares profd's descriptors at first, and leaves with a table in which the first
+ * few are and no others ever were (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the numbers of the
+ * first word are kept for that.
+ * Invariants: (1) a child has descriptors 0 to 2 and those that are meant for it
+ *             (2) what clients sent is never closed by a child              [attack-capture: server that hangs]
+ * Main thread only.
  */
 #include "config.h"
 
 #include "daemon/broker/child.h"
 
 #include "arch/base.h"
-#include "arch/spawn.h"
 #include "daemon/broker/error.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define FIRST_FD 3
+#define MAX_FDS 2
+#define STACK_BYTES 65536
 
 static bool own_folder;
 
@@ -30,27 +48,129 @@ static char *find_program(const char *name)
 	return g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, name, NULL);
 }
 
+/* ---- Numbers that are kept ---------------------------------------------------------------------- */
+
+static bool numbers_kept;
+
+static bool release_numbers(void)
+{
+	CLEANUP_CLOSE int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	bool ok = null >= 0;
+
+	for (int fd = FIRST_FD; ok && fd < CHILD_FREE_FD; fd++)
+		ok = fd == null || dup3(null, fd, O_CLOEXEC) >= 0;
+	if (null < CHILD_FREE_FD)
+		steal_fd(&null);
+	return ok;
+}
+
+bool child_keep_numbers(void)
+{
+	numbers_kept = release_numbers();
+	return numbers_kept;
+}
+
+static bool put_descriptors(const int *fds, unsigned n_fds)
+{
+	for (unsigned i = 0; i < n_fds; i++)
+		if (dup3(fds[i], FIRST_FD + (int)i, O_CLOEXEC) < 0)
+			return false;
+	return true;
+}
+
+/* ---- The child ---------------------------------------------------------------------------------- */
+
+struct start {
+	const char *path;
+	char *const *argv;
+	unsigned n_fds;
+	bool own_session; /* a Ctrl-C at the terminal does not reach it */
+	int failed;
+};
+
+/* Signals as a program expects them. All are blocked, so no handler of ours runs here. */
+static void reset_signals(void)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		if (i != SIGKILL && i != SIGSTOP)
+			sigaction(i, &by_default, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In profd's memory, while the thread that started it waits. */
+static int run_child(void *data)
+{
+	struct start *start = data;
+	int null;
+
+	if (close_range(FIRST_FD + start->n_fds, ~0U, CLOSE_RANGE_UNSHARE) == 0) {
+		null = open("/dev/null", O_RDONLY);
+		if (start->own_session)
+			setsid();
+		reset_signals();
+		if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
+		    dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && close(null) == 0) {
+			for (unsigned i = 0; i < start->n_fds; i++)
+				fcntl(FIRST_FD + (int)i, F_SETFD, 0);
+			execve(start->path, start->argv, environ);
+		}
+	}
+	start->failed = errno;
+	_exit(127);
+}
+
+/* 0, or an errno. */
+static int clone_child(struct start *start, pid_t *ret_pid)
+{
+	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	sigset_t all, before;
+	pid_t pid;
+
+	if (stack == MAP_FAILED)
+		return errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pid = clone(run_child, (char *)stack + STACK_BYTES,
+		    CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, start);
+	if (pid < 0)
+		start->failed = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	munmap(stack, STACK_BYTES);
+	if (pid > 0 && start->failed)
+		waitpid(pid, NULL, 0);
+	*ret_pid = pid;
+	return start->failed;
+}
+
 bool child_spawn(const char *program, const char *argument, const int *fds, unsigned n_fds,
 		 pid_t *ret_pid, GError **error)
 {
 	g_autofree char *path = find_program(program);
-	struct spawn spawn = {
+	char *const argv[] = { (char *)program, (char *)argument, NULL };
+	struct start start = {
 		.path = path,
-		.name = program,
-		.argument = argument,
+		.argv = argv,
 		.n_fds = n_fds,
 		/* sandbox.c has raised our session */
 		.own_session = getsid(0) != getpid(),
 	};
-	int r;
+	pid_t pid = 0;
+	int failed;
 
-	assert(n_fds <= SPAWN_MAX_FDS);
-	memcpy(spawn.fds, fds, n_fds * sizeof(*fds));
-	r = spawn_program(&spawn, ret_pid);
-	if (r == 0)
+	assert(n_fds <= MAX_FDS && numbers_kept);
+	failed = put_descriptors(fds, n_fds) ? clone_child(&start, &pid) : errno;
+	release_numbers();
+	if (failed == 0) {
+		*ret_pid = pid;
 		return true;
+	}
 	return broker_fail(error, BROKER_ERROR_FAILED, "starting \"%s\": %s; %s", path,
-			   g_strerror(-r),
+			   g_strerror(failed),
 			   own_folder ? "it has to be installed beside profd"
 				      : "PROF_LIBEXEC_DIR names the folder that it is in");
 }

@@ -17,6 +17,7 @@
 #include "arch/base.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/hung.h"
 #include "daemon/broker/watch.h"
 
 #include <errno.h>
@@ -176,6 +177,15 @@ void engine_kill(struct engine *engine)
 {
 	if (engine->pid)
 		kill(engine->pid, SIGKILL);
+}
+
+void engine_abandon(struct engine *engine, uid_t uid)
+{
+	if (!engine->pid)
+		return;
+	g_source_remove(engine->child_watch);
+	hung_add(engine->pid, uid, 0);
+	engine->pid = 0;
 }
 
 static void reap(GPid pid, gint wait_status, gpointer data)

@@ -22,6 +22,8 @@ struct engine *engine_new(const struct engine_listener *listener, void *data, ui
 /* Kills it if it still runs, without calling the listener. */
 void engine_free(struct engine *engine);
 void engine_kill(struct engine *engine);
+/* It was killed and does not go: nobody waits for it any more, and it counts against the user. */
+void engine_abandon(struct engine *engine, uid_t uid);
 /* Whether its messages are received; those that are not wait in its socket, and then it waits. */
 void engine_set_reading(struct engine *engine, bool reading);
 

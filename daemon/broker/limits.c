@@ -13,6 +13,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/hung.h"
 
 #define MAX_SESSIONS 64u
 #define MAX_SESSIONS_PER_USER 8u
@@ -68,5 +69,10 @@ bool limits_check_start(const struct access *access, const struct limits_usage *
 			"the %u recordings of user %u may take all of MaxEngineBytesPerUser; "
 			"Stop one",
 			user->engines, (unsigned)access->uid);
+	if (access->limited && hung_is_blocked(access->uid, 0))
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "processes of profd wait for files of user %u whose server does "
+				   "not answer",
+				   (unsigned)access->uid);
 	return true;
 }

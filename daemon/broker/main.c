@@ -16,6 +16,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/child.h"
+#include "daemon/broker/closer.h"
 #include "daemon/broker/control.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
@@ -23,6 +24,7 @@
 #include "daemon/broker/sandbox.h"
 #include "daemon/broker/service.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <glib-unix.h>
 #include <glib/gi18n.h>
@@ -133,6 +135,14 @@ static int run(struct program *program)
 	return program->status;
 }
 
+static bool keep_numbers(void)
+{
+	if (child_keep_numbers())
+		return true;
+	fprintf(stderr, "profd: /dev/null: %s\n", g_strerror(errno));
+	return false;
+}
+
 /* Before there is another thread: each has capabilities of its own. */
 static bool enter_sandbox(void)
 {
@@ -218,6 +228,8 @@ static int serve_system(const struct arguments *arguments)
 	g_autoptr(GError) error = NULL;
 
 	child_use_own_folder();
+	if (!keep_numbers())
+		return 1;
 	program.control = control_new_at(arguments->control);
 	if (!enter_sandbox())
 		return 1;
@@ -227,6 +239,7 @@ static int serve_system(const struct arguments *arguments)
 		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
 		return 1;
 	}
+	closer_watch(program.connection);
 	program.loop = g_main_loop_new(NULL, FALSE);
 	g_dbus_connection_set_exit_on_close(program.connection, FALSE);
 	g_signal_connect(program.connection, "closed", G_CALLBACK(on_closed), &program);
@@ -243,6 +256,8 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 
 	program->connection = g_dbus_connection_new_finish(result, &error);
 	if (program->connection)
+		closer_watch(program->connection);
+	if (program->connection)
 		program->service = service_new(program->connection, NULL, program->control, on_idle,
 					       program, &error);
 	if (!program->service) {
@@ -255,22 +270,26 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 		end(program);
 }
 
-static int serve_private(int fd)
+static int serve_private(int given)
 {
 	struct program program = { 0 };
 	g_autoptr(GError) error = NULL;
+	int fd = fcntl(given, F_DUPFD_CLOEXEC, CHILD_FREE_FD);
 	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &error);
 	g_autoptr(GSocketConnection) stream = NULL;
 	g_autofree char *guid = g_dbus_generate_guid();
 
 	if (!socket) {
-		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), fd, error->message);
+		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), given,
+			error->message);
 		return 2;
 	}
+	close(given);
+	if (!keep_numbers())
+		return 1;
 	program.control = control_new_private();
 	if (!enter_sandbox())
 		return 1;
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	program.loop = g_main_loop_new(NULL, FALSE);
 	stream = g_socket_connection_factory_create_connection(socket);
 	g_dbus_connection_new(G_IO_STREAM(stream), guid,

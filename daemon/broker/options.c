@@ -11,6 +11,7 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
+#include "daemon/broker/closer.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
@@ -186,7 +187,7 @@ static bool take_max_duration(struct parse *parse, GVariant *value, GError **err
 static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 {
 	int index = g_variant_get_handle(value);
-	struct stat status;
+	struct statx status;
 	int fd = -1;
 
 	if (parse->fds && index >= 0 && index < g_unix_fd_list_get_length(parse->fds))
@@ -195,7 +196,9 @@ static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "option \"lifetime\" names no descriptor of the message");
 	parse->options->lifetime_fd = fd;
-	if (fstat(fd, &status) < 0 || !(S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)))
+	/* without asking a server */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
+	    !(S_ISFIFO(status.stx_mode) || S_ISSOCK(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "option \"lifetime\" is neither a pipe nor a socket, so it "
 				   "would never hang up");
@@ -385,8 +388,7 @@ void options_free(struct options *options)
 {
 	if (!options)
 		return;
-	if (options->lifetime_fd >= 0)
-		close(options->lifetime_fd);
+	closer_close(options->lifetime_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
 	targets_free(options->targets);

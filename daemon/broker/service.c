@@ -21,6 +21,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/admission.h"
+#include "daemon/broker/closer.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/options.h"
@@ -159,8 +160,7 @@ static void call_free(struct call *call)
 		check_idle_soon(call->service);
 	caller_unref(call->caller);
 	options_free(call->options);
-	if (call->capture_fd >= 0)
-		close(call->capture_fd);
+	closer_close(call->capture_fd);
 	g_free(call);
 }
 

@@ -5,9 +5,11 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all that it needs; then the
- * engine leads: it asks for what was read and for mapped files (requests.c), and says when it is done.
- * Invariants: (1) `finished` is called once, after the engine is gone: nobody writes the file any more
+ * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all that it needs, by task
+ * when the events of all threads are open (perf-tasks.c). Then the engine leads: it asks for what was read and for mapped
+ * files (requests.c), and says when it is done.
+ * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for a file's server: nobody
+ *                 writes the file any more
  *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
  *                 grows, as into a pipe that is read slowly, and that for no longer than STOP_LIMIT_MS   [test_stop]
  *             (3) what comes from the engine changes this session only
@@ -18,6 +20,7 @@
 #include "daemon/broker/session.h"
 
 #include "arch/base.h"
+#include "daemon/broker/closer.h"
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/engine.h"
 #include "daemon/broker/error.h"
@@ -43,6 +46,7 @@
 #define STOP_PATIENCE_MS (900 * SLOW)
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_LIMIT_MS (60000 * SLOW)
+#define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
 #define MAX_CHECKED_THREADS 2000
 #define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came back */
@@ -69,7 +73,7 @@ struct session {
 	int capture_fd;
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
-	struct stat capture; /* at CreateSession: which file it is */
+	struct statx capture; /* at CreateSession: which file it is */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
@@ -105,8 +109,9 @@ bool session_is_active(const struct session *session)
 
 bool session_shares_capture(const struct session *session, const struct session *other)
 {
-	return session->capture.st_dev == other->capture.st_dev &&
-	       session->capture.st_ino == other->capture.st_ino;
+	return session->capture.stx_dev_major == other->capture.stx_dev_major &&
+	       session->capture.stx_dev_minor == other->capture.stx_dev_minor &&
+	       session->capture.stx_ino == other->capture.stx_ino;
 }
 
 const struct access *session_access(const struct session *session)
@@ -146,15 +151,17 @@ static bool fail_state(const struct session *session, const char *act, GError **
 
 /* ---- Making and freeing ------------------------------------------------------------------------- */
 
-static bool check_capture(int fd, bool append, struct stat *ret_status, GError **error)
+/* What is known of it here: its server, if it has one, may not answer. The engine looks again. */
+static bool check_capture(int fd, bool append, struct statx *ret_status, GError **error)
 {
-	struct stat status;
+	struct statx status;
 	int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0 || fstat(fd, &status) < 0)
+	if (flags < 0 ||
+	    statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) < 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION, "capture: %s",
 				   g_strerror(errno));
-	if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+	if (!S_ISREG(status.stx_mode) && !S_ISFIFO(status.stx_mode))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture must be a regular file or a pipe");
 	if ((flags & O_ACCMODE) == O_RDONLY || flags & O_PATH)
@@ -164,10 +171,10 @@ static bool check_capture(int fd, bool append, struct stat *ret_status, GError *
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture is open with O_DIRECT, which takes writes of whole "
 				   "blocks only");
-	if (append && ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(status.st_mode)))
+	if (append && ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "appending needs a regular file that is open for reading too");
-	if (!append && S_ISREG(status.st_mode) && status.st_size > 0)
+	if (!append && S_ISREG(status.stx_mode) && status.stx_size > 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture is not empty; \"append\" continues one");
 	*ret_status = status;
@@ -224,11 +231,11 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 		 GError **error)
 {
 	struct session *session;
-	struct stat capture;
+	struct statx capture;
 
 	if (!check_capture(capture_fd, options->append, &capture, error) ||
 	    !apply_limits(access, options, error)) {
-		close(capture_fd);
+		closer_close(capture_fd);
 		options_free(options);
 		return false;
 	}
@@ -273,9 +280,7 @@ static void release(struct session *session)
 	g_clear_pointer(&session->opening, perf_tasks_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
-	if (session->capture_fd >= 0)
-		close(session->capture_fd);
-	session->capture_fd = -1;
+	closer_close(steal_fd(&session->capture_fd));
 }
 
 void session_free(struct session *session)
@@ -291,12 +296,34 @@ void session_free(struct session *session)
 
 /* ---- An engine that has to end ------------------------------------------------------------------ */
 
+static void end(struct session *session, const GError *error);
+
+/* It waits for something in the kernel that SIGKILL does not end, as a file whose server does not answer. */
+static gboolean on_death_late(gpointer data)
+{
+	struct session *session = data;
+	g_autoptr(GError) error = NULL;
+
+	session->patience = 0;
+	engine_abandon(session->engine, session->access.uid);
+	broker_fail(&error, BROKER_ERROR_FAILED, "the engine was ended, and is not gone");
+	end(session, error);
+	return G_SOURCE_REMOVE;
+}
+
+static void kill_engine(struct session *session)
+{
+	engine_kill(session->engine);
+	g_clear_handle_id(&session->patience, g_source_remove);
+	session->patience = g_timeout_add(DEATH_PATIENCE_MS, on_death_late, session);
+}
+
 /* The engine is ended, and this is why. */
 static void give_up(struct session *session, const char *code, const char *text)
 {
 	session->given_up = true;
 	session->listener->warning(session, code, text, session->data);
-	engine_kill(session->engine);
+	kill_engine(session);
 }
 
 static gboolean on_patience_end(gpointer data)
@@ -311,7 +338,7 @@ static gboolean on_patience_end(gpointer data)
 	}
 	session->patience = 0;
 	if (session->summary) { /* it has said that the file is whole */
-		engine_kill(session->engine);
+		kill_engine(session);
 		return G_SOURCE_REMOVE;
 	}
 	give_up(session, "engine-hangs",
@@ -715,7 +742,7 @@ static bool hand_over(struct session *session, GError **error)
 		tell_reduced(session);
 	ok = send_config(session, error);
 	/* the engine's now: a pipe is at its end when the engine is */
-	close(steal_fd(&session->capture_fd));
+	closer_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
 	return ok && send_events(session, error) &&

@@ -31,8 +31,11 @@ class Server:
     def __init__(self, folder, stop, process):
         self.file, self.stop, self.process = folder / "file", stop, process
 
-    def hang(self):
-        self.stop.write_text("")
+    def hang(self, friend=None):
+        """Threads of the friend, a process, are served still."""
+        text = self.stop.with_suffix(".new")
+        text.write_text(str(friend or ""))
+        text.rename(self.stop)
 
     def let_go(self):
         if self.process.poll() is None:
@@ -99,6 +102,11 @@ def answer(opcode, node, body, content):
     return ENOSYS, b""
 
 
+def friend_of(stop):
+    with open(stop, encoding="utf-8") as file:
+        return file.read()
+
+
 def serve(fd, content, stop):
     while True:
         try:
@@ -107,10 +115,10 @@ def serve(fd, content, stop):
             if error.errno == 2:  # an interrupted request is gone
                 continue
             return
-        _, opcode, unique, node, *_ = struct.unpack_from("<IIQQIIII", request)
-        while os.path.exists(stop):
+        _, opcode, unique, node, _, _, tid, _ = struct.unpack_from("<IIQQIIII", request)
+        while os.path.exists(stop) and not friend_of(stop):
             time.sleep(0.1)
-        if opcode in SILENT:
+        if opcode in SILENT or (os.path.exists(stop) and not os.path.exists(f"/proc/{friend_of(stop)}/task/{tid}")):
             continue
         error, data = answer(opcode, node, request[40:], content)
         with contextlib.suppress(OSError):

@@ -8,7 +8,8 @@ import socket
 
 import pytest
 
-from test_dbus_private import SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
+import fuse
+from test_dbus_private import GLib, PROFILER, ROOT, SESSION, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 
 SEAL_GROW, SEAL_WRITE = 4, 8
 
@@ -157,4 +158,52 @@ def test_reader_that_goes(profd, tmp_path, busy):
     profd.sleep(0.3)
     os.close(reading)
     assert profd.wait("Finished", path)[:2] == (False, "io-error")
+    works(profd, tmp_path)
+
+
+# ---- a file whose server answers everybody but profd
+
+
+@pytest.fixture
+def dead(profd, tmp_path):
+    """Open for writing; of profd even close() waits for ever."""
+    try:
+        with fuse.mounted(tmp_path / "mount", b"", tmp_path / "stop") as server:
+            fd = os.open(server.file, os.O_RDWR)
+            server.hang(friend=os.getpid())
+            yield fd
+            os.close(fd)
+    except OSError as error:
+        pytest.skip(f"no FUSE can be mounted here: {error}")
+
+
+def answers(profd):
+    return profd.get(ROOT, "Version", interface=PROFILER)
+
+
+def test_server_that_hangs_and_a_call_that_is_refused(profd, dead):
+    assert refusal(profd.create, {}, dead)[0] == "InvalidOption"
+    assert refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, dead, dead)[0] == "InvalidOption"
+    assert answers(profd)
+
+
+def test_server_that_hangs_and_a_call_that_is_not_there(profd, dead):
+    with pytest.raises(GLib.Error):
+        profd.call(ROOT, PROFILER, "CreateNothing", variant("(a{sv}h)", ({}, 0)), [dead])
+    assert answers(profd)
+
+
+def test_server_that_hangs_and_a_session_that_is_closed(profd, dead):
+    path = profd.create(SYSTEM, dead)
+    profd.session(path, "Close")
+    assert answers(profd)
+
+
+def test_server_that_hangs_and_an_engine(profd, tmp_path, dead):
+    """Which waits for it and cannot be killed; nobody waits for the engine."""
+    path = profd.create(SYSTEM, dead)
+    profd.bus.call(None, path, SESSION, "Start", None, None, 0, 20000, None, None)
+    profd.sleep(0.5)
+    profd.session(path, "Stop")
+    assert profd.wait("Finished", path, timeout=5)[:2] == (False, "internal")
     works(profd, tmp_path)

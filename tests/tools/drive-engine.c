@@ -10,6 +10,7 @@
  * client's, with own-only=true nothing of others gets in. Prints the summary as GVariant text.
  */
 #include "arch/base.h"
+#include "daemon/broker/child.h"
 #include "daemon/broker/session.h"
 
 #include <errno.h>
@@ -158,7 +159,7 @@ int main(int argc, char **argv)
 	struct access access = { .uid = geteuid(), .any_image = true };
 	int capture;
 
-	if (argc < 3) {
+	if (argc < 3 || !child_keep_numbers()) {
 		fprintf(stderr, "Usage: drive-engine FILE SECONDS [KEY=VALUE…]\n");
 		return 2;
 	}

@@ -6,6 +6,7 @@
 #include "tests/unit/test.h"
 
 #include "arch/base.h"
+#include "daemon/broker/child.h"
 #include "daemon/broker/files.h"
 #include "daemon/broker/hung.h"
 #include "daemon/datagram.h"
@@ -334,6 +335,7 @@ int main(int argc, char **argv)
 	go_path = g_getenv("PROF_TEST_GO");
 	if (g_str_has_suffix(argv[0], "profd-files"))
 		return serve();
+	g_assert_true(child_keep_numbers());
 	folder = g_dir_make_tmp("broker-files-XXXXXX", NULL);
 	self = g_file_read_link("/proc/self/exe", NULL);
 	program = g_build_filename(folder, "profd-files", NULL);
