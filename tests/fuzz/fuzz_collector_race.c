@@ -216,6 +216,7 @@ static int open_peer(void)
 
 	collectors_init(&collectors, &(struct collectors_options){ .output = &parts.output,
 								   .tasks = &parts.tasks,
+								   .images = &parts.images,
 								   .losses = &parts.losses,
 								   .epoll_fd = -1,
 								   .session = 7,

@@ -18,6 +18,7 @@
 
 #define YEAR_2500_NS UINT64_C(16725225600000000000)
 #define STRING_BYTES 8000
+#define N_FRAMES 100
 #define MARK_BYTES (sizeof(struct ring_record_header) + sizeof(struct ring_mark))
 
 static struct ring_arena *arena;
@@ -364,6 +365,53 @@ static void flood_counters(void)
 	}
 }
 
+static void write_image(uint32_t id)
+{
+	struct ring_image *image = ring_begin(ring, RING_IMAGE, sizeof(*image));
+
+	if (!image)
+		return;
+	*image = (struct ring_image){
+		.id = id, .start = (uint64_t)id << 20, .end = ((uint64_t)id + 1) << 20, .inode = id
+	};
+	ring_end(ring, image);
+}
+
+static void write_stack(uint32_t id)
+{
+	struct {
+		struct ring_stack stack;
+		struct ring_frame frames[N_FRAMES];
+	} *told = ring_begin(ring, RING_STACK, sizeof(*told));
+
+	if (!told)
+		return;
+	told->stack = (struct ring_stack){ id, N_FRAMES };
+	for (uint32_t i = 0; i < N_FRAMES; i++)
+		told->frames[i] = (struct ring_frame){ (uint64_t)id << 16 | i, id, i % 2 };
+	ring_end(ring, told);
+}
+
+/* No two alike, of images that nobody else has. */
+static void flood_stacks(void)
+{
+	for (uint32_t id = 1; !is_over(); id++) {
+		struct {
+			struct ring_at at;
+			struct ring_mark mark;
+		} * record;
+
+		write_image(id);
+		write_stack(id);
+		record = ring_begin(ring, RING_MARK_AT, sizeof(*record));
+		if (!record)
+			continue;
+		record->at = (struct ring_at){ .stack = id };
+		record->mark = (struct ring_mark){ .id = id };
+		ring_end(ring, record);
+	}
+}
+
 static void fill_with_marks(uint32_t i)
 {
 	const struct ring_mark mark = { .id = 1 };
@@ -500,6 +548,7 @@ static const struct {
 	{ "flood-strings", flood_strings },
 	{ "flood-logs", flood_logs },
 	{ "flood-counters", flood_counters },
+	{ "flood-stacks", flood_stacks },
 	{ "flood-records", flood_records },
 	{ "flood-rings", flood_rings },
 	{ "flood-requests", flood_requests },
