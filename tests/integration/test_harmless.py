@@ -310,3 +310,57 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
     os.close(go)
     assert profctl.wait(60) == 0
     assert found() == Counter({row: 1 if row[0] == "container" else 2 for row in wanted})
+
+
+# ---- what programs do
+
+# Each says how many of its marks are recorded (see test_collector, where a stand-in is more exact on what is lost).
+MODES = ["plain", "fork", "vfork", "vfork-first", "spawn", "exec", "raw-clone", "threads", "many", "destructors",
+         "dlclose", "closefrom", "lowest", "seccomp", "seccomp-kill"]
+
+
+@without_sanitizer
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_zoo(profctl, profcapture, capture, tmp_path, policy):
+    """All of it in one recording: processes, threads, descriptors and filters as the real profd meets them."""
+    results = tmp_path / "results"
+    script = " && ".join(f"{ZOO} {mode}" for mode in MODES)
+    profctl("record", "--policy", policy, "-o", capture, "--no-symbols", "--", "sh", "-c", script, env={"ZOO_RESULTS": results})
+    said = Counter()
+    for line in results.read_text().splitlines():
+        pid, recorded, _ = map(int, line.split())
+        said[pid] += recorded
+    assert len(said) > len(MODES)
+    assert Counter(mark["pid"] for mark in rows(profcapture, capture, "mark")) == +said
+    causes = {row["cause"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")}
+    assert causes <= {"ring-full", "ring-refused", "late"}
+
+
+# ---- AT_SECURE
+
+SECURE = """
+#include <prof/mark.h>
+#include <prof-collector.h>
+#include <sys/auxv.h>
+int main(void)
+{
+	if (getauxval(AT_SECURE) == 0)
+		return 3;
+	if (prof_collector_enabled() || prof_mark_instant("secure", "linked", 0, 0) || prof_mark_table)
+		return 4;
+	return prof_collector_connect(getenv("PROF_CONTROL")) == -1 ? 42 : 5;
+}
+"""
+
+
+@without_sanitizer
+def test_set_user_id(profctl, profcapture, capture, compile_c, require):
+    """Nothing of the environment is believed, and the program ends with a status of its own."""
+    require(root=True)
+    program = compile_c("secure", SECURE, "-I", INCLUDE, BUILD / "libcollector" / "libprofcollector.a", "-static", "-pthread")
+    os.chown(program, 65534, 65534)
+    os.chmod(program, 0o6755)
+    if subprocess.run([program]).returncode == 3:
+        pytest.skip("set-user-id programs have no effect on this file system")
+    profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", f"{program}; exit $?", check=42)
+    assert names(profcapture, capture) == []

@@ -463,6 +463,8 @@ static void run_destructors(void)
 	}
 }
 
+/* Not in a static program. */
+#ifndef ZOO_STATIC
 static void *mark_through_dlopen(void *data)
 {
 	void *library = dlopen("libprofcollector.so.0", RTLD_NOW);
@@ -486,6 +488,7 @@ static void run_dlclose(void)
 		pthread_join(id, NULL);
 	}
 }
+#endif
 
 static void run_fifo(void)
 {
@@ -710,7 +713,9 @@ static const struct {
 	{ "turn", run_turn },
 	{ "many", run_many },
 	{ "destructors", run_destructors },
+#ifndef ZOO_STATIC
 	{ "dlclose", run_dlclose },
+#endif
 	{ "fifo", run_fifo },
 	{ "handler", run_handler },
 	{ "siglongjmp", run_siglongjmp },
