@@ -35,7 +35,8 @@
 #define MAX_ARENAS 16
 #define MAX_VARIABLE 1024 /* bytes of PROF_CONTROL's value */
 #define MAX_ENVIRONMENT (1u << 20)
-#define GROW_RINGS 64
+#define GROW_RINGS 64u /* for the first time; then twice as many each time */
+#define MAX_GROW_RINGS 256u
 #define GROW_AGAIN_NS UINT64_C(1000000000) /* after a refusal */
 #define WAIT_STEP_NS 100000L
 #define PATIENT_STEPS 20
@@ -324,13 +325,18 @@ static void sweep(uint32_t own_tid)
 	give_back(&process->sweeping);
 }
 
+static uint32_t rings_to_ask_for(void)
+{
+	return MIN_OF(GROW_RINGS << (count_arenas() - 1), MAX_GROW_RINGS);
+}
+
 static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
 {
 	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
 					   .version = CONTROL_VERSION,
 					   .bytes = CONTROL_BYTES,
 					   .min_data_bytes = min_bytes,
-					   .n_rings = min_bytes == 0 ? GROW_RINGS : 1 };
+					   .n_rings = min_bytes == 0 ? rings_to_ask_for() : 1 };
 	int memfd, r;
 
 	r = control_ask(&process->connection, &request, deadline, &memfd);
@@ -369,6 +375,16 @@ static bool is_one_closed(void)
 	return is_closed;
 }
 
+/* Half of what the first arena has is not left. */
+static bool is_scarce(void)
+{
+	uint32_t n_free = 0;
+
+	for (uint32_t i = 0; i < count_arenas(); i++)
+		n_free += ring_arena_count_free(process->arenas[i].arena);
+	return n_free < process->arenas[0].arena->n_rings / 2;
+}
+
 /* What a thread left that ended, else more. */
 static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadline,
 				  struct arena_entry **ret_entry)
@@ -396,8 +412,12 @@ static struct ring *get_ring(uint32_t tid, uint32_t flags, struct arena_entry **
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
 	uint64_t start;
 
-	if (ring)
+	if (ring) {
+		/* Asked for before it is needed, nobody waits for it. */
+		if (!(flags & RING_NO_SYSCALL) && is_scarce() && !is_on_signal_stack())
+			grow(0, 0);
 		return ring;
+	}
 	sweep(tid);
 	ring = claim_ring(tid, 0, flags, ret_entry);
 	if (ring || (flags & RING_NO_SYSCALL))

@@ -206,6 +206,19 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	return NULL;
 }
 
+uint32_t ring_arena_count_free(const struct ring_arena *arena)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; *arena->alive && i < arena->n_rings; i++) {
+		/* What was never claimed has no header here yet. */
+		const struct ring_header *shared = RING_LOAD(&arena->rings[i].shared);
+
+		n += !shared || (uint32_t)RING_LOAD(&shared->state) == RING_FREE;
+	}
+	return n;
+}
+
 static bool is_gone(uint32_t tgid, uint32_t tid)
 {
 	return syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH;

@@ -56,6 +56,8 @@ MUST_CHECK int ring_arena_shield(void *start, size_t bytes);
 /* Its rings wait out of that one, which stays, instead of one of the arena. Before any is claimed. */
 void ring_arena_set_budget(struct ring_arena *arena, struct ring_budget *budget);
 
+/* Rings that nobody has. */
+uint32_t ring_arena_count_free(const struct ring_arena *arena);
 /* An attempt for which there was no ring. Any thread. */
 void ring_arena_count_lost(struct ring_arena *arena);
 

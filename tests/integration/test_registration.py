@@ -93,6 +93,12 @@ def test_more_and_without_descriptors(profctl, profcapture, capture):
     assert [mark["id"] for mark in found] == list(range(1, 151))
 
 
+def test_crowd(profctl, profcapture, capture):
+    """As many rings as there are threads at once, however many that are."""
+    profctl("record", "-o", capture, "--no-symbols", "--", os.environ["ZOO"], "crowd", timeout=60)
+    assert len({mark["tid"] for mark in marks(profcapture, capture)}) == 600
+
+
 def test_own_variable_is_kept(profctl, capture):
     """Where profctl itself would register stands behind, without its token."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", "echo $PROF_CONTROL",

@@ -428,6 +428,42 @@ static void run_many(void)
 		pthread_join(ids[i], NULL);
 }
 
+#define CROWD 600
+
+/* After an attempt in vain the library makes none for some time, counted in attempts. */
+static bool try_some(void)
+{
+	for (int i = 0; i < 500; i++)
+		if (prof_mark_instant("zoo", "crowd", NULL, 0))
+			return true;
+	return false;
+}
+
+static void *mark_until_recorded(void *data)
+{
+	const struct timespec bit = { .tv_nsec = 50000000 };
+	int tries = 0;
+
+	while (!try_some()) {
+		MUST(tries++ < 400);
+		nanosleep(&bit, NULL);
+	}
+	pthread_barrier_wait(&barrier);
+	return NULL;
+}
+
+/* Far more at once than the first arena has rings for: all of them have one in the end. */
+static void run_crowd(void)
+{
+	pthread_t ids[CROWD];
+
+	pthread_barrier_init(&barrier, NULL, CROWD);
+	for (int i = 0; i < CROWD; i++)
+		MUST(pthread_create(&ids[i], NULL, mark_until_recorded, NULL) == 0);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(ids[i], NULL);
+}
+
 static pthread_key_t early, late;
 
 static void mark_late(void *value)
@@ -712,6 +748,7 @@ static const struct {
 	{ "threads", run_threads },
 	{ "turn", run_turn },
 	{ "many", run_many },
+	{ "crowd", run_crowd },
 	{ "destructors", run_destructors },
 #ifndef ZOO_STATIC
 	{ "dlclose", run_dlclose },
