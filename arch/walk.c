@@ -226,12 +226,45 @@ static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cf
 	state->fp_known = is_popped(state, rule, cfa);
 }
 
+static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
+	      "one comparison tells whether it is one of the two");
+
+/* What nearly all rules say: no branch on what differs from one to the next, since that is as good as random. False where
+ * it is something else, or cannot be read in the copy. */
+static inline bool step_plainly(struct state *state, const struct cfi_rule *rule,
+				enum walk_stop *ret_stop)
+{
+	const struct walk *walk = state->walk;
+	const bool by_fp = rule->cfa == CFI_CFA_FP, has_fp = rule->fp == CFI_AT_CFA;
+	uint64_t cfa, ra, fp, ra_at, fp_at;
+
+	if (((rule->cfa ^ CFI_CFA_SP) > 1) | ((rule->fp ^ CFI_SAME) > 1) |
+	    (rule->ra != CFI_AT_CFA) | (rule->flags & CFI_SIGNAL) | (by_fp & !state->fp_known))
+		return false;
+	if (!add_offset(by_fp ? state->at.fp : state->at.sp, rule->cfa_offset, &cfa) ||
+	    cfa <= state->at.sp || cfa % 8 != 0 || walk->stack_size < 8)
+		return false;
+	ra_at = cfa - walk->stack_start + (uint64_t)(int64_t)rule->ra_offset;
+	fp_at = cfa - walk->stack_start + (uint64_t)(int64_t)rule->fp_offset;
+	fp_at = has_fp ? fp_at : ra_at;
+	if ((ra_at > walk->stack_size - 8) | (fp_at > walk->stack_size - 8))
+		return false;
+	memcpy(&ra, walk->stack + ra_at, 8);
+	memcpy(&fp, walk->stack + fp_at, 8);
+	state->at.fp = has_fp ? fp : state->at.fp;
+	state->fp_known |= has_fp;
+	*ret_stop = go_to(state, ra, cfa, 0);
+	return true;
+}
+
 static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *rule)
 {
 	uint32_t flags = rule->flags & CFI_SIGNAL ? WALK_FRAME_EXACT : 0;
 	uint64_t cfa, ra = state->at.lr;
 	enum walk_stop stop;
 
+	if (step_plainly(state, rule, &stop))
+		return stop;
 	if (rule->cfa == CFI_CFA_UNSUPPORTED)
 		return WALK_NO_RULE;
 	if (rule->ra == CFI_UNDEFINED)
