@@ -14,6 +14,7 @@
  *                 WALK_LOOKUP_STEPS         [test-walk: random stacks, lookups; bench-unwind-random]
  *             (3) nothing is read but by the copy, within its bounds, and by the callbacks [fuzz_walk]
  *             (4) the chain is what elfutils finds                                     [bench-unwind: agreement]
+ *             (5) walks side by side find what each finds alone                        [test-walk: together]
  * Does not stitch, does not guess what an unsupported rule would have said, and interprets no prologues.
  */
 #include "arch/walk.h"
@@ -22,9 +23,7 @@
 #define CALL_BYTES 8
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
-#define RED_ZONE 128 /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
-#define CACHE_LINE 64
-#define LEAF_BYTES 1024 /* the innermost frames, which change most from one stack to the next */
+#define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
 #define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
 
 struct state {
@@ -404,36 +403,6 @@ static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
 }
 
-void walk_prefetch(const struct walk *walk, const struct walk_trace *trace)
-{
-	size_t leaf_bytes = MIN_OF(walk->stack_size, (size_t)LEAF_BYTES), at;
-	uint32_t i;
-
-	for (at = 0; at < leaf_bytes; at += CACHE_LINE)
-		prefetch_line(walk->stack + at);
-	for (i = 0; i < trace->n; i++) {
-		uint64_t place = trace->frames[i].sp - 16 - walk->stack_start;
-
-		if (place < walk->stack_size)
-			prefetch_line(walk->stack + place);
-		if (walk->cache)
-			prefetch_line(slot_of(walk, trace->frames[i].pc - 1));
-	}
-}
-
-void walk_take_trace(const struct walk *walk, const struct walk_result *result, uint32_t thread,
-		     struct walk_trace *ret_trace)
-{
-	uint32_t i;
-
-	ret_trace->thread = thread;
-	ret_trace->n = (uint32_t)MIN_OF(result->n, (size_t)WALK_TRACE_FRAMES);
-	for (i = 0; i < ret_trace->n; i++) {
-		ret_trace->frames[i].pc = walk->frames[i].pc;
-		ret_trace->frames[i].sp = walk->frames[i].sp;
-	}
-}
-
 /* `own` is used where there is no cache. NULL: too much was looked up. */
 static const struct walk_slot *find_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
@@ -464,15 +433,11 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 	return has_code(state, state->at.pc, state->regs->sigreturn, state->regs->sigreturn_size);
 }
 
-static enum walk_stop step(struct state *state)
+/* What is at the next place, told by `slot`, and on to the one behind it. */
+static enum walk_stop step(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
-	const struct walk_slot *slot;
-	struct walk_slot own;
 
-	slot = find_slot(state, state->at.pc - (state->exact ? 0 : 1), &own);
-	if (!slot)
-		return WALK_DEPTH;
 	if (slot->kind == WALK_CODE_NONE && state->n > 0)
 		return WALK_BAD_FRAME;
 	if (slot->kind == WALK_CODE_JIT)
@@ -492,24 +457,117 @@ static enum walk_stop step(struct state *state)
 	return rule ? step_by_rule(state, rule) : step_by_fp(state);
 }
 
-void walk_run(const struct walk *walk, const struct walk_registers *registers,
-	      struct walk_result *ret_result)
+static uint64_t place_of(const struct state *state)
 {
-	struct walk_result result = { .stop = WALK_GO };
-	struct state state = {
+	return state->at.pc - (state->exact ? 0 : 1);
+}
+
+static void begin(struct state *state, const struct walk *walk,
+		  const struct walk_registers *registers, struct walk_result *result)
+{
+	assert(walk->n_frames > walk->n_roots && walk->generation != 0);
+	*result = (struct walk_result){ .stop = WALK_GO };
+	*state = (struct state){
 		.walk = walk,
 		.regs = regs_get(walk->arch),
 		.at = *registers,
 		.fp_known = true,
 		.exact = true,
 		.flags = WALK_FRAME_EXACT,
-		.result = &result,
+		.result = result,
 	};
+	assert(state->regs);
+	state->lr_known = state->regs->has_lr;
+}
 
-	assert(state.regs && walk->n_frames > walk->n_roots && walk->generation != 0);
-	state.lr_known = state.regs->has_lr;
-	while (result.stop == WALK_GO)
-		result.stop = step(&state);
+void walk_run(const struct walk *walk, const struct walk_registers *registers,
+	      struct walk_result *ret_result)
+{
+	const struct walk_slot *slot;
+	struct walk_slot own;
+	struct state state;
+
+	begin(&state, walk, registers, ret_result);
+	while (ret_result->stop == WALK_GO) {
+		slot = find_slot(&state, place_of(&state), &own);
+		ret_result->stop = slot ? step(&state, slot) : WALK_DEPTH;
+	}
 	finish(&state);
-	*ret_result = result;
+}
+
+/* ---- Side by side ---- */
+
+/* A walk, and what was found at its next place. */
+struct lane {
+	struct state state;
+	struct walk_slot slot; /* a copy: the others use the same cache */
+};
+
+static void prefetch_stack(const struct walk *walk, uint64_t address)
+{
+	uint64_t at = address - walk->stack_start;
+
+	if (at < walk->stack_size)
+		prefetch_line(walk->stack + at);
+}
+
+/* What a step by the rule is about to read. */
+static void prefetch_frame(const struct lane *lane)
+{
+	const struct state *state = &lane->state;
+	const struct cfi_rule *rule = &lane->slot.rule;
+	uint64_t cfa = state->at.fp;
+
+	if (lane->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE) {
+		cfa = rule->cfa == CFI_CFA_FP || rule->cfa == CFI_CFA_AT_FP ? state->at.fp
+									    : state->at.sp;
+		cfa += (uint64_t)(int64_t)rule->cfa_offset;
+		if (rule->fp == CFI_AT_CFA)
+			prefetch_stack(state->walk, cfa + (uint64_t)(int64_t)rule->fp_offset);
+		cfa += (uint64_t)(int64_t)rule->ra_offset;
+	}
+	prefetch_stack(state->walk, cfa);
+}
+
+/* Finds what is at the next place, and has fetched what the step from there will read. */
+static enum walk_stop look_ahead(struct lane *lane)
+{
+	const struct walk_slot *slot = find_slot(&lane->state, place_of(&lane->state), &lane->slot);
+
+	if (!slot)
+		return WALK_DEPTH;
+	if (slot != &lane->slot)
+		lane->slot = *slot;
+	prefetch_frame(lane);
+	return WALK_GO;
+}
+
+static enum walk_stop advance(struct lane *lane)
+{
+	enum walk_stop stop = step(&lane->state, &lane->slot);
+
+	return stop == WALK_GO ? look_ahead(lane) : stop;
+}
+
+void walk_run_together(struct walk_job *jobs, size_t n)
+{
+	struct lane lanes[WALK_TOGETHER], *active[WALK_TOGETHER];
+	size_t n_active = n, i;
+
+	assert(n <= WALK_TOGETHER);
+	for (i = 0; i < n; i++) {
+		active[i] = &lanes[i];
+		begin(&lanes[i].state, &jobs[i].walk, &jobs[i].registers, &jobs[i].result);
+		jobs[i].result.stop = look_ahead(&lanes[i]);
+	}
+	for (i = 0; n_active > 0; i = i + 1 < n_active ? i + 1 : 0) {
+		struct walk_result *result = active[i]->state.result;
+
+		if (result->stop == WALK_GO)
+			result->stop = advance(active[i]);
+		if (result->stop == WALK_GO)
+			continue;
+		finish(&active[i]->state);
+		active[i] = active[--n_active];
+	}
 }

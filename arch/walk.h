@@ -12,7 +12,7 @@
 
 #define WALK_MAX_STEPS 8192 /* frames that are looked at, whatever is kept of them */
 #define WALK_CACHE_SLOTS 4096
-#define WALK_TRACE_FRAMES 96
+#define WALK_TOGETHER 8
 /*
  * A place that a cache has not got counts as so many steps, since looking it up waits for memory. A recursion repeats its
  * places; only a stack that was made to be slow has hundreds of new ones, and the next walk gets further.
@@ -116,21 +116,18 @@ struct walk_result {
 	struct walk_registers last; /* of the outermost frame, as far as they are known */
 };
 
-/* Where the last stack of a thread had its frames. All zero: nobody's. */
-struct walk_trace {
-	uint32_t thread; /* as the caller numbers threads */
-	uint32_t n;
-	struct {
-		uint64_t pc, sp;
-	} frames[WALK_TRACE_FRAMES]; /* innermost first */
-};
-
-/* Has the processor fetch what a walk is about to ask for: a copy has just come from the kernel, and each step
- * waits for memory that the step before has named. Most frames are where the thread's last ones were. */
-void walk_prefetch(const struct walk *walk, const struct walk_trace *trace);
-/* Of what walk_run() has found. */
-void walk_take_trace(const struct walk *walk, const struct walk_result *result, uint32_t thread,
-		     struct walk_trace *ret_trace);
-
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result);
+
+struct walk_job {
+	struct walk walk;
+	struct walk_registers registers;
+	struct walk_result result;
+};
+
+/*
+ * Up to WALK_TOGETHER walks side by side: a copy of a stack has just come from the kernel, each step waits for memory that
+ * the step before has named, and meanwhile the others go on. Each finds what walk_run() does. They may share a cache; room
+ * for frames, and what resolve() remembers of a walk, is each one's own.
+ */
+void walk_run_together(struct walk_job *jobs, size_t n);

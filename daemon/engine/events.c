@@ -276,12 +276,20 @@ void events_record(const struct round_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
+	/* Samples are walked some at a time, with what is known at their time: a switch changes nothing of that. */
+	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH)
+		samples_settle(events->samples);
 	if (record.kind == RECORD_LOST)
 		on_lost(events, cpu, input->side_band, &record);
 	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
 		 (!events->cpus->events || counts(events, &record)))
 		handlers[record.kind](events, cpu, &record);
 	cpu->last_ns[input->side_band] = record.time_ns;
+}
+
+void events_settle(void *data)
+{
+	samples_settle(((struct events *)data)->samples);
 }
 
 void events_corrupt(const struct round_input *input, void *data)

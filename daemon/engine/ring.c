@@ -141,12 +141,12 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 	return RING_RECORD;
 }
 
-void ring_skip(struct ring *ring, const struct perf_event_header *record)
+bool ring_skip(struct ring *ring, const struct perf_event_header *record)
 {
 	ring->tail += record->size;
-	/* A long round gives room back as it goes. */
-	if (ring->tail - ring->released >= ring->size / 8)
-		ring_give_back(ring);
+	/* There is one place for copies, and a long round gives room back as it goes. */
+	return (const void *)record == ring->wrapped ||
+	       ring->tail - ring->released >= ring->size / 8;
 }
 
 void ring_give_back(struct ring *ring)

@@ -9,6 +9,8 @@
  * Invariants: (1) records are handled in time order, up to late ones, which are told  [test-engine-ring: merge]
  *             (2) a record newer than the limit is not touched                        [test-engine-ring: limit]
  *             (3) a corrupt ring does not stop the others                             [test-engine-ring: corrupt]
+ *             (4) records stay where they are until settle() was called, but for those that are corrupt
+ *                                                                                     [test-engine-ring: settle]
  * Runs on the drain thread only. Does not know what records mean beyond their time.
  */
 #include "daemon/engine/round.h"
@@ -119,6 +121,14 @@ static void load(struct round *round)
 			push(round, &round->inputs[i]);
 }
 
+static void skip(struct round *round, struct round_input *input)
+{
+	if (!ring_skip(input->ring, input->record))
+		return;
+	round->handlers.settle(round->handlers.data);
+	ring_give_back(input->ring);
+}
+
 /* Of a wide stack each record takes long, of anything else few do. */
 static bool is_over(uint64_t until_ns, unsigned int records)
 {
@@ -140,12 +150,13 @@ bool round_run_until(struct round *round, uint64_t limit_ns, uint64_t until_ns)
 		round->handlers.record(input, input->time_ns + ROUND_SLACK_NS < round->last_ns,
 				       round->handlers.data);
 		round->last_ns = MAX(round->last_ns, input->time_ns);
-		ring_skip(input->ring, input->record);
+		skip(round, input);
 		if (!advance(round, input))
 			round->heap[0] = round->heap[--round->n_heap];
 		if (round->n_heap > 1)
 			sift_down(round);
 	}
+	round->handlers.settle(round->handlers.data);
 	for (i = 0; i < round->n_inputs; i++)
 		ring_give_back(round->inputs[i].ring);
 	return !over;

@@ -23,6 +23,8 @@ struct round_handlers {
 	void (*record)(const struct round_input *input, bool late, void *data);
 	/* A ring held bytes that are no record; what was in it is gone. */
 	void (*corrupt)(const struct round_input *input, void *data);
+	/* The memory of records that were handled is about to be given back. */
+	void (*settle)(void *data);
 	void *data;
 };
 

@@ -5,7 +5,7 @@
  * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* where the one ends and the other begins. It becomes
  * a path in the stack table, root first: the outermost user frame, …, the innermost kernel frame. The first address of
  * each part is where the CPU was (exact), the others are return addresses, but for what a signal interrupted.
- * Where the sample has registers and a stack, the user part is walked through by unwind.h instead.
+ * Where the sample has registers and a stack, the user part is walked through by unwind.h instead, some samples at a time.
  * A frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth` at the kernel's
  * limit. A return address where nothing executable is mapped was no return address, and what lies beyond is no better:
  * the chain ends before it, as `bad-frame`.
@@ -324,33 +324,72 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 		});
 }
 
-/* Walks the copied stack; false: the sample waits for a table. */
-static bool walk(struct samples *samples, const struct record_sample *record,
-		 const struct chain *chain, struct sample *sample)
+static void let_out(struct samples *samples, const struct sample *sample)
+{
+	if (sample_queue_is_empty(&samples->queue))
+		emit(sample, &sample->thread->process->maps, samples);
+	else
+		sample_queue_add(&samples->queue, sample);
+}
+
+/* It is walked together with what comes next. */
+static void add_pending(struct samples *samples, const struct record_sample *record,
+			const struct chain *chain, const struct sample *sample)
 {
 	const struct process *process = sample->thread->process;
-	struct unwind_input input = {
-		.stack = record->stack,
-		.stack_bytes = record->stack_bytes,
-		.wanted_bytes = samples->stack_bytes,
-		.chain = chain->user,
-		.n_chain = chain->n_user,
-		.thread = sample->thread->row.id,
-		.pid = process->pid,
-		.in_kernel = sample->in_kernel,
-	};
-	struct image *missing;
+	struct unwind_job *job = &samples->jobs[samples->n_pending];
 
-	unwind_read_registers(record->registers, &input.registers);
-	if (unwind_run(samples->unwind, &input, process->maps, process->maps_known, false,
-		       &sample->user, &missing))
-		return true;
-	unwind_want_all(samples->unwind, &input, process->maps);
-	if (sample_queue_add_waiting(&samples->queue, sample, &input, missing,
-				     samples->output->now_ns))
-		return false;
-	return unwind_run(samples->unwind, &input, process->maps, process->maps_known, true,
-			  &sample->user, &missing);
+	row_ref(&sample->thread->row);
+	samples->pending[samples->n_pending++] = *sample;
+	*job = (struct unwind_job){
+		.input = {
+			.stack = record->stack,
+			.stack_bytes = record->stack_bytes,
+			.wanted_bytes = samples->stack_bytes,
+			.chain = chain->user,
+			.n_chain = chain->n_user,
+			.thread = sample->thread->row.id,
+			.pid = process->pid,
+			.in_kernel = sample->in_kernel,
+		},
+		.maps = process->maps,
+		.maps_known = process->maps_known,
+	};
+	unwind_read_registers(record->registers, &job->input.registers);
+	if (samples->n_pending == WALK_TOGETHER)
+		samples_settle(samples);
+}
+
+/* A walk that lacks something waits for it, as far as there is room. */
+static void settle(struct samples *samples, struct sample *sample, struct unwind_job *job)
+{
+	const struct process *process = sample->thread->process;
+
+	if (!job->done) {
+		unwind_want_all(samples->unwind, &job->input, process->maps);
+		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
+					     samples->output->now_ns))
+			return;
+		/* In the place of the first one, which has been written. */
+		unwind_run(samples->unwind, &job->input, process->maps, process->maps_known, true,
+			   &job->stack, &job->missing);
+	}
+	sample->user = job->stack;
+	let_out(samples, sample);
+}
+
+void samples_settle(struct samples *samples)
+{
+	size_t n = samples->n_pending, i;
+
+	if (n == 0)
+		return;
+	unwind_run_together(samples->unwind, samples->jobs, n);
+	for (i = 0; i < n; i++) {
+		settle(samples, &samples->pending[i], &samples->jobs[i]);
+		row_unref(&samples->pending[i].thread->row);
+	}
+	samples->n_pending = 0;
 }
 
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
@@ -376,14 +415,13 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		sample.kernel = chain.kernel;
 		sample.n_kernel = chain.n_kernel;
 	}
-	if (!record->sample.registers || !samples->unwind || thread->process->kernel)
-		take_chain(samples, &chain, &sample);
-	else if (!walk(samples, &record->sample, &chain, &sample))
+	if (record->sample.registers && samples->unwind && !thread->process->kernel) {
+		add_pending(samples, &record->sample, &chain, &sample);
 		return;
-	if (sample_queue_is_empty(&samples->queue))
-		emit(&sample, &thread->process->maps, samples);
-	else
-		sample_queue_add(&samples->queue, &sample);
+	}
+	samples_settle(samples);
+	take_chain(samples, &chain, &sample);
+	let_out(samples, &sample);
 }
 
 void samples_run(struct samples *samples, uint64_t now_ns)

@@ -38,6 +38,10 @@ struct samples {
 	struct unwind *unwind;        /* NULL: chains are the kernel's */
 	uint32_t stack_bytes;         /* that a sample copies, at most */
 	struct sample_queue queue;
+	/* Samples whose stacks, which are in the rings, are about to be walked together. */
+	struct sample pending[WALK_TOGETHER];
+	struct unwind_job jobs[WALK_TOGETHER]; /* of each */
+	size_t n_pending;
 	struct image *cut;             /* made when a stack is cut */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* of a chain of the kernel's */
 	/* Of a sample, root first. */
@@ -53,8 +57,11 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
+/* What `record` leads to stays until samples_settle(), as does what is known of the thread's process. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source);
+/* Walks and writes the samples that were added. */
+void samples_settle(struct samples *samples);
 /* Goes on with samples that wait for a table. */
 void samples_run(struct samples *samples, uint64_t now_ns);
 /* No walk is begun after until_ns of the clock. */

@@ -141,6 +141,7 @@ static void connect_parts(struct session *session)
 					      });
 	round_init(&session->round, &(struct round_handlers){ .record = events_record,
 							      .corrupt = events_corrupt,
+							      .settle = events_settle,
 							      .data = &session->events });
 	take_sources(session);
 }

@@ -34,24 +34,28 @@ struct unwind_input {
 	bool in_kernel;
 };
 
+/* A walk that goes on with others, and what came of it. */
+struct unwind_job {
+	struct unwind_input input;
+	const struct maps *maps;
+	bool maps_known;
+	/* Set by unwind_run_together(): */
+	bool done;                 /* else a table or the mappings are not there yet */
+	struct unwind_stack stack; /* when it is done; valid until the next walk */
+	struct image *missing;     /* when not */
+};
+
 struct unwind_history;
+struct unwind_lane;
 
 struct unwind {
 	const struct unwind_tables *tables;
 	/* A file was hit that nobody has asked for. */
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 	void *data;
-	/* Of the walk that goes on: */
-	int32_t pid;
-	const struct maps *maps;
-	bool maps_known, last_chance;
-	bool pending;          /* something was not ready */
-	struct image *missing; /* its file; NULL: the mappings are not known */
 	struct walk_cache cache;
-	struct walk_frame frames[UNWIND_MAX_WALKED];
-	uint64_t ips[UNWIND_MAX_WALKED];
+	struct unwind_lane *lanes;      /* WALK_TOGETHER of them */
 	struct unwind_history *history; /* of threads with deep stacks */
-	struct walk_trace *traces;      /* of the last walks */
 };
 
 /* Big: on the heap. */
@@ -74,3 +78,7 @@ void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret
 bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
 		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
 		struct image **ret_missing);
+/* The same for up to WALK_TOGETHER walks, none of which is the last chance. */
+void unwind_run_together(struct unwind *unwind, struct unwind_job *jobs, size_t n);
+/* The frames of the last unwind_run(), as they were walked: as many as its stack has, where nothing was put behind them. */
+const struct walk_frame *unwind_last_frames(const struct unwind *unwind);

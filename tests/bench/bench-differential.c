@@ -358,7 +358,7 @@ static void count_class(struct differential *d, const struct process *process,
 /* Where the first frame is that has no CFI; n where all have. */
 static size_t find_guess(const struct differential *d, const struct unwind_stack *stack)
 {
-	const struct walk_frame *frames = d->unwind->frames;
+	const struct walk_frame *frames = unwind_last_frames(d->unwind);
 	size_t i;
 
 	for (i = 0; i < stack->n; i++)

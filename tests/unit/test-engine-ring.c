@@ -165,11 +165,17 @@ static void on_corrupt(const struct round_input *input, void *data)
 	((struct seen *)data)->corrupt++;
 }
 
+static void on_settle(void *data)
+{
+}
+
 static void start_round(struct round *round, struct seen *seen)
 {
 	*seen = (struct seen){ 0 };
-	round_init(round, &(struct round_handlers){
-				  .record = on_record, .corrupt = on_corrupt, .data = seen });
+	round_init(round, &(struct round_handlers){ .record = on_record,
+						    .corrupt = on_corrupt,
+						    .settle = on_settle,
+						    .data = seen });
 }
 
 static void test_merge(void)
@@ -269,6 +275,69 @@ static void test_corrupt(void)
 	round_done(&round);
 }
 
+/* Records that are looked at later. */
+struct kept {
+	const struct memory *memory;
+	const struct perf_event_header *records[RING_BYTES / 16];
+	size_t n, n_settled, n_turns;
+	uint64_t tail;
+};
+
+static void keep(const struct round_input *input, bool late, void *data)
+{
+	struct kept *kept = data;
+
+	if (kept->n == 0)
+		kept->tail = kept->memory->control.data_tail;
+	kept->records[kept->n++] = input->record;
+}
+
+static void look_at_kept(void *data)
+{
+	struct kept *kept = data;
+
+	CHECK(kept->n == 0 || kept->memory->control.data_tail == kept->tail);
+	for (size_t i = 0; i < kept->n; i++)
+		CHECK_INT(atoi(name_in(kept->records[i])), kept->n_settled + i);
+	kept->n_settled += kept->n;
+	kept->n_turns += kept->n > 0;
+	kept->n = 0;
+}
+
+static void check_settle(uint64_t start, size_t in_turn)
+{
+	const size_t n = RING_BYTES / 128;
+	struct memory memory;
+	struct kept kept = { .memory = &memory };
+	struct round round;
+
+	memory_init(&memory, start);
+	round_init(&round, &(struct round_handlers){ .record = keep,
+						     .corrupt = on_corrupt,
+						     .settle = look_at_kept,
+						     .data = &kept });
+	round_add_ring(&round, &memory.ring, &memory, false);
+	for (size_t i = 0; i < 8 * n; i++) {
+		char name[8];
+
+		g_snprintf(name, sizeof(name), "%zu", i);
+		write_comm(&memory, name, i + 1);
+		if (i % n == n - 1)
+			round_run(&round, UINT64_MAX);
+	}
+	CHECK_INT(kept.n_settled, 8 * n);
+	CHECK(kept.n_turns >= 8 * n / in_turn);
+	round_done(&round);
+	ring_done(&memory.ring);
+}
+
+/* In place up to an eighth of the ring; and at odd places, each of which is copied to the one place that there is. */
+static void test_settle(void)
+{
+	check_settle(0, RING_BYTES / 8 / 32);
+	check_settle(4, 1);
+}
+
 int main(void)
 {
 	RUN(test_order);
@@ -279,5 +348,6 @@ int main(void)
 	RUN(test_limit);
 	RUN(test_late);
 	RUN(test_corrupt);
+	RUN(test_settle);
 	return test_end();
 }

@@ -629,6 +629,64 @@ static void test_random_stacks(void)
 	CHECK(slowest < (PROF_SANITIZED || PROF_EMULATED ? 2000000 : 100000));
 }
 
+static void check_same(const struct walk_job *job)
+{
+	struct walk alone = job->walk;
+	struct walk_result result;
+
+	alone.cache = NULL;
+	alone.frames = frames;
+	walk_run(&alone, &job->registers, &result);
+	CHECK_INT(job->result.stop, result.stop);
+	REQUIRE(job->result.n == result.n);
+	CHECK_INT(job->result.n_cut, result.n_cut);
+	CHECK_INT(job->result.cut_at, result.cut_at);
+	CHECK_INT(job->result.flags, result.flags);
+	CHECK(memcmp(&job->result.last, &result.last, sizeof(result.last)) == 0);
+	CHECK(memcmp(job->walk.frames, frames, result.n * sizeof(*frames)) == 0);
+}
+
+/* Walks of any length end in any order, use one cache, of which they take each other's places, and find what they find
+ * alone. A stack is so small that no walk ends for the places it looked up. */
+static void test_together(void)
+{
+	static struct walk_frame rooms[WALK_TOGETHER][64];
+	struct walk_job jobs[WALK_TOGETHER];
+	uint64_t random = 0x7654321;
+	size_t n_frames = 0, n_cut = 0;
+
+	build_x86();
+	for (size_t i = 0; i < N_WORDS; i++)
+		world.words[i] = likely_word(&random);
+	for (size_t turn = 0; turn < (PROF_EMULATED ? 500 : 20000); turn++) {
+		size_t n = turn % (WALK_TOGETHER + 1);
+
+		for (size_t i = 0; i < n; i++) {
+			jobs[i] = (struct walk_job){ .walk = a_walk() };
+			jobs[i].walk.stack_size = 2048;
+			jobs[i].walk.generation = 1 + i % 3;
+			jobs[i].walk.frames = rooms[i];
+			jobs[i].walk.n_frames = 1 + i * 2;
+			jobs[i].walk.n_roots = i;
+			jobs[i].registers = (struct walk_registers){
+				.pc = LOW + random_word(&random) % 0xa000,
+				.sp = STACK,
+				.fp = STACK + random_word(&random) % 2048 / 8 * 8,
+			};
+		}
+		for (size_t j = 0; j < 8; j++)
+			world.words[random_word(&random) % 256] = likely_word(&random);
+		walk_run_together(jobs, n);
+		for (size_t i = 0; i < n; i++) {
+			check_same(&jobs[i]);
+			n_frames += jobs[i].result.n;
+			n_cut += jobs[i].result.n_cut > 0;
+		}
+	}
+	printf("# %zu frames, %zu walks cut\n", n_frames, n_cut);
+	CHECK(n_frames > 1000 && n_cut > 10);
+}
+
 int main(void)
 {
 	RUN(test_chain);
@@ -648,6 +706,7 @@ int main(void)
 	RUN(test_cycles);
 	RUN(test_cache);
 	RUN(test_random_stacks);
+	RUN(test_together);
 	free(world.bytes);
 	return test_end();
 }
