@@ -41,6 +41,8 @@ enum message_type {
 	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
 	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd */
+	MESSAGE_SWITCH, /* before START, fd: a socket by which whoever has its other end switches sampling on and off
+			   (libcollector/control.h); off at first */
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */

@@ -81,3 +81,39 @@ struct control_answer {
 static_assert(sizeof(struct control_answer) == CONTROL_BYTES, "answer");
 static_assert(offsetof(struct control_answer, status) == 16, "status");
 static_assert(offsetof(struct control_answer, session) == 24, "session");
+
+/* ---- The switch of a session: CreateSession's option of that name ---- */
+
+#define CONTROL_SWITCH_MAGIC UINT64_C(0x0a48435457536650) /* "PfSWTCH\n" */
+
+/* To the engine, and back when it is done, with the serial that was sent. */
+struct control_switch {
+	uint64_t magic;
+	uint64_t serial;
+	uint32_t on; /* 1: sampling is switched on, 0: off. In an answer: whether it is */
+	uint8_t reserved[12];
+};
+static_assert(sizeof(struct control_switch) == 32, "switch");
+static_assert(offsetof(struct control_switch, on) == 16, "on");
+
+/* ---- What `profctl record --control` says to who started it, with the end of a switch ---- */
+
+#define CONTROL_REPORT_MAGIC UINT64_C(0x0a54525045526650) /* "PfREPRT\n" */
+#define CONTROL_REPORT_TEXT 968u
+
+enum control_report_kind {
+	CONTROL_REPORT_READY, /* text: as in PROF_CONTROL; a descriptor: the switch */
+	CONTROL_REPORT_ENDED, /* status, and text: what went wrong */
+};
+
+/* The other way goes nothing: what ends the recording is that the socket is shut down. */
+struct control_report {
+	uint64_t magic;
+	uint32_t version; /* CONTROL_VERSION */
+	uint32_t kind;    /* enum control_report_kind */
+	uint32_t status;  /* the exit status of profctl */
+	uint32_t reserved;
+	char text[CONTROL_REPORT_TEXT]; /* ends with a 0 */
+};
+static_assert(sizeof(struct control_report) == 992, "report");
+static_assert(offsetof(struct control_report, text) == 24, "text");

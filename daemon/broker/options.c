@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define DEFAULT_FREQUENCY 999
@@ -184,24 +185,49 @@ static bool take_max_duration(struct parse *parse, GVariant *value, GError **err
 	return true;
 }
 
-static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
+static bool take_descriptor(const struct parse *parse, const char *key, GVariant *value,
+			    int *ret_fd, GError **error)
 {
 	int index = g_variant_get_handle(value);
-	struct statx status;
 	int fd = -1;
 
 	if (parse->fds && index >= 0 && index < g_unix_fd_list_get_length(parse->fds))
 		fd = g_unix_fd_list_get(parse->fds, index, NULL);
 	if (fd < 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-				   "option \"lifetime\" names no descriptor of the message");
-	parse->options->lifetime_fd = fd;
+				   "option \"%s\" names no descriptor of the message", key);
+	*ret_fd = fd;
+	return true;
+}
+
+static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
+{
+	int *fd = &parse->options->lifetime_fd;
+	struct statx status;
+
+	if (!take_descriptor(parse, "lifetime", value, fd, error))
+		return false;
 	/* without asking a server */
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
+	if (statx(*fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
 	    !(S_ISFIFO(status.stx_mode) || S_ISSOCK(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "option \"lifetime\" is neither a pipe nor a socket, so it "
 				   "would never hang up");
+	return true;
+}
+
+/* The engine reads it without waiting, which only a socket is good for. */
+static bool take_switch(struct parse *parse, GVariant *value, GError **error)
+{
+	int *fd = &parse->options->switch_fd, domain, type;
+	socklen_t bytes = sizeof(domain);
+
+	if (!take_descriptor(parse, "switch", value, fd, error))
+		return false;
+	if (getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) < 0 || domain != AF_UNIX ||
+	    getsockopt(*fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"switch\" is no AF_UNIX socket of type SOCK_SEQPACKET");
 	return true;
 }
 
@@ -233,6 +259,7 @@ static const struct {
 	{ "pids", "au", take_pids },
 	{ "policy", "s", take_policy },
 	{ "ring-bytes", "t", take_ring_bytes },
+	{ "switch", "h", take_switch },
 	{ "system", "b", take_system },
 };
 
@@ -343,7 +370,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	options->children = options->kernel = true;
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
-	options->lifetime_fd = -1;
+	options->lifetime_fd = options->switch_fd = -1;
 	ok = take_all(&parse, variant, error);
 	if (ok && options->system == (options->n_pids > 0))
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
@@ -389,6 +416,7 @@ void options_free(struct options *options)
 	if (!options)
 		return;
 	closer_close(options->lifetime_fd);
+	closer_close(options->switch_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
 	targets_free(options->targets);

@@ -24,6 +24,7 @@ struct options {
 	uint64_t ring_bytes, max_bytes, max_duration_ns;
 	uint64_t max_rate;       /* samples a second; 0 = what the service allows */
 	int lifetime_fd;         /* -1: none */
+	int switch_fd;           /* the engine's in the end; -1: none */
 	GStrv command;           /* NULL: none */
 	struct targets *targets; /* of pids, where it matters whose they are; else NULL */
 	GVariant *given;         /* a{sv} for the property Options */

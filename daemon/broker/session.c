@@ -450,6 +450,19 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
+/* Until somebody switches it on, nothing is sampled. */
+static bool send_switch(struct session *session, GError **error)
+{
+	int *fd = &session->options->switch_fd;
+
+	if (*fd < 0)
+		return true;
+	if (!engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, fd, 1, error))
+		return false;
+	closer_close(steal_fd(fd));
+	return true;
+}
+
 static bool is_online(unsigned number)
 {
 	g_autoptr(GArray) online = NULL;
@@ -745,7 +758,7 @@ static bool hand_over(struct session *session, GError **error)
 	closer_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
-	return ok && send_events(session, error) &&
+	return ok && send_events(session, error) && send_switch(session, error) &&
 	       engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
 }
 

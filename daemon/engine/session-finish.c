@@ -88,7 +88,8 @@ static void close_cpus(struct session *session)
 	session->stop_ns = now_ns = session_clock();
 	if (session->state != SESSION_RUNNING)
 		return;
-	ticks_read(&session->ticks);
+	if (session->off_ns == 0)
+		ticks_read(&session->ticks);
 	session->events.until_ns = session->end_ns + DRAIN_NS;
 	session_drain(session, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,

@@ -219,7 +219,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	end_gap(session, cpu, session_clock());
 	if (!cpu_enable_side_band(cpu, error))
 		return false;
-	return session->state != SESSION_RUNNING || session->paused ||
+	return session->state != SESSION_RUNNING || !session->is_sampling ||
 	       cpu_enable_sampling(cpu, true, error);
 }
 
@@ -280,16 +280,6 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
-static bool enable_sampling(struct session *session, GError **error)
-{
-	guint i;
-
-	for (i = 0; !session->paused && i < session->cpus.all->len; i++)
-		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), true, error))
-			return false;
-	return true;
-}
-
 static bool enable_side_bands(struct session *session, GError **error)
 {
 	guint i;
@@ -321,16 +311,22 @@ bool session_start(struct session *session, GError **error)
 
 bool session_enable_again(struct session *session, GError **error)
 {
-	return enable_side_bands(session, error) && enable_sampling(session, error);
+	guint i;
+
+	if (!enable_side_bands(session, error))
+		return false;
+	for (i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i),
+					 session->is_sampling, error))
+			return false;
+	return true;
 }
 
 bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = session_clock();
-	if (!enable_sampling(session, error))
+	if (!session_begin_sampling(session, error))
 		return false;
-	if (!session->paused)
-		ticks_begin(&session->ticks, &session->cpus, session->start_ns);
 	session->closed_ns = session->checked_ns = session->start_ns;
 	session->state = SESSION_RUNNING;
 	channel_send(&session->channel, MESSAGE_STARTED, NULL, 0, NULL, 0);

@@ -132,6 +132,7 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.stat_fd = -1,
 		.online_fd = -1,
 		.kallsyms_fd = -1,
+		.switch_fd = -1,
 		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
 		.asks = MAX_ASKS,
 	};
@@ -146,8 +147,8 @@ void session_init(struct session *session, int socket, const struct session_thre
 
 void session_done(struct session *session)
 {
-	const int fds[] = { session->capture_fd, session->stat_fd, session->online_fd,
-			    session->kallsyms_fd, session->epoll_fd };
+	const int fds[] = { session->capture_fd,  session->stat_fd,   session->online_fd,
+			    session->kallsyms_fd, session->switch_fd, session->epoll_fd };
 	uint32_t i;
 
 	collectors_done(&session->collectors);
@@ -225,37 +226,14 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 	return true;
 }
 
-static bool set_paused(struct session *session, bool paused, GError **error)
-{
-	bool changes = session->state == SESSION_RUNNING && paused != session->paused;
-	uint64_t now_ns = session_clock();
-	guint i;
-
-	session->paused = paused;
-	if (!changes)
-		return true;
-	for (i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), !paused, error))
-			return false;
-	if (paused) {
-		ticks_read(&session->ticks);
-		session_drain(session, now_ns);
-		ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-		session->ticks.running = false;
-	} else {
-		ticks_begin(&session->ticks, &session->cpus, now_ns);
-	}
-	return true;
-}
-
 static bool on_pause(struct session *session, struct channel_message *message, GError **error)
 {
-	return set_paused(session, true, error);
+	return session_set_paused(session, true, error);
 }
 
 static bool on_resume(struct session *session, struct channel_message *message, GError **error)
 {
-	return set_paused(session, false, error);
+	return session_set_paused(session, false, error);
 }
 
 static bool on_start(struct session *session, struct channel_message *message, GError **error)
@@ -274,6 +252,7 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_IMAGE] = session_take_image,
 	[MESSAGE_EVENTS] = session_add_events,
 	[MESSAGE_PEER] = session_add_peer,
+	[MESSAGE_SWITCH] = session_add_switch,
 };
 
 static void fail(struct session *session)
@@ -299,6 +278,12 @@ static void receive(struct session *session)
 		fail(session);
 	if (result == CHANNEL_CLOSED)
 		end(session, ENGINE_REASON_CLIENT_GONE);
+}
+
+static void take_switch(struct session *session)
+{
+	if (!session->ending && !session_take_switch(session, &session->failure))
+		fail(session);
 }
 
 static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
@@ -443,7 +428,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	session->round_ns = now_ns;
 	output_tick(&session->output, now_ns);
 	collectors_drain(&session->collectors, now_ns);
-	if (check_due)
+	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
 	session->behind =
 		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
@@ -454,6 +439,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 		fail(session);
 	/* What the side band has been applied up to. */
 	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
+	session_compare_ticks(session, limit_ns);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	go_on(session, now_ns);
@@ -510,6 +496,8 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 {
 	if (event->data.fd == session->channel.fd)
 		receive(session);
+	else if (event->data.fd == session->switch_fd)
+		take_switch(session);
 	else if (event->data.fd == writer_fd(session->writer))
 		end(session, ENGINE_REASON_IO_ERROR);
 	else if (collectors_wake(&session->collectors, event->data.fd))

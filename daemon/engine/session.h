@@ -23,10 +23,13 @@ struct session {
 	struct message_config config;
 	GBytes *metadata;
 	int capture_fd, stat_fd, online_fd, kallsyms_fd;
+	int switch_fd; /* -1: there is none, or it was given up */
 	int epoll_fd;
 	uint8_t boot_id[16];
 	enum session_state state;
-	bool paused;
+	bool paused, switched_off; /* session-sampling.c: what keeps it from sampling */
+	bool is_sampling;
+	uint64_t on_ns, off_ns; /* since when; off: of what ticks are still to be compared, or 0 */
 
 	struct output output;
 	struct tasks tasks;
@@ -90,6 +93,14 @@ bool session_start_sampling(struct session *session, GError **error);
 /* By task, a little later: a grandchild that was forked while events were enabled may have inherited them disabled (the
  * kernel looks at the parent's before it takes the lock: kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
+/* session-sampling.c */
+bool session_samples(const struct session *session);
+bool session_begin_sampling(struct session *session, GError **error);
+bool session_set_paused(struct session *session, bool paused, GError **error);
+bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
+bool session_take_switch(struct session *session, GError **error);
+/* Of the last time in which it sampled, if the rings have been drained beyond it. */
+void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
 bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
 bool session_take_image(struct session *session, struct channel_message *message, GError **error);

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -386,6 +387,37 @@ def test_pause_and_resume(rights, profd, file, busy):
     profd.session(path, "Stop")
     samples = profd.wait("Finished", path)[2]["samples"]
     assert 30 < samples < 900
+
+
+SWITCH = struct.Struct("<QQI12x")
+SWITCH_MAGIC = int.from_bytes(b"PfSWTCH\n", "little")
+
+
+def test_switch(rights, profd, file, busy):
+    """Off at first; what whoever has its other end says is done when it is answered."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path = profd.create({"pids": variant("au", [busy.pid]), "switch": variant("h", 1)}, file, theirs.fileno())
+    theirs.close()
+    profd.session(path, "Start")
+    assert profd.get(path, "State") == "running" and "switch" not in profd.get(path, "Options")
+    profd.sleep(0.3)
+    for serial, on, seconds in ((1, 1, 0.4), (2, 0, 0.3)):
+        ours.send(SWITCH.pack(SWITCH_MAGIC, serial, on))
+        assert SWITCH.unpack(ours.recv(100)) == (SWITCH_MAGIC, serial, on)
+        profd.sleep(seconds)
+    profd.session(path, "Stop")
+    samples = profd.wait("Finished", path)[2]["samples"]
+    assert 10 < samples < 600
+    assert ours.recv(100) == b""
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, None])
+def test_switch_that_is_none(profd, file, kind):
+    other = socket.socketpair(socket.AF_UNIX, kind)[0].detach() if kind else os.dup(file)
+    name, message = refusal(profd.create, {**SYSTEM, "switch": variant("h", 1)}, file, other)
+    os.close(other)
+    assert name == "InvalidOption" and '"switch"' in message
+    assert "names no descriptor" in refusal(profd.create, {**SYSTEM, "switch": variant("h", 7)}, file)[1]
 
 
 def test_two_sessions_at_once(rights, profd, file, tmp_path, profcapture, busy):

@@ -4,6 +4,7 @@
  * in a child, without perf events, so that this needs no privilege.
  */
 #include "daemon/engine/session.h"
+#include "libcollector/control.h"
 #include "tests/unit/engine.h"
 
 #include <errno.h>
@@ -354,6 +355,104 @@ static void test_idle(void)
 	close(broker.capture);
 }
 
+static void start_switched(struct broker *broker, int *ret_switch)
+{
+	const struct message_config config = { .system = 1 };
+	int sockets[2];
+
+	broker_init(broker);
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+	send_config(broker, &config);
+	send_fds(broker, MESSAGE_SWITCH, NULL, 0, &sockets[1], 1);
+	close(sockets[1]);
+	send_fds(broker, MESSAGE_START, NULL, 0, NULL, 0);
+	while (!broker->started && broker_step(broker, 2000))
+		;
+	*ret_switch = sockets[0];
+}
+
+/* What the engine answers; UINT32_MAX: it hangs up. */
+static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
+{
+	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, { 0 } };
+
+	if (send(fd, &packet, sizeof(packet), MSG_NOSIGNAL) != sizeof(packet) ||
+	    recv(fd, &packet, sizeof(packet), 0) != sizeof(packet))
+		return UINT32_MAX;
+	CHECK(packet.magic == CONTROL_SWITCH_MAGIC);
+	CHECK_INT(packet.serial, serial);
+	return packet.on;
+}
+
+/* Who switches is not obeyed while the client has paused the session, and the other way round. */
+static void test_switch(void)
+{
+	struct broker broker;
+	int fd;
+
+	start_switched(&broker, &fd);
+	CHECK_INT(ask_switch(fd, 5, 1), 1);
+	CHECK_INT(ask_switch(fd, 6, 1), 1);
+	CHECK_INT(ask_switch(fd, 7, 0), 0);
+	send_fds(&broker, MESSAGE_PAUSE, NULL, 0, NULL, 0);
+	while (ask_switch(fd, 8, 1) == 1)
+		;
+	CHECK_INT(ask_switch(fd, 9, 1), 0);
+	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
+	while (ask_switch(fd, 10, 1) == 0)
+		;
+	CHECK_INT(ask_switch(fd, 11, 0), 0);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	CHECK_INT(ask_switch(fd, 12, 1), UINT32_MAX);
+	close(fd);
+	close(broker.capture);
+}
+
+/* The session goes on without it. */
+static void check_hostile(int fd, struct broker *broker)
+{
+	CHECK_INT(ask_switch(fd, 1, 1), UINT32_MAX);
+	close(fd);
+	send_stop(broker);
+	broker_end(broker);
+	CHECK_INT(broker->finished.ok, 1);
+	CHECK_INT(broker->finished.reason, ENGINE_REASON_STOPPED);
+	CHECK_INT(state_of(broker), PROF_STATE_FINISHED);
+}
+
+static void test_switch_hostile(void)
+{
+	struct control_switch packets[] = {
+		{ 0, 1, 1, { 0 } },
+		{ CONTROL_SWITCH_MAGIC, 1, 2, { 0 } },
+	};
+	struct control_switch flood = { CONTROL_SWITCH_MAGIC, 1, 0, { 0 } };
+	const char long_packet[100] = "";
+	struct broker broker;
+	int fd;
+
+	for (size_t i = 0; i < ARRAY_SIZE(packets); i++) {
+		start_switched(&broker, &fd);
+		REQUIRE(send(fd, &packets[i], sizeof(packets[i]), 0) == sizeof(packets[i]));
+		check_hostile(fd, &broker);
+	}
+	start_switched(&broker, &fd);
+	REQUIRE(send(fd, long_packet, sizeof(long_packet), 0) == sizeof(long_packet));
+	check_hostile(fd, &broker);
+	/* never reads: the engine does not wait for it */
+	start_switched(&broker, &fd);
+	while (send(fd, &flood, sizeof(flood), MSG_NOSIGNAL) == sizeof(flood))
+		flood.on = !flood.on;
+	close(fd);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(broker.capture);
+	check_refused(MESSAGE_SWITCH, NULL, 0, true);
+}
+
 static void test_descriptors(void)
 {
 	struct channel channel;
@@ -424,6 +523,8 @@ int main(void)
 	RUN(test_capture_errors);
 	RUN(test_protocol);
 	RUN(test_idle);
+	RUN(test_switch);
+	RUN(test_switch_hostile);
 	RUN(test_descriptors);
 	RUN(test_waiting);
 	return test_end();
