@@ -197,6 +197,8 @@ def test_record_what(profctl, capture):
         (["--append", "--force", "true"], "exclude"),
         (["--json", "-o", "-", "true"], "standard output"),
         (["--append", "-o", "-", "true"], "--output FILE"),
+        (["--control", 0, "true"], "--pid"),
+        (["--control", 0, "-p", 1, "-D", 1], "--delay"),
     ):
         assert said in usage(profctl, "record", "-o", capture, *arguments)
     assert "--output FILE" in usage(profctl, "record", "--append", "true")

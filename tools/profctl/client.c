@@ -219,14 +219,15 @@ static void on_created(GObject *source, GAsyncResult *result, gpointer data)
 	}
 }
 
-bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error)
+bool client_create(struct client *client, GVariant *options, int capture_fd, int switch_fd,
+		   GError **error)
 {
 	g_autoptr(GVariant) owned = g_variant_ref_sink(options);
 	g_autoptr(GUnixFDList) fds = g_unix_fd_list_new();
 	g_autoptr(GError) failure = NULL;
 	int index = g_unix_fd_list_append(fds, capture_fd, &failure);
 
-	if (index < 0) {
+	if (index < 0 || (switch_fd >= 0 && g_unix_fd_list_append(fds, switch_fd, &failure) < 0)) {
 		g_propagate_error(error, transport_translate(failure));
 		return false;
 	}
@@ -234,8 +235,10 @@ bool client_create(struct client *client, GVariant *options, int capture_fd, GEr
 	g_dbus_connection_call_with_unix_fd_list(
 		client->transport.connection, client->transport.destination, PROFD_PATH,
 		PROFD_INTERFACE, "CreateSession", g_variant_new("(@a{sv}h)", owned, index),
-		G_VARIANT_TYPE("(o)"), G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION, G_MAXINT,
-		fds, client->cancellable, on_created, client);
+		G_VARIANT_TYPE("(o)"),
+		switch_fd >= 0 ? G_DBUS_CALL_FLAGS_NONE
+			       : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
+		G_MAXINT, fds, client->cancellable, on_created, client);
 	return true;
 }
 
@@ -284,7 +287,7 @@ static void on_control(GObject *source, GAsyncResult *result, gpointer data)
 	client_start(client);
 }
 
-void client_start_for_command(struct client *client)
+void client_start_with_collectors(struct client *client)
 {
 	call(client, "OpenControl", on_control);
 }

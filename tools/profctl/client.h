@@ -29,11 +29,13 @@ struct client *client_new(bool system, const struct client_listener *listener, v
 void client_free(struct client *client);
 bool client_is_system(const struct client *client);
 
-/* Answered by `created` or `failed`; errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}. */
-bool client_create(struct client *client, GVariant *options, int capture_fd, GError **error);
+/* Answered by `created` or `failed`; errors of profd come as CLI_ERROR, with the exit status that fits. options: a{sv}.
+ * switch_fd: the second descriptor, or -1; then a program waits, and nobody is asked for a password. */
+bool client_create(struct client *client, GVariant *options, int capture_fd, int switch_fd,
+		   GError **error);
 void client_start(struct client *client); /* answered by `started` or `failed` */
-/* The same, after asking where the command's collectors register. */
-void client_start_for_command(struct client *client);
+/* The same, after asking where the collectors of a program that knows of us register. */
+void client_start_with_collectors(struct client *client);
 /* As for PROF_CONTROL; NULL: nowhere. */
 const char *client_control(const struct client *client);
 void client_stop(struct client *client); /* answered by `finished` */

@@ -50,6 +50,9 @@ static const struct cli_option how_options[] = {
 	  N_("leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
 	  N_("which profd records: the system's or our own; auto: the system's if it may"), buses },
+	{ "control", 0, CLI_UINT, FIELD(control), "FD",
+	  N_("begun and ended by the program that has the other end of this socket"), NULL, 0,
+	  INT32_MAX },
 	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("no progress and no summary") },
 	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("the summary as a line of JSON") },
 	{ NULL },
@@ -133,6 +136,8 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--append and --force exclude each other"));
 	if (options->append && (!options->output || to_stdout))
 		return cli_usage_error(_("--append needs --output FILE, the capture to continue"));
+	if (options->control != RECORD_NO_CONTROL && (!options->pids || options->delay_ns))
+		return cli_usage_error(_("--control needs --pid, and excludes --delay"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
 	return check_times(options);
@@ -149,6 +154,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 
 	*options = (struct record_options){ .frequency = 999,
 					    .duration_ns = RECORD_NO_END,
+					    .control = RECORD_NO_CONTROL,
 					    .policy = RECORD_POLICY_DEFAULT };
 	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status == CLI_CONTINUE && options->events)
@@ -221,6 +227,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)
 		g_variant_dict_insert(&dict, "paused", "b", TRUE);
+	if (options->control != RECORD_NO_CONTROL)
+		g_variant_dict_insert(&dict, "switch", "h", 1);
 	if (options->command)
 		g_variant_dict_insert_value(&dict, "command", command_of(options->command));
 	return g_variant_dict_end(&dict);

@@ -3,8 +3,9 @@
 
 #include "tools/common/cli.h"
 
-#define RECORD_NO_END UINT64_MAX   /* a duration */
-#define RECORD_MAX_DAYS 49         /* a timer counts milliseconds in 32 bits */
+#define RECORD_NO_END UINT64_MAX /* a duration */
+#define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
+#define RECORD_NO_CONTROL UINT64_MAX
 #define RECORD_POLICY_DEFAULT (-1) /* what is recorded decides */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
@@ -18,6 +19,7 @@ struct record_options {
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */
 	uint64_t frequency, duration_ns, delay_ns;
+	uint64_t control; /* a descriptor; RECORD_NO_CONTROL: none */
 	int call_graph, policy, bus;
 	char **command; /* NULL: none */
 };
@@ -26,7 +28,7 @@ struct record_options {
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
 
-/* For CreateSession, floating; pid 0: no command. */
+/* For CreateSession, floating; pid 0: no command. A switch is its second descriptor. */
 GVariant *record_options_session(const struct record_options *options, pid_t pid);
 /* The NAME in the capture's default name; g_free. */
 char *record_options_stem(const struct record_options *options);

@@ -17,6 +17,7 @@
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
 #include "tools/profctl/progress.h"
+#include "tools/profctl/record-control.h"
 #include "tools/profctl/record-options.h"
 #include "tools/profctl/record-result.h"
 #include "tools/profctl/record-symbols.h"
@@ -32,6 +33,7 @@ struct recording {
 	struct command command;
 	struct output output;
 	struct progress progress;
+	struct record_control control;
 	struct client *client;
 	GMainLoop *loop;
 	GError *error;    /* what ended it, else NULL */
@@ -160,8 +162,8 @@ static void on_created(void *data)
 	struct recording *recording = data;
 
 	recording->created = true;
-	if (recording->options.command)
-		client_start_for_command(recording->client);
+	if (recording->options.command || recording->control.fd >= 0)
+		client_start_with_collectors(recording->client);
 	else
 		client_start(recording->client);
 }
@@ -178,6 +180,8 @@ static void on_started(void *data)
 	}
 	if (recording->options.command)
 		release_command(recording);
+	if (recording->control.fd >= 0)
+		record_control_ready(&recording->control, client_control(recording->client));
 	if (recording->stopping)
 		return;
 	if (recording->options.delay_ns)
@@ -257,7 +261,7 @@ static bool create_session(struct recording *recording, GError **error)
 {
 	return client_create(recording->client,
 			     record_options_session(&recording->options, recording->command.pid),
-			     recording->output.fd, error);
+			     recording->output.fd, recording->control.switch_fd, error);
 }
 
 /* Says why, and starts a profd of our own. */
@@ -300,6 +304,11 @@ static gboolean on_fall_back(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
+static void on_program_end(void *data)
+{
+	stop(data);
+}
+
 static bool begin(struct recording *recording, GError **error)
 {
 	const struct record_options *options = &recording->options;
@@ -313,6 +322,9 @@ static bool begin(struct recording *recording, GError **error)
 		.needs_reading = !options->no_symbols,
 	};
 
+	if (options->control != RECORD_NO_CONTROL &&
+	    !record_control_open((int)options->control, &recording->control, error))
+		return false;
 	/* first: a fork wants no threads */
 	if (options->command &&
 	    !command_start(&recording->command, options->command, to_stdout, error))
@@ -323,6 +335,8 @@ static bool begin(struct recording *recording, GError **error)
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
 	g_unix_signal_add(SIGHUP, on_terminate, recording);
+	if (recording->control.fd >= 0)
+		record_control_watch(&recording->control, on_program_end, recording);
 	return use_any(recording, error);
 }
 
@@ -368,31 +382,40 @@ static bool nothing_captured(const struct recording *recording, const struct rec
 {
 	if (record_result_number(result, "samples"))
 		return false;
-	/* a short command may be over before the first sample is due */
-	return (recording->options.frequency && !recording->options.command) ||
+	/* a short command, or block of a program, may be over before the first sample is due */
+	return (recording->options.frequency && !recording->options.command &&
+		recording->control.fd < 0) ||
 	       !record_result_number(result, "events");
+}
+
+/* What is wrong though nothing failed until here. */
+static void judge(struct recording *recording, const struct record_result *result)
+{
+	int32_t failed = 0;
+
+	if (recording->error)
+		return;
+	if (!recording->ok) {
+		g_variant_lookup(recording->summary, "error", "i", &failed);
+		g_set_error(
+			&recording->error, CLI_ERROR, CLI_FAILURE,
+			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
+			recording->reason, failed ? ": " : "", failed ? g_strerror(failed) : "",
+			recording->output.path);
+	} else if (nothing_captured(recording, result)) {
+		g_set_error(&recording->error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("nothing was captured: no sample was taken while the recording ran"));
+	}
 }
 
 /* The status of the recording alone. */
 static int recording_status(struct recording *recording, const struct record_result *result)
 {
-	if (recording->error)
-		return cli_fail(g_steal_pointer(&recording->error));
-	if (!recording->ok) {
-		int32_t failed = 0;
-
-		g_variant_lookup(recording->summary, "error", "i", &failed);
-		cli_error(
-			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
-			recording->reason, failed ? ": " : "", failed ? g_strerror(failed) : "",
-			recording->output.path);
-		return CLI_FAILURE;
-	}
-	if (nothing_captured(recording, result)) {
-		cli_error(_("nothing was captured: no sample was taken while the recording ran"));
-		return CLI_NOTHING_CAPTURED;
-	}
-	return recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
+	judge(recording, result);
+	if (!recording->error)
+		return recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
+	record_control_fail(&recording->control, recording->error->message);
+	return cli_fail(g_steal_pointer(&recording->error));
 }
 
 static void report(const struct recording *recording, const struct record_result *result)
@@ -444,7 +467,8 @@ static int end(struct recording *recording)
 	return status;
 }
 
-static void recording_done(struct recording *recording)
+/* The program is told last: it may record into the same file at once. */
+static void recording_done(struct recording *recording, int status)
 {
 	command_cancel(&recording->command);
 	record_symbols_free(recording->symbols);
@@ -456,11 +480,15 @@ static void recording_done(struct recording *recording)
 	g_clear_pointer(&recording->loop, g_main_loop_unref);
 	g_free(recording->reason);
 	record_options_done(&recording->options);
+	record_control_end(&recording->control, status);
 }
 
 int profctl_record(int argc, char **argv)
 {
-	struct recording recording = { .command = { .go_fd = -1, .error_fd = -1 } };
+	struct recording recording = {
+		.command = { .go_fd = -1, .error_fd = -1 },
+		.control = { .fd = -1, .switch_fd = -1, .program_fd = -1, .pidfd = -1 },
+	};
 	int status = record_options_parse(&recording.options, argc, argv);
 
 	if (status != CLI_CONTINUE) {
@@ -474,6 +502,6 @@ int profctl_record(int argc, char **argv)
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
 		_exit(CLI_INTERRUPTED);
 	}
-	recording_done(&recording);
+	recording_done(&recording, status);
 	return status;
 }

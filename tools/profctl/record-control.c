@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record control - a recording that the program itself begins and ends, by libprofcollector's prof_recorder_open()
+ *
+ *     profctl record --control FD --pid PID …
+ *
+ * FD is a socket whose other end the program has (libcollector/control.h). It is told when the recording has begun, with one
+ * end of a switch whose other end profd's engine has, so that what happens for a block of the program is between those two;
+ * and when all is over. Its end of FD being shut down, or the program's own end, is the end of the recording: a child that
+ * was forked may hold the socket, so both are looked at.
+ */
+#include "config.h"
+
+#include "tools/profctl/record-control.h"
+
+#include "arch/base.h"
+#include "libcollector/control.h"
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <glib/gi18n.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+
+/* Who made the socketpair. */
+static int open_peer(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		return -1;
+	return pidfd_open(peer.pid, 0);
+}
+
+bool record_control_open(int fd, struct record_control *ret_control, GError **error)
+{
+	int type, sockets[2];
+	socklen_t bytes = sizeof(type);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET ||
+	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("--control: descriptor %d is none of libprofcollector's sockets"),
+			    fd);
+		return false;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
+			    g_strerror(errno));
+		return false;
+	}
+	*ret_control = (struct record_control){
+		.fd = fd,
+		.switch_fd = sockets[0],
+		.program_fd = sockets[1],
+		.pidfd = open_peer(fd),
+	};
+	return true;
+}
+
+/* Nothing is sent this way: whatever it is, it is the end. */
+static gboolean on_end(gint fd, GIOCondition condition, gpointer data)
+{
+	struct record_control *control = data;
+
+	for (size_t i = 0; i < ARRAY_SIZE(control->watches); i++)
+		g_clear_handle_id(&control->watches[i], g_source_remove);
+	control->gone(control->data);
+	return G_SOURCE_CONTINUE;
+}
+
+void record_control_watch(struct record_control *control, void (*gone)(void *data), void *data)
+{
+	control->gone = gone;
+	control->data = data;
+	control->watches[0] = g_unix_fd_add(control->fd, G_IO_IN | G_IO_HUP, on_end, control);
+	if (control->pidfd >= 0)
+		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
+}
+
+/* A program that does not take it is gone, or does not want to know. */
+static void send_report(const struct record_control *control, const struct control_report *report,
+			int fd)
+{
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} rights = { 0 };
+	struct iovec part = { (void *)report, sizeof(*report) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		message.msg_control = &rights;
+		message.msg_controllen = sizeof(rights.space);
+		rights.header.cmsg_level = SOL_SOCKET;
+		rights.header.cmsg_type = SCM_RIGHTS;
+		rights.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&rights.header), &fd, sizeof(int));
+	}
+	(void)!sendmsg(control->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void record_control_ready(struct record_control *control, const char *where)
+{
+	struct control_report report = {
+		.magic = CONTROL_REPORT_MAGIC,
+		.version = CONTROL_VERSION,
+		.kind = CONTROL_REPORT_READY,
+	};
+
+	g_strlcpy(report.text, where ? where : "", sizeof(report.text));
+	send_report(control, &report, control->program_fd);
+	close(steal_fd(&control->program_fd));
+}
+
+void record_control_fail(struct record_control *control, const char *text)
+{
+	g_free(control->failure);
+	control->failure = g_strdup(text);
+}
+
+static void close_all(struct record_control *control)
+{
+	int *const fds[] = { &control->fd, &control->switch_fd, &control->program_fd,
+			     &control->pidfd };
+
+	for (size_t i = 0; i < ARRAY_SIZE(control->watches); i++)
+		g_clear_handle_id(&control->watches[i], g_source_remove);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (*fds[i] >= 0)
+			close(steal_fd(fds[i]));
+}
+
+void record_control_end(struct record_control *control, int status)
+{
+	struct control_report report = {
+		.magic = CONTROL_REPORT_MAGIC,
+		.version = CONTROL_VERSION,
+		.kind = CONTROL_REPORT_ENDED,
+		.status = (uint32_t)status,
+	};
+
+	if (control->failure)
+		g_strlcpy(report.text, control->failure, sizeof(report.text));
+	if (control->fd >= 0)
+		send_report(control, &report, -1);
+	g_clear_pointer(&control->failure, g_free);
+	close_all(control);
+}
