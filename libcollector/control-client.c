@@ -21,7 +21,8 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 #define RETRY_NS UINT64_C(2000000) /* where the listener's backlog is full */
-#define MAX_FDS 4                  /* that one packet is looked through for */
+#define AWAKE_NS UINT64_C(100000)
+#define MAX_FDS 4 /* that one packet is looked through for */
 
 static const int high_fds[] = { 1000, 200 };
 
@@ -125,14 +126,14 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 	return 0;
 }
 
-static int send_packet(int fd, const void *packet, uint64_t deadline_ns)
+int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns)
 {
 	for (;;) {
-		long n = syscall(SYS_sendto, fd, packet, (long)CONTROL_BYTES,
+		long n = syscall(SYS_sendto, fd, packet, (long)bytes,
 				 (long)(MSG_NOSIGNAL | MSG_DONTWAIT), NULL, 0L);
 		int r;
 
-		if (n == (long)CONTROL_BYTES)
+		if (n == (long)bytes)
 			return 0;
 		if (n >= 0)
 			return -EPROTO;
@@ -167,50 +168,37 @@ static void close_fds(const int *fds, size_t n)
 		syscall(SYS_close, fds[i]);
 }
 
-static int check_answer(const struct control_answer *answer, long n_bytes, size_t n_fds)
-{
-	if (n_bytes != (long)sizeof(*answer) || answer->magic != CONTROL_ANSWER_MAGIC ||
-	    answer->bytes != CONTROL_BYTES)
-		return -EPROTO;
-	if (answer->status != CONTROL_OK)
-		return answer->status < CONTROL_N_STATUSES ? (int)answer->status : CONTROL_FAILED;
-	return answer->version == CONTROL_VERSION && n_fds == 1 ? 0 : -EPROTO;
-}
-
 /* -EAGAIN: nothing is there yet. */
-static int take_answer(int fd, int *ret_memfd)
+static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
 	} control;
-	struct control_answer answer;
-	struct iovec data = { .iov_base = &answer, .iov_len = sizeof(answer) };
+	struct iovec data = { .iov_base = packet, .iov_len = bytes };
 	struct msghdr message = { .msg_iov = &data,
 				  .msg_iovlen = 1,
 				  .msg_control = &control,
 				  .msg_controllen = sizeof(control) };
-	int fds[MAX_FDS], r;
+	int fds[MAX_FDS];
 	long n = syscall(SYS_recvmsg, fd, &message, (long)(MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
 	size_t n_fds;
 
 	if (n < 0)
 		return -errno;
 	n_fds = get_fds(&message, fds);
-	r = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO
-							 : check_answer(&answer, n, n_fds);
-	if (r != 0) {
+	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		close_fds(fds, n_fds);
-		return r;
+		return n == 0 ? -EPIPE : -EPROTO;
 	}
-	*ret_memfd = fds[0];
+	*ret_fd = n_fds == 1 ? fds[0] : -1;
 	return 0;
 }
 
-static int receive_answer(int fd, uint64_t deadline_ns, int *ret_memfd)
+int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, int *ret_fd)
 {
 	for (;;) {
-		int r = take_answer(fd, ret_memfd);
+		int r = take_packet(fd, packet, bytes, ret_fd);
 
 		if (r != -EAGAIN && r != -EINTR)
 			return r;
@@ -218,6 +206,43 @@ static int receive_answer(int fd, uint64_t deadline_ns, int *ret_memfd)
 		if (r < 0)
 			return r;
 	}
+}
+
+int control_receive_soon(int fd, void *packet, size_t bytes, uint64_t deadline_ns, int *ret_fd)
+{
+	uint64_t awake_ns = control_now_ns() + AWAKE_NS;
+	int r;
+
+	do {
+		r = take_packet(fd, packet, bytes, ret_fd);
+	} while (r == -EAGAIN && control_now_ns() < awake_ns);
+	return r == -EAGAIN || r == -EINTR ? control_receive(fd, packet, bytes, deadline_ns, ret_fd)
+					   : r;
+}
+
+/* The arena's memfd goes along with what was granted, and with nothing else. */
+static int check_answer(const struct control_answer *answer, int fd)
+{
+	if (answer->magic != CONTROL_ANSWER_MAGIC || answer->bytes != CONTROL_BYTES)
+		return -EPROTO;
+	if (answer->status != CONTROL_OK)
+		return answer->status < CONTROL_N_STATUSES ? (int)answer->status : CONTROL_FAILED;
+	return answer->version == CONTROL_VERSION && fd >= 0 ? 0 : -EPROTO;
+}
+
+static int receive_answer(int fd, uint64_t deadline_ns, int *ret_memfd)
+{
+	struct control_answer answer;
+	int memfd, r = control_receive(fd, &answer, sizeof(answer), deadline_ns, &memfd);
+
+	if (r < 0)
+		return r;
+	r = check_answer(&answer, memfd);
+	if (r == 0)
+		*ret_memfd = memfd;
+	else if (memfd >= 0)
+		syscall(SYS_close, memfd);
+	return r;
 }
 
 /* ---- The connection ---- */
@@ -271,22 +296,41 @@ static int move_up(int fd)
 	return fd;
 }
 
+int control_adopt(int fd, struct control_connection *ret_connection)
+{
+	struct control_connection connection = { .fd = move_up(fd) };
+
+	if (!get_cookie(connection.fd, &connection.cookie)) {
+		int r = -errno;
+
+		syscall(SYS_close, connection.fd);
+		return r;
+	}
+	*ret_connection = connection;
+	return 0;
+}
+
+bool control_is_open(const struct control_connection *connection)
+{
+	uint64_t cookie;
+
+	return connection->fd >= 0 && get_cookie(connection->fd, &cookie) &&
+	       cookie == connection->cookie;
+}
+
 static int connect_one(const struct control_address *address, const struct control_hello *hello,
 		       uint64_t deadline_ns, struct control_connection *ret_connection,
 		       int *ret_memfd)
 {
-	struct control_connection connection = { .fd = -1 };
-	int r = connect_to(address, deadline_ns, &connection.fd);
+	struct control_connection connection;
+	int fd = -1, r = connect_to(address, deadline_ns, &fd);
 
 	if (r < 0)
 		return r;
-	connection.fd = move_up(connection.fd);
-	if (!get_cookie(connection.fd, &connection.cookie)) {
-		r = -errno;
-		syscall(SYS_close, connection.fd);
+	r = control_adopt(fd, &connection);
+	if (r < 0)
 		return r;
-	}
-	r = send_packet(connection.fd, hello, deadline_ns);
+	r = control_send(connection.fd, hello, CONTROL_BYTES, deadline_ns);
 	if (r == 0)
 		r = receive_answer(connection.fd, deadline_ns, ret_memfd);
 	if (r != 0)
@@ -314,14 +358,12 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 int control_ask(struct control_connection *connection, const struct control_request *request,
 		uint64_t deadline_ns, int *ret_memfd)
 {
-	uint64_t cookie;
 	int r = 0;
 
-	if (connection->fd < 0 || !get_cookie(connection->fd, &cookie) ||
-	    cookie != connection->cookie)
+	if (!control_is_open(connection))
 		return -EBADF;
 	if (!connection->is_asked)
-		r = send_packet(connection->fd, request, deadline_ns);
+		r = control_send(connection->fd, request, CONTROL_BYTES, deadline_ns);
 	if (r != 0)
 		return r;
 	connection->is_asked = true;
@@ -332,10 +374,7 @@ int control_ask(struct control_connection *connection, const struct control_requ
 
 void control_disconnect(struct control_connection *connection)
 {
-	uint64_t cookie;
-
-	if (connection->fd >= 0 && get_cookie(connection->fd, &cookie) &&
-	    cookie == connection->cookie)
+	if (control_is_open(connection))
 		syscall(SYS_close, connection->fd);
 	connection->fd = -1;
 }

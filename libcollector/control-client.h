@@ -48,6 +48,17 @@ MUST_CHECK int control_connect(const struct control_addresses *addresses,
 MUST_CHECK int control_ask(struct control_connection *connection,
 			   const struct control_request *request, uint64_t deadline_ns,
 			   int *ret_memfd);
+/* Takes a socket over, or closes it. */
+MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
+/* Whether it is still that socket. */
+bool control_is_open(const struct control_connection *connection);
+/* Packets of a certain length, with at most one descriptor, or -1. -EPIPE where the other end is closed. */
+MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
+MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
+			       int *ret_fd);
+/* The same, awake for a while: falling asleep, and being woken, takes as long as a good answer does. */
+MUST_CHECK int control_receive_soon(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
+				    int *ret_fd);
 /* Closes the socket, and nothing else that may have its number. */
 void control_disconnect(struct control_connection *connection);
 

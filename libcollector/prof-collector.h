@@ -215,6 +215,72 @@ struct prof_collector_table {
 };
 PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
 
+/* ---- Recording from inside of the program ----------------------------------------------------- */
+
+/*
+ *     prof_recorder_open("slow.cap", &(struct prof_recorder_options){ .append = 1 });
+ *     …
+ *     prof_recorder_begin("frame");
+ *     …                               what is sampled
+ *     prof_recorder_end("frame");
+ *     …
+ *     prof_recorder_close();
+ *
+ * Samples of the calling process, its threads and what it starts from open on, taken while at least one block is open and at
+ * no other time; each block is a mark. `profctl record` does it, as a process of its own that is no child of this one: no
+ * wait() finds it, and no SIGCHLD comes. Where this process ends without close, or becomes another program, the file is
+ * finished all the same.
+ *
+ * One recorder a process. Blocks nest and overlap, up to 64 of them, in any threads. A forked child has no recorder, and may open its own.
+ * Not in handlers; open not while another thread changes the environment. Nothing is printed, and errno stays.
+ *
+ * All return 0, a -errno, or an enum prof_recorder_status.
+ */
+enum prof_recorder_status {
+	PROF_RECORDER_NO_PROFCTL = 1, /* it was not found, or is no program */
+	PROF_RECORDER_NOT_PERMITTED,  /* profctl may not record this process, or not write there */
+	PROF_RECORDER_NO_DAEMON,      /* no profd answers, and none could be started */
+	PROF_RECORDER_UNREADABLE,     /* what was to be continued is no capture */
+	PROF_RECORDER_FAILED,         /* anything else with profctl; also that it is gone */
+	PROF_RECORDER_NO_COLLECTOR,   /* prof_collector_connect() would not work either */
+	PROF_RECORDER_RECORDED,       /* by somebody else, who gets the process's marks */
+	PROF_RECORDER_OPEN,           /* there is one already, or another thread is about to */
+	PROF_RECORDER_NOT_OPEN,       /* or it is the one of the process that this was forked of */
+	PROF_RECORDER_NO_BLOCK,       /* of that name */
+	PROF_RECORDER_TOO_MANY,       /* blocks */
+	PROF_RECORDER_PAUSED, /* by `profctl pause`, or who else may: the block is not begun */
+	PROF_RECORDER_ENDED /* stopped by somebody, or profd is gone; all that remains is to close */
+};
+
+/* Zeros are the defaults. */
+struct prof_recorder_options {
+	uint32_t frequency;     /* samples a second and CPU; 999 */
+	uint32_t append;        /* 1: a capture that is there is continued, else that is -EEXIST */
+	const char *call_graph; /* as profctl's option: "auto" */
+	const char *events;     /* as profctl's option, separated by commas */
+	const char *group;      /* of the blocks' marks, up to 255 bytes; "recorder" */
+	const char *profctl;    /* the program; the first in PATH, else where it was installed */
+	const char *bus;        /* as profctl's option: "auto" */
+	uint64_t reserved[4];   /* 0 */
+};
+
+/* Waits for profctl, most often some 50 ms, at most 30 s. path: of a file, from the current directory. options: may be NULL. */
+PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_options *options);
+/*
+ * Returns when sampling is enabled: begin, in all threads; end, when it is not any more, where no other block is open.
+ * name: of the mark; NULL is "block". A block may end in another thread than it began in; of several of one name ends the
+ * last that the thread has begun, else the last of any. Each waits at most 1 s, for a profd that does not answer (-ETIMEDOUT).
+ */
+PROF_PUBLIC int prof_recorder_begin(const char *name);
+PROF_PUBLIC int prof_recorder_end(const char *name);
+/* Waits until the file is whole, with names, at most 60 s (-ETIMEDOUT: it will be). A block that is open ends with it. */
+PROF_PUBLIC int prof_recorder_close(void);
+
+/* What a number returned by the above means, in English. */
+PROF_PUBLIC const char *prof_recorder_error(int status);
+/* What profctl said where the last open or close failed, in the user's language, or "". Until the next of these. */
+PROF_PUBLIC const char *prof_recorder_message(void);
+
 #ifdef __cplusplus
 }
 #endif

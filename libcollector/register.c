@@ -602,6 +602,24 @@ void register_ended(struct producer *producer)
 	errno = error;
 }
 
+void register_leave(void)
+{
+	int error = errno;
+
+	if (process && __atomic_exchange_n(&prof_collector_state, 0, __ATOMIC_RELAXED) != 0)
+		control_disconnect(&process->connection);
+	errno = error;
+}
+
+bool register_is_recorded(void)
+{
+	struct producer *producer = RING_LOAD(&prof_collector_state) ? producer_get() : NULL;
+
+	if (producer && __atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0)
+		register_ended(producer);
+	return producer && RING_LOAD(&prof_collector_state) != 0;
+}
+
 bool register_no_syscall(void)
 {
 	struct producer *producer = producer_get();

@@ -73,5 +73,10 @@ void register_ended(struct producer *producer);
 /* RING_NO_SYSCALL for the calling thread, from now on; claims a ring first, as that takes some. */
 bool register_no_syscall(void);
 
+/* The process is recorded by a session, as far as anybody knows. May register it. */
+bool register_is_recorded(void);
+/* It is not, from now on. */
+void register_leave(void);
+
 /* Explicitly, of a program that was not started with PROF_CONTROL. 0, an enum control_status, or -errno. */
 MUST_CHECK int register_connect(const char *addresses);

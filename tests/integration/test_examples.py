@@ -72,3 +72,19 @@ def test_profd_that_goes(bus, client, spawn):
     bus.end(bus.profd, signal.SIGKILL)
     assert b"profd is gone" in recorder.stderr.read()
     assert recorder.wait(timeout=20) == 1
+
+
+def test_blocks(profcapture, capture):
+    """A program that records blocks of itself, twice into one file."""
+    for times in (1, 2):
+        done = run([os.environ["BLOCKS_EXAMPLE"]], capture)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        row, = profcapture.json("marks", capture)["data"]["rows"]
+        assert (row["group"], row["name"], row["count"], row["unmatched_begin"]) == ("blocks", "slow frame", 4 * times, 0)
+    rows = profcapture.json("report", capture, "--per-mark", "slow frame")["data"]["rows"]
+    assert "main" in {row["name"] for row in rows}
+
+
+def test_blocks_that_cannot_be_recorded(tmp_path):
+    done = run([os.environ["BLOCKS_EXAMPLE"]], tmp_path / "not" / "there.cap")
+    assert done.returncode == 0 and "not/there.cap" in done.stderr

@@ -11,6 +11,7 @@ import lint
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object
     mmap mmap64 munmap madvise clock_gettime
+    clone
     pthread_key_create pthread_setspecific pthread_atfork __register_atfork __dso_handle environ __environ __libc_single_threaded
     __assert_fail __stack_chk_fail __memcpy_chk __memmove_chk __memset_chk
     _GLOBAL_OFFSET_TABLE_ .TOC.
