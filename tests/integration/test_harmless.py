@@ -203,6 +203,7 @@ def test_profd_killed(steady, policy, victim):
     program.end()
 
 
+@without_sanitizer
 def test_no_memory(steady, profcapture, capture):
     """The process gets no more memory when it would need another arena; later it does."""
     program = steady("drop")
