@@ -898,7 +898,7 @@ static void test_stack_ids(void)
 	other = claim(&fixture, OTHER_TID);
 	write_stack(ring, 1, &first, 1);
 	write_stack(ring, 0, &first, 1);
-	write_stack(ring, 2, NULL, 0);
+	write_stack(ring, 2, &first, 0);
 	settle(&fixture);
 	write_mark_at(other, 1, 1);
 	settle(&fixture);
