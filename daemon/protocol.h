@@ -40,7 +40,7 @@ enum message_type {
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
 	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
-	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd */
+	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd unless it is gone */
 	MESSAGE_SWITCH, /* before START, fd: a socket by which whoever has its other end switches sampling on and off
 			   (libcollector/control.h); off at first */
 	/* engine to broker */
@@ -148,13 +148,18 @@ struct message_event {
 	uint32_t position; /* 0: the side band, else 1 + that of the source */
 };
 
-/* A process that wants to register its collector (libcollector/control.h), whose hello was read, and which the session may
+enum peer_protocol {
+	PEER_OWN, /* libcollector/control.h: the connection is the process's */
+	PEER_SYSPROF, /* a ring for one of its threads; the socket is that of all who ask, and only to be answered */
+};
+
+/* A process that wants to register its collector, whose hello or request was read, and which the session may
  * see. Who it is says the kernel; the engine knows whether it is a target, and answers. */
 struct message_peer {
 	int32_t pid;
 	uint32_t inner_pid; /* in its PID namespace; 0: that is ours */
 	uint32_t wants;     /* CONTROL_WANTS_* */
-	uint32_t pad;
+	uint32_t protocol;  /* enum peer_protocol */
 };
 
 enum engine_reason {

@@ -167,27 +167,6 @@ static int open_pidfd(int fd, pid_t pid)
 	return errno == ENOPROTOOPT ? target_open(pid) : -1;
 }
 
-/* What it is called in its own PID namespace; 0: the same as here. False: it is gone. */
-static bool read_inner_pid(pid_t pid, pid_t *ret_inner)
-{
-	g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
-	char line[1024];
-	FILE *file = fopen(path, "re");
-	bool found = false;
-
-	*ret_inner = 0;
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		char *last = strrchr(line, '\t');
-
-		found = strncmp(line, "NSpid:", strlen("NSpid:")) == 0;
-		if (found && last != strchr(line, '\t'))
-			*ret_inner = (pid_t)strtol(last + 1, NULL, 10);
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
 static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
 {
 	struct control *control = pending->control;
@@ -202,7 +181,7 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 
 	if (hello->version != CONTROL_VERSION)
 		return CONTROL_VERSION_UNKNOWN;
-	if (pidfd < 0 || !read_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd))
+	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd))
 		return CONTROL_FAILED;
 	return control->take(&peer, control->data);
 }

@@ -10,13 +10,13 @@
 /* The socket at which processes register their collectors. */
 struct control;
 
-/* A process that has said hello. The descriptors are borrowed. */
+/* A process that has said hello, or asked. The descriptors are borrowed. */
 struct control_peer {
-	int connection, pidfd;
+	int connection, pidfd; /* pidfd -1: it is gone, which only hello NULL may be */
 	pid_t pid;
 	pid_t inner_pid; /* in its PID namespace; 0: that is ours */
 	uid_t uid;
-	const struct control_hello *hello;
+	const struct control_hello *hello; /* NULL: a request of sysprof's (sysprof.h) */
 };
 
 /* CONTROL_OK: the connection was passed on, and will be answered. Anything else is the answer. */

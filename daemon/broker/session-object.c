@@ -245,24 +245,36 @@ static bool call_resume(struct session_object *object, GDBusMethodInvocation *in
 	return return_nothing(invocation, session_pause(object->session, false, error));
 }
 
-static bool call_open_image(struct session_object *object, GDBusMethodInvocation *invocation,
-			    GError **error)
+static bool return_fd(GDBusMethodInvocation *invocation, int fd, GError **error)
 {
-	g_autoptr(GUnixFDList) list = NULL;
-	CLEANUP_CLOSE int fd = -1;
-	guint64 id;
-	int index;
+	g_autoptr(GUnixFDList) list = g_unix_fd_list_new();
+	int index = g_unix_fd_list_append(list, fd, error);
 
-	g_variant_get(g_dbus_method_invocation_get_parameters(invocation), "(t)", &id);
-	if (!session_open_image(object->session, id, &fd, error))
-		return false;
-	list = g_unix_fd_list_new();
-	index = g_unix_fd_list_append(list, fd, error);
 	if (index < 0)
 		return false;
 	g_dbus_method_invocation_return_value_with_unix_fd_list(invocation,
 								g_variant_new("(h)", index), list);
 	return true;
+}
+
+static bool call_open_image(struct session_object *object, GDBusMethodInvocation *invocation,
+			    GError **error)
+{
+	CLEANUP_CLOSE int fd = -1;
+	guint64 id;
+
+	g_variant_get(g_dbus_method_invocation_get_parameters(invocation), "(t)", &id);
+	return session_open_image(object->session, id, &fd, error) &&
+	       return_fd(invocation, fd, error);
+}
+
+static bool call_open_sysprof(struct session_object *object, GDBusMethodInvocation *invocation,
+			      GError **error)
+{
+	int fd;
+
+	return session_open_sysprof(object->session, &fd, error) &&
+	       return_fd(invocation, fd, error);
 }
 
 static bool call_open_control(struct session_object *object, GDBusMethodInvocation *invocation,
@@ -327,6 +339,7 @@ void session_object_handle(struct session_object *object, GDBusMethodInvocation 
 		{ SESSION_INTERFACE, "Resume", call_resume, false },
 		{ SESSION_INTERFACE, "OpenImage", call_open_image, true },
 		{ SESSION_INTERFACE, "OpenControl", call_open_control, true },
+		{ SESSION_INTERFACE, "OpenSysprof", call_open_sysprof, true },
 		{ SESSION_INTERFACE, "Close", call_close, false },
 		{ PROPERTIES_INTERFACE, "Get", call_get, false },
 		{ PROPERTIES_INTERFACE, "GetAll", call_get_all, false },

@@ -29,6 +29,7 @@
 #include "daemon/broker/perf.h"
 #include "daemon/broker/requests.h"
 #include "daemon/broker/summary.h"
+#include "daemon/broker/sysprof.h"
 #include "daemon/broker/target.h"
 
 #include <errno.h>
@@ -73,7 +74,8 @@ struct session {
 	int capture_fd;
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
-	struct statx capture; /* at CreateSession: which file it is */
+	struct sysprof *sysprof; /* NULL: nobody has asked for it */
+	struct statx capture;    /* at CreateSession: which file it is */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
@@ -273,6 +275,7 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 
 static void release(struct session *session)
 {
+	g_clear_pointer(&session->sysprof, sysprof_free);
 	g_clear_pointer(&session->requests, requests_free);
 	g_clear_handle_id(&session->patience, g_source_remove);
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
@@ -905,21 +908,42 @@ enum control_status session_take_peer(struct session *session, const struct cont
 	const struct message_peer body = {
 		.pid = peer->pid,
 		.inner_pid = (uint32_t)peer->inner_pid,
-		.wants = peer->hello->wants,
+		.wants = peer->hello ? peer->hello->wants : 0,
+		.protocol = peer->hello ? PEER_OWN : PEER_SYSPROF,
 	};
 	const int fds[] = { peer->connection, peer->pidfd };
+	bool is_there = peer->hello || (peer->pidfd >= 0 && target_is_alive(peer->pidfd));
 
 	if (!is_recording(session))
 		return CONTROL_NO_SESSION;
-	if (session->opening || engine_is_behind(session->engine) ||
-	    (session->access.own_only && has_many_threads(peer->pid)))
+	if (session->opening || engine_is_behind(session->engine))
 		return CONTROL_LIMIT;
-	if (session->access.own_only &&
-	    (peer->uid != session->access.uid ||
-	     !target_is_owned(peer->pidfd, peer->pid, session->access.uid)))
+	if (session->access.own_only && peer->uid != session->access.uid)
 		return CONTROL_NOT_AUTHORISED;
-	return engine_send(session->engine, MESSAGE_PEER, &body, sizeof(body), fds, ARRAY_SIZE(fds),
-			   NULL)
+	/* Of a process that is gone there is no more to ask; the socket that it used is one that the user gave it. */
+	if (session->access.own_only && is_there) {
+		if (has_many_threads(peer->pid))
+			return CONTROL_LIMIT;
+		if (!target_is_owned(peer->pidfd, peer->pid, session->access.uid))
+			return CONTROL_NOT_AUTHORISED;
+	}
+	return engine_send(session->engine, MESSAGE_PEER, &body, sizeof(body), fds,
+			   peer->pidfd >= 0 ? 2 : 1, NULL)
 		       ? CONTROL_OK
 		       : CONTROL_FAILED;
+}
+
+static enum control_status on_sysprof_peer(const struct control_peer *peer, void *data)
+{
+	return session_take_peer(data, peer);
+}
+
+bool session_open_sysprof(struct session *session, int *ret_socket, GError **error)
+{
+	if (session->state >= SESSION_STOPPING)
+		return fail_state(session, "open its collectors' socket for", error);
+	if (!session->sysprof && !sysprof_new(on_sysprof_peer, session, &session->sysprof, error))
+		return false;
+	*ret_socket = sysprof_target_socket(session->sysprof);
+	return true;
 }

@@ -43,6 +43,8 @@ bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GErro
 
 /* The secret by which a process finds its session. */
 const uint8_t *session_token(const struct session *session);
+/* What SYSPROF_CONTROL_FD of a command is to be; borrowed, until the session ends. */
+bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
 /* How well the session fits a process that names none: 0 not at all, else the more the better. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* The engine has the last word: CONTROL_OK, it will answer. */

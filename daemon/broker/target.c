@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
 
@@ -52,6 +53,26 @@ bool target_is_owned(int pidfd, pid_t pid, uid_t uid)
 	CLEANUP_CLOSE int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	return dir >= 0 && owner_is(dir, uid) && target_is_alive(pidfd);
+}
+
+bool target_inner_pid(pid_t pid, pid_t *ret_inner)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
+	char line[1024];
+	FILE *file = fopen(path, "re");
+	bool found = false;
+
+	*ret_inner = 0;
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		char *last = strrchr(line, '\t');
+
+		found = strncmp(line, "NSpid:", strlen("NSpid:")) == 0;
+		if (found && last != strchr(line, '\t'))
+			*ret_inner = (pid_t)strtol(last + 1, NULL, 10);
+	}
+	if (file)
+		fclose(file);
+	return found;
 }
 
 bool targets_check(const struct targets *targets, uid_t uid, GError **error)

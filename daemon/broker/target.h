@@ -16,6 +16,9 @@ bool target_is_alive(int pidfd);
 /* Whether it is alive and wholly the user's: see owner_is(). `pid` is what target_open() got. */
 bool target_is_owned(int pidfd, pid_t pid, uid_t uid);
 
+/* What it is called in its own PID namespace; 0: the same as here. False: it is gone. */
+bool target_inner_pid(pid_t pid, pid_t *ret_inner);
+
 /* The processes that a session is to record, held so that their numbers cannot become those of others. */
 struct targets;
 

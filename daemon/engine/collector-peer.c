@@ -30,6 +30,10 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	peer->connection = connection;
 	peer->pidfd = pidfd;
 	peer->wants = message->wants;
+	peer->is_sysprof = message->protocol == PEER_SYSPROF;
+	peer->n_wanted = peer->is_sysprof;
+	if (peer->is_sysprof)
+		peer->counters = sysprof_counters_new();
 	peer->came_ns = now_ns;
 	peer->claims = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
 	return peer;
@@ -61,7 +65,8 @@ static void drop_owner(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_owner_tid(owner)));
-	if (--claim->n_rings == 0)
+	/* a ring of sysprof's is not claimed */
+	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_owner_tid(owner)));
 	collector_owner_unref(owner);
@@ -75,17 +80,24 @@ static void free_ring(struct peer_ring *ring)
 	drop_owner(ring);
 }
 
+void peer_arena_free(struct peer_arena *arena)
+{
+	for (uint32_t k = 0; k < arena->memory.n_rings; k++)
+		free_ring(&arena->rings[k]);
+	g_free(arena->rings);
+	if (arena->sysprof)
+		sysprof_frames_free(arena->sysprof->frames);
+	g_free(arena->sysprof);
+	ring_arena_memory_done(&arena->memory);
+	g_free(arena);
+}
+
 void peer_free(struct peer *peer)
 {
-	for (uint32_t i = 0; i < peer->n_arenas; i++) {
-		struct peer_arena *arena = peer->arenas[i];
-
-		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
-			free_ring(&arena->rings[k]);
-		g_free(arena->rings);
-		ring_arena_memory_done(&arena->memory);
-		g_free(arena);
-	}
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		peer_arena_free(peer->arenas[i]);
+	g_free(peer->arenas);
+	sysprof_counters_free(peer->counters);
 	g_hash_table_destroy(peer->claims);
 	collector_process_done(&peer->process);
 	if (peer->connection >= 0)
@@ -169,18 +181,37 @@ int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int 
 	arena->rings = g_new0(struct peer_ring, arena->memory.n_rings);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
-		arena->rings[i].peer = peer;
 		arena->lost_ns = arena->rings[i].reader.grant_ns;
 	}
-	peer->arenas[peer->n_arenas++] = arena;
+	peer_take_arena(peer, arena);
 	return 0;
+}
+
+void peer_take_arena(struct peer *peer, struct peer_arena *arena)
+{
+	if (peer->n_arenas == peer->arena_room) {
+		peer->arena_room = MAX_OF(peer->arena_room * 2, (uint32_t)PEER_MAX_ARENAS);
+		peer->arenas = g_renew(struct peer_arena *, peer->arenas, peer->arena_room);
+	}
+	peer->arenas[peer->n_arenas++] = arena;
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
+		arena->rings[i].peer = peer;
+}
+
+struct peer_arena *peer_steal_arena(struct peer *peer, uint32_t i)
+{
+	struct peer_arena *arena = peer->arenas[i];
+
+	peer->arenas[i] = peer->arenas[--peer->n_arenas];
+	return arena;
 }
 
 /* Whoever can write there may say anything: no more than could have happened. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
-	uint64_t lost = ring_arena_lost(&arena->memory), more = lost - arena->told_lost;
+	uint64_t lost = arena->sysprof ? 0 : ring_arena_lost(&arena->memory);
 	uint64_t most = LOST_PER_NS * (now_ns - arena->lost_ns) + LOST_BURST;
+	uint64_t more = lost - arena->told_lost;
 
 	if (more == 0)
 		return;
@@ -217,7 +248,24 @@ static void make_room(struct peer_queue *queue, size_t n)
 	queue->bytes = g_realloc(queue->bytes, queue->room);
 }
 
-static size_t put(struct peer_ring *ring, const struct ring_record *record)
+static size_t put(struct peer_ring *ring, const struct peer_item *item, const void *fixed,
+		  uint32_t n_fixed, const void *text, uint32_t n_text)
+{
+	size_t bytes = sizeof(*item) + padded(item->n_bytes);
+	uint8_t *to;
+
+	make_room(&ring->queue, bytes);
+	to = ring->queue.bytes + ring->queue.n;
+	memcpy(to, item, sizeof(*item));
+	memcpy(to + sizeof(*item), fixed, n_fixed);
+	if (n_text)
+		memcpy(to + sizeof(*item) + n_fixed, text, n_text);
+	ring->queue.n += bytes;
+	ring->peer->queued_bytes += bytes;
+	return bytes;
+}
+
+static size_t put_record(struct peer_ring *ring, const struct ring_record *record)
 {
 	const struct peer_item item = {
 		.time_ns = record->time_ns,
@@ -227,14 +275,21 @@ static size_t put(struct peer_ring *ring, const struct ring_record *record)
 		.type = (uint8_t)record->type,
 		.verdict = record->verdict,
 	};
-	size_t bytes = sizeof(item) + padded(record->n_bytes);
 
-	make_room(&ring->queue, bytes);
-	memcpy(ring->queue.bytes + ring->queue.n, &item, sizeof(item));
-	memcpy(ring->queue.bytes + ring->queue.n + sizeof(item), record->payload, record->n_bytes);
-	ring->queue.n += bytes;
-	ring->peer->queued_bytes += bytes;
-	return bytes;
+	return put(ring, &item, record->payload, record->n_bytes, NULL, 0);
+}
+
+size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
+		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text)
+{
+	const struct peer_item item = {
+		.time_ns = time_ns,
+		.owner = collector_owner_ref(ring->owner),
+		.n_bytes = n_fixed + n_text,
+		.type = (uint8_t)type,
+	};
+
+	return put(ring, &item, fixed, n_fixed, text, n_text);
 }
 
 struct peer_item *peer_ring_peek(const struct peer_ring *ring)
@@ -323,7 +378,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		if (batch.end > batch.next && !ring->owner)
 			take_owner(ring, batch.tid);
 		while (ring_batch_next(&batch, &record))
-			bytes += put(ring, &record);
+			bytes += put_record(ring, &record);
 		/* What a producer that is as fast as we are writes meanwhile is taken later. */
 	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
 	ring->bound_ns = batch.bound_ns;

@@ -3,10 +3,13 @@
 
 #include "daemon/engine/bells.h"
 #include "daemon/engine/collector-rows.h"
+#include "daemon/engine/sysprof-frames.h"
+#include "daemon/engine/sysprof-ring.h"
 #include "daemon/protocol.h"
 #include "libcollector/control.h"
 
-#define PEER_MAX_ARENAS 8
+#define PEER_MAX_ARENAS 8     /* of our own */
+#define PEER_MAX_SYSPROF 512u /* of sysprof's rings */
 
 /* Records of a ring that are not rows yet. */
 struct peer_queue {
@@ -32,9 +35,22 @@ struct peer_ring {
 	bool told_fault;
 };
 
+/* A ring of sysprof's (sysprof-ring.h). Of what is in the only peer_ring, reader has size, times and the fault. */
+struct peer_sysprof {
+	struct sysprof_ring ring;
+	struct sysprof_frames *frames;
+	int32_t pid; /* that its frames say; 0: whose it is, is not known yet */
+	uint64_t
+		found_ns; /* since when it is written by somebody who has not asked; 0: it is not */
+	unsigned int n_faults;
+	uint64_t ended_ns; /* since its thread says so; 0: it does not */
+	size_t n_queued;   /* bytes, by the drain that runs */
+};
+
 struct peer_arena {
 	struct ring_arena_memory memory;
-	struct peer_ring *rings; /* memory.n_rings */
+	struct peer_ring *rings;      /* memory.n_rings */
+	struct peer_sysprof *sysprof; /* NULL: an arena of our own */
 	struct bell bell;
 	bool armed;
 	uint64_t told_lost; /* without a ring */
@@ -60,15 +76,20 @@ struct peer {
 	struct collector_process process;
 	enum peer_state state;
 	int connection, pidfd; /* -1: closed */
-	uint64_t came_ns;
+	uint64_t came_ns, gone_ns;
 	uint32_t wants;
 	bool ended;  /* the pidfd says so */
 	bool called; /* there is something on the connection */
 	uint32_t n_requests;
 	uint64_t asked_ns; /* /proc, for who its threads are */
 	unsigned int n_asked;
-	struct peer_arena *arenas[PEER_MAX_ARENAS];
-	uint32_t n_arenas;
+	bool is_sysprof;    /* it speaks that protocol: each request is for a ring */
+	bool is_blocked;    /* nobody reads the answers: it has time until the next round */
+	uint32_t n_wanted;  /* requests of that kind without an answer */
+	uint64_t wanted_ns; /* the last one of a further thread */
+	struct sysprof_counters *counters; /* of those */
+	struct peer_arena **arenas;
+	uint32_t n_arenas, arena_room;
 	GHashTable *claims;    /* struct peer_claim, by tid */
 	uint64_t queued_bytes; /* of all of its rings */
 };
@@ -84,6 +105,16 @@ enum peer_message { PEER_NOTHING, PEER_REQUEST, PEER_CLOSED };
 enum peer_message peer_receive(struct peer *peer, struct control_request *ret_request);
 /* Another one has this process's number, or its memory was given up by exec. */
 bool peer_has_hung_up(const struct peer *peer);
+
+/* Takes it; its rings are the peer's from now on. */
+void peer_take_arena(struct peer *peer, struct peer_arena *arena);
+/* The i-th is not the peer's any more. */
+struct peer_arena *peer_steal_arena(struct peer *peer, uint32_t i);
+/* With what is queued of its rings. */
+void peer_arena_free(struct peer_arena *arena);
+/* Behind what its ring has. Returns the bytes that it took. */
+size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
+		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text);
 
 /* Returns 0 or -errno. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int *ret_fd);

@@ -19,6 +19,8 @@
  */
 #include "daemon/engine/collectors.h"
 
+#include "daemon/engine/sysprof-peer.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -33,6 +35,11 @@
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
 #define MAX_FAULTS 64 /* that are told in words */
+#define UNCLAIMED_NS \
+	(1000 *      \
+	 MS) /* that a ring of sysprof's is kept whose process ended, and which nobody has written into */
+#define MAX_POLL_MS \
+	4 /* of sysprof's rings, which have no doorbell: they hold more than is written meanwhile */
 
 /* The first arena of a process, and one where many have some already. */
 static const struct ring_arena_sizes usual_sizes = {
@@ -118,9 +125,18 @@ bool collectors_wake(struct collectors *collectors, int fd)
 
 /* ---- Peers -------------------------------------------------------------------------------------- */
 
+/* Threads that wait for a ring of sysprof's go on without. */
+static void refuse_wanted(struct peer *peer)
+{
+	for (; peer->n_wanted > 0; peer->n_wanted--)
+		sysprof_peer_answer(peer, -1);
+}
+
 static void refuse(struct collectors *collectors, struct peer *peer, enum control_status status)
 {
-	(void)peer_answer(peer, status, 0, -1);
+	if (!peer->is_sysprof)
+		(void)peer_answer(peer, status, 0, -1);
+	refuse_wanted(peer);
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
@@ -173,6 +189,16 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 	return size->n > 0;
 }
 
+/* One that was begun to be made then. */
+static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
+			uint64_t begin_ns)
+{
+	/* A third of the time at most goes into clearing memory. */
+	collectors->arena_until_ns = clock_ns() + 2 * (clock_ns() - begin_ns);
+	collectors->arena_bytes += arena->memory.bytes;
+	collectors->n_rings += arena->memory.n_rings;
+}
+
 static enum control_status make_arena(struct collectors *collectors, struct peer *peer,
 				      const struct control_request *request, int *ret_fd)
 {
@@ -183,12 +209,9 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	if (peer->n_arenas == PEER_MAX_ARENAS || !choose_sizes(collectors, peer, request, &sizes))
 		return CONTROL_LIMIT;
 	r = peer_add_arena(peer, &sizes, ret_fd);
-	/* A third of the time at most goes into clearing memory. */
-	collectors->arena_until_ns = clock_ns() + 2 * (clock_ns() - begin_ns);
 	if (r < 0)
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
-	collectors->arena_bytes += peer->arenas[peer->n_arenas - 1]->memory.bytes;
-	collectors->n_rings += peer->arenas[peer->n_arenas - 1]->memory.n_rings;
+	count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
 	return CONTROL_OK;
 }
 
@@ -204,6 +227,115 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 	       (request || status == CONTROL_OK);
 }
 
+/* ---- Sysprof's rings ---------------------------------------------------------------------------- */
+
+/* As large as there is room for, by quarters of it, in all and for the process; 0: there is none. */
+static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
+{
+	uint64_t used = MAX_OF(collectors->arena_bytes / (COLLECTORS_MAX_BYTES / 4),
+			       bytes_of(peer) / (COLLECTORS_MAX_PEER_BYTES / 4));
+	uint32_t bytes = SYSPROF_RING_MIN_BYTES << 2 * (3 - MIN_OF(used, (uint64_t)3));
+
+	if (peer->n_arenas >= PEER_MAX_SYSPROF ||
+	    collectors->arena_bytes + 2 * (uint64_t)bytes > COLLECTORS_MAX_BYTES ||
+	    bytes_of(peer) + 2 * (uint64_t)bytes > COLLECTORS_MAX_PEER_BYTES)
+		return 0;
+	return bytes;
+}
+
+/* One request is answered, by a ring or without one. */
+static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
+{
+	uint32_t bytes = sysprof_bytes(collectors, peer);
+	uint64_t begin_ns = clock_ns();
+	CLEANUP_CLOSE int fd = -1;
+
+	peer->n_wanted--;
+	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
+		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
+	else
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, begin_ns,
+				       begin_ns);
+	sysprof_peer_answer(peer, fd);
+	collectors->poll_ms = 1;
+	collectors->poll_ns = 0;
+}
+
+/* Who asked, under the number that the frames of a ring say; NULL: nobody. */
+static struct peer *find_sysprof_peer(const struct collectors *collectors, int32_t number)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->is_sysprof && peer->state != PEER_GONE &&
+		    sysprof_peer_number(peer) == number)
+			return peer;
+	}
+	return NULL;
+}
+
+static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena = peer->arenas[i];
+		int32_t pid = arena->sysprof->pid ? 0 : sysprof_arena_pid(arena);
+		struct peer *owner = peer;
+
+		if (pid == 0)
+			continue;
+		if (pid != sysprof_peer_number(peer))
+			owner = find_sysprof_peer(collectors, pid);
+		/* It took another one's answer before it was judged, or before its own request came. */
+		if (owner ? owner->state != PEER_ACTIVE
+			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
+			continue;
+		if (owner && owner != peer)
+			peer_take_arena(owner, peer_steal_arena(peer, i--));
+		/* Nobody's frames are refused by the drain. */
+		sysprof_arena_bind(arena, owner ? owner : peer);
+	}
+}
+
+/* Rings that are written into by now go to who does so: an answer may have reached another one that asked. */
+static void sort_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
+{
+	for (guint i = 0; i < collectors->peers->len; i++)
+		if (peer_at(collectors, i)->is_sysprof)
+			sort_rings_of(collectors, peer_at(collectors, i), now_ns);
+}
+
+static void forget_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena;
+
+		if (!sysprof_arena_is_done(peer->arenas[i], now_ns))
+			continue;
+		arena = peer_steal_arena(peer, i--);
+		collectors->arena_bytes -= arena->memory.bytes;
+		collectors->n_rings -= arena->memory.n_rings;
+		peer_arena_free(arena);
+	}
+}
+
+/* ---- The end of a peer -------------------------------------------------------------------------- */
+
+static size_t drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			 enum ring_drain how, uint64_t *ret_fill)
+{
+	return arena->sysprof
+		       ? sysprof_arena_drain(arena, collectors->buffer, BUFFER_BYTES, ret_fill)
+		       : peer_ring_drain(&arena->rings[i], how, collectors->buffer, BUFFER_BYTES,
+					 ret_fill);
+}
+
+static void stop_producers(struct peer *peer)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		if (!peer->arenas[i]->sysprof)
+			ring_arena_end(&peer->arenas[i]->memory);
+}
+
 static void bind(struct collectors *collectors, struct peer *peer)
 {
 	if (collector_process_bind(&peer->process) && collectors->options.ask)
@@ -217,19 +349,21 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 
 	if (!peer->process.process)
 		bind(collectors, peer);
+	stop_producers(peer);
+	refuse_wanted(peer);
+	sort_sysprof_rings(collectors, now_ns);
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena = peer->arenas[i];
 
-		ring_arena_end(&arena->memory);
 		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
 			collectors->queued_bytes +=
-				peer_ring_drain(&arena->rings[k], RING_DRAIN_DEAD,
-						collectors->buffer, BUFFER_BYTES, &fill);
+				drain_ring(collectors, arena, k, RING_DRAIN_DEAD, &fill);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
+	peer->gone_ns = now_ns;
 }
 
 /* A process that is there already has another program now, or has given up its memory: the number is the new one's. */
@@ -238,7 +372,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		if (peer->process.pid != pid || peer->state == PEER_GONE)
+		if (peer->process.pid != pid || peer->state == PEER_GONE || peer->is_sysprof)
 			continue;
 		if (!peer_has_hung_up(peer))
 			return false;
@@ -247,17 +381,48 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	return true;
 }
 
+/* Another thread of a process that has asked before. */
+static bool ask_again(struct collectors *collectors, const struct message_peer *message,
+		      uint64_t now_ns)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (!peer->is_sysprof || peer->process.pid != message->pid || peer->ended ||
+		    peer->state == PEER_GONE)
+			continue;
+		peer->n_wanted++;
+		peer->wanted_ns = now_ns;
+		return true;
+	}
+	return false;
+}
+
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns)
 {
-	bool has_room = collectors->peers->len < COLLECTORS_MAX_PEERS &&
-			supersede(collectors, message->pid);
-	struct peer *peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
+	bool is_sysprof = message->protocol == PEER_SYSPROF;
+	struct peer *peer;
+	bool has_room;
 
 	collectors->due_ns = 0;
+	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
+	if (is_sysprof && ask_again(collectors, message, now_ns)) {
+		close(connection);
+		if (pidfd >= 0)
+			close(pidfd);
+		return;
+	}
+	has_room = collectors->peers->len < COLLECTORS_MAX_PEERS &&
+		   (is_sysprof || supersede(collectors, message->pid));
+	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
 	g_ptr_array_add(collectors->peers, peer);
-	watch(collectors, peer, peer->connection);
-	watch(collectors, peer, peer->pidfd);
+	/* The other one is the broker's to read. */
+	if (!is_sysprof)
+		watch(collectors, peer, peer->connection);
+	peer->ended = pidfd < 0;
+	if (pidfd >= 0)
+		watch(collectors, peer, peer->pidfd);
 	if (!has_room)
 		refuse(collectors, peer, CONTROL_LIMIT);
 	else
@@ -270,12 +435,21 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	const struct tasks *tasks = collectors->options.tasks;
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
-	*ret_known = leader && leader->process->pid == peer->process.pid && !leader->process->gone;
+	*ret_known = leader && leader->process->pid == peer->process.pid;
+	/* By another one's answer a thread of sysprof's may have come to its end before it is judged. */
+	if (*ret_known && peer->is_sysprof && peer->ended)
+		return leader->exit_ns == 0 || leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
+	*ret_known = *ret_known && !leader->process->gone;
 	return *ret_known && tasks_wants(tasks, peer->process.pid);
 }
 
 static void admit(struct collectors *collectors, struct peer *peer)
 {
+	if (peer->is_sysprof) {
+		give_sysprof_ring(collectors, peer);
+		peer->state = PEER_ACTIVE;
+		return;
+	}
 	if (give_arena(collectors, peer, NULL)) {
 		peer->state = PEER_ACTIVE;
 		return;
@@ -291,7 +465,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 {
 	bool known, is_ours;
 
-	if (peer->ended) {
+	if (peer->ended && !peer->is_sysprof) {
 		refuse(collectors, peer, CONTROL_FAILED);
 		return;
 	}
@@ -325,6 +499,48 @@ static void identify_threads(struct collectors *collectors, struct peer *peer, u
 	peer->n_asked++;
 }
 
+/* Whoever asks now is another program than who asked before. */
+static bool has_executed(const struct collectors *collectors, const struct peer *peer)
+{
+	const struct thread *leader = tasks_thread(collectors->options.tasks, peer->process.pid);
+
+	return peer->process.process && leader && leader->process != peer->process.process;
+}
+
+/* The requests, the connection and the pidfd are another peer's from now on. */
+static void follow_exec(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	const struct message_peer message = {
+		.pid = peer->process.pid,
+		.inner_pid = peer->process.inner_pid,
+		.protocol = PEER_SYSPROF,
+	};
+	struct peer *next = peer_new(collectors->rows, &message, steal_fd(&peer->connection),
+				     steal_fd(&peer->pidfd), now_ns);
+
+	next->n_wanted = peer->n_wanted;
+	peer->n_wanted = 0;
+	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(next->pidfd), next);
+	g_ptr_array_add(collectors->peers, next);
+	end_peer(collectors, peer);
+}
+
+/* Each waits for what the side band says up to then, a millisecond or two. */
+static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+			  uint64_t now_ns)
+{
+	forget_ended_rings(collectors, peer, now_ns);
+	if (peer->n_wanted == 0 || limit_ns < peer->wanted_ns)
+		return;
+	if (has_executed(collectors, peer))
+		follow_exec(collectors, peer, now_ns);
+	peer->is_blocked = !sysprof_peer_can_answer(peer);
+	while (peer->n_wanted > 0 && now_ns >= collectors->arena_until_ns && !peer->is_blocked) {
+		give_sysprof_ring(collectors, peer);
+		peer->is_blocked = !sysprof_peer_can_answer(peer);
+	}
+}
+
 static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			 uint64_t now_ns)
 {
@@ -339,6 +555,8 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 		end_peer(collectors, peer);
 		return;
 	}
+	if (peer->is_sysprof)
+		serve_sysprof(collectors, peer, limit_ns, now_ns);
 	if (!peer->called || peer->connection < 0 || now_ns < collectors->arena_until_ns)
 		return;
 	message = peer_receive(peer, &request);
@@ -348,15 +566,35 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 		unwatch(collectors, &peer->connection);
 }
 
-static bool is_done(const struct peer *peer)
+/* Somebody may have it who has not written yet, or has not asked as far as we know. */
+static bool is_unclaimed(const struct peer_arena *arena)
+{
+	return arena->sysprof && arena->sysprof->pid == 0;
+}
+
+static bool is_done(const struct peer *peer, uint64_t now_ns)
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	for (uint32_t i = 0; i < peer->n_arenas; i++)
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		if (is_unclaimed(peer->arenas[i]) && now_ns - peer->gone_ns < UNCLAIMED_NS)
+			return false;
 		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++)
 			if (peer_ring_peek(&peer->arenas[i]->rings[k]))
 				return false;
+	}
 	return true;
+}
+
+/* Frames of who never asked. */
+static void lose_unclaimed(struct peer *peer)
+{
+	uint64_t now_ns = clock_ns();
+
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
+			collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, now_ns,
+					       now_ns);
 }
 
 static void forget(struct collectors *collectors, guint i)
@@ -383,8 +621,10 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 			serve_waiting(collectors, peer, limit_ns, now_ns);
 		if (peer->state == PEER_ACTIVE)
 			serve_active(collectors, peer, limit_ns, now_ns);
-		if (is_done(peer))
+		if (is_done(peer, now_ns)) {
+			lose_unclaimed(peer);
 			forget(collectors, i--);
+		}
 	}
 }
 
@@ -435,8 +675,8 @@ static bool drain_arena(struct collectors *collectors, struct peer *peer, struct
 
 		if (!has_share(collectors, peer))
 			return true;
-		collectors->queued_bytes += peer_ring_drain(
-			ring, RING_DRAIN_LIVE, collectors->buffer, BUFFER_BYTES, &fill);
+		collectors->queued_bytes +=
+			drain_ring(collectors, arena, i, RING_DRAIN_LIVE, &fill);
 		is_filling = is_filling || fill > ring->reader.size / 3;
 		collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
 		if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
@@ -468,7 +708,9 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
 	collectors->drained_ns = now_ns;
-	collectors->bound_ns = UINT64_MAX;
+	/* A thread that asks has made its first mark already. */
+	collectors->bound_ns = collectors->has_sysprof ? now_ns - SYSPROF_HOLD_NS : UINT64_MAX;
+	sort_sysprof_rings(collectors, now_ns);
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
@@ -609,7 +851,7 @@ static bool is_filling(const struct peer_arena *arena)
 
 static bool can_ring(const struct peer *peer, const struct peer_arena *arena, uint64_t now_ns)
 {
-	return peer->state == PEER_ACTIVE && now_ns >= arena->deaf_until_ns;
+	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
 }
 
 /* All of them; returns whether something filled between its drain and now, when it could not ring. */
@@ -668,7 +910,33 @@ static bool is_waiting(const struct peer *peer)
 {
 	return peer->state == PEER_WAITING ||
 	       (peer->state == PEER_ACTIVE &&
-		(!peer->process.process || peer->called || peer->ended));
+		(!peer->process.process || peer->called || peer->ended ||
+		 (peer->n_wanted > 0 && !peer->is_blocked)));
+}
+
+/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be done about them. */
+static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
+{
+	bool is_filling = false, are_there = false;
+
+	if (now_ns < collectors->poll_ns)
+		return collectors->poll_ns;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0;
+		     peer->is_sysprof && peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
+			are_there = true;
+			is_filling = is_filling || sysprof_arena_is_filling(peer->arenas[k]);
+		}
+	}
+	if (is_filling) {
+		collectors->poll_ms = 1;
+		collectors->due_ns = now_ns;
+	}
+	collectors->poll_ns = are_there ? now_ns + collectors->poll_ms * MS : UINT64_MAX;
+	collectors->poll_ms = MIN_OF(collectors->poll_ms * 2, MAX_POLL_MS);
+	return collectors->poll_ns;
 }
 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
@@ -691,7 +959,9 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
 	if (is_soon)
 		interval_ns = MS;
 	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
-	return collectors->due_ns;
+	/* A look is not a round. */
+	interval_ns = poll_sysprof_rings(collectors, now_ns);
+	return MIN_OF(collectors->due_ns, interval_ns);
 }
 
 /* ---- The end ------------------------------------------------------------------------------------ */
@@ -733,20 +1003,27 @@ static bool is_modest_waiting(const struct collectors *collectors)
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 {
 	uint64_t begin_ns = MIN_OF(clock_ns(), until_ns);
+	bool known;
 
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		if (peer->state == PEER_WAITING)
+		if (peer->state != PEER_WAITING)
+			continue;
+		/* It may have had another one's answer. */
+		if (peer->is_sysprof && is_target(collectors, peer, &known))
+			peer->state = PEER_ACTIVE;
+		else
 			refuse(collectors, peer, CONTROL_NO_SESSION);
 	}
 	/* All are told first, so that they stop at about the same time. */
 	for (guint i = 0; i < collectors->peers->len; i++)
-		for (uint32_t k = 0; k < peer_at(collectors, i)->n_arenas; k++)
-			ring_arena_end(&peer_at(collectors, i)->arenas[k]->memory);
+		stop_producers(peer_at(collectors, i));
 	for (guint i = 0; i < collectors->peers->len; i++)
 		if (peer_at(collectors, i)->state == PEER_ACTIVE)
 			end_peer(collectors, peer_at(collectors, i));
+	for (guint i = 0; i < collectors->peers->len; i++)
+		lose_unclaimed(peer_at(collectors, i));
 	collectors->bound_ns = UINT64_MAX;
 	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
 	if (is_modest_waiting(collectors))

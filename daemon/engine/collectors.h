@@ -44,6 +44,9 @@ struct collectors {
 	uint64_t armed_ns; /* bells */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* of drains: 1 … */
+	bool has_sysprof;         /* somebody has asked for a ring of that kind */
+	unsigned int poll_ms;     /* of looks at these */
+	uint64_t poll_ns;         /* the next one */
 	unsigned int n_faults;
 	bool rung, unfinished;
 	uint8_t *buffer;

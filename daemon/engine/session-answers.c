@@ -149,13 +149,13 @@ bool session_add_peer(struct session *session, struct channel_message *message, 
 	struct message_peer peer;
 
 	if (session->state == SESSION_NEW || message->length != sizeof(peer) ||
-	    message->n_fds != 2) {
+	    message->n_fds < 1 || message->n_fds > 2) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a collector that cannot be");
 		return false;
 	}
 	memcpy(&peer, message->body, sizeof(peer));
 	collectors_add_peer(&session->collectors, &peer, steal_fd(&message->fds[0]),
-			    steal_fd(&message->fds[1]), session_clock());
+			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, session_clock());
 	return true;
 }

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sysprof - lets in who speaks the protocol of sysprof's collectors
+ *
+ * A launched command inherits a socket, and so do all its children; each thread that has something to say sends ten bytes over it,
+ * and waits for one byte and the descriptor of a ring. What is read here is those ten bytes, and who sent them, which the kernel
+ * says with each packet: an inherited socket says nothing of who uses it. An engine does everything else.
+ * The library waits without end, so each request is answered, and the socket closed when the session ends. As all wait at the same
+ * socket, who asked may have had another one's answer, and be gone, before its own request is read: it counts all the same.
+ * Invariants: (1) who sent a request is the kernel's word                    [test_sysprof: children]
+ *             (2) what is no request is dropped, with descriptors sent along [test_sysprof: hostile]
+ *             (3) so many a second, and then nothing is read                 [test_sysprof: hostile]
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/sysprof.h"
+
+#include "arch/base.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/target.h"
+
+#include <errno.h>
+#include <glib-unix.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76 /* asm-generic/socket.h, Linux 6.5 */
+#endif
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04 /* linux/socket.h */
+#endif
+
+#define MAX_A_SECOND 2000
+#define PAUSE_MS 200
+
+static const char request_text[] = "CreatRing"; /* with its NUL */
+
+struct sysprof {
+	int socket, target_socket;
+	guint input, pause;
+	control_taker take;
+	void *data;
+	gint64 second;
+	unsigned n_in_second;
+};
+
+/* What the kernel says of a packet. */
+struct sender {
+	struct ucred credentials; /* pid 0: not of our PID namespace */
+	int pidfd;                /* -1: not told */
+};
+
+static void read_control(const struct msghdr *header, struct sender *ret_sender)
+{
+	struct msghdr *message = (struct msghdr *)header;
+
+	*ret_sender = (struct sender){ .pidfd = -1 };
+	for (struct cmsghdr *item = CMSG_FIRSTHDR(message); item;
+	     item = CMSG_NXTHDR(message, item)) {
+		size_t bytes = item->cmsg_len - CMSG_LEN(0);
+		int fd;
+
+		if (item->cmsg_level != SOL_SOCKET)
+			continue;
+		if (item->cmsg_type == SCM_CREDENTIALS && bytes == sizeof(struct ucred)) {
+			memcpy(&ret_sender->credentials, CMSG_DATA(item), bytes);
+			continue;
+		}
+		/* What a process sends is closed; there is room for one at most. */
+		for (size_t at = 0; at + sizeof(fd) <= bytes; at += sizeof(fd)) {
+			memcpy(&fd, CMSG_DATA(item) + at, sizeof(fd));
+			if (item->cmsg_type == SCM_PIDFD)
+				ret_sender->pidfd = fd;
+			else if (item->cmsg_type == SCM_RIGHTS)
+				close(fd);
+		}
+	}
+}
+
+/* Returns the length of a packet, or -1: there is none. */
+static ssize_t receive(int fd, void *packet, size_t room, struct sender *ret_sender)
+{
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec part = { packet, room };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.space),
+	};
+	ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n >= 0)
+		read_control(&message, ret_sender);
+	return n;
+}
+
+/* Without a descriptor: the thread goes on without a ring. */
+static void refuse(int fd)
+{
+	char byte = 0;
+
+	/* Who does not read does not wait. */
+	if (send(fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+}
+
+static bool take_sender(struct sysprof *sysprof, const struct sender *sender)
+{
+	struct control_peer peer = {
+		.connection = sysprof->socket,
+		.pidfd = sender->pidfd,
+		.pid = sender->credentials.pid,
+		.uid = sender->credentials.uid,
+	};
+
+	if (!target_inner_pid(peer.pid, &peer.inner_pid))
+		peer.inner_pid = 0;
+	return peer.pid > 0 && sysprof->take(&peer, sysprof->data) == CONTROL_OK;
+}
+
+static gboolean on_request(gint fd, GIOCondition condition, gpointer data);
+
+static gboolean on_pause_over(gpointer data)
+{
+	struct sysprof *sysprof = data;
+
+	sysprof->pause = 0;
+	sysprof->input = g_unix_fd_add(sysprof->socket, G_IO_IN, on_request, sysprof);
+	return G_SOURCE_REMOVE;
+}
+
+/* False: for a while nothing is read. */
+static bool has_room(struct sysprof *sysprof)
+{
+	struct pollfd answers = { .fd = sysprof->socket, .events = POLLOUT };
+	gint64 second = g_get_monotonic_time() / G_USEC_PER_SEC;
+
+	if (second != sysprof->second)
+		sysprof->n_in_second = 0;
+	sysprof->second = second;
+	/* Each that is read has an answer, which somebody waits for. */
+	return poll(&answers, 1, 0) > 0 && sysprof->n_in_second++ < MAX_A_SECOND;
+}
+
+/* One a turn, so that others are served meanwhile. */
+static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
+{
+	struct sysprof *sysprof = data;
+	char packet[sizeof(request_text) + 1];
+	struct sender sender;
+	ssize_t n;
+
+	if (!has_room(sysprof)) {
+		sysprof->input = 0;
+		sysprof->pause = g_timeout_add(PAUSE_MS, on_pause_over, sysprof);
+		return G_SOURCE_REMOVE;
+	}
+	n = receive(fd, packet, sizeof(packet), &sender);
+	if (n < 0)
+		return G_SOURCE_CONTINUE;
+	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
+		/* An older kernel. While it waits, the number is its own. */
+		if (sender.pidfd < 0 && sender.credentials.pid > 0)
+			sender.pidfd = target_open(sender.credentials.pid);
+		if (!take_sender(sysprof, &sender))
+			refuse(fd);
+	}
+	if (sender.pidfd >= 0)
+		close(sender.pidfd);
+	return G_SOURCE_CONTINUE;
+}
+
+bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, GError **error)
+{
+	struct sysprof *sysprof;
+	int sockets[2], on = 1;
+
+	/* A packet is a request, whoever else sends one meanwhile. */
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
+				   g_strerror(errno));
+	if (setsockopt(sockets[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0) {
+		close(sockets[0]);
+		close(sockets[1]);
+		return broker_fail(error, BROKER_ERROR_FAILED, "SO_PASSCRED failed: %s",
+				   g_strerror(errno));
+	}
+	(void)setsockopt(sockets[0], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on));
+	sysprof = g_new0(struct sysprof, 1);
+	sysprof->socket = sockets[0];
+	sysprof->target_socket = sockets[1];
+	sysprof->take = take;
+	sysprof->data = data;
+	sysprof->input = g_unix_fd_add(sysprof->socket, G_IO_IN, on_request, sysprof);
+	*ret_sysprof = sysprof;
+	return true;
+}
+
+int sysprof_target_socket(const struct sysprof *sysprof)
+{
+	return sysprof->target_socket;
+}
+
+void sysprof_free(struct sysprof *sysprof)
+{
+	if (!sysprof)
+		return;
+	g_clear_handle_id(&sysprof->input, g_source_remove);
+	g_clear_handle_id(&sysprof->pause, g_source_remove);
+	close(sysprof->socket);
+	close(sysprof->target_socket);
+	g_free(sysprof);
+}

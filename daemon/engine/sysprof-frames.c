@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sysprof frames - from what sysprof's library writes into its ring to records as our own rings have them
+ *
+ * A frame is a header (length, CPU, pid, time, type) and what the type has: all of it is native, packed, with texts of fixed
+ * width that may lack their NUL. Those that are marks, counters and logs become records; maps, forks and the like say what the
+ * side band says better; for the rest (samples, allocations, JIT maps, files) there is no table, and it counts as lost.
+ * Names are strings of the ring's owner, in as many slots as there are: what is not in its slot is defined anew, so that it takes
+ * no memory to know all that ever came. A span ends where its record stands, as rows are in the order of their ends; sysprof
+ * writes it at its end too. Times go neither back nor into the future: what says so is moved, its duration kept.
+ * Invariants: (1) nothing is read behind the frame, whatever it says   [test-engine-sysprof: short, fuzz_sysprof_frames]
+ *             (2) what is not a record is counted                      [test-engine-sysprof: refused]
+ *             (3) an id of a counter leads to its own process's only   [test-engine-sysprof: counters]
+ */
+#include "daemon/engine/sysprof-frames.h"
+
+#include "arch/base.h"
+
+#include <string.h>
+
+/* Types, as they are numbered there. */
+enum {
+	FRAME_TIMESTAMP = 1,
+	FRAME_MAP = 3,
+	FRAME_PROCESS = 4,
+	FRAME_FORK = 5,
+	FRAME_EXIT = 6,
+	FRAME_COUNTERS = 8,
+	FRAME_VALUES = 9,
+	FRAME_MARK = 10,
+	FRAME_LOG = 12,
+	FRAME_LAST = 17,
+	FRAME_END = 0xff,
+};
+
+struct header {
+	uint16_t bytes;
+	int16_t cpu;
+	int32_t pid;
+	int64_t time_ns;
+	uint8_t type;
+	uint8_t reserved[7];
+};
+static_assert(sizeof(struct header) == SYSPROF_FRAME_BYTES, "header");
+
+struct mark {
+	struct header header;
+	int64_t duration_ns;
+	char group[24];
+	char name[40];
+};
+static_assert(sizeof(struct mark) == 96, "mark");
+
+struct log {
+	struct header header;
+	uint16_t level; /* GLib's flags */
+	uint8_t reserved[6];
+	char domain[32];
+};
+static_assert(sizeof(struct log) == 64, "log");
+
+struct counter {
+	char category[32];
+	char name[32];
+	char description[52];
+	uint32_t id_and_type; /* 24 and 8 bits */
+	uint64_t value;       /* before it is set: nobody said that it was measured */
+};
+static_assert(sizeof(struct counter) == 128, "counter");
+
+#define VALUES_A_GROUP 8
+struct values {
+	uint32_t ids[VALUES_A_GROUP]; /* 0: none */
+	uint64_t values[VALUES_A_GROUP];
+};
+static_assert(sizeof(struct values) == 96, "values");
+
+/* Of counters and of values: these many follow. */
+struct list {
+	struct header header;
+	uint16_t n;
+	uint8_t reserved[6];
+};
+static_assert(sizeof(struct list) == 32, "list");
+
+#define MAX_NAME 40
+#define ARGUMENT_STRING 3u /* of struct ring_argument */
+#define N_SLOTS 256u
+
+/* Strings of the owner: one a slot, and those that are another each time. */
+enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
+
+struct slot {
+	uint8_t n_bytes; /* 0: free */
+	char text[MAX_NAME];
+};
+
+/* What an id stands for. */
+struct definition {
+	char category[32], name[32];
+	uint32_t kind; /* RING_COUNTER_* */
+};
+
+struct sysprof_counters {
+	GHashTable *definitions; /* struct definition by id */
+};
+
+struct sysprof_frames {
+	sysprof_put put;
+	void *data;
+	uint64_t last_ns;
+	uint64_t now_ns;
+	uint64_t lost;
+	GHashTable *defined; /* ids of counters that the owner knows */
+	bool has_argument;   /* STRING_ARGUMENT is defined */
+	struct slot slots[N_SLOTS];
+};
+
+struct sysprof_counters *sysprof_counters_new(void)
+{
+	struct sysprof_counters *counters = g_new0(struct sysprof_counters, 1);
+
+	counters->definitions = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
+	return counters;
+}
+
+void sysprof_counters_free(struct sysprof_counters *counters)
+{
+	if (!counters)
+		return;
+	g_hash_table_destroy(counters->definitions);
+	g_free(counters);
+}
+
+struct sysprof_frames *sysprof_frames_new(uint64_t from_ns, sysprof_put put, void *data)
+{
+	struct sysprof_frames *frames = g_new0(struct sysprof_frames, 1);
+
+	frames->put = put;
+	frames->data = data;
+	frames->last_ns = from_ns;
+	frames->defined = g_hash_table_new(g_direct_hash, g_direct_equal);
+	return frames;
+}
+
+void sysprof_frames_free(struct sysprof_frames *frames)
+{
+	if (!frames)
+		return;
+	g_hash_table_destroy(frames->defined);
+	g_free(frames);
+}
+
+uint64_t sysprof_frames_last_ns(const struct sysprof_frames *frames)
+{
+	return frames->last_ns;
+}
+
+size_t sysprof_frame_bytes(const uint8_t *frame, size_t n)
+{
+	const struct header *header = (const void *)frame;
+
+	if (n < sizeof(*header) || header->bytes < sizeof(*header) || header->bytes % 8 != 0 ||
+	    header->bytes > n)
+		return 0;
+	return header->bytes;
+}
+
+int32_t sysprof_frame_pid(const uint8_t *frame)
+{
+	const struct header *header = (const void *)frame;
+
+	return header->type == FRAME_END ? 0 : header->pid;
+}
+
+/* ---- Strings and times -------------------------------------------------------------------------- */
+
+static void put(struct sysprof_frames *frames, enum ring_type type, const void *fixed,
+		uint32_t n_fixed, const void *text, uint32_t n_text)
+{
+	frames->put(type, frames->last_ns, fixed, n_fixed, text, n_text, frames->data);
+}
+
+static void define(struct sysprof_frames *frames, uint32_t id, const char *text, size_t n)
+{
+	const struct ring_string string = { .id = id, .n_bytes = (uint32_t)n };
+
+	put(frames, RING_STRING, &string, sizeof(string), text, string.n_bytes);
+}
+
+/* By words, as a field's width is a multiple of them; behind its text may be anything. */
+static uint32_t hash_of(const char *field, size_t n)
+{
+	uint64_t hash = n, word;
+
+	for (size_t i = 0; i < n; i += sizeof(word)) {
+		memcpy(&word, field + i, sizeof(word));
+		if (n - i < sizeof(word))
+			word &= (UINT64_C(1) << 8 * (n - i)) - 1;
+		hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 32;
+	}
+	return (uint32_t)hash;
+}
+
+/* The owner's id of a text in a field of that width; 0: it is empty. Valid until the next one of the same slot. */
+static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t width,
+			uint32_t avoided)
+{
+	size_t n = strnlen(field, width);
+	uint32_t i = hash_of(field, n) % N_SLOTS;
+	struct slot *slot;
+
+	if (n == 0)
+		return 0;
+	/* one record may have several */
+	if (STRING_SLOTS + i == avoided)
+		i = (i + 1) % N_SLOTS;
+	slot = &frames->slots[i];
+	if (slot->n_bytes != n || memcmp(slot->text, field, n) != 0) {
+		slot->n_bytes = (uint8_t)n;
+		memcpy(slot->text, field, n);
+		define(frames, STRING_SLOTS + i, field, n);
+	}
+	return STRING_SLOTS + i;
+}
+
+/* What a mark says beside its name is an argument of it. */
+static void define_message(struct sysprof_frames *frames, const char *message, size_t n)
+{
+	static const char name[] = "message";
+
+	if (!frames->has_argument)
+		define(frames, STRING_ARGUMENT, name, strlen(name));
+	frames->has_argument = true;
+	define(frames, STRING_MESSAGE, message, n);
+}
+
+static uint64_t positive(int64_t value)
+{
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+/* From here on nothing is older. */
+static void reach(struct sysprof_frames *frames, uint64_t time_ns)
+{
+	frames->last_ns = MIN_OF(MAX_OF(time_ns, frames->last_ns), frames->now_ns);
+}
+
+/* ---- Types -------------------------------------------------------------------------------------- */
+
+static enum sysprof_result add_mark(struct sysprof_frames *frames,
+				    struct sysprof_counters *counters, const void *frame,
+				    size_t n_bytes)
+{
+	const struct mark *from = frame;
+	const char *message = (const char *)(from + 1);
+	struct {
+		struct ring_mark mark;
+		struct ring_argument argument;
+	} record = { .argument = { STRING_ARGUMENT, ARGUMENT_STRING, STRING_MESSAGE } };
+	size_t n_message;
+	uint64_t begin_ns, duration_ns;
+
+	if (n_bytes < sizeof(*from))
+		return SYSPROF_BAD;
+	n_message = strnlen(message, n_bytes - sizeof(*from));
+	begin_ns = positive(from->header.time_ns);
+	/* neither can be more than half of what 64 bits hold */
+	duration_ns = positive(from->duration_ns);
+	reach(frames, begin_ns + duration_ns);
+	if (begin_ns + duration_ns > frames->now_ns)
+		duration_ns = frames->last_ns - MIN_OF(begin_ns, frames->last_ns);
+	record.mark.kind = from->duration_ns > 0 ? RING_MARK_COMPLETE : RING_MARK_INSTANT;
+	record.mark.duration_ns = MIN_OF(duration_ns, frames->last_ns);
+	record.mark.group = name_id(frames, from->group, sizeof(from->group), 0);
+	record.mark.name = name_id(frames, from->name, sizeof(from->name), record.mark.group);
+	record.mark.n_arguments = n_message > 0;
+	if (n_message)
+		define_message(frames, message, n_message);
+	put(frames, RING_MARK, &record, n_message ? sizeof(record) : sizeof(record.mark), NULL, 0);
+	return SYSPROF_TAKEN;
+}
+
+/* As GLib tells them to the journal. */
+static uint32_t level_of(uint32_t flags)
+{
+	static const struct {
+		uint32_t flag, level;
+	} levels[] = { { 1u << 2, 3 }, { 1u << 3, 4 }, { 1u << 4, 4 },
+		       { 1u << 5, 5 }, { 1u << 6, 6 }, { 1u << 7, 7 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (flags & levels[i].flag)
+			return levels[i].level;
+	return 6;
+}
+
+static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof_counters *counters,
+				   const void *frame, size_t n_bytes)
+{
+	const struct log *from = frame;
+	const char *message = (const char *)(from + 1);
+	struct ring_log log = { 0 };
+
+	if (n_bytes < sizeof(*from))
+		return SYSPROF_BAD;
+	reach(frames, positive(from->header.time_ns));
+	log.level = level_of(from->level);
+	log.domain = name_id(frames, from->domain, sizeof(from->domain), 0);
+	log.n_bytes = (uint32_t)strnlen(message, n_bytes - sizeof(*from));
+	put(frames, RING_LOG, &log, sizeof(log), message, log.n_bytes);
+	return SYSPROF_TAKEN;
+}
+
+static void put_counter(struct sysprof_frames *frames, uint32_t id,
+			const struct definition *definition)
+{
+	struct ring_counter counter = { .id = id, .kind = definition->kind };
+
+	counter.group = name_id(frames, definition->category, sizeof(definition->category), 0);
+	counter.name = name_id(frames, definition->name, sizeof(definition->name), counter.group);
+	put(frames, RING_COUNTER, &counter, sizeof(counter), NULL, 0);
+	g_hash_table_add(frames->defined, GUINT_TO_POINTER(id));
+}
+
+static bool define_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
+			   const struct counter *from)
+{
+	uint32_t id = from->id_and_type & 0xffffff, type = from->id_and_type >> 24;
+	gpointer key = GUINT_TO_POINTER(id);
+	struct definition *definition;
+
+	if (id == 0 || type > 1 || g_hash_table_size(frames->defined) >= SYSPROF_MAX_COUNTERS ||
+	    (g_hash_table_size(counters->definitions) >= SYSPROF_MAX_COUNTERS &&
+	     !g_hash_table_contains(counters->definitions, key)))
+		return false;
+	definition = g_new0(struct definition, 1);
+	memcpy(definition->category, from->category, sizeof(definition->category));
+	memcpy(definition->name, from->name, sizeof(definition->name));
+	definition->kind = type == 1 ? RING_COUNTER_DOUBLE : 0;
+	g_hash_table_replace(counters->definitions, key, definition);
+	put_counter(frames, id, definition);
+	return true;
+}
+
+static enum sysprof_result add_counters(struct sysprof_frames *frames,
+					struct sysprof_counters *counters, const void *frame,
+					size_t n_bytes)
+{
+	const struct list *list = frame;
+	const struct counter *from = (const void *)(list + 1);
+
+	if (n_bytes < sizeof(*list) || list->n > (n_bytes - sizeof(*list)) / sizeof(*from))
+		return SYSPROF_BAD;
+	reach(frames, positive(list->header.time_ns));
+	for (uint32_t i = 0; i < list->n; i++)
+		frames->lost += !define_counter(frames, counters, &from[i]);
+	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
+}
+
+/* A thread sets what it has defined, else what another one of its process has. */
+static bool set_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
+			uint32_t id, uint64_t value)
+{
+	const struct ring_counter_value set = { .id = id, .value = value };
+	gpointer key = GUINT_TO_POINTER(id);
+
+	if (!g_hash_table_contains(frames->defined, key)) {
+		const struct definition *definition =
+			g_hash_table_lookup(counters->definitions, key);
+
+		if (!definition || g_hash_table_size(frames->defined) >= SYSPROF_MAX_COUNTERS)
+			return false;
+		put_counter(frames, id, definition);
+	}
+	put(frames, RING_COUNTER_VALUE, &set, sizeof(set), NULL, 0);
+	return true;
+}
+
+static enum sysprof_result add_values(struct sysprof_frames *frames,
+				      struct sysprof_counters *counters, const void *frame,
+				      size_t n_bytes)
+{
+	const struct list *list = frame;
+	const struct values *groups = (const void *)(list + 1);
+
+	if (n_bytes < sizeof(*list) || list->n > (n_bytes - sizeof(*list)) / sizeof(*groups))
+		return SYSPROF_BAD;
+	reach(frames, positive(list->header.time_ns));
+	for (uint32_t i = 0; i < list->n; i++)
+		for (size_t k = 0; k < VALUES_A_GROUP; k++)
+			if (groups[i].ids[k] != 0)
+				frames->lost += !set_counter(frames, counters, groups[i].ids[k],
+							     groups[i].values[k]);
+	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
+}
+
+static enum sysprof_result ignore(struct sysprof_frames *frames, struct sysprof_counters *counters,
+				  const void *frame, size_t n_bytes)
+{
+	return SYSPROF_TAKEN;
+}
+
+static enum sysprof_result (*const adders[FRAME_LAST + 1])(struct sysprof_frames *,
+							   struct sysprof_counters *, const void *,
+							   size_t) = {
+	[FRAME_TIMESTAMP] = ignore,  [FRAME_MAP] = ignore,    [FRAME_PROCESS] = ignore,
+	[FRAME_FORK] = ignore,       [FRAME_EXIT] = ignore,   [FRAME_COUNTERS] = add_counters,
+	[FRAME_VALUES] = add_values, [FRAME_MARK] = add_mark, [FRAME_LOG] = add_log,
+};
+
+enum sysprof_result sysprof_frame_add(struct sysprof_frames *frames,
+				      struct sysprof_counters *counters, const uint8_t *frame,
+				      size_t n_bytes, uint64_t now_ns, uint64_t *ret_lost)
+{
+	uint8_t type = ((const struct header *)(const void *)frame)->type;
+	enum sysprof_result result = SYSPROF_REFUSED;
+
+	*ret_lost = 0;
+	if (type == 0)
+		return SYSPROF_BAD;
+	if (type == FRAME_END)
+		return SYSPROF_END;
+	frames->now_ns = MAX_OF(now_ns, frames->last_ns);
+	frames->lost = 0;
+	if (type <= FRAME_LAST && adders[type])
+		result = adders[type](frames, counters, frame, n_bytes);
+	else
+		frames->lost = 1;
+	*ret_lost = frames->lost;
+	return result;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sysprof peer - a process whose libraries speak sysprof's protocol, and the rings of its threads
+ *
+ * Each thread of each copy of the library asks over a socket that all processes below the command share, so an answer may reach
+ * another one that waits for the same. All rings are alike, therefore, until the first frame says whose it is: that has to be one who
+ * asked, as the kernel told of each request. From then on all frames have to be that one's.
+ * What the writer publishes is taken in the order of the ring. A frame that cannot be, such as two processes make that write
+ * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of somebody else.
+ * The library drops what finds no room and counts nothing: that a ring was found full is all that can be said.
+ * Invariants: (1) no frame of who did not ask becomes a row     [test-engine-sysprof: stranger, swapped]
+ *             (2) a ring that lies costs its own frames only    [test-engine-sysprof: hostile]
+ *             (3) a full ring is told of                        [test-engine-sysprof: full]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/sysprof-peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define MAX_FAULTS 64
+#define FULL_BYTES 1024u /* less room than that is none */
+#define END_NS UINT64_C(1000000000)
+#define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
+
+static uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int32_t sysprof_peer_number(const struct peer *peer)
+{
+	return peer->process.inner_pid ? (int32_t)peer->process.inner_pid : peer->process.pid;
+}
+
+bool sysprof_peer_can_answer(const struct peer *peer)
+{
+	struct pollfd item = { .fd = peer->connection, .events = POLLOUT };
+
+	return poll(&item, 1, 0) > 0;
+}
+
+void sysprof_peer_answer(struct peer *peer, int fd)
+{
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	char byte = 0;
+	struct iovec part = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (fd >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control.space);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+	}
+	do {
+		n = sendmsg(peer->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	/* Who does not read, and has no room either, does not wait. */
+}
+
+/* ---- Rings -------------------------------------------------------------------------------------- */
+
+static void on_record(enum ring_type type, uint64_t time_ns, const void *fixed, uint32_t n_fixed,
+		      const void *text, uint32_t n_text, void *data)
+{
+	struct peer_arena *arena = data;
+
+	arena->sysprof->n_queued +=
+		peer_ring_put(&arena->rings[0], type, time_ns, fixed, n_fixed, text, n_text);
+}
+
+int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
+{
+	struct peer_arena *arena = g_new0(struct peer_arena, 1);
+	struct peer_sysprof *sysprof = g_new0(struct peer_sysprof, 1);
+	uint64_t now_ns = clock_ns();
+	int r = sysprof_ring_make(n_bytes, &sysprof->ring, &arena->memory, ret_fd);
+
+	if (r < 0) {
+		g_free(sysprof);
+		g_free(arena);
+		return r;
+	}
+	/* the first mark was made before its thread asked */
+	sysprof->frames = sysprof_frames_new(now_ns - SYSPROF_HOLD_NS, on_record, arena);
+	arena->sysprof = sysprof;
+	arena->rings = g_new0(struct peer_ring, 1);
+	arena->rings[0].reader.size = n_bytes;
+	arena->rings[0].reader.drain_ns = now_ns;
+	peer_take_arena(peer, arena);
+	return 0;
+}
+
+int32_t sysprof_arena_pid(const struct peer_arena *arena)
+{
+	_Alignas(8) uint8_t header[SYSPROF_FRAME_BYTES];
+	uint32_t fill;
+
+	if (!sysprof_ring_fill(&arena->sysprof->ring, &fill) || fill < sizeof(header))
+		return 0;
+	sysprof_ring_copy(&arena->sysprof->ring, header, sizeof(header));
+	return sysprof_frame_pid(header);
+}
+
+bool sysprof_arena_is_overdue(struct peer_arena *arena, uint64_t now_ns)
+{
+	if (arena->sysprof->found_ns == 0)
+		arena->sysprof->found_ns = now_ns;
+	return now_ns - arena->sysprof->found_ns > PATIENCE_NS;
+}
+
+void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
+{
+	arena->sysprof->pid = sysprof_peer_number(peer);
+	/* Its marks do not say of which thread they are. */
+	arena->rings[0].owner = collector_owner_new(&peer->process, (uint32_t)arena->sysprof->pid);
+}
+
+bool sysprof_arena_is_filling(const struct peer_arena *arena)
+{
+	uint32_t fill;
+
+	return arena->rings[0].reader.fault == RING_FAULT_NONE &&
+	       sysprof_ring_fill(&arena->sysprof->ring, &fill) &&
+	       fill > arena->sysprof->ring.size / 16;
+}
+
+bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns)
+{
+	uint64_t ended_ns = arena->sysprof->ended_ns;
+
+	return ended_ns && now_ns - ended_ns > END_NS && !peer_ring_peek(&arena->rings[0]);
+}
+
+/* ---- A drain ------------------------------------------------------------------------------------ */
+
+static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uint64_t count)
+{
+	const struct peer_ring *ring = &arena->rings[0];
+
+	collector_process_lose(&ring->peer->process, cause, count, ring->reader.drain_ns,
+			       clock_ns());
+}
+
+/* What is not a frame. */
+static void count_fault(struct peer_arena *arena, enum ring_fault fault)
+{
+	lose(arena, PROF_LOSS_RING_CORRUPT, 1);
+	if (fault == RING_FAULT_TID || ++arena->sysprof->n_faults == MAX_FAULTS)
+		ring_reader_quarantine(&arena->rings[0].reader, fault);
+}
+
+static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_bytes,
+		      uint64_t now_ns)
+{
+	struct peer_sysprof *sysprof = arena->sysprof;
+	uint64_t lost;
+	enum sysprof_result result = sysprof_frame_add(
+		sysprof->frames, arena->rings[0].peer->counters, frame, n_bytes, now_ns, &lost);
+
+	/* A child that has the ring too may have said so. */
+	sysprof->ended_ns = result == SYSPROF_END ? now_ns : 0;
+	if (result == SYSPROF_BAD)
+		count_fault(arena, RING_FAULT_PAYLOAD);
+	if (lost)
+		lose(arena, PROF_LOSS_RING_REFUSED, lost);
+}
+
+/* Returns how many of the n bytes were whole frames, before there was a fault. */
+static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
+{
+	size_t at = 0, bytes;
+
+	while ((bytes = sysprof_frame_bytes(buffer + at, n - at)) > 0) {
+		int32_t pid = sysprof_frame_pid(buffer + at);
+
+		if (pid != 0 && pid != arena->sysprof->pid)
+			count_fault(arena, RING_FAULT_TID);
+		if (arena->rings[0].reader.fault != RING_FAULT_NONE)
+			break;
+		add_frame(arena, buffer + at, bytes, now_ns);
+		at += bytes;
+	}
+	return at;
+}
+
+/* Returns the bytes that were there; 0: no more now. */
+static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
+{
+	struct sysprof_ring *ring = &arena->sysprof->ring;
+	uint32_t fill, n, good;
+
+	if (!sysprof_ring_fill(ring, &fill)) {
+		count_fault(arena, RING_FAULT_POSITION);
+		return 0;
+	}
+	if (fill == 0)
+		return 0;
+	if (ring->size - fill < FULL_BYTES)
+		lose(arena, PROF_LOSS_RING_FULL, 1);
+	n = MIN_OF(fill, (uint32_t)n_bytes);
+	sysprof_ring_copy(ring, buffer, n);
+	good = (uint32_t)add_frames(arena, buffer, n, clock_ns());
+	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
+		return 0;
+	if (good == 0) {
+		/* The next frame is where it will be published. */
+		count_fault(arena, RING_FAULT_LENGTH);
+		good = fill;
+	}
+	sysprof_ring_skip(ring, good);
+	return good;
+}
+
+size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes,
+			   uint64_t *ret_fill)
+{
+	struct peer_ring *ring = &arena->rings[0];
+	uint64_t start_ns = clock_ns();
+	uint32_t n;
+
+	*ret_fill = 0;
+	ring->bound_ns = UINT64_MAX;
+	arena->sysprof->n_queued = 0;
+	if (arena->sysprof->pid == 0 || ring->reader.fault != RING_FAULT_NONE)
+		return 0;
+	do {
+		n = take_some(arena, buffer, n_bytes);
+		*ret_fill += n;
+		/* What comes as fast as we are is taken later. */
+	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);
+	ring->reader.drain_ns = start_ns;
+	ring->reader.last_ns = sysprof_frames_last_ns(arena->sysprof->frames);
+	if (n > 0)
+		ring->bound_ns = ring->reader.last_ns;
+	return arena->sysprof->n_queued;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sysprof ring - a ring as sysprof's library wants it, and the reader's half of it
+ *
+ * A memfd: a page whose first words are where the reader is, where the writer is, where the body begins, and how long that is;
+ * then the body. The writer maps the body twice in a row, so that a frame may go over its end. Both positions are below
+ * the body's length, and equal where it is empty. There is no doorbell, no count of what found no room, and no word on who writes.
+ * The writer is not to be trusted, and may be two: a child after fork() has its parent's ring. So each word is loaded once, what
+ * waits is copied out before it is looked at, and erased behind that: what is read again, since a position went back or a lap
+ * too far, is not taken for new.
+ * Invariants: (1) its size cannot be changed by who has it            [test-engine-sysprof: ring]
+ *             (2) nothing that was read is there a second time        [test-engine-sysprof: back]
+ */
+#include "daemon/engine/sysprof-ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct shared_header {
+	uint32_t head; /* ours */
+	uint32_t tail;
+	uint32_t body_offset;
+	uint32_t body_bytes;
+};
+
+static int make_file(size_t bytes, int *ret_fd)
+{
+	CLEANUP_CLOSE int fd = memfd_create("prof-sysprof-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	/* All of its pages are there: who writes into it cannot run out of memory by that. */
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
+		      struct ring_arena_memory *ret_memory, int *ret_fd)
+{
+	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+	size_t bytes = (size_t)page + n_bytes;
+	CLEANUP_CLOSE int fd = -1;
+	void *base;
+	int r = make_file(bytes, &fd);
+
+	if (r < 0)
+		return r;
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	*(struct shared_header *)base =
+		(struct shared_header){ .body_offset = page, .body_bytes = n_bytes };
+	*ret_ring = (struct sysprof_ring){ .shared = base, .size = n_bytes, .page = page };
+	*ret_memory = (struct ring_arena_memory){ .base = base, .bytes = bytes, .n_rings = 1 };
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill)
+{
+	const struct shared_header *shared = (const void *)ring->shared;
+	/* pairs with the exchange by which the writer publishes a frame */
+	uint32_t tail = __atomic_load_n(&shared->tail, __ATOMIC_ACQUIRE);
+
+	if (tail >= ring->size || tail % 8 != 0)
+		return false;
+	*ret_fill = tail >= ring->head ? tail - ring->head : ring->size - ring->head + tail;
+	return true;
+}
+
+void sysprof_ring_copy(const struct sysprof_ring *ring, uint8_t *buffer, uint32_t n)
+{
+	const uint8_t *body = ring->shared + ring->page;
+	uint32_t first = MIN_OF(n, ring->size - ring->head);
+
+	memcpy(buffer, body + ring->head, first);
+	memcpy(buffer + first, body, n - first);
+}
+
+void sysprof_ring_skip(struct sysprof_ring *ring, uint32_t n)
+{
+	struct shared_header *shared = (void *)ring->shared;
+	uint8_t *body = ring->shared + ring->page;
+	uint32_t first = MIN_OF(n, ring->size - ring->head);
+
+	memset(body + ring->head, 0, first);
+	memset(body, 0, n - first);
+	ring->head = (uint32_t)(((uint64_t)ring->head + n) % ring->size);
+	/* pairs with the load by which the writer looks for room */
+	__atomic_store_n(&shared->head, ring->head, __ATOMIC_RELEASE);
+}
