@@ -109,6 +109,7 @@ def test_foreign_session(bus, file, busy):
     assert other.objects() == {}
     for method, arguments in (
         ("Start", None), ("Stop", None), ("Pause", None), ("Resume", None), ("Close", None), ("OpenControl", None),
+        ("OpenSysprof", None),
         ("OpenImage", variant("(t)", (1,))),
     ):
         assert refusal(other.session, path, method, arguments)[0] == "NotAuthorized"
@@ -318,7 +319,7 @@ def test_wrong_types_everywhere(bus, file, busy):
     for where, interface, methods in (
         (ROOT, PROFILER, ["CreateSession", "GetCapabilities"]),
         (ROOT, MANAGER, ["GetManagedObjects"]),
-        (path, SESSION, ["Start", "Stop", "Pause", "Resume", "OpenImage", "OpenControl", "Close"]),
+        (path, SESSION, ["Start", "Stop", "Pause", "Resume", "OpenImage", "OpenControl", "OpenSysprof", "Close"]),
     ):
         for method in methods:
             for arguments in wrong:

@@ -338,13 +338,16 @@ def test_command_keeps_its_environment(profctl, capture):
         [PROFCTL, "record", "-q", "-o", capture, "env"], env=wanted, stdout=subprocess.PIPE, check=True
     ).stdout
     plain = subprocess.run(["env"], env=wanted, stdout=subprocess.PIPE, check=True).stdout
-    lines = [line for line in output.splitlines() if not line.startswith(b"PROF_CONTROL=")]
+    lines = [line for line in output.splitlines() if not line.startswith((b"PROF_CONTROL=", b"SYSPROF_CONTROL_FD="))]
     assert sorted(lines) == sorted(plain.splitlines())
 
 
 def test_command_gets_no_descriptor_of_ours(profctl, capture):
-    output = profctl("record", "-q", "-o", capture, "ls", "/proc/self/fd").stdout
+    output = profctl("record", "-q", "--no-sysprof", "-o", capture, "ls", "/proc/self/fd").stdout
     assert set(output.split()) <= {"0", "1", "2", "3"}
+    output = profctl("record", "-q", "--force", "-o", capture, "sh", "-c", "echo $SYSPROF_CONTROL_FD; exec ls /proc/self/fd").stdout
+    asked, *descriptors = output.split()
+    assert set(descriptors) <= {"0", "1", "2", "3", asked}
 
 
 def test_usage(profctl, capture, busy):

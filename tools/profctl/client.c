@@ -22,7 +22,9 @@ struct client {
 	guint subscriptions[3];
 	char *session; /* object path */
 	char *control; /* where the command's collectors register; NULL: nowhere */
-	bool over;     /* finished or failed was called */
+	int sysprof;   /* and those of sysprof; -1: nowhere */
+	bool without_sysprof;
+	bool over; /* finished or failed was called */
 };
 
 /* ---- The end of profd --------------------------------------------------------------------------- */
@@ -153,6 +155,7 @@ struct client *client_new(bool system, const struct client_listener *listener, v
 	struct client *client = g_new0(struct client, 1);
 
 	client->listener = listener;
+	client->sysprof = -1;
 	client->data = data;
 	if (!(system ? transport_open_system : transport_open_private)(&client->transport, error)) {
 		g_free(client);
@@ -184,6 +187,8 @@ void client_free(struct client *client)
 	transport_close(&client->transport);
 	g_free(client->session);
 	g_free(client->control);
+	if (client->sysprof >= 0)
+		close(client->sysprof);
 	g_free(client);
 }
 
@@ -270,6 +275,37 @@ void client_start(struct client *client)
 	call(client, "Start", on_start_reply);
 }
 
+static void on_sysprof(GObject *source, GAsyncResult *result, gpointer data)
+{
+	g_autoptr(GUnixFDList) fds = NULL;
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_with_unix_fd_list_finish(G_DBUS_CONNECTION(source),
+									&fds, result, &failure);
+	struct client *client = data;
+	int index;
+
+	if (!reply && was_cancelled(failure))
+		return;
+	if (client->over)
+		return;
+	if (reply && fds && g_variant_is_of_type(reply, G_VARIANT_TYPE("(h)"))) {
+		g_variant_get(reply, "(h)", &index);
+		client->sysprof = g_unix_fd_list_get(fds, index, NULL);
+	}
+	client_start(client);
+}
+
+/* An older profd has no such method. */
+static void open_sysprof(struct client *client)
+{
+	g_dbus_connection_call_with_unix_fd_list(client->transport.connection,
+						 client->transport.destination, client->session,
+						 PROFD_SESSION_INTERFACE, "OpenSysprof", NULL, NULL,
+						 G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL,
+						 client->cancellable, on_sysprof, client);
+}
+
 /* A profd that has no such socket, or is older, records all the same. */
 static void on_control(GObject *source, GAsyncResult *result, gpointer data)
 {
@@ -284,12 +320,21 @@ static void on_control(GObject *source, GAsyncResult *result, gpointer data)
 		return;
 	if (reply && g_variant_is_of_type(reply, G_VARIANT_TYPE("(s)")))
 		g_variant_get(reply, "(s)", &client->control);
-	client_start(client);
+	if (client->without_sysprof)
+		client_start(client);
+	else
+		open_sysprof(client);
 }
 
-void client_start_with_collectors(struct client *client)
+void client_start_with_collectors(struct client *client, bool without_sysprof)
 {
+	client->without_sysprof = without_sysprof;
 	call(client, "OpenControl", on_control);
+}
+
+int client_sysprof(const struct client *client)
+{
+	return client->sysprof;
 }
 
 const char *client_control(const struct client *client)

@@ -34,10 +34,12 @@ bool client_is_system(const struct client *client);
 bool client_create(struct client *client, GVariant *options, int capture_fd, int switch_fd,
 		   GError **error);
 void client_start(struct client *client); /* answered by `started` or `failed` */
-/* The same, after asking where the collectors of a program that knows of us register. */
-void client_start_with_collectors(struct client *client);
+/* The same, after asking where the collectors of a program that knows of us register, and sysprof's too unless without_sysprof. */
+void client_start_with_collectors(struct client *client, bool without_sysprof);
 /* As for PROF_CONTROL; NULL: nowhere. */
 const char *client_control(const struct client *client);
+/* As for SYSPROF_CONTROL_FD; borrowed; -1: there is none. */
+int client_sysprof(const struct client *client);
 void client_stop(struct client *client); /* answered by `finished` */
 void client_resume(struct client *client);
 /* The file behind an image of the capture. */

@@ -2,10 +2,10 @@
 /*
  * Command - the child of `profctl record -- COMMAND`
  *
- * It exists before the recording, since the session needs its pid, but waits on a pipe: the first instruction of the
+ * It exists before the recording, since the session needs its pid, but waits on a socket: the first instruction of the
  * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's, but for
- * PROF_CONTROL, which comes through the pipe, as it is not known before, and PROF_LIB_DIR. If profctl dies before it lets go, the pipe is at its
- * end and the child exits.
+ * PROF_LIB_DIR, and for PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are not known before. If
+ * profctl dies before it lets go, that is at its end and the child exits.
  */
 #include "config.h"
 
@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <glib/gi18n.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #define NOT_FOUND 127
@@ -36,22 +37,64 @@ static bool fail_exec(const char *name, int failed, GError **error)
 	return false;
 }
 
-/* Until the NUL that ends it; false: the pipe is at its end. */
-static bool read_control(int fd, GString *control)
+/* A byte, and the descriptor that may come with it. */
+static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 {
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec part = { ret_byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.space),
+	};
+	struct cmsghdr *item;
 	ssize_t n;
+
+	do {
+		n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	item = n == 1 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (item && item->cmsg_type == SCM_RIGHTS && item->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_sysprof, CMSG_DATA(item), sizeof(int));
+	return n == 1;
+}
+
+/* Until the NUL that ends it; false: the socket is at its end. */
+static bool read_control(int fd, GString *control, int *ret_sysprof)
+{
 	char byte;
 
-	for (;;) {
-		do {
-			n = read(fd, &byte, 1);
-		} while (n < 0 && errno == EINTR);
-		if (n != 1)
-			return false;
+	while (read_byte(fd, &byte, ret_sysprof)) {
 		if (byte == '\0')
 			return true;
 		g_string_append_c(control, byte);
 	}
+	return false;
+}
+
+static bool write_control(int fd, const char *control, int sysprof)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} space = { 0 };
+	struct iovec part = { (char *)control, strlen(control) + 1 };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (sysprof >= 0) {
+		message.msg_control = &space;
+		message.msg_controllen = sizeof(space.space);
+		space.header.cmsg_level = SOL_SOCKET;
+		space.header.cmsg_type = SCM_RIGHTS;
+		space.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&space.header), &sysprof, sizeof(int));
+	}
+	/* where the child is gone, that is seen by its status */
+	return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)part.iov_len;
 }
 
 /* Before where the caller itself registers, whose token is of no use at ours. */
@@ -75,16 +118,32 @@ static void set_library(void)
 		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 }
 
+/* Inherited, under a number that programs seldom use, as many close the low ones and open others. */
+static void set_sysprof(int fd)
+{
+	static const int numbers[] = { 1000, 200, 3 };
+	g_autofree char *text = NULL;
+	int number = -1;
+
+	for (size_t i = 0; fd >= 0 && number < 0 && i < ARRAY_SIZE(numbers); i++)
+		number = fcntl(fd, F_DUPFD, numbers[i]);
+	if (number < 0)
+		return;
+	text = g_strdup_printf("%d", number);
+	g_setenv("SYSPROF_CONTROL_FD", text, TRUE);
+}
+
 /* In the child. */
 static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
 {
 	GString *control = g_string_new(NULL);
-	int failed;
+	int failed, sysprof = -1;
 
-	if (!read_control(go_fd, control))
+	if (!read_control(go_fd, control, &sysprof))
 		_exit(CLI_FAILURE);
 	set_control(control);
 	set_library();
+	set_sysprof(sysprof);
 	cli_restore_signals();
 	if (stdout_to_stderr)
 		dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -103,8 +162,8 @@ bool command_start(struct command *command, char **argv, bool stdout_to_stderr, 
 
 	if (!found && (!strchr(argv[0], '/') || access(argv[0], F_OK) < 0))
 		return fail_exec(argv[0], ENOENT, error);
-	if (pipe2(go, O_CLOEXEC) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a pipe: %s"),
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
 			    g_strerror(errno));
 		return false;
 	}
@@ -123,12 +182,13 @@ bool command_start(struct command *command, char **argv, bool stdout_to_stderr, 
 	return true;
 }
 
-bool command_release(struct command *command, const char *name, const char *control, GError **error)
+bool command_release(struct command *command, const char *name, const char *control, int sysprof,
+		     GError **error)
 {
 	int failed = 0;
 	ssize_t n;
 
-	n = write(command->go_fd, control ? control : "", control ? strlen(control) + 1 : 1);
+	(void)write_control(command->go_fd, control ? control : "", sysprof);
 	close(steal_fd(&command->go_fd));
 	/* the exec closes the other end */
 	do {

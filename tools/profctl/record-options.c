@@ -46,6 +46,8 @@ static const struct cli_option how_options[] = {
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
 	  N_("what a program does whose marks come faster than they are taken: waits a little, or loses some"),
 	  policies },
+	{ "no-sysprof", 0, CLI_FLAG, FIELD(no_sysprof), NULL,
+	  N_("do not take marks of programs that sysprof records; SYSPROF_CONTROL_FD stays as it is") },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),

@@ -14,7 +14,7 @@ enum record_bus { RECORD_BUS_AUTO, RECORD_BUS_SYSTEM, RECORD_BUS_PRIVATE };
 
 /* The command line of `profctl record`. */
 struct record_options {
-	bool system, force, append, no_kernel, no_symbols, quiet, json;
+	bool system, force, append, no_kernel, no_symbols, no_sysprof, quiet, json;
 	GArray *pids;       /* uint32_t; NULL: none */
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */

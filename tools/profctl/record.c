@@ -147,7 +147,8 @@ static void release_command(struct recording *recording)
 	g_autoptr(GError) error = NULL;
 
 	if (command_release(&recording->command, recording->options.command[0],
-			    client_control(recording->client), &error)) {
+			    client_control(recording->client), client_sysprof(recording->client),
+			    &error)) {
 		g_child_watch_add(recording->command.pid, on_command_end, recording);
 		return;
 	}
@@ -163,7 +164,9 @@ static void on_created(void *data)
 
 	recording->created = true;
 	if (recording->options.command || recording->control.fd >= 0)
-		client_start_with_collectors(recording->client);
+		client_start_with_collectors(recording->client,
+					     recording->options.no_sysprof ||
+						     !recording->options.command);
 	else
 		client_start(recording->client);
 }
