@@ -34,10 +34,10 @@
 #define BUFFER_BYTES (256u << 10)
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
-#define MAX_FAULTS 64 /* that are told in words */
-#define UNCLAIMED_NS \
-	(1000 *      \
-	 MS) /* that a ring of sysprof's is kept whose process ended, and which nobody has written into */
+#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
+#define MAX_FAULTS 64        /* that are told in words */
+/* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
+#define UNCLAIMED_NS (1000 * MS)
 #define MAX_POLL_MS \
 	4 /* of sysprof's rings, which have no doorbell: they hold more than is written meanwhile */
 
@@ -1026,8 +1026,11 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 		lose_unclaimed(peer_at(collectors, i));
 	collectors->bound_ns = UINT64_MAX;
 	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
-	if (is_modest_waiting(collectors))
+	if (is_modest_waiting(collectors)) {
 		lose_queued(collectors, COLLECTORS_MODEST);
+		/* that took its time as well */
+		until_ns = MAX_OF(until_ns, clock_ns() + MODEST_NS);
+	}
 	collectors_emit(collectors, UINT64_MAX, until_ns);
 	lose_queued(collectors, 0);
 }
