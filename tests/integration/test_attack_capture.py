@@ -205,5 +205,5 @@ def test_server_that_hangs_and_an_engine(profd, tmp_path, dead):
     profd.bus.call(None, path, SESSION, "Start", None, None, 0, 20000, None, None)
     profd.sleep(0.5)
     profd.session(path, "Stop")
-    assert profd.wait("Finished", path, timeout=5)[:2] == (False, "internal")
+    assert profd.wait("Finished", path, timeout=40)[:2] == (False, "internal")
     works(profd, tmp_path)
