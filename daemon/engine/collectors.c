@@ -38,8 +38,8 @@
 #define MAX_FAULTS 64        /* that are told in words */
 /* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
 #define UNCLAIMED_NS (1000 * MS)
-#define MAX_POLL_MS \
-	4 /* of sysprof's rings, which have no doorbell: they hold more than is written meanwhile */
+/* Their rings have no doorbell; they hold more than is written meanwhile. */
+#define MAX_POLL_MS 4
 
 /* The first arena of a process, and one where many have some already. */
 static const struct ring_arena_sizes usual_sizes = {
