@@ -269,6 +269,7 @@ static void test_ring(void)
 	CHECK_INT(ftruncate(ring.fd, (off_t)ring.bytes * 2), -1);
 	CHECK_INT(fcntl(ring.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	finish(&fixture);
 	ring_done(&ring);
 	fixture_done(&fixture);
 }
