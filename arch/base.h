@@ -16,8 +16,17 @@
 #include <unistd.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
-#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
+/* Each argument is evaluated once: it may be a call. Not for constants. */
+#define MIN_OF(a, b) BASE_PICK(<, a, b, __COUNTER__)
+#define MAX_OF(a, b) BASE_PICK(>, a, b, __COUNTER__)
+#define BASE_PICK(is, a, b, n) BASE_PICK_ONCE(is, a, b, n)
+#define BASE_PICK_ONCE(is, a, b, n)             \
+	({                                      \
+		__auto_type a_##n = (a);        \
+		__auto_type b_##n = (b);        \
+		a_##n is b_##n ? a_##n : b_##n; \
+	})
 
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))

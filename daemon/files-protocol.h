@@ -14,7 +14,7 @@
 
 #define FILES_SOCKET_FD 3
 #define FILES_STATUS_FD 4
-#define FILES_MAX_BARE 16
+#define FILES_MAX_BARE 16u
 
 struct files_config {
 	uint32_t uid; /* the client's */

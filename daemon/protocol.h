@@ -20,7 +20,7 @@
 #define MESSAGE_MAX_BYTES 65536
 #define MESSAGE_MAX_FDS 64
 #define ENGINE_MAX_SOURCES 16
-#define ENGINE_MAX_TARGETS 256
+#define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_CPUS 1024
 /* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
  * below 300 MiB, and what stands beside them. Rings are not among it. */

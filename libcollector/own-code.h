@@ -10,7 +10,7 @@
 
 #include "libcollector/module-id.h"
 
-#define OWN_CODE_MAX 96
+#define OWN_CODE_MAX 96u
 #define OWN_CODE_LINE \
 	8192 /* of /proc/self/maps; a path has at most 4096 bytes, escaped some more */
 

@@ -17,8 +17,8 @@
 
 #include "arch/walk.h"
 
-#define OWN_STACK_MAX_FRAMES 1024
-#define OWN_STACK_MAX_FOREIGN 16
+#define OWN_STACK_MAX_FRAMES 1024u
+#define OWN_STACK_MAX_FOREIGN 16u
 
 /* What is known of a thread. Each has one of its own; all zero is a fresh one. */
 struct own_stack {

@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define MAX_IMAGES 4096 /* of a session; and at most a quarter of our descriptors */
+#define MAX_IMAGES 4096u /* of a session; and at most a quarter of our descriptors */
 
 #define MAX_COPY_BYTES (UINT64_C(64) << 20)
 #define MAX_ALL_COPIES (UINT64_C(256) << 20)

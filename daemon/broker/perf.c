@@ -356,7 +356,7 @@ void perf_cpu_done(struct perf_cpu *cpu)
 static uint32_t ring_pages(uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t pages = MAX_OF(RING_MIN_BYTES / page, 1);
+	uint64_t pages = MAX_OF(RING_MIN_BYTES / page, UINT64_C(1));
 
 	bytes = MIN_OF(bytes, SAMPLE_MAX_BYTES);
 	while (pages * 2 * page <= bytes)

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 
-#define NAMED_TARGETS 3
+#define NAMED_TARGETS 3u
 
 struct target {
 	pid_t pid;

@@ -28,7 +28,7 @@
 
 #define MS UINT64_C(1000000)
 #define PATIENCE_NS (400 * MS) /* a client has 500 ms for everything */
-#define MAX_INTERVAL_MS 100
+#define MAX_INTERVAL_MS 100u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
 #define BUFFER_BYTES (256u << 10)
@@ -39,7 +39,7 @@
 /* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
 #define UNCLAIMED_NS (1000 * MS)
 /* Their rings have no doorbell; they hold more than is written meanwhile. */
-#define MAX_POLL_MS 4
+#define MAX_POLL_MS 4u
 
 /* The first arena of a process, and one where many have some already. */
 static const struct ring_arena_sizes usual_sizes = {

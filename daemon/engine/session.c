@@ -29,7 +29,7 @@
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
 #define RESCAN_NS (2 * SECOND_NS)
-#define MAX_ASKS 64 /* snapshots of single processes at once */
+#define MAX_ASKS 64u /* snapshots of single processes at once */
 #define ASKS_A_CHECK \
 	6 /* and how many more each 250 ms: 24 a second cost the broker under 0.5 % of a core */
 #define SIZE_RESERVE 65536 /* what the end of a capture takes */

@@ -64,8 +64,25 @@ static void test_cleanup_closes(void)
 	CHECK_INT(fcntl(number, F_GETFD), -1);
 }
 
+static unsigned count(unsigned *calls)
+{
+	return ++*calls;
+}
+
+/* A call within them is made once, whichever is taken. */
+static void test_min_max(void)
+{
+	unsigned calls = 0;
+
+	CHECK_INT(MIN_OF(5u, count(&calls)), 1);
+	CHECK_INT(MAX_OF(count(&calls), MIN_OF(count(&calls), 1u)), 2);
+	CHECK_INT(calls, 3);
+	CHECK_INT(MIN_OF(-1, MAX_OF(-3, -2)), -2);
+}
+
 int main(void)
 {
+	RUN(test_min_max);
 	RUN(test_checked_arithmetic);
 	RUN(test_little_endian);
 	RUN(test_steal);

@@ -61,7 +61,7 @@ void progress_update(struct progress *progress, const struct client_counters *co
 	text = line(progress, now, counters);
 	if (progress->terminal) {
 		g_autofree char *fitting =
-			text_fit(text, MAX_OF(cli_columns(STDERR_FILENO), 2) - 1, TEXT_LEFT);
+			text_fit(text, MAX_OF(cli_columns(STDERR_FILENO), 2u) - 1, TEXT_LEFT);
 
 		fprintf(stderr, "\r%s\033[K", fitting);
 		fflush(stderr);

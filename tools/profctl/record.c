@@ -92,7 +92,7 @@ static gboolean on_terminate(gpointer data)
 
 	if (recording->command.running)
 		kill(recording->command.pid, SIGTERM);
-	recording->interrupts = MAX_OF(recording->interrupts, 1);
+	recording->interrupts = MAX_OF(recording->interrupts, 1u);
 	stop(recording);
 	return G_SOURCE_CONTINUE;
 }
