@@ -70,10 +70,10 @@ static void on_requested(GObject *source, GAsyncResult *result, gpointer data)
 static void on_released(GObject *source, GAsyncResult *result, gpointer data)
 {
 	g_autoptr(GError) error = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &error);
+	g_autoptr(GVariant) reply = NULL;
 	struct name *name = data;
 
+	reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &error);
 	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
 		return;
 	if (name->released)

@@ -43,7 +43,7 @@ static double now_ms(void)
 	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-static __attribute__((noinline, noclone)) void inside(const char *ms)
+static __attribute__((noinline)) void inside(const char *ms)
 {
 	double end_ms = now_ms() + atof(ms);
 
@@ -52,7 +52,7 @@ static __attribute__((noinline, noclone)) void inside(const char *ms)
 			sink += (unsigned long)i;
 }
 
-static __attribute__((noinline, noclone)) void outside(const char *ms)
+static __attribute__((noinline)) void outside(const char *ms)
 {
 	double end_ms = now_ms() + atof(ms);
 
