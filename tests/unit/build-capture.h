@@ -33,7 +33,9 @@ struct build {
 };
 
 #define N PROF_NUMBER
-#define BUILD(build, table, ...) build_row((build), (table), (struct prof_value[]){ __VA_ARGS__ })
+#define BUILD(build, table, ...)                                          \
+	build_row((build), (table), (struct prof_value[]){ __VA_ARGS__ }, \
+		  sizeof((struct prof_value[]){ __VA_ARGS__ }) / sizeof(struct prof_value))
 
 static inline void build_open_segment(struct build *build, enum prof_writer_mode mode,
 				      uint64_t start, uint8_t boot)
@@ -64,10 +66,13 @@ static inline void build_begin(struct build *build)
 	build_open_segment(build, PROF_WRITE_NEW, BUILD_START, 1);
 }
 
-static inline void build_row(struct build *build, unsigned table, const struct prof_value *values)
+static inline void build_row(struct build *build, unsigned table, const struct prof_value *values,
+			     size_t n)
 {
-	int r = prof_block_add(build->blocks[table], values);
+	int r;
 
+	assert(n == prof_table_v1(table)->n_columns);
+	r = prof_block_add(build->blocks[table], values);
 	assert(r == 0);
 }
 

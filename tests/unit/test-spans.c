@@ -41,7 +41,8 @@ static void mark(struct build *build, uint64_t time, uint64_t thread, enum prof_
 {
 	BUILD(build, PROF_TABLE_MARK, N(BUILD_START + time), N(thread), N(kind), N(id),
 	      N(name ? GROUP : 0), N(name), N(kind == PROF_MARK_COMPLETE ? 5 : 0),
-	      PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0));
+	      PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0),
+	      N(0));
 }
 
 #define OPEN(time, thread, id, name) mark(&build, (time), (thread), PROF_MARK_BEGIN, (id), (name))
