@@ -1,45 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors - the processes that record from inside, and their rows in time order
+ * Collectors - the processes that record from inside
  *
  *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues ▶ merged by time ▶ rows
  *
- * Each drain of a ring tells a time before which nothing will come from it; the smallest of all rings is how far rows may
- * go. That and the side band's limit, as a thread has to be known before what it did.
- * A drain is due when a doorbell rings, when a ring was last seen more than a third full, and ten times a second with the
- * round of the session: so idle processes cost no wake-ups of their own.
+ * Here: who they are, and what each has to write into. What they write is taken and made rows by collectors-merge.c; when all of it
+ * is due again is said by collectors-sleep.c.
  * What processes can make us do is bounded: so many peers, arenas, bytes; the time to make arenas; the doorbells that are
- * listened to; what is queued, beyond which those have to wait in their rings of whom the most is queued.
+ * listened to; what is queued.
  * Invariants: (1) a peer gets an arena only if it is a target       [test-engine-collectors: stranger]
- *             (2) rows are in time order, or counted as late        [test-engine-collectors: order]
- *             (3) what was written before its producer died is kept [test-engine-collectors: death]
- *             (4) who rings or asks without end is not listened to  [test-engine-collectors: floods]
- *             (5) who writes without end costs nobody else a record [test-engine-collectors: fair]
+ *             (2) what was written before its producer died is kept [test-engine-collectors: death]
+ *             (3) who asks without end is not listened to           [test-engine-collectors: floods]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/collectors.h"
-
+#include "daemon/engine/collectors-own.h"
 #include "daemon/engine/sysprof-peer.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/epoll.h>
-#include <time.h>
 
-#define MS UINT64_C(1000000)
 #define PATIENCE_NS (400 * MS) /* a client has 500 ms for everything */
-#define MAX_INTERVAL_MS 100u
-#define FALSE_BELLS 16
-#define DEAF_NS (1000 * MS)
-#define BUFFER_BYTES (256u << 10)
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
-#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
-#define MAX_FAULTS 64        /* that are told in words */
 /* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
 #define UNCLAIMED_NS (1000 * MS)
-/* Their rings have no doorbell; they hold more than is written meanwhile. */
-#define MAX_POLL_MS 4u
 
 /* The first arena of a process, and one where many have some already. */
 static const struct ring_arena_sizes usual_sizes = {
@@ -49,19 +33,6 @@ static const struct ring_arena_sizes small_sizes = {
 	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },
 };
 
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static struct peer *peer_at(const struct collectors *collectors, guint i)
-{
-	return g_ptr_array_index(collectors->peers, i);
-}
-
 void collectors_init(struct collectors *collectors, const struct collectors_options *options)
 {
 	*collectors = (struct collectors){
@@ -69,9 +40,9 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 		.rows = g_new0(struct collector_rows, 1),
 		.peers = g_ptr_array_new(),
 		.by_fd = g_hash_table_new(g_direct_hash, g_direct_equal),
-		.interval_ms = MAX_INTERVAL_MS,
+		.interval_ms = COLLECTORS_MAX_INTERVAL_MS,
 		.due_ns = UINT64_MAX,
-		.buffer = g_malloc(BUFFER_BYTES),
+		.buffer = g_malloc(COLLECTORS_BUFFER_BYTES),
 	};
 	collectors->rows->output = options->output;
 	collectors->rows->tasks = options->tasks;
@@ -194,7 +165,7 @@ static void count_arena(struct collectors *collectors, const struct peer_arena *
 			uint64_t begin_ns)
 {
 	/* A third of the time at most goes into clearing memory. */
-	collectors->arena_until_ns = clock_ns() + 2 * (clock_ns() - begin_ns);
+	collectors->arena_until_ns = collectors_clock() + 2 * (collectors_clock() - begin_ns);
 	collectors->arena_bytes += arena->memory.bytes;
 	collectors->n_rings += arena->memory.n_rings;
 }
@@ -203,7 +174,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 				      const struct control_request *request, int *ret_fd)
 {
 	struct ring_arena_sizes sizes;
-	uint64_t begin_ns = clock_ns();
+	uint64_t begin_ns = collectors_clock();
 	int r;
 
 	if (peer->n_arenas == PEER_MAX_ARENAS || !choose_sizes(collectors, peer, request, &sizes))
@@ -247,7 +218,7 @@ static uint32_t sysprof_bytes(const struct collectors *collectors, const struct 
 static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 {
 	uint32_t bytes = sysprof_bytes(collectors, peer);
-	uint64_t begin_ns = clock_ns();
+	uint64_t begin_ns = collectors_clock();
 	CLEANUP_CLOSE int fd = -1;
 
 	peer->n_wanted--;
@@ -296,8 +267,7 @@ static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* Rings that are written into by now go to who does so: an answer may have reached another one that asked. */
-static void sort_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
+void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)
 		if (peer_at(collectors, i)->is_sysprof)
@@ -320,15 +290,6 @@ static void forget_ended_rings(struct collectors *collectors, struct peer *peer,
 
 /* ---- The end of a peer -------------------------------------------------------------------------- */
 
-static size_t drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
-			 enum ring_drain how, uint64_t *ret_fill)
-{
-	return arena->sysprof
-		       ? sysprof_arena_drain(arena, collectors->buffer, BUFFER_BYTES, ret_fill)
-		       : peer_ring_drain(&arena->rings[i], how, collectors->buffer, BUFFER_BYTES,
-					 ret_fill);
-}
-
 static void stop_producers(struct peer *peer)
 {
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
@@ -345,19 +306,18 @@ static void bind(struct collectors *collectors, struct peer *peer)
 /* Its memory is not mapped by anybody any more, or it is not to be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
-	uint64_t now_ns = clock_ns(), fill;
+	uint64_t now_ns = collectors_clock(), fill;
 
 	if (!peer->process.process)
 		bind(collectors, peer);
 	stop_producers(peer);
 	refuse_wanted(peer);
-	sort_sysprof_rings(collectors, now_ns);
+	collectors_sort_sysprof(collectors, now_ns);
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena = peer->arenas[i];
 
 		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
-			collectors->queued_bytes +=
-				drain_ring(collectors, arena, k, RING_DRAIN_DEAD, &fill);
+			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD, &fill);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
 	unwatch(collectors, &peer->connection);
@@ -589,7 +549,7 @@ static bool is_done(const struct peer *peer, uint64_t now_ns)
 /* Frames of who never asked. */
 static void lose_unclaimed(struct peer *peer)
 {
-	uint64_t now_ns = clock_ns();
+	uint64_t now_ns = collectors_clock();
 
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
 		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
@@ -628,381 +588,10 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 	}
 }
 
-/* ---- Draining ----------------------------------------------------------------------------------- */
-
-/* What a ring that lies said, in the capture and to the client. */
-static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
-{
-	struct collector_process *process = &ring->peer->process;
-	uint64_t now_ns = clock_ns();
-	char text[160];
-
-	ring->told_fault = true;
-	collector_process_lose(process, PROF_LOSS_RING_CORRUPT, 1, ring->reader.drain_ns, now_ns);
-	if (collectors->n_faults++ >= MAX_FAULTS)
-		return;
-	snprintf(text, sizeof(text),
-		 "a ring of process %d was given up: its %s is wrong at %" G_GUINT64_FORMAT,
-		 process->pid, ring_fault_name(ring->reader.fault), ring->reader.fault_at);
-	collectors->options.warn("collector-ring", text, collectors->options.data);
-	output_add(collectors->options.output, PROF_TABLE_METADATA,
-		   (const struct prof_value[]){
-			   [PROF_METADATA_TIME] = PROF_NUMBER(now_ns),
-			   [PROF_METADATA_KEY] = PROF_BYTES("quarantine", strlen("quarantine")),
-			   [PROF_METADATA_VALUE] = PROF_BYTES(text, strlen(text)),
-		   });
-}
-
-/*
- * Whether more of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
- * wait for it, so it may be late.
- */
-static bool has_share(const struct collectors *collectors, const struct peer *peer)
-{
-	return collectors->queued_bytes <= COLLECTORS_MAX_QUEUED ||
-	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
-}
-
-/* Returns whether something in it was more than a third full. */
-static bool drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
-			uint64_t now_ns)
-{
-	bool is_filling = false;
-
-	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
-		struct peer_ring *ring = &arena->rings[i];
-		uint64_t fill;
-
-		if (!has_share(collectors, peer))
-			return true;
-		collectors->queued_bytes +=
-			drain_ring(collectors, arena, i, RING_DRAIN_LIVE, &fill);
-		is_filling = is_filling || fill > ring->reader.size / 3;
-		collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
-		if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
-			tell_fault(collectors, ring);
-	}
-	peer_arena_count_lost(peer, arena, now_ns);
-	return is_filling;
-}
-
-/* Who rings without reason, again and again, is drained by the clock only. */
-static void judge_bell(struct peer_arena *arena, bool is_filling, uint64_t now_ns)
-{
-	bool rang = arena->armed &&
-		    __atomic_load_n(arena->bell.word, __ATOMIC_RELAXED) != arena->bell.value;
-
-	if (!rang)
-		return;
-	arena->armed = false;
-	arena->false_bells = is_filling ? 0 : arena->false_bells + 1;
-	if (arena->false_bells > FALSE_BELLS)
-		arena->deaf_until_ns = now_ns + DEAF_NS;
-}
-
-void collectors_drain(struct collectors *collectors, uint64_t now_ns)
-{
-	bool is_filling = false;
-
-	collectors->n_active = 0;
-	for (guint i = 0; i < collectors->peers->len; i++)
-		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
-	collectors->drained_ns = now_ns;
-	/* A thread that asks has made its first mark already. */
-	collectors->bound_ns = collectors->has_sysprof ? now_ns - SYSPROF_HOLD_NS : UINT64_MAX;
-	sort_sysprof_rings(collectors, now_ns);
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
-		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
-			bool is_full = drain_arena(collectors, peer, peer->arenas[k], now_ns);
-
-			judge_bell(peer->arenas[k], is_full, now_ns);
-			is_filling = is_filling || is_full;
-		}
-	}
-	if (is_filling)
-		collectors->interval_ms = MAX_OF(collectors->interval_ms / 4, 1u);
-	else
-		collectors->interval_ms = MIN_OF(collectors->interval_ms * 2, MAX_INTERVAL_MS);
-}
-
-/* ---- Rows --------------------------------------------------------------------------------------- */
-
-static uint64_t head_ns(const struct peer_ring *ring)
-{
-	return peer_ring_peek(ring)->time_ns;
-}
-
-static void sift_down(struct collectors *collectors)
-{
-	struct peer_ring **heap = collectors->heap, *moved = heap[0];
-	size_t i = 0, child;
-
-	while ((child = 2 * i + 1) < collectors->n_heap) {
-		if (child + 1 < collectors->n_heap &&
-		    head_ns(heap[child + 1]) < head_ns(heap[child]))
-			child++;
-		if (head_ns(heap[child]) >= head_ns(moved))
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = moved;
-}
-
-static void push(struct collectors *collectors, struct peer_ring *ring)
-{
-	size_t i = collectors->n_heap++, parent;
-
-	while (i > 0 && head_ns(ring) < head_ns(collectors->heap[parent = (i - 1) / 2])) {
-		collectors->heap[i] = collectors->heap[parent];
-		i = parent;
-	}
-	collectors->heap[i] = ring;
-}
-
-static void fill_heap(struct collectors *collectors)
-{
-	collectors->n_heap = 0;
-	if (collectors->heap_room < collectors->n_rings) {
-		collectors->heap_room = collectors->n_rings * 2;
-		collectors->heap =
-			g_renew(struct peer_ring *, collectors->heap, collectors->heap_room);
-	}
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
-		/* Before it is known who it is, nothing of it can be a row. */
-		if (!peer->process.process && peer->state != PEER_GONE)
-			continue;
-		for (uint32_t k = 0; k < peer->n_arenas; k++)
-			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++)
-				if (peer_ring_peek(&peer->arenas[k]->rings[n]))
-					push(collectors, &peer->arenas[k]->rings[n]);
-	}
-}
-
-/* The oldest record of a ring. */
-static void emit(struct collectors *collectors, struct peer_ring *ring)
-{
-	struct peer_item *item = peer_ring_peek(ring);
-	const struct ring_record record = {
-		.type = item->type,
-		.flags = item->flags,
-		.verdict = item->verdict,
-		.time_ns = item->time_ns,
-		.payload = item + 1,
-		.n_bytes = item->n_bytes,
-	};
-	struct collector_process *process = &ring->peer->process;
-	enum ring_fault fault = RING_FAULT_TID;
-
-	if (record.time_ns < collectors->emitted_ns)
-		collector_process_lose(process, PROF_LOSS_LATE, 1, record.time_ns, record.time_ns);
-	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
-	if (process->process)
-		fault = collector_owner_add(item->owner, &record);
-	if (fault != RING_FAULT_NONE) {
-		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
-		if (!ring->told_fault)
-			tell_fault(collectors, ring);
-		return;
-	}
-	collectors->queued_bytes -= peer_ring_skip(ring);
-}
-
-void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
-{
-	struct output *output = collectors->options.output;
-	unsigned int n = 0;
-
-	collectors->unfinished = false;
-	if (collectors->queued_bytes == 0)
-		return;
-	fill_heap(collectors);
-	limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
-	while (collectors->n_heap > 0 && head_ns(collectors->heap[0]) <= limit_ns) {
-		struct peer_ring *ring = collectors->heap[0];
-
-		if (n++ % 256 == 255 && clock_ns() >= until_ns) {
-			collectors->unfinished = true;
-			break;
-		}
-		if (output_epoch_full(output))
-			output_tick(output, output->now_ns);
-		emit(collectors, ring);
-		if (!peer_ring_peek(ring))
-			collectors->heap[0] = collectors->heap[--collectors->n_heap];
-		if (collectors->n_heap > 1)
-			sift_down(collectors);
-	}
-}
-
-/* ---- Sleeping ----------------------------------------------------------------------------------- */
-
-static bool is_filling(const struct peer_arena *arena)
-{
-	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
-		if (ring_reader_fill(&arena->rings[i].reader) > arena->rings[i].reader.size / 3)
-			return true;
-	return false;
-}
-
-static bool can_ring(const struct peer *peer, const struct peer_arena *arena, uint64_t now_ns)
-{
-	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
-}
-
-/* All of them; returns whether something filled between its drain and now, when it could not ring. */
-static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
-{
-	struct bell bells[BELLS_MAX];
-	bool is_full = false;
-	size_t n = 0;
-
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
-		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
-			struct peer_arena *arena = peer->arenas[k];
-
-			if (!can_ring(peer, arena, now_ns))
-				continue;
-			if (!arena->armed) {
-				arena->bell.value =
-					ring_arena_arm(&arena->memory, &arena->bell.word);
-				arena->armed = true;
-				is_full = is_full || is_filling(arena);
-			}
-			bells[n++] = arena->bell;
-		}
-	}
-	bells_set(collectors->options.bells, bells, n);
-	collectors->rung = false;
-	collectors->armed_ns = now_ns;
-	return is_full;
-}
-
-/* Whether what the bells are is not what they were listed as. */
-static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
-{
-	size_t n = 0;
-
-	if (!collectors->options.bells)
-		return false;
-	for (guint i = 0; !collectors->rung && i < collectors->peers->len; i++) {
-		const struct peer *peer = peer_at(collectors, i);
-
-		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
-			if (!can_ring(peer, peer->arenas[k], now_ns))
-				continue;
-			if (!peer->arenas[k]->armed)
-				return true;
-			n++;
-		}
-	}
-	return collectors->rung;
-}
-
-/* Something is to be looked at again soon. */
-static bool is_waiting(const struct peer *peer)
-{
-	return peer->state == PEER_WAITING ||
-	       (peer->state == PEER_ACTIVE &&
-		(!peer->process.process || peer->called || peer->ended ||
-		 (peer->n_wanted > 0 && !peer->is_blocked)));
-}
-
-/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be done about them. */
-static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
-{
-	bool is_filling = false, are_there = false;
-
-	if (now_ns < collectors->poll_ns)
-		return collectors->poll_ns;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		const struct peer *peer = peer_at(collectors, i);
-
-		for (uint32_t k = 0;
-		     peer->is_sysprof && peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
-			are_there = true;
-			is_filling = is_filling || sysprof_arena_is_filling(peer->arenas[k]);
-		}
-	}
-	if (is_filling) {
-		collectors->poll_ms = 1;
-		collectors->due_ns = now_ns;
-	}
-	collectors->poll_ns = are_there ? now_ns + collectors->poll_ms * MS : UINT64_MAX;
-	collectors->poll_ms = MIN_OF(collectors->poll_ms * 2, MAX_POLL_MS);
-	return collectors->poll_ns;
-}
-
-uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
-{
-	uint64_t interval_ns = collectors->interval_ms * MS;
-	bool is_soon = false;
-
-	collectors->due_ns = UINT64_MAX;
-	if (!collectors->peers || collectors->peers->len == 0)
-		return collectors->due_ns;
-	for (guint i = 0; !is_soon && i < collectors->peers->len; i++)
-		is_soon = is_waiting(peer_at(collectors, i));
-	if (is_outdated(collectors, now_ns)) {
-		/* No more than a thousand times a second. */
-		if (now_ns - collectors->armed_ns < MS)
-			is_soon = true;
-		else
-			is_soon = listen_to_all(collectors, now_ns) || is_soon;
-	}
-	if (is_soon)
-		interval_ns = MS;
-	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
-	/* A look is not a round. */
-	interval_ns = poll_sysprof_rings(collectors, now_ns);
-	return MIN_OF(collectors->due_ns, interval_ns);
-}
-
 /* ---- The end ------------------------------------------------------------------------------------ */
-
-/* What there was no time for, of those of whom more than that is queued. */
-static void lose_queued(struct collectors *collectors, uint64_t more_than)
-{
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-		bool is_lost = peer->queued_bytes > more_than;
-
-		for (uint32_t k = 0; is_lost && k < peer->n_arenas; k++)
-			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
-				struct peer_ring *ring = &peer->arenas[k]->rings[n];
-
-				for (struct peer_item *item; (item = peer_ring_peek(ring));) {
-					collector_process_lose(&peer->process,
-							       PROF_LOSS_WRITER_BACKLOG,
-							       collector_is_event(item->type),
-							       item->time_ns, item->time_ns);
-					collectors->queued_bytes -= peer_ring_skip(ring);
-				}
-			}
-	}
-}
-
-/* Behind those of whom much is queued. */
-static bool is_modest_waiting(const struct collectors *collectors)
-{
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		uint64_t bytes = peer_at(collectors, i)->queued_bytes;
-
-		if (bytes > 0 && bytes <= COLLECTORS_MODEST)
-			return true;
-	}
-	return false;
-}
 
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 {
-	uint64_t begin_ns = MIN_OF(clock_ns(), until_ns);
 	bool known;
 
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -1024,15 +613,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 			end_peer(collectors, peer_at(collectors, i));
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
-	collectors->bound_ns = UINT64_MAX;
-	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
-	if (is_modest_waiting(collectors)) {
-		lose_queued(collectors, COLLECTORS_MODEST);
-		/* that took its time as well */
-		until_ns = MAX_OF(until_ns, clock_ns() + MODEST_NS);
-	}
-	collectors_emit(collectors, UINT64_MAX, until_ns);
-	lose_queued(collectors, 0);
+	collectors_emit_rest(collectors, until_ns);
 }
 
 void collectors_done(struct collectors *collectors)

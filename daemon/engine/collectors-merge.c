@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collectors, merge - what processes wrote, out of their rings, queued, merged by time, and made rows
+ *
+ * Each drain of a ring tells a time before which nothing will come from it; the smallest of all rings is how far rows may
+ * go. That and the side band's limit, as a thread has to be known before what it did.
+ * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is queued.
+ * Invariants: (1) rows are in time order, or counted as late        [test-engine-collectors: order]
+ *             (2) who writes without end costs nobody else a record [test-engine-collectors: fair, fair_end]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/collectors-own.h"
+#include "daemon/engine/sysprof-peer.h"
+
+#include <stdio.h>
+
+#define FALSE_BELLS 16
+#define DEAF_NS (1000 * MS)
+#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
+#define MAX_FAULTS 64        /* that are told in words */
+
+/* ---- Draining ----------------------------------------------------------------------------------- */
+
+/* What a ring that lies said, in the capture and to the client. */
+static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
+{
+	struct collector_process *process = &ring->peer->process;
+	uint64_t now_ns = collectors_clock();
+	char text[160];
+
+	ring->told_fault = true;
+	collector_process_lose(process, PROF_LOSS_RING_CORRUPT, 1, ring->reader.drain_ns, now_ns);
+	if (collectors->n_faults++ >= MAX_FAULTS)
+		return;
+	snprintf(text, sizeof(text),
+		 "a ring of process %d was given up: its %s is wrong at %" G_GUINT64_FORMAT,
+		 process->pid, ring_fault_name(ring->reader.fault), ring->reader.fault_at);
+	collectors->options.warn("collector-ring", text, collectors->options.data);
+	output_add(collectors->options.output, PROF_TABLE_METADATA,
+		   (const struct prof_value[]){
+			   [PROF_METADATA_TIME] = PROF_NUMBER(now_ns),
+			   [PROF_METADATA_KEY] = PROF_BYTES("quarantine", strlen("quarantine")),
+			   [PROF_METADATA_VALUE] = PROF_BYTES(text, strlen(text)),
+		   });
+}
+
+/*
+ * Whether more of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
+ * wait for it, so it may be late.
+ */
+static bool has_share(const struct collectors *collectors, const struct peer *peer)
+{
+	return collectors->queued_bytes <= COLLECTORS_MAX_QUEUED ||
+	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
+}
+
+void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			   enum ring_drain how, uint64_t *ret_fill)
+{
+	collectors->queued_bytes +=
+		arena->sysprof ? sysprof_arena_drain(arena, collectors->buffer,
+						     COLLECTORS_BUFFER_BYTES, ret_fill)
+			       : peer_ring_drain(&arena->rings[i], how, collectors->buffer,
+						 COLLECTORS_BUFFER_BYTES, ret_fill);
+}
+
+/* Returns whether something in it was more than a third full. */
+static bool drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
+			uint64_t now_ns)
+{
+	bool is_filling = false;
+
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
+		struct peer_ring *ring = &arena->rings[i];
+		uint64_t fill;
+
+		if (!has_share(collectors, peer))
+			return true;
+		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE, &fill);
+		is_filling = is_filling || fill > ring->reader.size / 3;
+		collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
+		if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
+			tell_fault(collectors, ring);
+	}
+	peer_arena_count_lost(peer, arena, now_ns);
+	return is_filling;
+}
+
+/* Who rings without reason, again and again, is drained by the clock only. */
+static void judge_bell(struct peer_arena *arena, bool is_filling, uint64_t now_ns)
+{
+	bool rang = arena->armed &&
+		    __atomic_load_n(arena->bell.word, __ATOMIC_RELAXED) != arena->bell.value;
+
+	if (!rang)
+		return;
+	arena->armed = false;
+	arena->false_bells = is_filling ? 0 : arena->false_bells + 1;
+	if (arena->false_bells > FALSE_BELLS)
+		arena->deaf_until_ns = now_ns + DEAF_NS;
+}
+
+void collectors_drain(struct collectors *collectors, uint64_t now_ns)
+{
+	bool is_filling = false;
+
+	collectors->n_active = 0;
+	for (guint i = 0; i < collectors->peers->len; i++)
+		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
+	collectors->drained_ns = now_ns;
+	/* A thread that asks has made its first mark already. */
+	collectors->bound_ns = collectors->has_sysprof ? now_ns - SYSPROF_HOLD_NS : UINT64_MAX;
+	collectors_sort_sysprof(collectors, now_ns);
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
+			bool is_full = drain_arena(collectors, peer, peer->arenas[k], now_ns);
+
+			judge_bell(peer->arenas[k], is_full, now_ns);
+			is_filling = is_filling || is_full;
+		}
+	}
+	if (is_filling)
+		collectors->interval_ms = MAX_OF(collectors->interval_ms / 4, 1u);
+	else
+		collectors->interval_ms =
+			MIN_OF(collectors->interval_ms * 2, COLLECTORS_MAX_INTERVAL_MS);
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------- */
+
+static uint64_t head_ns(const struct peer_ring *ring)
+{
+	return peer_ring_peek(ring)->time_ns;
+}
+
+static void sift_down(struct collectors *collectors)
+{
+	struct peer_ring **heap = collectors->heap, *moved = heap[0];
+	size_t i = 0, child;
+
+	while ((child = 2 * i + 1) < collectors->n_heap) {
+		if (child + 1 < collectors->n_heap &&
+		    head_ns(heap[child + 1]) < head_ns(heap[child]))
+			child++;
+		if (head_ns(heap[child]) >= head_ns(moved))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = moved;
+}
+
+static void push(struct collectors *collectors, struct peer_ring *ring)
+{
+	size_t i = collectors->n_heap++, parent;
+
+	while (i > 0 && head_ns(ring) < head_ns(collectors->heap[parent = (i - 1) / 2])) {
+		collectors->heap[i] = collectors->heap[parent];
+		i = parent;
+	}
+	collectors->heap[i] = ring;
+}
+
+static void fill_heap(struct collectors *collectors)
+{
+	collectors->n_heap = 0;
+	if (collectors->heap_room < collectors->n_rings) {
+		collectors->heap_room = collectors->n_rings * 2;
+		collectors->heap =
+			g_renew(struct peer_ring *, collectors->heap, collectors->heap_room);
+	}
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		/* Before it is known who it is, nothing of it can be a row. */
+		if (!peer->process.process && peer->state != PEER_GONE)
+			continue;
+		for (uint32_t k = 0; k < peer->n_arenas; k++)
+			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++)
+				if (peer_ring_peek(&peer->arenas[k]->rings[n]))
+					push(collectors, &peer->arenas[k]->rings[n]);
+	}
+}
+
+/* The oldest record of a ring. */
+static void emit(struct collectors *collectors, struct peer_ring *ring)
+{
+	struct peer_item *item = peer_ring_peek(ring);
+	const struct ring_record record = {
+		.type = item->type,
+		.flags = item->flags,
+		.verdict = item->verdict,
+		.time_ns = item->time_ns,
+		.payload = item + 1,
+		.n_bytes = item->n_bytes,
+	};
+	struct collector_process *process = &ring->peer->process;
+	enum ring_fault fault = RING_FAULT_TID;
+
+	if (record.time_ns < collectors->emitted_ns)
+		collector_process_lose(process, PROF_LOSS_LATE, 1, record.time_ns, record.time_ns);
+	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
+	if (process->process)
+		fault = collector_owner_add(item->owner, &record);
+	if (fault != RING_FAULT_NONE) {
+		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
+		if (!ring->told_fault)
+			tell_fault(collectors, ring);
+		return;
+	}
+	collectors->queued_bytes -= peer_ring_skip(ring);
+}
+
+void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
+{
+	struct output *output = collectors->options.output;
+	unsigned int n = 0;
+
+	collectors->unfinished = false;
+	if (collectors->queued_bytes == 0)
+		return;
+	fill_heap(collectors);
+	limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
+	while (collectors->n_heap > 0 && head_ns(collectors->heap[0]) <= limit_ns) {
+		struct peer_ring *ring = collectors->heap[0];
+
+		if (n++ % 256 == 255 && collectors_clock() >= until_ns) {
+			collectors->unfinished = true;
+			break;
+		}
+		if (output_epoch_full(output))
+			output_tick(output, output->now_ns);
+		emit(collectors, ring);
+		if (!peer_ring_peek(ring))
+			collectors->heap[0] = collectors->heap[--collectors->n_heap];
+		if (collectors->n_heap > 1)
+			sift_down(collectors);
+	}
+}
+
+/* ---- What is left ------------------------------------------------------------------------------- */
+
+/* What there was no time for, of those of whom more than that is queued. */
+static void lose_queued(struct collectors *collectors, uint64_t more_than)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+		bool is_lost = peer->queued_bytes > more_than;
+
+		for (uint32_t k = 0; is_lost && k < peer->n_arenas; k++)
+			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
+				struct peer_ring *ring = &peer->arenas[k]->rings[n];
+
+				for (struct peer_item *item; (item = peer_ring_peek(ring));) {
+					collector_process_lose(&peer->process,
+							       PROF_LOSS_WRITER_BACKLOG,
+							       collector_is_event(item->type),
+							       item->time_ns, item->time_ns);
+					collectors->queued_bytes -= peer_ring_skip(ring);
+				}
+			}
+	}
+}
+
+/* Behind those of whom much is queued. */
+static bool is_modest_waiting(const struct collectors *collectors)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		uint64_t bytes = peer_at(collectors, i)->queued_bytes;
+
+		if (bytes > 0 && bytes <= COLLECTORS_MODEST)
+			return true;
+	}
+	return false;
+}
+
+void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
+{
+	uint64_t begin_ns = MIN_OF(collectors_clock(), until_ns);
+
+	collectors->bound_ns = UINT64_MAX;
+	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
+	if (is_modest_waiting(collectors)) {
+		lose_queued(collectors, COLLECTORS_MODEST);
+		/* that took its time as well */
+		until_ns = MAX_OF(until_ns, collectors_clock() + MODEST_NS);
+	}
+	collectors_emit(collectors, UINT64_MAX, until_ns);
+	lose_queued(collectors, 0);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* What the three files of the collectors share: who they are, what they wrote, when that is due. */
+#pragma once
+
+#include "daemon/engine/collectors.h"
+
+#include <time.h>
+
+#define MS UINT64_C(1000000)
+#define COLLECTORS_BUFFER_BYTES (256u << 10)
+#define COLLECTORS_MAX_INTERVAL_MS 100u /* between drains */
+
+static inline uint64_t collectors_clock(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static inline struct peer *peer_at(const struct collectors *collectors, guint i)
+{
+	return g_ptr_array_index(collectors->peers, i);
+}
+
+/* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may have reached another one. */
+void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
+/* collectors-merge.c: what is in the ring is queued; ret_fill: how much that was, or more. */
+void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			   enum ring_drain how, uint64_t *ret_fill);
+/* collectors-merge.c: the rest, as collectors_finish() says. */
+void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

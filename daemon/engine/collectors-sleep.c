@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collectors, sleep - when all of it is due again
+ *
+ * When a doorbell rings, when a ring was last seen more than a third full, and ten times a second with the round of the
+ * session: so idle processes cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
+ * Invariants: (1) who rings without reason is not listened to       [test-engine-collectors: floods]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/collectors-own.h"
+#include "daemon/engine/sysprof-peer.h"
+
+/* Their rings hold more than is written meanwhile. */
+#define MAX_POLL_MS 4u
+
+static bool is_filling(const struct peer_arena *arena)
+{
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
+		if (ring_reader_fill(&arena->rings[i].reader) > arena->rings[i].reader.size / 3)
+			return true;
+	return false;
+}
+
+static bool can_ring(const struct peer *peer, const struct peer_arena *arena, uint64_t now_ns)
+{
+	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
+}
+
+/* All of them; returns whether something filled between its drain and now, when it could not ring. */
+static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
+{
+	struct bell bells[BELLS_MAX];
+	bool is_full = false;
+	size_t n = 0;
+
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
+			struct peer_arena *arena = peer->arenas[k];
+
+			if (!can_ring(peer, arena, now_ns))
+				continue;
+			if (!arena->armed) {
+				arena->bell.value =
+					ring_arena_arm(&arena->memory, &arena->bell.word);
+				arena->armed = true;
+				is_full = is_full || is_filling(arena);
+			}
+			bells[n++] = arena->bell;
+		}
+	}
+	bells_set(collectors->options.bells, bells, n);
+	collectors->rung = false;
+	collectors->armed_ns = now_ns;
+	return is_full;
+}
+
+/* Whether what the bells are is not what they were listed as. */
+static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
+{
+	size_t n = 0;
+
+	if (!collectors->options.bells)
+		return false;
+	for (guint i = 0; !collectors->rung && i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
+			if (!can_ring(peer, peer->arenas[k], now_ns))
+				continue;
+			if (!peer->arenas[k]->armed)
+				return true;
+			n++;
+		}
+	}
+	return collectors->rung;
+}
+
+/* Something is to be looked at again soon. */
+static bool is_waiting(const struct peer *peer)
+{
+	return peer->state == PEER_WAITING ||
+	       (peer->state == PEER_ACTIVE &&
+		(!peer->process.process || peer->called || peer->ended ||
+		 (peer->n_wanted > 0 && !peer->is_blocked)));
+}
+
+/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be done about them. */
+static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
+{
+	bool is_filling = false, are_there = false;
+
+	if (now_ns < collectors->poll_ns)
+		return collectors->poll_ns;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0;
+		     peer->is_sysprof && peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
+			are_there = true;
+			is_filling = is_filling || sysprof_arena_is_filling(peer->arenas[k]);
+		}
+	}
+	if (is_filling) {
+		collectors->poll_ms = 1;
+		collectors->due_ns = now_ns;
+	}
+	collectors->poll_ns = are_there ? now_ns + collectors->poll_ms * MS : UINT64_MAX;
+	collectors->poll_ms = MIN_OF(collectors->poll_ms * 2, MAX_POLL_MS);
+	return collectors->poll_ns;
+}
+
+uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
+{
+	uint64_t interval_ns = collectors->interval_ms * MS;
+	bool is_soon = false;
+
+	collectors->due_ns = UINT64_MAX;
+	if (!collectors->peers || collectors->peers->len == 0)
+		return collectors->due_ns;
+	for (guint i = 0; !is_soon && i < collectors->peers->len; i++)
+		is_soon = is_waiting(peer_at(collectors, i));
+	if (is_outdated(collectors, now_ns)) {
+		/* No more than a thousand times a second. */
+		if (now_ns - collectors->armed_ns < MS)
+			is_soon = true;
+		else
+			is_soon = listen_to_all(collectors, now_ns) || is_soon;
+	}
+	if (is_soon)
+		interval_ns = MS;
+	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
+	/* A look is not a round. */
+	interval_ns = poll_sysprof_rings(collectors, now_ns);
+	return MIN_OF(collectors->due_ns, interval_ns);
+}
