@@ -17,19 +17,13 @@
  */
 #include "config.h"
 
-#include "daemon/broker/session.h"
+#include "daemon/broker/session-own.h"
 
 #include "arch/base.h"
 #include "daemon/broker/closer.h"
-#include "daemon/broker/engine-config.h"
-#include "daemon/broker/engine.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/images.h"
 #include "daemon/broker/limits.h"
-#include "daemon/broker/perf.h"
-#include "daemon/broker/requests.h"
 #include "daemon/broker/summary.h"
-#include "daemon/broker/sysprof.h"
 #include "daemon/broker/target.h"
 
 #include <errno.h>
@@ -38,7 +32,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -49,41 +42,6 @@
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
-#define MAX_CHECKED_THREADS 2000
-#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came back */
-
-struct session {
-	const struct session_listener *listener;
-	void *data;
-	struct access access;
-	struct options *options;
-	struct engine *engine;
-	struct images *images;
-	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them too */
-	GArray *events; /* struct perf_task_event, until they are sent; NULL: not by task */
-	struct perf_tasks *opening; /* while those are opened */
-	struct perf_plan plan;
-	struct requests *requests; /* as long as there is an engine */
-	GVariant *summary;         /* what FINISHED said */
-	const char *reason;
-	struct message_progress counters;
-	uint64_t start_ns;
-	int64_t progress_us, stop_us,
-		grown_us; /* grown: when the capture was last seen to be longer */
-	uint64_t returned_bytes;
-	int capture_fd;
-	uint32_t id;
-	uint8_t token[CONTROL_TOKEN_BYTES];
-	struct sysprof *sysprof; /* NULL: nobody has asked for it */
-	struct statx capture;    /* at CreateSession: which file it is */
-	guint patience, lifetime_watch;
-	enum session_state state;
-	bool ok;
-	bool given_up;   /* the engine was killed, and why was said */
-	bool reduced;    /* it has less than was asked for */
-	bool stop_early; /* and why: before the engine has been told to start */
-	enum engine_reason stop_reason;
-};
 
 /* ---- Small answers ------------------------------------------------------------------------------ */
 
@@ -136,7 +94,7 @@ uint64_t session_start_ns(const struct session *session)
 	return session->start_ns;
 }
 
-static void set_state(struct session *session, enum session_state state)
+void session_set_state(struct session *session, enum session_state state)
 {
 	const char *before = session_state_name(session);
 
@@ -145,7 +103,7 @@ static void set_state(struct session *session, enum session_state state)
 		session->listener->state_changed(session, session->data);
 }
 
-static bool fail_state(const struct session *session, const char *act, GError **error)
+bool session_fail_state(const struct session *session, const char *act, GError **error)
 {
 	return broker_fail(error, BROKER_ERROR_INVALID_STATE, "cannot %s a session that is %s", act,
 			   session_state_name(session));
@@ -273,7 +231,7 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 	return true;
 }
 
-static void release(struct session *session)
+void session_release(struct session *session)
 {
 	g_clear_pointer(&session->sysprof, sysprof_free);
 	g_clear_pointer(&session->requests, requests_free);
@@ -290,7 +248,7 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
-	release(session);
+	session_release(session);
 	images_free(session->images);
 	options_free(session->options);
 	g_clear_pointer(&session->summary, g_variant_unref);
@@ -299,7 +257,7 @@ void session_free(struct session *session)
 
 /* ---- An engine that has to end ------------------------------------------------------------------ */
 
-static void end(struct session *session, const GError *error);
+void session_end(struct session *session, const GError *error);
 
 /* It waits for something in the kernel that SIGKILL does not end, as a file whose server does not answer. */
 static gboolean on_death_late(gpointer data)
@@ -310,7 +268,7 @@ static gboolean on_death_late(gpointer data)
 	session->patience = 0;
 	engine_abandon(session->engine, session->access.uid);
 	broker_fail(&error, BROKER_ERROR_FAILED, "the engine was ended, and is not gone");
-	end(session, error);
+	session_end(session, error);
 	return G_SOURCE_REMOVE;
 }
 
@@ -322,7 +280,7 @@ static void kill_engine(struct session *session)
 }
 
 /* The engine is ended, and this is why. */
-static void give_up(struct session *session, const char *code, const char *text)
+void session_give_up(struct session *session, const char *code, const char *text)
 {
 	session->given_up = true;
 	session->listener->warning(session, code, text, session->data);
@@ -344,8 +302,8 @@ static gboolean on_patience_end(gpointer data)
 		kill_engine(session);
 		return G_SOURCE_REMOVE;
 	}
-	give_up(session, "engine-hangs",
-		"the engine did not finish the file in time and was ended");
+	session_give_up(session, "engine-hangs",
+			"the engine did not finish the file in time and was ended");
 	return G_SOURCE_REMOVE;
 }
 
@@ -358,39 +316,6 @@ static void await_end(struct session *session)
 	session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
 }
 
-/* ---- What the engine asks for ------------------------------------------------------------------- */
-
-static void on_request_failed(const GError *error, void *data)
-{
-	struct session *session = data;
-
-	give_up(session, "snapshot", error->message);
-}
-
-static void on_request_warning(const char *code, const char *text, void *data)
-{
-	struct session *session = data;
-
-	session->listener->warning(session, code, text, session->data);
-}
-
-static bool start_requests(struct session *session, GError **error)
-{
-	const struct requests_options options = {
-		.access = &session->access,
-		.unwinds = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
-		.kernel = session->options->kernel,
-		.targets = session->options->pids,
-		.n_targets = session->options->n_pids,
-		.failed = on_request_failed,
-		.warning = on_request_warning,
-		.data = session,
-	};
-
-	session->requests = requests_new(session->engine, session->images, &options, error);
-	return session->requests != NULL;
-}
-
 static void take_image_request(struct session *session, const void *body, size_t bytes)
 {
 	requests_take_image(session->requests, body, bytes);
@@ -399,118 +324,6 @@ static void take_image_request(struct session *session, const void *body, size_t
 static void take_snapshot_request(struct session *session, const void *body, size_t bytes)
 {
 	requests_take_snapshot(session->requests, body);
-}
-
-static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
-{
-	struct message_cpu body = {
-		.cpu = cpu->cpu,
-		.side_band_pages = session->plan.side_band_pages,
-		.sample_pages = session->plan.sample_pages,
-		.n_sources = cpu->n_fds - 1,
-		.side_band_id = cpu->ids[0],
-	};
-
-	memcpy(body.source_ids, cpu->ids + 1, sizeof(body.source_ids));
-	if (!engine_send(session->engine, MESSAGE_CPU, &body, sizeof(body), cpu->fds, cpu->n_fds,
-			 error))
-		return false;
-	perf_cpu_close_fds(cpu);
-	return true;
-}
-
-/* The descriptors are the engine's then. */
-static bool send_events(struct session *session, GError **error)
-{
-	GArray *events = session->events;
-	bool ok = true;
-
-	for (unsigned first = 0; ok && events && first < events->len; first += MESSAGE_MAX_FDS) {
-		unsigned n = MIN_OF(events->len - first, (unsigned)MESSAGE_MAX_FDS);
-		struct message_event bodies[MESSAGE_MAX_FDS];
-		int fds[MESSAGE_MAX_FDS];
-
-		for (unsigned i = 0; i < n; i++) {
-			const struct perf_task_event *event =
-				&g_array_index(events, struct perf_task_event, first + i);
-
-			fds[i] = event->fd;
-			bodies[i] = (struct message_event){
-				.id = event->id,
-				.cpu = event->cpu,
-				.tid = event->tid,
-				.rank = event->rank,
-				.position = event->position,
-			};
-		}
-		ok = engine_send(session->engine, MESSAGE_EVENTS, bodies, n * sizeof(bodies[0]),
-				 fds, n, error);
-		for (unsigned i = 0; ok && i < n; i++)
-			close(steal_fd(
-				&g_array_index(events, struct perf_task_event, first + i).fd));
-	}
-	g_clear_pointer(&session->events, g_array_unref);
-	return ok;
-}
-
-/* Until somebody switches it on, nothing is sampled. */
-static bool send_switch(struct session *session, GError **error)
-{
-	int *fd = &session->options->switch_fd;
-
-	if (*fd < 0)
-		return true;
-	if (!engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, fd, 1, error))
-		return false;
-	closer_close(steal_fd(fd));
-	return true;
-}
-
-static bool is_online(unsigned number)
-{
-	g_autoptr(GArray) online = NULL;
-
-	if (perf_online_cpus(&online, NULL))
-		for (unsigned i = 0; i < online->len; i++)
-			if (g_array_index(online, unsigned, i) == number)
-				return true;
-	return false;
-}
-
-/* Only the engine knows whether the last rings of that CPU are still there, and it may be anybody by now. */
-static void add_returned(struct session *session)
-{
-	const struct perf_plan *plan = &session->plan;
-	uint64_t pages = (uint64_t)plan->side_band_pages + plan->sample_pages;
-
-	session->returned_bytes += pages * (uint64_t)sysconf(_SC_PAGESIZE);
-	if (session->returned_bytes >= MAX_RETURNED_BYTES)
-		session->listener->warning(
-			session, "cpu-online",
-			"CPUs came online so often that those that come from now on are not recorded",
-			session->data);
-}
-
-/* A CPU that came back: its events died when it went. Those of tasks do not. */
-static void take_cpu_request(struct session *session, const void *body, size_t bytes)
-{
-	unsigned number = ((const struct message_cpu_request *)body)->cpu;
-	g_autoptr(GError) error = NULL;
-	struct perf_cpu cpu;
-
-	if (session->plan.by_task || session->returned_bytes >= MAX_RETURNED_BYTES ||
-	    !is_online(number))
-		return;
-	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
-		add_returned(session);
-		send_cpu(session, &cpu, &error);
-		for (unsigned i = 0; i < session->cpus->len; i++)
-			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
-				g_array_remove_index_fast(session->cpus, i--);
-		g_array_append_val(session->cpus, cpu);
-	}
-	if (error)
-		session->listener->warning(session, "cpu-online", error->message, session->data);
 }
 
 /* ---- What the engine tells ---------------------------------------------------------------------- */
@@ -530,7 +343,7 @@ static void take_started(struct session *session, const void *body, size_t bytes
 	/* the engine has its own mappings now */
 	g_array_set_size(session->cpus, 0);
 	session->start_ns = now_ns();
-	set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
+	session_set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
 	session->listener->started(session, NULL, session->data);
 }
 
@@ -578,7 +391,7 @@ static void take_finished(struct session *session, const void *body, size_t byte
 	/* it has nothing left to do */
 	await_end(session);
 	if (session->state != SESSION_STOPPING && session->state != SESSION_STARTING)
-		set_state(session, SESSION_STOPPING);
+		session_set_state(session, SESSION_STOPPING);
 }
 
 static void on_message(uint32_t type, const void *body, size_t bytes, void *data)
@@ -590,7 +403,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 		{ MESSAGE_STARTED, take_started },
 		{ MESSAGE_SNAPSHOT_REQUEST, take_snapshot_request },
 		{ MESSAGE_IMAGE_REQUEST, take_image_request },
-		{ MESSAGE_CPU_REQUEST, take_cpu_request },
+		{ MESSAGE_CPU_REQUEST, session_take_cpu_request },
 		{ MESSAGE_PROGRESS, take_progress },
 		{ MESSAGE_WARNING, take_warning },
 		{ MESSAGE_FINISHED, take_finished },
@@ -638,16 +451,16 @@ static void warn_of_limit(struct session *session)
 }
 
 /* The error: why a session that was starting does not. May free the session. */
-static void end(struct session *session, const GError *error)
+void session_end(struct session *session, const GError *error)
 {
 	bool was_starting = session->state == SESSION_STARTING;
 
-	release(session);
+	session_release(session);
 	if (!session->summary)
 		session->summary = g_variant_ref_sink(summary_unknown(
 			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
 	warn_of_limit(session);
-	set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
+	session_set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
 	if (was_starting)
 		session->listener->started(session, error, session->data);
 	session->listener->finished(session, session->ok, session->reason, session->summary,
@@ -663,140 +476,10 @@ static void on_gone(int wait_status, void *data)
 		warn_of_death(session, wait_status);
 	broker_fail(&error, BROKER_ERROR_FAILED,
 		    "the engine ended before the recording began (reason \"%s\")", session->reason);
-	end(session, error);
+	session_end(session, error);
 }
 
 /* ---- Start, stop, pause ------------------------------------------------------------------------- */
-
-static bool send_config(struct session *session, GError **error)
-{
-	g_autoptr(GByteArray)
-		body = engine_config_new(session->options, &session->plan, session->id);
-	int fds[4] = { session->capture_fd, -1, -1, -1 };
-	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
-					     "/proc/kallsyms" };
-	unsigned n = 1;
-	bool ok = true;
-
-	for (size_t i = 0; ok && i < ARRAY_SIZE(paths); i++) {
-		bool optional = i == ARRAY_SIZE(paths) - 1;
-		int fd = -1;
-
-		/* kernel addresses are for who may have them */
-		if (!optional || session->options->kernel)
-			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
-			fds[n++] = fd;
-		else if (!optional)
-			ok = broker_fail(error, BROKER_ERROR_FAILED, "opening \"%s\": %s", paths[i],
-					 g_strerror(errno));
-	}
-	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
-	ok = ok &&
-	     engine_send(session->engine, MESSAGE_CONFIG, body->data, body->len, fds, n, error);
-	while (n > 1)
-		close(fds[--n]);
-	return ok;
-}
-
-/* What the capture and the client are told where a user without privilege records. */
-static void tell_reduced(struct session *session)
-{
-	const struct perf_plan *plan = &session->plan;
-	g_autofree char *stacks = NULL;
-	g_autofree char *text = NULL;
-
-	if (plan->stack_bytes)
-		stacks = g_strdup_printf(", %u KiB of each stack", plan->stack_bytes >> 10);
-	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s",
-			       plan->kernel ? "" : ", nothing of the kernel", stacks ? stacks : "");
-	options_set_reduced(session->options, plan->kernel, text);
-	session->listener->warning(session, "reduced", text, session->data);
-}
-
-/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the targets' threads. */
-static bool open_events(struct session *session, GError **error)
-{
-	struct options *options = session->options;
-	struct perf_plan *plan = &session->plan;
-	g_autoptr(GError) refused = NULL;
-
-	if (plan->by_task && options->n_pids == 0)
-		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
-				   "this session may only record processes of your own; \"pids\" "
-				   "names them");
-	if (!plan->by_task) {
-		if (perf_open_all(plan, &session->cpus, &refused))
-			return true;
-		plan->by_task =
-			g_error_matches(refused, BROKER_ERROR, BROKER_ERROR_NOT_AUTHORIZED) &&
-			options->n_pids > 0;
-	}
-	if (!plan->by_task) {
-		g_propagate_error(error, g_steal_pointer(&refused));
-		return false;
-	}
-	requests_drop_ahead(session->requests);
-	if (!perf_open_all(plan, &session->cpus, error))
-		return false;
-	session->reduced = refused || plan->kernel != options->kernel;
-	return true;
-}
-
-static bool check_targets(const struct session *session, GError **error)
-{
-	return !session->options->targets ||
-	       targets_check(session->options->targets, TARGETS_ANY_USER, error);
-}
-
-/* The engine gets all that it needs, and leads. */
-static bool hand_over(struct session *session, GError **error)
-{
-	bool ok;
-
-	if (session->reduced)
-		tell_reduced(session);
-	ok = send_config(session, error);
-	/* the engine's now: a pipe is at its end when the engine is */
-	closer_close(steal_fd(&session->capture_fd));
-	for (unsigned i = 0; ok && i < session->cpus->len; i++)
-		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
-	return ok && send_events(session, error) && send_switch(session, error) &&
-	       engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
-}
-
-static void on_tasks_open(void *data)
-{
-	struct session *session = data;
-	struct options *options = session->options;
-	g_autoptr(GError) error = NULL;
-	bool ok = perf_tasks_take(session->opening, options->pids, &options->n_pids,
-				  &session->events, &error);
-
-	g_clear_pointer(&session->opening, perf_tasks_free);
-	ok = ok && hand_over(session, &error);
-	if (!ok)
-		end(session, error);
-	else if (session->stop_early)
-		session_stop(session, session->stop_reason, NULL);
-}
-
-static bool open_tasks(struct session *session, GError **error)
-{
-	const struct perf_tasks_options options = {
-		.plan = &session->plan,
-		.cpus = session->cpus,
-		.access = &session->access,
-		.targets = session->options->targets,
-		.pids = session->options->pids,
-		.n_pids = session->options->n_pids,
-		.done = on_tasks_open,
-		.data = session,
-	};
-
-	session->opening = perf_tasks_new(&options, error);
-	return session->opening != NULL;
-}
 
 bool session_start(struct session *session, GError **error)
 {
@@ -804,24 +487,19 @@ bool session_start(struct session *session, GError **error)
 	bool ok;
 
 	if (session->state != SESSION_CREATED)
-		return fail_state(session, "start", error);
+		return session_fail_state(session, "start", error);
 	if (session->options->lifetime_fd >= 0 && !session->lifetime_watch)
 		return broker_fail(error, BROKER_ERROR_INVALID_STATE,
 				   "cannot start a session whose \"lifetime\" has hung up");
 	/* the two processes come up while the events are opened */
 	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
-	ok = session->engine && start_requests(session, error) && open_events(session, error);
-	if (ok && session->plan.by_task)
-		ok = open_tasks(session, error);
-	else
-		/* the targets are looked at last: then no number can have become another process's before its use */
-		ok = ok && check_targets(session, error) && hand_over(session, error);
+	ok = session->engine && session_hand_over(session, error);
 	if (!ok) {
-		release(session);
-		set_state(session, SESSION_FAILED);
+		session_release(session);
+		session_set_state(session, SESSION_FAILED);
 		return false;
 	}
-	set_state(session, SESSION_STARTING);
+	session_set_state(session, SESSION_STARTING);
 	return true;
 }
 
@@ -832,7 +510,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 	if (session->state == SESSION_STOPPING)
 		return true;
 	if (!session->engine)
-		return fail_state(session, "stop", error);
+		return session_fail_state(session, "stop", error);
 	if (session->opening) {
 		session->stop_early = true;
 		session->stop_reason = reason;
@@ -843,7 +521,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		return false;
 	await_end(session);
 	if (session->state != SESSION_STARTING)
-		set_state(session, SESSION_STOPPING);
+		session_set_state(session, SESSION_STOPPING);
 	return true;
 }
 
@@ -852,98 +530,15 @@ bool session_pause(struct session *session, bool pause, GError **error)
 	enum session_state from = pause ? SESSION_RUNNING : SESSION_PAUSED;
 
 	if (session->state != from)
-		return fail_state(session, pause ? "pause" : "resume", error);
+		return session_fail_state(session, pause ? "pause" : "resume", error);
 	if (!engine_send(session->engine, pause ? MESSAGE_PAUSE : MESSAGE_RESUME, NULL, 0, NULL, 0,
 			 error))
 		return false;
-	set_state(session, pause ? SESSION_PAUSED : SESSION_RUNNING);
+	session_set_state(session, pause ? SESSION_PAUSED : SESSION_RUNNING);
 	return true;
 }
 
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error)
 {
 	return images_get(session->images, id, ret_fd, error);
-}
-
-/* ---- Collectors --------------------------------------------------------------------------------- */
-
-const uint8_t *session_token(const struct session *session)
-{
-	return session->token;
-}
-
-static bool is_recording(const struct session *session)
-{
-	return session->state == SESSION_STARTING || session->state == SESSION_RUNNING ||
-	       session->state == SESSION_PAUSED;
-}
-
-unsigned session_fits(const struct session *session, const struct control_peer *peer)
-{
-	const struct options *options = session->options;
-
-	if (!is_recording(session) ||
-	    (session->access.own_only && peer->uid != session->access.uid))
-		return 0;
-	for (unsigned i = 0; i < options->n_pids; i++)
-		if (options->pids[i] == peer->pid)
-			return 3;
-	if (options->system)
-		return 2;
-	/* it may be a child of one: the engine knows */
-	return options->children;
-}
-
-/* Whose a process is takes long where it has thousands of threads, and all clients wait. */
-static bool has_many_threads(pid_t pid)
-{
-	g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)pid);
-	struct stat folder;
-
-	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
-}
-
-enum control_status session_take_peer(struct session *session, const struct control_peer *peer)
-{
-	const struct message_peer body = {
-		.pid = peer->pid,
-		.inner_pid = (uint32_t)peer->inner_pid,
-		.wants = peer->hello ? peer->hello->wants : 0,
-		.protocol = peer->hello ? PEER_OWN : PEER_SYSPROF,
-	};
-	const int fds[] = { peer->connection, peer->pidfd };
-	bool is_there = peer->hello || (peer->pidfd >= 0 && target_is_alive(peer->pidfd));
-
-	if (!is_recording(session))
-		return CONTROL_NO_SESSION;
-	if (session->opening || engine_is_behind(session->engine))
-		return CONTROL_LIMIT;
-	if (session->access.own_only && peer->uid != session->access.uid)
-		return CONTROL_NOT_AUTHORISED;
-	/* Of a process that is gone there is no more to ask; the socket that it used is one that the user gave it. */
-	if (session->access.own_only && is_there) {
-		if (has_many_threads(peer->pid))
-			return CONTROL_LIMIT;
-		if (!target_is_owned(peer->pidfd, peer->pid, session->access.uid))
-			return CONTROL_NOT_AUTHORISED;
-	}
-	return engine_send(session->engine, MESSAGE_PEER, &body, sizeof(body), fds,
-			   peer->pidfd >= 0 ? 2 : 1, NULL)
-		       ? CONTROL_OK
-		       : CONTROL_FAILED;
-}
-
-static enum control_status on_sysprof_peer(const struct control_peer *peer, void *data)
-{
-	return session_take_peer(data, peer);
-}
-
-bool session_open_sysprof(struct session *session, int *ret_socket, GError **error)
-{
-	if (session->state >= SESSION_STOPPING)
-		return fail_state(session, "open its collectors' socket for", error);
-	if (!session->sysprof && !sysprof_new(on_sysprof_peer, session, &session->sysprof, error))
-		return false;
-	*ret_socket = sysprof_target_socket(session->sysprof);
-	return true;
 }
