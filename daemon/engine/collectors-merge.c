@@ -242,26 +242,27 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 
 /* ---- What is left ------------------------------------------------------------------------------- */
 
+void collectors_lose(struct collectors *collectors, struct peer *peer)
+{
+	for (uint32_t k = 0; k < peer->n_arenas; k++)
+		for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
+			struct peer_ring *ring = &peer->arenas[k]->rings[n];
+
+			for (struct peer_item *item; (item = peer_ring_peek(ring));) {
+				collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG,
+						       collector_is_event(item->type),
+						       item->time_ns, item->time_ns);
+				collectors->queued_bytes -= peer_ring_skip(ring);
+			}
+		}
+}
+
 /* What there was no time for, of those of whom more than that is queued. */
 static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-		bool is_lost = peer->queued_bytes > more_than;
-
-		for (uint32_t k = 0; is_lost && k < peer->n_arenas; k++)
-			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
-				struct peer_ring *ring = &peer->arenas[k]->rings[n];
-
-				for (struct peer_item *item; (item = peer_ring_peek(ring));) {
-					collector_process_lose(&peer->process,
-							       PROF_LOSS_WRITER_BACKLOG,
-							       collector_is_event(item->type),
-							       item->time_ns, item->time_ns);
-					collectors->queued_bytes -= peer_ring_skip(ring);
-				}
-			}
-	}
+	for (guint i = 0; i < collectors->peers->len; i++)
+		if (peer_at(collectors, i)->queued_bytes > more_than)
+			collectors_lose(collectors, peer_at(collectors, i));
 }
 
 /* Behind those of whom much is queued. */
@@ -274,6 +275,47 @@ static bool is_modest_waiting(const struct collectors *collectors)
 			return true;
 	}
 	return false;
+}
+
+uint64_t collectors_unread(const struct peer *peer)
+{
+	uint64_t bytes = 0;
+	uint32_t fill;
+
+	for (uint32_t k = 0; k < peer->n_arenas; k++) {
+		const struct peer_arena *arena = peer->arenas[k];
+
+		for (uint32_t n = 0; n < arena->memory.n_rings; n++) {
+			if (!arena->sysprof)
+				bytes += ring_reader_fill(&arena->rings[n].reader);
+			else if (arena->sysprof->pid &&
+				 arena->rings[n].reader.fault == RING_FAULT_NONE &&
+				 sysprof_ring_fill(&arena->sysprof->ring, &fill))
+				bytes += fill;
+		}
+	}
+	return bytes;
+}
+
+static bool is_something_unread(const struct collectors *collectors)
+{
+	for (guint i = 0; i < collectors->peers->len; i++)
+		if (peer_at(collectors, i)->state == PEER_ACTIVE &&
+		    collectors_unread(peer_at(collectors, i)) > 0)
+			return true;
+	return false;
+}
+
+void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns)
+{
+	uint64_t now_ns = collectors_clock();
+	uint64_t half_ns = now_ns + (until_ns - MIN_OF(now_ns, until_ns)) / 2;
+
+	while (is_something_unread(collectors) && now_ns < half_ns) {
+		collectors_drain(collectors, now_ns);
+		collectors_emit(collectors, UINT64_MAX, half_ns);
+		now_ns = collectors_clock();
+	}
 }
 
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)

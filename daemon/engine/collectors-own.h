@@ -28,5 +28,11 @@ void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: what is in the ring is queued; ret_fill: how much that was, or more. */
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how, uint64_t *ret_fill);
-/* collectors-merge.c: the rest, as collectors_finish() says. */
+/* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
+uint64_t collectors_unread(const struct peer *peer);
+/* collectors-merge.c: what is queued of it. */
+void collectors_lose(struct collectors *collectors, struct peer *peer);
+/* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what
+ * is queued, as collectors_finish() says. */
+void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

@@ -501,6 +501,14 @@ static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
+/* What is left in its rings is taken at once then; until that fits, it is drained as while it lived. */
+static bool may_end(const struct collectors *collectors, const struct peer *peer)
+{
+	uint64_t bytes = collectors_unread(peer);
+
+	return bytes == 0 || collectors->queued_bytes + bytes <= COLLECTORS_MAX_QUEUED;
+}
+
 static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			 uint64_t now_ns)
 {
@@ -511,7 +519,7 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
-	if (peer->ended && limit_ns >= peer->came_ns) {
+	if (peer->ended && limit_ns >= peer->came_ns && may_end(collectors, peer)) {
 		end_peer(collectors, peer);
 		return;
 	}
@@ -608,9 +616,15 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	/* All are told first, so that they stop at about the same time. */
 	for (guint i = 0; i < collectors->peers->len; i++)
 		stop_producers(peer_at(collectors, i));
-	for (guint i = 0; i < collectors->peers->len; i++)
-		if (peer_at(collectors, i)->state == PEER_ACTIVE)
-			end_peer(collectors, peer_at(collectors, i));
+	collectors_drain_rest(collectors, until_ns);
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->state == PEER_ACTIVE)
+			end_peer(collectors, peer);
+		if (collectors->queued_bytes > COLLECTORS_MAX_QUEUED)
+			collectors_lose(collectors, peer);
+	}
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
 	collectors_emit_rest(collectors, until_ns);
