@@ -392,7 +392,7 @@ def test_front_without_collector(build):
     program = build()
     needed = subprocess.run(["readelf", "-d", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     assert "profcollector" not in needed
-    environment = {name: value for name, value in os.environ.items() if name not in ("PROF_CONTROL", "LD_LIBRARY_PATH")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PROF_CONTROL", "PROF_LIB_DIR", "LD_LIBRARY_PATH")}
     for more in ({}, {"PROF_CONTROL": "unix:/nonexistent"}):
         done = subprocess.run([program], env={**environment, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0 0\n", b"")
