@@ -57,7 +57,7 @@ static void ask_for_zeros(void)
 static int status_of(void (*run)(void))
 {
 	const struct rlimit none = { 0 };
-	int status;
+	int status = 0;
 	pid_t pid = fork();
 
 	if (pid == 0) {
