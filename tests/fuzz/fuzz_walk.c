@@ -12,6 +12,7 @@
 #define CODE 0x10000u /* rule i is at CODE + 16 * i */
 #define NEEDS 36
 #define MAX_RULES 64
+#define N_FRAMES 64
 
 #define HAS_CODE 0x01 /* what stands before return addresses can be read */
 #define HAS_CACHE 0x02
@@ -104,9 +105,37 @@ static void check(const struct walk *walk, const struct walk_result *result)
 		abort();
 }
 
+/* Beside others, which begin at the rules behind its own, a walk is what it is alone. */
+static void run_together(const struct walk *walk, const struct walk_registers *registers)
+{
+	static struct walk_frame frames[WALK_TOGETHER][N_FRAMES], alone[N_FRAMES];
+	struct walk_job jobs[WALK_TOGETHER];
+
+	for (size_t i = 0; i < WALK_TOGETHER; i++) {
+		jobs[i] = (struct walk_job){ .walk = *walk, .registers = *registers };
+		jobs[i].walk.frames = frames[i];
+		jobs[i].registers.pc += 16 * i;
+	}
+	walk_run_together(jobs, WALK_TOGETHER);
+	for (size_t i = 0; i < WALK_TOGETHER; i++) {
+		struct walk_result result;
+		struct walk one = *walk;
+
+		one.frames = alone;
+		walk_run(&one, &jobs[i].registers, &result);
+		check(&jobs[i].walk, &jobs[i].result);
+		if (result.n != jobs[i].result.n || result.stop != jobs[i].result.stop ||
+		    result.n_cut != jobs[i].result.n_cut)
+			abort();
+		for (size_t k = 0; k < result.n; k++)
+			if (alone[k].pc != frames[i][k].pc || alone[k].sp != frames[i][k].sp)
+				abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct walk_frame frames[64];
+	static struct walk_frame frames[N_FRAMES];
 	static struct walk_cache cache;
 	static _Alignas(16) uint8_t bytes[4096];
 	struct world world = { .data = data, .size = size };
@@ -140,5 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&cache, 0, sizeof(cache));
 	walk_run(&walk, &registers, &result);
 	check(&walk, &result);
+	memset(&cache, 0, sizeof(cache));
+	run_together(&walk, &registers);
 	return 0;
 }

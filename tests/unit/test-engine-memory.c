@@ -29,8 +29,12 @@ static void ask_little(void)
 
 static void ask_for_large_ones(void)
 {
+	void *volatile zeros, *volatile moved;
+
 	use_up(LARGE);
-	_exit(calloc(LARGE, LARGE) || realloc(NULL, LARGE) ? 1 : 0);
+	zeros = calloc(LARGE, LARGE);
+	moved = realloc(NULL, LARGE);
+	_exit(zeros || moved ? 1 : 0);
 }
 
 /* GLib says why in memory that it asks for. */
