@@ -20,11 +20,10 @@ import pytest
 from recordings import RUN, info, processes, recorded, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where everything takes several times as long
-MOMENTS = int(os.environ.get("PROF_TEST_MOMENTS", "5" if SANITIZED else "50"))
+MOMENTS = int(os.environ.get("PROF_TEST_MOMENTS", "50"))
 HELPERS = ("profd-engine", "profd-files")
 YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
-SECOND_NS = 5e9 if SANITIZED else 1.2e9  # and what a busy machine adds
+SECOND_NS = 1.2e9  # and what a busy machine adds
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +51,7 @@ def has_open(pid, path):
 class Private:
     """Each session has a profd of its own, which ends with it."""
 
-    options, at_once, pace = ["--bus", "private"], 5 if SANITIZED else 16, 4 if SANITIZED else 1
+    options, at_once, pace = ["--bus", "private"], 16, 1
     env = {}
     brokers = frozenset()
 
@@ -72,7 +71,7 @@ class Private:
 class System:
     """One profd serves all sessions, and stays. It starts them one after the other."""
 
-    options, at_once, pace = ["--bus", "system"], 5 if SANITIZED else 10, 4 if SANITIZED else 2
+    options, at_once, pace = ["--bus", "system"], 10, 2
 
     def __init__(self, bus):
         self.bus = bus.start(YES)

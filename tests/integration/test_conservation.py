@@ -11,10 +11,9 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 CONSERVE = os.environ["CONSERVE"]
-SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
-MARKS = 100000 if SANITIZED else 10000000
+MARKS = 10000000
 THREADS = 4
-KILLED = 3 if SANITIZED else 10
+KILLED = 10
 
 
 def check(capture, files):

@@ -22,8 +22,6 @@ STEADY = os.environ["STEADY"]
 ZOO = os.environ["ZOO"]
 INCLUDE = Path(os.environ["PROF_SOURCE_DIR"]) / "libcollector"
 LIBRARY = Path(os.environ["LIBPROFCOLLECTOR"])
-SANITIZED = "#define PROF_SANITIZED 1" in CONFIG
-without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
 
 # ---- where the library is found
 
@@ -40,14 +38,12 @@ def names(profcapture, capture):
     return [mark["name"] for mark in rows(profcapture, capture, "mark")]
 
 
-@without_sanitizer
 def test_library_of_a_build_tree(profctl, profcapture, capture, front):
     """It is nowhere that the loader looks."""
     profctl("record", "-o", capture, "--no-symbols", "--", front, env={"LD_LIBRARY_PATH": None})
     assert names(profcapture, capture) == ["here"]
 
 
-@without_sanitizer
 def test_library_of_an_installation(profctl, profcapture, capture, front, require):
     """In a folder of its own, as below /opt; profctl knows it."""
     require("unshare", root=True)
@@ -61,7 +57,6 @@ def test_library_of_an_installation(profctl, profcapture, capture, front, requir
     assert names(profcapture, capture) == ["here"]
 
 
-@without_sanitizer
 def test_library_that_is_not_there(profctl, profcapture, capture, front, tmp_path):
     for folder in (tmp_path, "x" * 5000, ""):
         profctl("record", "--force", "-o", capture, "--no-symbols", "--", front, check=3,
@@ -204,7 +199,6 @@ def test_profd_killed(steady, policy, victim):
     program.end()
 
 
-@without_sanitizer
 def test_no_memory(steady, profcapture, capture):
     """The process gets no more memory when it would need another arena; later it does."""
     program = steady("drop")
@@ -279,7 +273,6 @@ int main(void)
 """
 
 
-@without_sanitizer
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
     """A container's threads know other numbers than profd; they are who the side band knows by the ones that we see."""
     require("unshare", root=True)
@@ -321,7 +314,6 @@ MODES = ["plain", "fork", "vfork", "vfork-first", "spawn", "exec", "raw-clone", 
          "dlclose", "closefrom", "lowest", "seccomp", "seccomp-kill"]
 
 
-@without_sanitizer
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_zoo(profctl, profcapture, capture, tmp_path, policy):
     """All of it in one recording: processes, threads, descriptors and filters as the real profd meets them."""
@@ -355,7 +347,6 @@ int main(void)
 """
 
 
-@without_sanitizer
 def test_set_user_id(profctl, profcapture, capture, compile_c, require):
     """Nothing of the environment is believed, and the program ends with a status of its own."""
     require(root=True)
