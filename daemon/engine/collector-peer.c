@@ -267,15 +267,21 @@ static size_t put(struct peer_ring *ring, const struct peer_item *item, const vo
 
 static size_t put_record(struct peer_ring *ring, const struct ring_record *record)
 {
-	const struct peer_item item = {
+	struct peer_item item = {
 		.time_ns = record->time_ns,
-		.owner = collector_owner_ref(ring->owner),
 		.n_bytes = record->n_bytes,
 		.flags = record->flags,
 		.type = (uint8_t)record->type,
 		.verdict = record->verdict,
 	};
 
+	if (ring->peer->is_late) {
+		collector_process_lose(&ring->peer->process, PROF_LOSS_WRITER_BACKLOG,
+				       collector_is_event(record->type), record->time_ns,
+				       record->time_ns);
+		return 0;
+	}
+	item.owner = collector_owner_ref(ring->owner);
 	return put(ring, &item, record->payload, record->n_bytes, NULL, 0);
 }
 

@@ -83,6 +83,7 @@ struct peer {
 	uint32_t n_requests;
 	uint64_t asked_ns; /* /proc, for who its threads are */
 	unsigned int n_asked;
+	bool is_late; /* what is read of it is only counted, as lost: there is no time for more */
 	bool is_sysprof;    /* it speaks that protocol: each request is for a ring */
 	bool is_blocked;    /* nobody reads the answers: it has time until the next round */
 	uint32_t n_wanted;  /* requests of that kind without an answer */

@@ -242,7 +242,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 
 /* ---- What is left ------------------------------------------------------------------------------- */
 
-void collectors_lose(struct collectors *collectors, struct peer *peer)
+static void lose_peer(struct collectors *collectors, struct peer *peer)
 {
 	for (uint32_t k = 0; k < peer->n_arenas; k++)
 		for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
@@ -262,7 +262,7 @@ static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)
 		if (peer_at(collectors, i)->queued_bytes > more_than)
-			collectors_lose(collectors, peer_at(collectors, i));
+			lose_peer(collectors, peer_at(collectors, i));
 }
 
 /* Behind those of whom much is queued. */

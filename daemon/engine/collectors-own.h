@@ -30,8 +30,6 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 			   enum ring_drain how, uint64_t *ret_fill);
 /* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
 uint64_t collectors_unread(const struct peer *peer);
-/* collectors-merge.c: what is queued of it. */
-void collectors_lose(struct collectors *collectors, struct peer *peer);
 /* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what
  * is queued, as collectors_finish() says. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);

@@ -620,10 +620,9 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
+		peer->is_late = collectors_unread(peer) > COLLECTORS_MODEST;
 		if (peer->state == PEER_ACTIVE)
 			end_peer(collectors, peer);
-		if (collectors->queued_bytes > COLLECTORS_MAX_QUEUED)
-			collectors_lose(collectors, peer);
 	}
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
