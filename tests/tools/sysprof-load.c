@@ -17,7 +17,7 @@
 #define N_THREADS 8
 
 /* The sanitizer's question: the library keeps what each thread had. */
-int __lsan_is_turned_off(void);
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
 {
