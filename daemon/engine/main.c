@@ -41,12 +41,15 @@ static void go_first(void)
 	setpriority(PRIO_PROCESS, 0, NICE);
 }
 
-/* GLib ends a process that gets no memory, by a signal that could mean anything; just before it says why. */
+/*
+ * GLib ends a process that gets no memory, by a signal that could mean anything; just before it says why. What it says it
+ * would say with the local time, for which it reads a file, and the filter kills for that.
+ */
 static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
 {
 	if (level & G_LOG_LEVEL_ERROR && strstr(message, "failed to allocate"))
 		_exit(ENGINE_EXIT_NO_MEMORY);
-	g_log_default_handler(domain, level, message, data);
+	fprintf(stderr, "profd-engine: %s\n", message);
 }
 
 static bool is_socket(int fd)
