@@ -267,21 +267,15 @@ static size_t put(struct peer_ring *ring, const struct peer_item *item, const vo
 
 static size_t put_record(struct peer_ring *ring, const struct ring_record *record)
 {
-	struct peer_item item = {
+	const struct peer_item item = {
 		.time_ns = record->time_ns,
+		.owner = collector_owner_ref(ring->owner),
 		.n_bytes = record->n_bytes,
 		.flags = record->flags,
 		.type = (uint8_t)record->type,
 		.verdict = record->verdict,
 	};
 
-	if (ring->peer->is_late) {
-		collector_process_lose(&ring->peer->process, PROF_LOSS_WRITER_BACKLOG,
-				       collector_is_event(record->type), record->time_ns,
-				       record->time_ns);
-		return 0;
-	}
-	item.owner = collector_owner_ref(ring->owner);
 	return put(ring, &item, record->payload, record->n_bytes, NULL, 0);
 }
 
@@ -369,12 +363,28 @@ static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 	count(ring, totals->unpublished, &told->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
 }
 
+void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns)
+{
+	if (!collector_is_event(type))
+		return;
+	if (loss->count++ == 0)
+		loss->from_ns = time_ns;
+	loss->to_ns = time_ns;
+}
+
+void peer_loss_tell(const struct peer_loss *loss, struct peer *peer)
+{
+	collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG, loss->count, loss->from_ns,
+			       loss->to_ns);
+}
+
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill)
 {
 	struct ring_batch batch;
 	struct ring_record record;
 	uint64_t from_ns = ring->reader.drain_ns;
+	struct peer_loss late = { 0 };
 	size_t bytes = 0;
 
 	*ret_fill = 0;
@@ -384,9 +394,13 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		if (batch.end > batch.next && !ring->owner)
 			take_owner(ring, batch.tid);
 		while (ring_batch_next(&batch, &record))
-			bytes += put_record(ring, &record);
+			if (ring->peer->is_late)
+				peer_loss_add(&late, record.type, record.time_ns);
+			else
+				bytes += put_record(ring, &record);
 		/* What a producer that is as fast as we are writes meanwhile is taken later. */
 	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
+	peer_loss_tell(&late, ring->peer);
 	ring->bound_ns = batch.bound_ns;
 	if (ring->reader.fault == RING_FAULT_NONE)
 		count_losses(ring, from_ns);

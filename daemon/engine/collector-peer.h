@@ -117,6 +117,13 @@ void peer_arena_free(struct peer_arena *arena);
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
 		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text);
 
+/* Records of a ring that there is no time for: one row, however many. */
+struct peer_loss {
+	uint64_t count, from_ns, to_ns;
+};
+void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
+void peer_loss_tell(const struct peer_loss *loss, struct peer *peer);
+
 /* Returns 0 or -errno. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int *ret_fd);
 /*

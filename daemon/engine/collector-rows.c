@@ -157,6 +157,8 @@ void collector_process_lose(struct collector_process *process, enum prof_loss_ca
 		.to_ns = to_ns,
 	};
 
+	if (count == 0)
+		return;
 	if (!process->has_lost && process->rows->n_streams++ >= COLLECTOR_MAX_STREAMS)
 		g_strlcpy(process->stream, "collectors", sizeof(process->stream));
 	process->has_lost = true;

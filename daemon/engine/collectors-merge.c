@@ -247,13 +247,13 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 	for (uint32_t k = 0; k < peer->n_arenas; k++)
 		for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++) {
 			struct peer_ring *ring = &peer->arenas[k]->rings[n];
+			struct peer_loss loss = { 0 };
 
 			for (struct peer_item *item; (item = peer_ring_peek(ring));) {
-				collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG,
-						       collector_is_event(item->type),
-						       item->time_ns, item->time_ns);
+				peer_loss_add(&loss, item->type, item->time_ns);
 				collectors->queued_bytes -= peer_ring_skip(ring);
 			}
+			peer_loss_tell(&loss, peer);
 		}
 }
 

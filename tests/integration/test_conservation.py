@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 CONSERVE = os.environ["CONSERVE"]
 MARKS = 10000000
 THREADS = 4
-KILLED = 4  # ten at once leave more than an engine always has the time for
+KILLED = 10
 
 
 def check(capture, files):
