@@ -39,8 +39,19 @@ static const char *const user_stops[] = { "root",          "copy-end",  "no-tabl
 					  "kernel-thread", "unknown",   NULL };
 static const char *const task_events[] = { "exists", "fork", "exec", "exit", "comm", NULL };
 static const char *const switch_states[] = { "wait", "preempted", "running", NULL };
-static const char *const alloc_kinds[] = { "malloc", "calloc", "realloc", "aligned",
-					   "new",    "mmap",   NULL };
+static const char *const alloc_kinds[] = {
+	"malloc",   "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
+	"memalign", "valloc", "pvalloc", "new",          "mmap",           "mremap",
+	"brk",      NULL
+};
+static_assert(ARRAY_SIZE(alloc_kinds) == PROF_ALLOC_KINDS + 1, "alloc.kind");
+static const char *const free_kinds[] = { "free",   "cfree",   "free_sized",   "free_aligned_sized",
+					  "delete", "realloc", "reallocarray", "munmap",
+					  "brk",    NULL };
+static_assert(ARRAY_SIZE(free_kinds) == PROF_FREE_KINDS + 1, "free.kind");
+static const char *const heap_events[] = { "begin",        "checkpoint", "paused", "resumed",
+					   "end",          "static",     "setuid", "other-arch",
+					   "unregistered", NULL };
 static const char *const mark_kinds[] = { "instant", "begin", "end", "complete", NULL };
 static const char *const argument_kinds[] = { "s64", "u64", "double", "string", "address", NULL };
 static const char *const log_levels[] = { "emergency", "alert", "critical", "error", "warning",
@@ -183,6 +194,7 @@ static const struct prof_column_def free_columns[] = {
 	COLUMN_ORDERED(PROF_FREE_BLOCK, "block", UINT, DELTA), /* 0 = unknown */
 	COLUMN(PROF_FREE_ADDRESS, "address", UINT, .unit = PROF_UNIT_ADDRESS,
 	       .flags = PROF_COLUMN_NULLABLE),
+	ENUM(PROF_FREE_KIND, "kind", free_kinds),
 };
 static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),
@@ -237,6 +249,25 @@ static const struct prof_column_def jit_columns[] = {
 	COLUMN(PROF_JIT_FROM, "from", UINT, .unit = PROF_UNIT_ADDRESS,
 	       .flags = PROF_COLUMN_NULLABLE), /* move */
 };
+static const struct prof_column_def heap_columns[] = {
+	TIME(PROF_HEAP_TIME),
+	REF(PROF_HEAP_PROCESS, "process", PROCESS),
+	ENUM(PROF_HEAP_EVENT, "event", heap_events),
+	COLUMN(PROF_HEAP_LIVE_BYTES, "live_bytes", UINT, .unit = PROF_UNIT_BYTES),
+	COLUMN(PROF_HEAP_LIVE_BLOCKS, "live_blocks", UINT, .unit = PROF_UNIT_COUNT),
+	COLUMN(PROF_HEAP_PEAK_BYTES, "peak_bytes", UINT, .unit = PROF_UNIT_BYTES),
+	COLUMN_ORDERED(PROF_HEAP_PEAK_TIME, "peak_time", TIME, DELTA, .unit = PROF_UNIT_NS),
+};
+static const struct prof_column_def live_columns[] = {
+	TIME(PROF_LIVE_TIME),
+	REF(PROF_LIVE_THREAD, "thread", THREAD),
+	ENUM(PROF_LIVE_KIND, "kind", alloc_kinds),
+	COLUMN_ORDERED(PROF_LIVE_BLOCK, "block", UINT, DELTA),
+	COLUMN(PROF_LIVE_SIZE, "size", UINT, .unit = PROF_UNIT_BYTES),
+	COLUMN(PROF_LIVE_ALIGNMENT, "alignment", UINT, .unit = PROF_UNIT_BYTES),
+	REF(PROF_LIVE_STACK, "stack", STACK),
+	COLUMN_ORDERED(PROF_LIVE_SINCE, "since", TIME, DELTA, .unit = PROF_UNIT_NS),
+};
 
 #define TABLE(i, n, f)                                                        \
 	{                                                                     \
@@ -267,6 +298,8 @@ static const struct prof_table_def tables[] = {
 	TABLE(LOSS, loss, TIMED),
 	TABLE(METADATA, metadata, TIMED),
 	TABLE(JIT, jit, TIMED),
+	TABLE(HEAP, heap, TIMED),
+	TABLE(LIVE, live, TIMED),
 };
 CHECK_COLUMNS(STRING, string);
 CHECK_COLUMNS(IMAGE, image);
@@ -289,6 +322,8 @@ CHECK_COLUMNS(COUNTER_VALUE, counter_value);
 CHECK_COLUMNS(LOSS, loss);
 CHECK_COLUMNS(METADATA, metadata);
 CHECK_COLUMNS(JIT, jit);
+CHECK_COLUMNS(HEAP, heap);
+CHECK_COLUMNS(LIVE, live);
 
 PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id)
 {

@@ -126,6 +126,8 @@ enum ring_type {
 	RING_JIT,
 	RING_MARK_AT, /* struct ring_at, then as a mark */
 	RING_LOG_AT,  /* the same of a log */
+	RING_REALLOC,
+	RING_CALLS,
 	RING_N_TYPES
 };
 
@@ -229,22 +231,83 @@ struct ring_log {
 };
 static_assert(sizeof(struct ring_log) == 16, "log");
 
-struct ring_alloc {
-	uint64_t block;
-	uint64_t size;
-	uint64_t prior;
-	uint32_t kind;
-	uint32_t stack;
-	uint32_t alignment_log2;
-	uint32_t reserved;
+enum ring_alloc_kind {
+	RING_ALLOC_MALLOC,
+	RING_ALLOC_CALLOC,
+	RING_ALLOC_REALLOC,
+	RING_ALLOC_REALLOCARRAY,
+	RING_ALLOC_POSIX_MEMALIGN,
+	RING_ALLOC_ALIGNED_ALLOC,
+	RING_ALLOC_MEMALIGN,
+	RING_ALLOC_VALLOC,
+	RING_ALLOC_PVALLOC,
+	RING_ALLOC_NEW,
+	RING_ALLOC_MMAP,
+	RING_ALLOC_MREMAP,
+	RING_ALLOC_BRK,
+	RING_ALLOC_N_KINDS
 };
-static_assert(sizeof(struct ring_alloc) == 40, "alloc");
+
+#define RING_ALLOC_STACK \
+	0x01u /* `stack` is a RING_STACK's, not a node of RING_CALLS: a handler's */
+
+struct ring_alloc {
+	uint64_t address; /* 0: it failed */
+	uint64_t size;    /* as asked for */
+	uint32_t stack;   /* 0: none */
+	uint8_t kind;     /* enum ring_alloc_kind */
+	uint8_t alignment_log2;
+	uint8_t flags; /* RING_ALLOC_STACK */
+	uint8_t reserved;
+};
+static_assert(sizeof(struct ring_alloc) == 24, "alloc");
+
+/* Its time is when it began, and what was at `prior` is given up then. */
+struct ring_realloc {
+	uint64_t prior;       /* 0: there was none */
+	uint64_t address;     /* 0: it failed, and `prior` stays; or, of size 0, it is freed */
+	uint64_t size;        /* as asked for */
+	uint64_t duration_ns; /* until it was there */
+	uint32_t stack;
+	uint8_t kind;
+	uint8_t is_freed; /* of address 0 */
+	uint8_t flags;
+	uint8_t reserved;
+};
+static_assert(sizeof(struct ring_realloc) == 40, "realloc");
+
+enum ring_free_kind {
+	RING_FREE_FREE,
+	RING_FREE_CFREE,
+	RING_FREE_SIZED,
+	RING_FREE_ALIGNED_SIZED,
+	RING_FREE_DELETE,
+	RING_FREE_REALLOC,
+	RING_FREE_REALLOCARRAY,
+	RING_FREE_MUNMAP,
+	RING_FREE_BRK,
+	RING_FREE_N_KINDS
+};
 
 struct ring_free_block {
-	uint64_t block; /* 0: not known */
-	uint64_t address;
+	uint64_t address; /* 0: of NULL */
+	uint32_t kind;    /* enum ring_free_kind */
+	uint32_t pages;   /* of 4096 bytes: of munmap and brk; else 0 */
 };
 static_assert(sizeof(struct ring_free_block) == 16, "free");
+
+/*
+ * Nodes of the tree of calls: `first` is called by `parent`, each other one by the one before it. A node is a stack, from the
+ * root to it. One that is told of again is another one from then on; its children stay what they were.
+ */
+struct ring_calls {
+	uint32_t first;    /* not 0 */
+	uint32_t parent;   /* 0: the first is a root */
+	uint32_t n_frames; /* that follow, outermost first: of nodes first, first + 1, … */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct ring_calls) == 16, "calls");
+#define RING_MAX_CALLS (1u << 18) /* ids are below */
 
 struct ring_thread_name {
 	uint32_t name; /* string */

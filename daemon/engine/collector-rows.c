@@ -710,13 +710,13 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 	[RING_FREE_BLOCK] = refuse,   [RING_THREAD_NAME] = add_name,
 	[RING_IMAGE] = add_image,     [RING_STACK] = add_stack,
 	[RING_JIT] = add_jit,         [RING_MARK_AT] = add_mark_at,
-	[RING_LOG_AT] = add_log_at,
+	[RING_LOG_AT] = add_log_at,   [RING_REALLOC] = refuse,
 };
 
 bool collector_is_event(enum ring_type type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
-	       type != RING_COUNTER;
+	       type != RING_COUNTER && type != RING_CALLS;
 }
 
 enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)
