@@ -24,13 +24,10 @@ void message_waste(struct ring *ring, void *payload, size_t payload_bytes)
 	ring_end(ring, payload);
 }
 
-/* The ring was left for a bigger one: ids are another owner's. */
-static void follow(struct producer *producer)
+void message_follow_ring(struct producer *producer)
 {
 	struct ring *ring = producer->current;
 
-	if (!ring->bigger)
-		return;
 	while (ring->bigger)
 		ring = ring->bigger;
 	intern_reset(&producer->intern);
@@ -131,7 +128,7 @@ static enum message_outcome try_to_write(struct producer *producer, struct messa
 	struct ring *ring;
 	void *payload;
 
-	follow(producer);
+	message_follow(producer);
 	if (producer->intern.last_id >= MAX_IDS)
 		intern_restart(&producer->intern);
 	epoch = producer->intern.epoch;

@@ -44,6 +44,13 @@ static inline bool message_is_other(const struct producer *producer, uint32_t ep
 /* Sends a string, if it has not been sent; the id is 0 where a part found no room. */
 enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
 					struct text *text);
+/* Where the thread's ring was left for a bigger one, whose owner has ids of its own: goes there. */
+void message_follow_ring(struct producer *producer);
+static inline __attribute__((always_inline)) void message_follow(struct producer *producer)
+{
+	if (__builtin_expect(producer->current->bigger != NULL, 0))
+		message_follow_ring(producer);
+}
 /* What was begun means nothing by now: makes a string of it that nobody names. */
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 

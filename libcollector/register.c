@@ -83,6 +83,7 @@ struct range {
 __thread struct register_thread register_self
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t prof_collector_state;
+uint32_t register_wants;
 
 static struct process *process;
 static struct control_addresses addresses;
@@ -231,7 +232,8 @@ static int connect_process(void)
 {
 	struct control_hello hello = { .magic = CONTROL_HELLO_MAGIC,
 				       .version = CONTROL_VERSION,
-				       .bytes = CONTROL_BYTES };
+				       .bytes = CONTROL_BYTES,
+				       .wants = register_wants };
 	uint64_t wait_ns = is_realtime() ? REGISTER_REALTIME_NS : CONTROL_WAIT_NS;
 	uint32_t tgid = (uint32_t)syscall(SYS_getpid);
 	int memfd, r;
@@ -682,41 +684,45 @@ extern char **environ;
 /* glibc 2.32; true also where nobody knows. */
 extern char __libc_single_threaded __attribute__((weak));
 
-static const char *find_variable(const char *entry)
-{
-	static const char name[] = CONTROL_VARIABLE "=";
+struct variable {
+	const char *name;
+	char *value;
+	size_t n_bytes; /* that there is room for */
+};
 
-	for (size_t i = 0; i < sizeof(name) - 1; i++)
-		if (entry[i] != name[i])
+static const char *find_variable(const char *entry, const char *name)
+{
+	for (; *name; name++, entry++)
+		if (*entry != *name)
 			return NULL;
-	return entry + sizeof(name) - 1;
+	return *entry == '=' ? entry + 1 : NULL;
 }
 
-static bool copy_variable(const char *value, char *ret_value)
+static bool copy_variable(const struct variable *variable, const char *value)
 {
 	size_t n = 0;
 
-	while (value[n] && n < MAX_VARIABLE)
+	while (value[n] && n < variable->n_bytes)
 		n++;
-	if (n == MAX_VARIABLE)
+	if (n == variable->n_bytes)
 		return false;
-	memcpy(ret_value, value, n + 1);
+	memcpy(variable->value, value, n + 1);
 	return true;
 }
 
-static bool read_environ(char *ret_value)
+static bool read_environ(const struct variable *variable)
 {
-	for (char **entry = environ; entry && *entry; entry++) {
-		const char *value = find_variable(*entry);
+	for (char **entry = environ; *entry; entry++) {
+		const char *value = find_variable(*entry, variable->name);
 
 		if (value)
-			return copy_variable(value, ret_value);
+			return copy_variable(variable, value);
 	}
 	return false;
 }
 
 /* As the process was started with: where there are threads, another one may be in setenv(). */
-static bool read_proc(char *ret_value)
+static bool read_proc(const struct variable *variable)
 {
 	char *buffer = map_memory(MAX_ENVIRONMENT);
 	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/environ",
@@ -732,9 +738,9 @@ static bool read_proc(char *ret_value)
 	if (fd >= 0)
 		syscall(SYS_close, fd);
 	for (size_t at = 0; buffer && at < n && !is_found; at++) {
-		const char *value = find_variable(buffer + at);
+		const char *value = find_variable(buffer + at, variable->name);
 
-		is_found = value && copy_variable(value, ret_value);
+		is_found = value && copy_variable(variable, value);
 		while (at < n && buffer[at])
 			at++;
 	}
@@ -743,10 +749,13 @@ static bool read_proc(char *ret_value)
 	return is_found;
 }
 
-static bool read_variable(char *ret_value)
+/* The libc has no environ yet where the loader allocates before it has begun. */
+bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 {
-	return &__libc_single_threaded && __libc_single_threaded ? read_environ(ret_value)
-								 : read_proc(ret_value);
+	const struct variable variable = { name, ret_value, n_bytes };
+	bool is_alone = &__libc_single_threaded && __libc_single_threaded;
+
+	return is_alone && environ ? read_environ(&variable) : read_proc(&variable);
 }
 
 /* Once a process image. Children inherit all of it but the page's content. */
@@ -783,13 +792,16 @@ static int set_up_once(void)
 	return r;
 }
 
-__attribute__((constructor(101))) static void start(void)
+__attribute__((constructor(101))) void register_start(void)
 {
-	char value[MAX_VARIABLE + 1];
+	static uint32_t is_started;
+	char value[MAX_VARIABLE];
 	int error = errno;
 
-	if (getauxval(AT_SECURE) == 0 && read_variable(value) && control_parse(value, &addresses) &&
-	    set_up_once() == 0)
+	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) == 0 &&
+	    getauxval(AT_SECURE) == 0 &&
+	    register_read_variable(CONTROL_VARIABLE, value, sizeof(value)) &&
+	    control_parse(value, &addresses) && set_up_once() == 0)
 		prof_collector_state = 1;
 	errno = error;
 }

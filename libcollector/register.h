@@ -42,6 +42,14 @@ struct register_thread {
 extern __thread struct register_thread register_self
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* CONTROL_WANTS_*: said when the process registers, so to be set before it does. */
+extern uint32_t register_wants __attribute__((visibility("hidden")));
+
+/* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
+void register_start(void);
+/* A variable of the environment that the process was started with. False: there is none, or it is too long. */
+bool register_read_variable(const char *name, char *ret_value, size_t n_bytes);
+
 /* NULL: counted. */
 struct producer *register_producer(void);
 /* As above, in a bigger ring if there can be one; else the one that the thread has. */

@@ -76,6 +76,7 @@ def test_pkg_config(root, library):
 def test_collector(root):
     assert one(root, "libprofcollector.so.0").exists()
     assert one(root, "libprofcollector.a").exists()
+    assert one(root, "libprofpreload-memory.so").exists()
 
 
 def test_service(root, require):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Our libraries export prof_* and nothing else, and exactly what their public headers declare. Arguments: LIBRARY HEADER …"""
+"""Our libraries export prof_* and nothing else, and exactly what their public headers declare; and what is preloaded, the names that it
+hooks. Arguments: LIBRARY HEADER[,SOURCE…] …, where the sources are those of hooks."""
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 import lint
 
 DECLARED = re.compile(r"PROF_PUBLIC\b[^;{]*?\b(prof_\w+)\s*(?:\(|;|\[)")
+
+HOOK = re.compile(r"\bHOOK\b[^;{]*?\b(\w+)\s*\(")
 
 
 def exported(library):
@@ -24,8 +27,9 @@ def without_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*|^\s*#[^\n]*", " ", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def compare(library, symbols, name_of_header, header):
+def compare(library, symbols, name_of_header, header, sources):
     declared = set(DECLARED.findall(without_comments(header)))
+    declared |= {name for source in sources for name in HOOK.findall(without_comments(source))}
     for name in sorted(symbols - declared):
         why = "is not declared in the public header" if name.startswith("prof_") else "is not ours to export"
         yield f"{library}: {name} {why}"
@@ -41,7 +45,9 @@ def check(root, *pairs):
             ["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I", root, "-o", pairs[0], root / "a.c"], check=True
         )
     for library, header in zip(pairs[::2], pairs[1::2]):
-        yield from compare(Path(library).name, exported(library), header, (root / header).read_text())
+        header, *sources = header.split(",")
+        sources = [(root / source).read_text() for source in sources]
+        yield from compare(Path(library).name, exported(library), header, (root / header).read_text(), sources)
 
 
 HEADER = """#define PROF_PUBLIC __attribute__((visibility("default")))

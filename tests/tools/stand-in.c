@@ -56,6 +56,7 @@ struct arena {
 struct peer {
 	int fd, pid;
 	uint32_t parent, n_requests, n_arenas;
+	uint32_t wants;
 	uint64_t n_owners, n_types[RING_N_TYPES], n_nameless, n_cut;
 	struct arena arenas[MAX_ARENAS];
 };
@@ -160,6 +161,31 @@ static void print_string(struct peer *peer, struct arena *arena, uint32_t ring, 
 	print_text(name, text->bytes, text->n);
 }
 
+/* Of types 9, 10 and 15. */
+static void print_heap(uint32_t type, const void *payload)
+{
+	const struct ring_alloc *alloc = payload;
+	const struct ring_free_block *block = payload;
+	const struct ring_realloc *change = payload;
+
+	if (type == RING_ALLOC)
+		fprintf(out,
+			",\"address\":%" PRIu64 ",\"size\":%" PRIu64
+			",\"kind\":%u,\"alignment\":%u,\"stack\":%u,\"flags\":%u",
+			alloc->address, alloc->size, alloc->kind, alloc->alignment_log2,
+			alloc->stack, alloc->flags);
+	else if (type == RING_FREE_BLOCK)
+		fprintf(out, ",\"address\":%" PRIu64 ",\"kind\":%u,\"pages\":%u", block->address,
+			block->kind, block->pages);
+	else if (type == RING_REALLOC)
+		fprintf(out,
+			",\"prior\":%" PRIu64 ",\"address\":%" PRIu64 ",\"size\":%" PRIu64
+			",\"duration\":%" PRIu64
+			",\"kind\":%u,\"freed\":%u,\"stack\":%u,\"flags\":%u",
+			change->prior, change->address, change->size, change->duration_ns,
+			change->kind, change->is_freed, change->stack, change->flags);
+}
+
 static void print_record(struct peer *peer, struct arena *arena, uint32_t ring, uint32_t tid,
 			 const struct ring_record *record)
 {
@@ -195,6 +221,7 @@ static void print_record(struct peer *peer, struct arena *arena, uint32_t ring, 
 		print_string(peer, arena, ring, "name",
 			     ((const struct ring_thread_name *)payload)->name);
 	}
+	print_heap(record->type, payload);
 	fprintf(out, "}\n");
 }
 
@@ -313,7 +340,7 @@ static void serve(struct peer *peer)
 	if (options.is_silent)
 		return;
 	if (is_hello)
-		peer->parent = hello.parent_tgid;
+		peer->parent = hello.parent_tgid, peer->wants = hello.wants;
 	else
 		peer->n_requests++;
 	if (!is_hello && options.refuses_growth)
@@ -397,15 +424,17 @@ static void print_peer(struct peer *peer)
 		}
 	}
 	fprintf(out,
-		"{\"peer\":%d,\"parent\":%u,\"arenas\":%u,\"requests\":%u,\"attempted\":%" PRIu64
+		"{\"peer\":%d,\"parent\":%u,\"wants\":%u,\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
+		",\"reallocs\":%" PRIu64 ",\"arenas\":%u,\"requests\":%u,\"attempted\":%" PRIu64
 		",\"records\":%" PRIu64 ",\"abandoned\":%" PRIu64 ",\"unpublished\":%" PRIu64
 		",\"lost\":%" PRIu64 ",\"no_ring\":%" PRIu64 ",\"waits\":%" PRIu64
 		",\"nameless\":%" PRIu64 ",\"cut\":%" PRIu64 ",\"owners\":%" PRIu64
 		",\"marks\":%" PRIu64 ",\"strings\":%" PRIu64 ",\"fault\":\"%s\"}\n",
-		peer->pid, peer->parent, peer->n_arenas, peer->n_requests, all.attempted,
-		all.records, all.abandoned, all.unpublished, lost, no_ring, all.waits,
-		peer->n_nameless, peer->n_cut, peer->n_owners, peer->n_types[RING_MARK],
-		peer->n_types[RING_STRING], fault);
+		peer->pid, peer->parent, peer->wants, peer->n_types[RING_ALLOC],
+		peer->n_types[RING_FREE_BLOCK], peer->n_types[RING_REALLOC], peer->n_arenas,
+		peer->n_requests, all.attempted, all.records, all.abandoned, all.unpublished, lost,
+		no_ring, all.waits, peer->n_nameless, peer->n_cut, peer->n_owners,
+		peer->n_types[RING_MARK], peer->n_types[RING_STRING], fault);
 }
 
 /* ---- The beginning ---- */

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap hooks - the names of the allocator, as a program finds them when libprofpreload-memory.so is preloaded
+ *
+ * Each makes the call that it was asked for, of the next allocator, and has it recorded: what gives a block up before, what makes
+ * one behind, and realloc() around. A program that is not recorded gets there by two loads and a jump.
+ *
+ * libc never calls its public names from within another, but for reallocarray(), which is done here. Any other allocator may: what it calls
+ * while it is in a call is passed on, and not recorded. C++'s operators are not hooked, as they call malloc() and
+ * aligned_alloc(); those of an allocator that brings its own do not, and are not seen.
+ * Invariants: (1) every call does what it does without this     [test_heap_zoo: all, allocators]
+ *             (2) each is recorded once                          [test_heap_zoo: kinds]
+ */
+#include "libcollector/heap-next.h"
+#include "libcollector/heap-record.h"
+#include "libcollector/heap-sampled.h"
+#include "libcollector/own-stack.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+#define HOOK __attribute__((visibility("default")))
+#define OUTLINE static __attribute__((noinline))
+
+/* In no header of this libc. */
+HOOK void cfree(void *address);
+HOOK void free_sized(void *address, size_t size);
+HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
+
+/* ---- What is to be done with a call ---- */
+
+/* Pairs with set_up(): then heap_next is there. */
+static inline bool is_dormant(void)
+{
+	return __builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) == 0, 1);
+}
+
+/* False: the pool has to do. */
+static inline bool is_ready(void)
+{
+	return __builtin_expect(!(heap_mode & HEAP_UNSET), 1) || heap_next_prepare();
+}
+
+/* Of the allocator itself, which is in a call of the program's. */
+static inline __attribute__((always_inline)) bool is_inner(void)
+{
+	return (heap_mode & HEAP_FOREIGN) &&
+	       (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard;
+}
+
+static inline __attribute__((always_inline)) bool is_recorded(void)
+{
+	return prof_collector_enabled() && !is_inner();
+}
+
+/* Whether an allocation is. */
+static inline __attribute__((always_inline)) bool is_wanted(size_t size)
+{
+	if (!is_recorded())
+		return false;
+	return heap_mode & HEAP_SAMPLED ? heap_sampled_choose(size) : heap_mode & HEAP_ALL;
+}
+
+/* Whether a block's end is. */
+static inline __attribute__((always_inline)) bool is_end_wanted(const void *address)
+{
+	if (heap_mode & HEAP_SAMPLED)
+		return heap_sampled_remove(address) && is_recorded();
+	return (heap_mode & HEAP_ALL) && is_recorded();
+}
+
+static inline __attribute__((always_inline)) uint64_t enter(void)
+{
+	uint64_t outer = 0;
+
+	if (__builtin_expect(heap_mode & HEAP_FOREIGN, 0)) {
+		outer = heap_thread.guard;
+		heap_thread.guard = MAX_OF(outer, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+	}
+	return outer;
+}
+
+static inline __attribute__((always_inline)) void leave(uint64_t outer)
+{
+	if (__builtin_expect(heap_mode & HEAP_FOREIGN, 0))
+		heap_thread.guard = outer;
+}
+
+static void record(const struct heap_call *call, const void *address)
+{
+	if ((heap_mode & HEAP_SAMPLED) && address && !heap_sampled_add(address))
+		register_count_lost();
+	else
+		heap_record_alloc(call, address);
+}
+
+static uint32_t log2_of(size_t alignment)
+{
+	return alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment);
+}
+
+static size_t page_bytes(void)
+{
+	return (size_t)getauxval(AT_PAGESZ);
+}
+
+/* ---- malloc() and calloc() ---- */
+
+OUTLINE void *malloc_awake(size_t size)
+{
+	const struct heap_call call = { RING_ALLOC_MALLOC, 0, size };
+	bool wanted;
+	uint64_t outer;
+	void *address;
+
+	if (!is_ready())
+		return heap_pool_get(size, 1);
+	wanted = is_wanted(size);
+	outer = enter();
+	address = heap_next.malloc(size);
+	leave(outer);
+	if (wanted)
+		record(&call, address);
+	return address;
+}
+
+HOOK void *malloc(size_t size)
+{
+	return is_dormant() ? heap_next.malloc(size) : malloc_awake(size);
+}
+
+OUTLINE void *calloc_awake(size_t n, size_t size)
+{
+	struct heap_call call = { RING_ALLOC_CALLOC, 0, 0 };
+	bool wanted;
+	uint64_t outer;
+	void *address;
+
+	if (__builtin_mul_overflow(n, size, &call.size))
+		call.size = SIZE_MAX;
+	if (!is_ready())
+		return heap_pool_get(call.size, 1);
+	wanted = is_wanted(call.size);
+	outer = enter();
+	address = heap_next.calloc(n, size);
+	leave(outer);
+	if (wanted)
+		record(&call, address);
+	return address;
+}
+
+HOOK void *calloc(size_t n, size_t size)
+{
+	return is_dormant() ? heap_next.calloc(n, size) : calloc_awake(n, size);
+}
+
+/* ---- realloc() and reallocarray() ---- */
+
+/* Of a block that is recorded: one record, however it goes. */
+static void *change(const struct heap_call *call, void *prior, bool wanted)
+{
+	bool is_sampled = heap_mode & HEAP_SAMPLED, is_freed;
+	struct heap_change change;
+	void *address;
+
+	heap_record_begin(call, prior, &change);
+	address = heap_next.realloc(prior, call->size);
+	is_freed = !address && call->size == 0 && prior;
+	/* One that it cannot be known of any more when it ends, or was not chosen, has ended for the record. */
+	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
+		heap_record_end(&change, NULL, true);
+		return address;
+	}
+	if (is_sampled && !address && !is_freed && prior && !heap_sampled_add(prior))
+		register_count_lost();
+	heap_record_end(&change, address, is_freed);
+	return address;
+}
+
+static void *move_from_pool(const struct heap_call *call, const void *prior)
+{
+	size_t n = heap_pool_size(prior);
+	void *address = malloc(call->size);
+
+	if (address)
+		memcpy(address, prior, MIN_OF(n, (size_t)call->size));
+	return address;
+}
+
+static void *realloc_awake(const struct heap_call *call, void *prior)
+{
+	bool is_known, wanted;
+	uint64_t outer;
+	void *address;
+
+	if (heap_pool_has(prior) || !is_ready())
+		return prior ? move_from_pool(call, prior) : heap_pool_get(call->size, 1);
+	wanted = is_wanted(call->size);
+	is_known = is_end_wanted(prior);
+	outer = enter();
+	if (is_known) {
+		address = change(call, prior, wanted);
+	} else {
+		address = heap_next.realloc(prior, call->size);
+		if (wanted && (address || call->size != 0))
+			record(call, address);
+	}
+	leave(outer);
+	return address;
+}
+
+HOOK void *realloc(void *prior, size_t size)
+{
+	if (is_dormant() && !heap_pool_has(prior))
+		return heap_next.realloc(prior, size);
+	return realloc_awake(&(struct heap_call){ RING_ALLOC_REALLOC, 0, size }, prior);
+}
+
+OUTLINE void *fail_to_change(void *prior)
+{
+	const struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, SIZE_MAX };
+	struct heap_change failed;
+
+	if (is_ready() && (heap_mode & HEAP_ALL) && is_recorded()) {
+		heap_record_begin(&call, prior, &failed);
+		heap_record_end(&failed, NULL, false);
+	}
+	errno = ENOMEM;
+	return NULL;
+}
+
+HOOK void *reallocarray(void *prior, size_t n, size_t size)
+{
+	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0 };
+
+	if (__builtin_mul_overflow(n, size, &call.size))
+		return fail_to_change(prior);
+	if (is_dormant() && !heap_pool_has(prior))
+		return heap_next.realloc(prior, call.size);
+	return realloc_awake(&call, prior);
+}
+
+/* ---- What is aligned ---- */
+
+OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t size)
+{
+	const struct heap_call call = { RING_ALLOC_POSIX_MEMALIGN, log2_of(alignment), size };
+	bool wanted;
+	uint64_t outer;
+	int r;
+
+	if (!is_ready()) {
+		void *address = heap_pool_get(size, alignment);
+
+		if (address)
+			*ret_address = address;
+		return address ? 0 : ENOMEM;
+	}
+	wanted = is_wanted(size);
+	outer = enter();
+	r = heap_next.posix_memalign(ret_address, alignment, size);
+	leave(outer);
+	if (wanted)
+		record(&call, r == 0 ? *ret_address : NULL);
+	return r;
+}
+
+HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
+{
+	return is_dormant() ? heap_next.posix_memalign(ret_address, alignment, size)
+			    : posix_memalign_awake(ret_address, alignment, size);
+}
+
+/* Those that are asked in the same way. */
+typedef void *allocate_aligned(size_t alignment, size_t size);
+
+static void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
+			   size_t alignment, size_t size)
+{
+	const struct heap_call call = { kind, log2_of(alignment), size };
+	bool wanted;
+	uint64_t outer;
+	void *address;
+
+	if (!is_ready())
+		return heap_pool_get(size, alignment);
+	wanted = is_wanted(size);
+	outer = enter();
+	address = (*next)(alignment, size);
+	leave(outer);
+	if (wanted)
+		record(&call, address);
+	return address;
+}
+
+HOOK void *aligned_alloc(size_t alignment, size_t size)
+{
+	return is_dormant() ? heap_next.aligned_alloc(alignment, size)
+			    : aligned_awake(RING_ALLOC_ALIGNED_ALLOC, &heap_next.aligned_alloc,
+					    alignment, size);
+}
+
+HOOK void *memalign(size_t alignment, size_t size)
+{
+	return is_dormant()
+		       ? heap_next.memalign(alignment, size)
+		       : aligned_awake(RING_ALLOC_MEMALIGN, &heap_next.memalign, alignment, size);
+}
+
+static void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t), size_t size)
+{
+	const struct heap_call call = { kind, log2_of(page_bytes()), size };
+	bool wanted;
+	uint64_t outer;
+	void *address;
+
+	if (!is_ready())
+		return heap_pool_get(size, page_bytes());
+	wanted = is_wanted(size);
+	outer = enter();
+	address = (*next)(size);
+	leave(outer);
+	if (wanted)
+		record(&call, address);
+	return address;
+}
+
+HOOK void *valloc(size_t size)
+{
+	return is_dormant() ? heap_next.valloc(size)
+			    : pages_awake(RING_ALLOC_VALLOC, &heap_next.valloc, size);
+}
+
+HOOK void *pvalloc(size_t size)
+{
+	return is_dormant() ? heap_next.pvalloc(size)
+			    : pages_awake(RING_ALLOC_PVALLOC, &heap_next.pvalloc, size);
+}
+
+/* ---- free() ---- */
+
+/* Whether it is to be given up, which it may be now. */
+static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
+							   const void *address)
+{
+	if (heap_pool_has(address) || !is_ready())
+		return false;
+	if (is_end_wanted(address))
+		heap_record_free(kind, address, 0);
+	return true;
+}
+
+OUTLINE void free_awake(void *address)
+{
+	uint64_t outer;
+
+	if (!note_end(RING_FREE_FREE, address))
+		return;
+	outer = enter();
+	heap_next.free(address);
+	leave(outer);
+}
+
+HOOK void free(void *address)
+{
+	if (is_dormant() && !heap_pool_has(address))
+		heap_next.free(address);
+	else
+		free_awake(address);
+}
+
+HOOK void cfree(void *address)
+{
+	uint64_t outer;
+
+	if (!note_end(RING_FREE_CFREE, address))
+		return;
+	outer = enter();
+	heap_next.free(address);
+	leave(outer);
+}
+
+HOOK void free_sized(void *address, size_t size)
+{
+	uint64_t outer;
+
+	if (!note_end(RING_FREE_SIZED, address))
+		return;
+	outer = enter();
+	heap_next.free_sized(address, size);
+	leave(outer);
+}
+
+HOOK void free_aligned_sized(void *address, size_t alignment, size_t size)
+{
+	uint64_t outer;
+
+	if (!note_end(RING_FREE_ALIGNED_SIZED, address))
+		return;
+	outer = enter();
+	heap_next.free_aligned_sized(address, alignment, size);
+	leave(outer);
+}
+
+/* ---- What is not recorded ---- */
+
+HOOK size_t malloc_usable_size(void *address)
+{
+	if (heap_pool_has(address))
+		return heap_pool_size(address);
+	return is_ready() ? heap_next.malloc_usable_size(address) : 0;
+}
+
+/* Where code was there may be other code from now on. */
+HOOK int dlclose(void *handle)
+{
+	int r = is_ready() ? heap_next.dlclose(handle) : -1;
+
+	own_stack_forget();
+	return r;
+}

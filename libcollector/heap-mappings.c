@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is preloaded
+ *
+ * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for malloc(), threads and modules, as
+ * it calls the kernel for that. A mapping that takes the place of another one is told as the end of what was there first.
+ *
+ * This library's own mappings are none of the program's: the linker leads its calls of these names to the __wrap_ ones.
+ */
+#include "libcollector/heap-next.h"
+#include "libcollector/heap-record.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HOOK __attribute__((visibility("default")))
+
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+	__attribute__((alias("__wrap_mmap")));
+int __wrap_munmap(void *address, size_t bytes);
+
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	return (void *)syscall(SYS_mmap, address, bytes, (long)protection, (long)flags, (long)fd,
+			       offset);
+}
+
+int __wrap_munmap(void *address, size_t bytes)
+{
+	return (int)syscall(SYS_munmap, address, bytes);
+}
+
+/* False: there is only the kernel yet. */
+static bool is_ready(void)
+{
+	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET) || heap_next_prepare();
+}
+
+/* Not what an allocator maps that is in a call. */
+static bool is_recorded(void)
+{
+	return (heap_mode & HEAP_MAPPINGS) && prof_collector_enabled() &&
+	       !((heap_mode & HEAP_FOREIGN) &&
+		 (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard);
+}
+
+static void record(enum ring_alloc_kind kind, uint64_t size, const void *address)
+{
+	heap_record_alloc(&(struct heap_call){ .kind = kind, .size = size },
+			  address == MAP_FAILED ? NULL : address);
+}
+
+static bool is_page(const void *address)
+{
+	return (uintptr_t)address % 4096 == 0;
+}
+
+HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	void *at;
+
+	if (!is_ready() || !heap_next.mmap)
+		return __wrap_mmap(address, bytes, protection, flags, fd, offset);
+	if (!is_recorded())
+		return heap_next.mmap(address, bytes, protection, flags, fd, offset);
+	if ((flags & MAP_FIXED) && is_page(address) && bytes > 0)
+		heap_record_free(RING_FREE_MUNMAP, address, bytes);
+	at = heap_next.mmap(address, bytes, protection, flags, fd, offset);
+	record(RING_ALLOC_MMAP, bytes, at);
+	return at;
+}
+
+/* off_t is 64 bits wide on every architecture that this is for. */
+HOOK void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
+	__attribute__((alias("mmap")));
+
+HOOK int munmap(void *address, size_t bytes)
+{
+	if (!is_ready() || !heap_next.munmap)
+		return __wrap_munmap(address, bytes);
+	/* What the kernel refuses ends nothing. */
+	if (is_recorded() && is_page(address) && bytes > 0)
+		heap_record_free(RING_FREE_MUNMAP, address, bytes);
+	return heap_next.munmap(address, bytes);
+}
+
+static void *call_mremap(void *address, size_t bytes, size_t size, int flags, void *to)
+{
+	if (heap_next.mremap)
+		return heap_next.mremap(address, bytes, size, flags, to);
+	return (void *)syscall(SYS_mremap, address, bytes, size, (long)flags, to);
+}
+
+static void *mremap_recorded(void *address, size_t bytes, size_t size, int flags, void *to)
+{
+	const struct heap_call call = { .kind = RING_ALLOC_MREMAP, .size = size };
+	bool is_kept = bytes == 0 || (flags & MREMAP_DONTUNMAP);
+	struct heap_change change;
+	void *at;
+
+	if ((flags & MREMAP_FIXED) && is_page(to))
+		heap_record_free(RING_FREE_MUNMAP, to, size);
+	heap_record_begin(&call, is_kept ? NULL : address, &change);
+	at = call_mremap(address, bytes, size, flags, to);
+	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);
+	return at;
+}
+
+HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
+{
+	void *to = NULL;
+	va_list rest;
+
+	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
+		va_start(rest, flags);
+		to = va_arg(rest, void *);
+		va_end(rest);
+	}
+	return is_ready() && is_recorded() ? mremap_recorded(address, bytes, size, flags, to)
+					   : call_mremap(address, bytes, size, flags, to);
+}
+
+/* ---- The break ---- */
+
+static void record_shrunk(uintptr_t to, uintptr_t from)
+{
+	heap_record_free(RING_FREE_BRK, (void *)to, from - to);
+}
+
+HOOK void *sbrk(intptr_t bytes)
+{
+	void *before;
+
+	if (!is_ready() || !heap_next.sbrk) {
+		errno = ENOMEM;
+		return (void *)-1;
+	}
+	if (bytes == 0 || !is_recorded())
+		return heap_next.sbrk(bytes);
+	if (bytes < 0) {
+		uintptr_t end = (uintptr_t)heap_next.sbrk(0);
+
+		record_shrunk(end - (uintptr_t)-bytes, end);
+		return heap_next.sbrk(bytes);
+	}
+	before = heap_next.sbrk(bytes);
+	record(RING_ALLOC_BRK, (uint64_t)bytes, before);
+	return before;
+}
+
+HOOK int brk(void *address)
+{
+	uintptr_t before, to = (uintptr_t)address;
+	int r;
+
+	if (!is_ready() || !heap_next.brk || !heap_next.sbrk) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (!is_recorded())
+		return heap_next.brk(address);
+	before = (uintptr_t)heap_next.sbrk(0);
+	if (to < before)
+		record_shrunk(to, before);
+	r = heap_next.brk(address);
+	if (to > before)
+		record(RING_ALLOC_BRK, to - before, r == 0 ? (void *)before : NULL);
+	return r;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap next - the allocator behind the hooks, and what stands in for it until it is known
+ *
+ * The first call of any hook looks for everything at once, as dlsym() takes the loader's lock: that is before there is another
+ * thread, as making one allocates. What is allocated meanwhile, by dlsym() itself, comes from a pool of ours, and is not recorded.
+ *
+ * Where another allocator comes before this library, the program's calls go there, and only what that one does not have gets
+ * here: such calls go on to it, so that nothing is freed by who has not allocated it, and nothing is recorded. Whether it is
+ * so is tried: an allocation by the name that the program calls is the pool's, or somebody else's.
+ * Invariants: (1) what the pool gave never reaches an allocator [test_heap_zoo: dlsym]
+ *             (2) errno stays                                   [test_heap_zoo: all]
+ */
+#include "libcollector/heap-next.h"
+
+#include "libcollector/heap-record.h"
+#include "libcollector/heap-sampled.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/auxv.h>
+
+#define MAX_VARIABLE 200u
+#define POOL_ALIGNMENT 16u
+
+uint32_t heap_mode = HEAP_UNSET;
+struct heap_next heap_next;
+uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
+
+static uint32_t is_begun;
+static size_t pool_used;
+
+/* ---- The pool ---- */
+
+/* Behind its size, which stands right before it. */
+void *heap_pool_get(size_t size, size_t alignment)
+{
+	size_t before = __atomic_load_n(&pool_used, __ATOMIC_RELAXED), at;
+
+	alignment = MAX_OF(alignment, (size_t)POOL_ALIGNMENT);
+	do {
+		uintptr_t first = (uintptr_t)heap_pool + before + sizeof(size);
+
+		at = ((first + alignment - 1) & -alignment) - (uintptr_t)heap_pool;
+		if (at >= HEAP_POOL_BYTES || size >= HEAP_POOL_BYTES - at) {
+			errno = ENOMEM;
+			return NULL;
+		}
+		/* Also of size 0 it has a byte, so that it lies within. */
+	} while (!__atomic_compare_exchange_n(&pool_used, &before, at + size + 1, false,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	memcpy(heap_pool + at - sizeof(size), &size, sizeof(size));
+	return heap_pool + at;
+}
+
+size_t heap_pool_size(const void *address)
+{
+	size_t size;
+
+	memcpy(&size, (const uint8_t *)address - sizeof(size), sizeof(size));
+	return size;
+}
+
+/* ---- Where another one is missing ---- */
+
+static void free_any_size(void *address, size_t size)
+{
+	heap_next.free(address);
+}
+
+static void free_any_alignment(void *address, size_t alignment, size_t size)
+{
+	heap_next.free(address);
+}
+
+static void *allocate_page(size_t size)
+{
+	return heap_next.memalign((size_t)getauxval(AT_PAGESZ), size);
+}
+
+static void *allocate_pages(size_t size)
+{
+	size_t page = (size_t)getauxval(AT_PAGESZ);
+
+	return heap_next.memalign(page, (size + page - 1) & -page);
+}
+
+static size_t use_nothing(void *address)
+{
+	return 0;
+}
+
+#define AT(name) offsetof(struct heap_next, name)
+
+/* The first ones are needed by what dlsym() may call where a later one is not there. */
+static const struct {
+	const char *name;
+	size_t at;
+	void *otherwise;
+} functions[] = {
+	{ "malloc", AT(malloc), NULL },
+	{ "free", AT(free), NULL },
+	{ "calloc", AT(calloc), NULL },
+	{ "realloc", AT(realloc), NULL },
+	{ "posix_memalign", AT(posix_memalign), NULL },
+	{ "aligned_alloc", AT(aligned_alloc), NULL },
+	{ "memalign", AT(memalign), NULL },
+	{ "valloc", AT(valloc), (void *)allocate_page },
+	{ "pvalloc", AT(pvalloc), (void *)allocate_pages },
+	{ "malloc_usable_size", AT(malloc_usable_size), (void *)use_nothing },
+	{ "free_sized", AT(free_sized), (void *)free_any_size },
+	{ "free_aligned_sized", AT(free_aligned_sized), (void *)free_any_alignment },
+	{ "mmap", AT(mmap), NULL },
+	{ "munmap", AT(munmap), NULL },
+	{ "mremap", AT(mremap), NULL },
+	{ "brk", AT(brk), NULL },
+	{ "sbrk", AT(sbrk), NULL },
+	{ "dlclose", AT(dlclose), NULL },
+};
+
+/* ---- Finding it ---- */
+
+static const void *module_of(const void *address)
+{
+	Dl_info info;
+
+	return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* The one that the program calls, if that is not this library. */
+static void *find_first(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	return module_of(found) == module_of(&functions) ? NULL : found;
+}
+
+static void find_all(bool is_first)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
+		void *found = is_first ? NULL : find_first(functions[i].name);
+
+		if (!found)
+			found = dlsym(RTLD_NEXT, functions[i].name);
+		if (!found)
+			found = functions[i].otherwise;
+		memcpy((uint8_t *)&heap_next + functions[i].at, &found, sizeof(found));
+	}
+}
+
+/* Whether what the program calls malloc is ours. A program that is not relocatable may have a name of its own for it. */
+static bool is_first_of_all(void)
+{
+	void *(*allocate)(size_t) = (void *(*)(size_t))find_first("malloc");
+	void (*release)(void *) = (void (*)(void *))find_first("free");
+	void *address = allocate ? allocate(1) : NULL;
+
+	if (!address || heap_pool_has(address))
+		return true;
+	if (release)
+		release(address);
+	return false;
+}
+
+/* ---- What is wanted ---- */
+
+static const char *skip_word(const char *text, const char *word)
+{
+	while (*word && *text == *word) {
+		text++;
+		word++;
+	}
+	return *word ? NULL : text;
+}
+
+static uint64_t read_number(const char *text)
+{
+	uint64_t number = 0;
+
+	while (*text >= '0' && *text <= '9' && number < UINT64_MAX / 16)
+		number = 10 * number + (uint64_t)(*text++ - '0');
+	return number;
+}
+
+/* One word of several; an unknown one is of a later version. */
+static uint32_t read_word(const char *text)
+{
+	const char *mean = skip_word(text, "sample="), *least = skip_word(text, "min=");
+
+	if (mean)
+		heap_sampled_set_mean(read_number(mean));
+	if (least)
+		heap_sampled_set_least(read_number(least));
+	if (mean || least)
+		return HEAP_SAMPLED;
+	if (skip_word(text, "all"))
+		return HEAP_ALL;
+	return skip_word(text, "mmap") ? HEAP_MAPPINGS : 0;
+}
+
+static uint32_t read_mode(void)
+{
+	char value[MAX_VARIABLE];
+	const char *at = value;
+	uint32_t mode = 0;
+
+	if (getauxval(AT_SECURE) != 0 ||
+	    !register_read_variable(HEAP_VARIABLE, value, sizeof(value)))
+		return 0;
+	while (*at) {
+		mode |= read_word(at);
+		while (*at && *at != ',')
+			at++;
+		at += *at == ',';
+	}
+	if ((mode & HEAP_SAMPLED) && !heap_sampled_setup())
+		mode &= ~HEAP_SAMPLED;
+	return mode & HEAP_SAMPLED ? mode & ~HEAP_ALL : mode;
+}
+
+static bool is_of_libc(void)
+{
+	return module_of((void *)heap_next.malloc) ==
+	       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));
+}
+
+static void set_up(void)
+{
+	bool is_first = is_first_of_all();
+	uint32_t mode;
+
+	find_all(is_first);
+	mode = is_first && heap_next.malloc && heap_next.free ? read_mode() : 0;
+	if (mode != 0 && !is_of_libc())
+		mode |= HEAP_FOREIGN;
+	if (mode != 0)
+		register_wants |= CONTROL_WANTS_ALLOCATIONS;
+	register_start();
+	/* pairs with the hooks' loads */
+	__atomic_store_n(&heap_mode, mode, __ATOMIC_RELEASE);
+}
+
+bool heap_next_prepare(void)
+{
+	int error = errno;
+
+	if (__atomic_exchange_n(&is_begun, 1, __ATOMIC_ACQ_REL) == 0)
+		set_up();
+	errno = error;
+	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET);
+}
+
+/* Where nothing has been allocated yet. */
+__attribute__((constructor(102))) static void start(void)
+{
+	heap_next_prepare();
+}

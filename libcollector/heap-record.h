@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap record - what a hook writes of a call: docs/ring.md, "Allocations"
+ *
+ * errno stays. Nothing is recorded, and nothing counted, where no session records the process.
+ */
+#pragma once
+
+#include "libcollector/control.h"
+#include "libcollector/message.h"
+#include "libcollector/prof-collector.h"
+
+#define HEAP_VARIABLE "PROF_MEMORY"
+
+/* Where the program called, and what. */
+struct heap_call {
+	uint32_t kind; /* enum ring_alloc_kind or enum ring_free_kind */
+	uint32_t alignment_log2;
+	uint64_t size;
+};
+
+/* A record that is begun before a block is given up and ended when another one is there. */
+struct heap_change {
+	struct ring *ring;
+	struct ring_realloc *record; /* NULL: lost */
+	uint64_t outer;
+};
+
+/* Of each thread. */
+struct heap_thread {
+	uint64_t guard; /* the frame of a call that a foreign allocator is in; 0: none */
+};
+
+extern __thread struct heap_thread heap_thread
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* address: NULL where it failed. */
+void heap_record_alloc(const struct heap_call *call, const void *address);
+void heap_record_free(enum ring_free_kind kind, const void *address, uint64_t bytes);
+
+/* The record's time is that of this call. */
+void heap_record_begin(const struct heap_call *call, const void *prior,
+		       struct heap_change *ret_change);
+/* address: NULL where it failed, or is freed. */
+void heap_record_end(struct heap_change *change, const void *address, bool is_freed);

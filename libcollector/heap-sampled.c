@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
+ *
+ * By chance: moments stand along the bytes that a thread asks for, at distances that are exponentially distributed; an
+ * allocation is chosen if there is one in it. So one of s bytes is with 1 - exp(-s / mean), whatever was before it.
+ *
+ * The set of addresses has buckets of a cache line, and an address two of them where it may be; what is added goes to the one
+ * with more room. Who gives a block up is the only one that has it, so that nothing moves and nobody waits: an entry is made and ended by one
+ * exchange. In front is a filter of counts, which is all that the giving up of other blocks looks at.
+ * Invariants: (1) what was added is found, once             [test-heap-sampled: set, threads]
+ *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
+ *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
+ */
+#include "libcollector/heap-sampled.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+#define BUCKET_ENTRIES 8u
+#define SET_BITS 17 /* of buckets: 8 MiB, of which only what is used takes memory */
+#define SET_BYTES (sizeof(struct bucket) << SET_BITS)
+#define MAX_MEAN (UINT64_C(1) << 50)
+#define ONE_BITS 53 /* of a double's mantissa */
+
+struct bucket {
+	uintptr_t entries[BUCKET_ENTRIES]; /* 0: none */
+};
+
+__thread struct heap_chance heap_chance
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+uint64_t heap_least;
+uint8_t heap_filter[1 << HEAP_FILTER_BITS];
+
+static uint64_t mean;
+static struct bucket *set;
+
+void heap_sampled_set_mean(uint64_t bytes)
+{
+	mean = bytes <= 1 ? 0 : MIN_OF(bytes, MAX_MEAN);
+}
+
+void heap_sampled_set_least(uint64_t bytes)
+{
+	heap_least = bytes;
+}
+
+bool heap_sampled_setup(void)
+{
+	void *at = mmap(NULL, SET_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return false;
+	set = at;
+	return true;
+}
+
+/* ---- Chance ---- */
+
+/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
+static uint64_t next_random(struct heap_chance *chance)
+{
+	uint64_t z = chance->random += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* Of 1 to 2: 2 artanh((x - 1) / (x + 1)), whose next term is below 1e-9. */
+static double log_of_mantissa(double x)
+{
+	double t = (x - 1) / (x + 1), square = t * t, sum = 0;
+
+	for (int n = 17; n >= 1; n -= 2)
+		sum = sum * square + 1.0 / n;
+	return 2 * t * sum;
+}
+
+/* -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. No libm. */
+static int64_t throw_distance(struct heap_chance *chance)
+{
+	const double log_2 = 0.69314718055994530942;
+	uint64_t one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
+	int exponent = 63 - __builtin_clzll(one);
+	double mantissa = (double)one / (double)(UINT64_C(1) << exponent);
+
+	return (int64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
+			 (double)mean);
+}
+
+static void seed(struct heap_chance *chance)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	chance->random =
+		((uint64_t)(uintptr_t)chance ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec) |
+		1;
+}
+
+bool heap_sampled_throw(uint64_t size)
+{
+	struct heap_chance *chance = &heap_chance;
+
+	if (mean == 0) {
+		chance->left = 0;
+		return true;
+	}
+	if (chance->random == 0) {
+		seed(chance);
+		chance->left = throw_distance(chance) - (int64_t)MIN_OF(size, MAX_MEAN);
+		if (chance->left >= 0)
+			return false;
+	}
+	chance->left = throw_distance(chance);
+	return true;
+}
+
+/* ---- The filter ---- */
+
+static void count_in_filter(uint64_t hash, int change)
+{
+	uint8_t *count = &heap_filter[hash >> (64 - HEAP_FILTER_BITS)];
+	uint8_t before = __atomic_load_n(count, __ATOMIC_RELAXED);
+
+	while (before != UINT8_MAX &&
+	       !__atomic_compare_exchange_n(count, &before, (uint8_t)(before + change), true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* ---- The set ---- */
+
+static struct bucket *bucket_of(uint64_t hash, int which)
+{
+	uint64_t bits = which == 0 ? hash : hash * UINT64_C(0xbf58476d1ce4e5b9);
+
+	return &set[bits >> 20 & ((UINT64_C(1) << SET_BITS) - 1)];
+}
+
+static unsigned count_room(const struct bucket *bucket)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < BUCKET_ENTRIES; i++)
+		n += __atomic_load_n(&bucket->entries[i], __ATOMIC_RELAXED) == 0;
+	return n;
+}
+
+static bool exchange(struct bucket *bucket, uintptr_t from, uintptr_t to)
+{
+	for (size_t i = 0; i < BUCKET_ENTRIES; i++) {
+		uintptr_t before = from;
+
+		if (__atomic_load_n(&bucket->entries[i], __ATOMIC_RELAXED) == from &&
+		    __atomic_compare_exchange_n(&bucket->entries[i], &before, to, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return true;
+	}
+	return false;
+}
+
+bool heap_sampled_add(const void *address)
+{
+	uint64_t hash = heap_sampled_hash(address);
+	struct bucket *first = bucket_of(hash, 0), *second = bucket_of(hash, 1);
+
+	if (count_room(second) > count_room(first)) {
+		struct bucket *swapped = first;
+
+		first = second;
+		second = swapped;
+	}
+	/* First, as who has the block looks there first. */
+	count_in_filter(hash, 1);
+	if (exchange(first, 0, (uintptr_t)address) || exchange(second, 0, (uintptr_t)address))
+		return true;
+	count_in_filter(hash, -1);
+	return false;
+}
+
+bool heap_sampled_find(const void *address)
+{
+	uint64_t hash = heap_sampled_hash(address);
+
+	if (!address || (!exchange(bucket_of(hash, 0), (uintptr_t)address, 0) &&
+			 !exchange(bucket_of(hash, 1), (uintptr_t)address, 0)))
+		return false;
+	count_in_filter(hash, -1);
+	return true;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
+ *
+ *     if (heap_sampled_choose(size) && heap_sampled_add(address)) …
+ *     if (heap_sampled_remove(address)) …
+ *
+ * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a size by chance. Any thread,
+ * any handler.
+ */
+#pragma once
+
+#include "arch/base.h"
+
+#define HEAP_FILTER_BITS 14
+
+/* Of each thread. */
+struct heap_chance {
+	int64_t left;    /* bytes until the next one is chosen */
+	uint64_t random; /* 0: none has been thrown yet */
+};
+
+extern __thread struct heap_chance heap_chance
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern uint64_t heap_least __attribute__((visibility("hidden")));
+/* How many blocks of the set have a hash, which stays at UINT8_MAX. */
+extern uint8_t heap_filter[1 << HEAP_FILTER_BITS] __attribute__((visibility("hidden")));
+
+/* Bytes from one to the next on average; 0 or 1: all are chosen. */
+void heap_sampled_set_mean(uint64_t bytes);
+/* What is smaller is never chosen. */
+void heap_sampled_set_least(uint64_t bytes);
+/* False: there is no memory for the set. */
+bool heap_sampled_setup(void);
+
+/* What heap_sampled_choose() does where the thread's bytes are used up. */
+bool heap_sampled_throw(uint64_t size);
+bool heap_sampled_find(const void *address);
+
+/* Before the block is seen by anybody else. False: there is no room, and the block is not to be recorded. */
+bool heap_sampled_add(const void *address);
+
+static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const void *address)
+{
+	return ((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline __attribute__((always_inline)) bool heap_sampled_choose(uint64_t size)
+{
+	if (size < heap_least)
+		return false;
+	heap_chance.left -= (int64_t)MIN_OF(size, (uint64_t)INT64_MAX / 2);
+	return __builtin_expect(heap_chance.left < 0, 0) && heap_sampled_throw(size);
+}
+
+/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets it. */
+static inline __attribute__((always_inline)) bool heap_sampled_remove(const void *address)
+{
+	uint64_t hash = heap_sampled_hash(address);
+
+	return __builtin_expect(__atomic_load_n(&heap_filter[hash >> (64 - HEAP_FILTER_BITS)],
+						__ATOMIC_RELAXED) != 0,
+				0) &&
+	       heap_sampled_find(address);
+}

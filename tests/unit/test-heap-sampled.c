@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "libcollector/heap-sampled.h"
+
+#include "tests/unit/test.h"
+
+#include <math.h>
+#include <pthread.h>
+
+#define N 100000
+#define MANY 1500000 /* more than there is room for */
+
+/* Blocks of a heap: 48 bytes each. */
+static const void *block(size_t i)
+{
+	return (const void *)(uintptr_t)(UINT64_C(0x7f1234560010) + 48 * i);
+}
+
+static void test_set(void)
+{
+	CHECK(!heap_sampled_remove(block(0)));
+	CHECK(!heap_sampled_remove(NULL));
+	for (size_t i = 0; i < N; i += 2)
+		CHECK(heap_sampled_add(block(i)));
+	for (size_t i = 0; i < N; i++)
+		CHECK(heap_sampled_remove(block(i)) == (i % 2 == 0));
+	for (size_t i = 0; i < N; i++)
+		CHECK(!heap_sampled_remove(block(i)));
+	for (size_t i = 0; i < 1 << HEAP_FILTER_BITS; i++)
+		CHECK_INT(heap_filter[i], 0);
+}
+
+static void *add_and_remove(void *data)
+{
+	size_t first = (size_t)(uintptr_t)data * N, n = 0;
+
+	for (int round = 0; round < 20; round++) {
+		for (size_t i = 0; i < 2000; i++)
+			n += heap_sampled_add(block(first + i));
+		for (size_t i = 0; i < 2000; i++)
+			n += heap_sampled_remove(block(first + i));
+	}
+	CHECK_INT(n, 80000);
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	pthread_t ids[4];
+
+	for (uintptr_t i = 0; i < 4; i++)
+		REQUIRE(pthread_create(&ids[i], NULL, add_and_remove, (void *)i) == 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(ids[i], NULL);
+	for (size_t i = 0; i < 1 << HEAP_FILTER_BITS; i++)
+		CHECK_INT(heap_filter[i], 0);
+}
+
+/* What is refused is not there, and all that was taken is. */
+static void test_full(void)
+{
+	static bool is_there[MANY];
+	size_t n = 0, found = 0;
+
+	for (size_t i = 0; i < MANY; i++)
+		n += is_there[i] = heap_sampled_add(block(i));
+	CHECK(n > 900000 && n <= 1 << 20);
+	for (size_t i = 0; i < MANY; i++) {
+		bool is_found = heap_sampled_remove(block(i));
+
+		CHECK(is_found == is_there[i]);
+		found += is_found;
+	}
+	CHECK_INT(found, n);
+}
+
+static void check_share(uint64_t size, double mean)
+{
+	const int n = 400000;
+	double share = 1 - exp(-(double)size / mean), sigma = sqrt(n * share * (1 - share)) + 1;
+	int chosen = 0;
+
+	for (int i = 0; i < n; i++)
+		chosen += heap_sampled_choose(size);
+	CHECK(fabs(chosen - n * share) < 6 * sigma);
+}
+
+static void test_chance(void)
+{
+	static const uint64_t sizes[] = { 1, 16, 1000, 4096, 5000, 100000, 1 << 20 };
+	int chosen = 0;
+
+	heap_sampled_set_mean(4096);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		check_share(sizes[i], 4096);
+	for (int i = 0; i < 1000; i++)
+		chosen += heap_sampled_choose(0) + !heap_sampled_choose(UINT64_MAX);
+	CHECK_INT(chosen, 0);
+}
+
+static void test_least(void)
+{
+	heap_chance = (struct heap_chance){ 0 };
+	heap_sampled_set_mean(0);
+	heap_sampled_set_least(100);
+	for (int i = 0; i < 1000; i++)
+		CHECK(!heap_sampled_choose(99) && heap_sampled_choose(100) &&
+		      heap_sampled_choose(UINT64_MAX));
+	heap_sampled_set_mean(4096);
+	for (int i = 0; i < 100000; i++)
+		CHECK(!heap_sampled_choose(99));
+	check_share(1000, 4096);
+}
+
+int main(void)
+{
+	if (!heap_sampled_setup())
+		return 1;
+	RUN(test_set);
+	RUN(test_threads);
+	RUN(test_chance);
+	RUN(test_least);
+	RUN(test_full);
+	return test_end();
+}
