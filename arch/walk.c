@@ -495,6 +495,49 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
+/* The first room is for the innermost frame, the other one for all that are behind it: what is stored is of no use here. */
+bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
+	       enum walk_stop *ret_stop)
+{
+	struct walk_frame frames[2];
+	struct walk_result result = { .stop = WALK_GO };
+	struct walk with_room = *walk;
+	struct state state = {
+		.walk = &with_room,
+		.regs = regs_get(walk->arch),
+		.at = place->at,
+		.fp_known = place->fp_known,
+		.lr_known = place->lr_known,
+		.exact = place->flags & WALK_FRAME_EXACT,
+		.flags = place->flags,
+		.n_switches = place->n_switches,
+		.n = place->n,
+		.n_lookups = place->n_lookups,
+		.result = &result,
+	};
+	const struct walk_slot *slot = find_slot(&state, place_of(&state), ret_slot);
+	bool is_stored;
+
+	assert(state.regs);
+	with_room.frames = frames;
+	with_room.n_frames = 2;
+	with_room.n_roots = 1;
+	if (slot && slot != ret_slot)
+		*ret_slot = *slot;
+	*ret_stop = slot ? step(&state, ret_slot) : WALK_DEPTH;
+	is_stored = state.n > place->n;
+	*place = (struct walk_place){
+		.at = state.at,
+		.flags = state.flags,
+		.n_switches = state.n_switches,
+		.n = (uint32_t)state.n,
+		.n_lookups = (uint32_t)state.n_lookups,
+		.fp_known = state.fp_known,
+		.lr_known = state.lr_known,
+	};
+	return is_stored;
+}
+
 /* ---- Side by side ---- */
 
 /* A walk, and what was found at its next place. */

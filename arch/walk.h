@@ -119,6 +119,23 @@ struct walk_result {
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result);
 
+/* Where a walk is: all that what comes depends on, but for what is read and resolved. */
+struct walk_place {
+	struct walk_registers at;
+	uint32_t flags; /* WALK_FRAME_* */
+	uint32_t n_switches;
+	uint32_t n; /* frames before it */
+	uint32_t n_lookups;
+	bool fp_known, lr_known;
+};
+
+/*
+ * One step, for who keeps what a step found: from a frame to its caller, which `place` is then. WALK_N_STOPS: it goes on. False:
+ * no frame is there, and *ret_stop says why. `walk` needs no room for frames.
+ */
+bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
+	       enum walk_stop *ret_stop);
+
 struct walk_job {
 	struct walk walk;
 	struct walk_registers registers;

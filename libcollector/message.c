@@ -34,6 +34,14 @@ void message_follow_ring(struct producer *producer)
 	producer->current = ring;
 }
 
+uint32_t message_get_epoch(struct producer *producer)
+{
+	message_follow(producer);
+	if (producer->intern.last_id >= MAX_IDS)
+		intern_restart(&producer->intern);
+	return producer->intern.epoch;
+}
+
 /* Of a part. */
 static uint32_t most_bytes(const struct producer *producer)
 {
@@ -124,15 +132,10 @@ static enum message_outcome write_texts(struct producer *producer, uint32_t epoc
 static enum message_outcome try_to_write(struct producer *producer, struct message *message,
 					 message_fill *fill, const void *data)
 {
-	uint32_t ids[MESSAGE_MAX_TEXTS], epoch;
-	struct ring *ring;
+	uint32_t ids[MESSAGE_MAX_TEXTS], epoch = message_get_epoch(producer);
+	struct ring *ring = producer->current;
 	void *payload;
 
-	message_follow(producer);
-	if (producer->intern.last_id >= MAX_IDS)
-		intern_restart(&producer->intern);
-	epoch = producer->intern.epoch;
-	ring = producer->current;
 	if (write_texts(producer, epoch, message) == MESSAGE_AGAIN)
 		return MESSAGE_AGAIN;
 	payload = ring_begin(ring, message->type, message->payload_bytes);

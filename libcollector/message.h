@@ -36,6 +36,8 @@ typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 bool message_write(struct message *message, message_fill *fill, const void *data);
 /* False: the thread has moved to a ring that n_bytes of text fit into. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
+/* Of the ring that the thread writes into now, where its ids may be used from the beginning again. */
+uint32_t message_get_epoch(struct producer *producer);
 /* Whether ids of that epoch are not those of the ring's owner any more. */
 static inline bool message_is_other(const struct producer *producer, uint32_t epoch)
 {

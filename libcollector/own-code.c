@@ -115,6 +115,7 @@ bool own_code_check(struct own_code *code, const struct own_code_stack *stack, u
 			return false;
 		if (range != last && !is_same(&memory, range, address)) {
 			clear(code);
+			code->n_replaced++;
 			return false;
 		}
 		/* In one module many frames are neighbours. */

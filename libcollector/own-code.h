@@ -29,6 +29,7 @@ struct own_code {
 	volatile uint32_t version; /* another one: something has changed */
 	uint32_t epoch;            /* of the ids of images */
 	uint32_t n;
+	uint32_t n_replaced; /* times that another module was found where one was known */
 	struct own_code_range ranges[OWN_CODE_MAX]; /* ascending */
 	char line[OWN_CODE_LINE];
 };

@@ -55,7 +55,7 @@ struct cache {
 
 struct arena {
 	_Atomic(int32_t) pid; /* 0: just forked */
-	_Atomic(uint32_t) n_threads, n_forgotten;
+	_Atomic(uint32_t) n_threads;
 	struct cache caches[N_CACHES];
 };
 
@@ -63,6 +63,7 @@ struct arena {
 struct visit {
 	struct own_memory memory;
 	struct cache *cache;
+	uintptr_t holder;
 	uint64_t frame;     /* where own_stack_walk() is */
 	uint64_t outer;     /* the same of the walk before, which this one may have interrupted */
 	uint64_t low, high; /* of the thread's stack */
@@ -70,12 +71,15 @@ struct visit {
 	bool is_child;              /* shares its parent's memory */
 	bool is_stale;              /* a module has gone */
 	size_t n_foreign_reads;
-	uint64_t window; /* the address of bytes[0] */
+	struct own_stack_step *step; /* of own_stack_step() */
+	uint64_t start;              /* the same */
+	uint64_t window;             /* the address of bytes[0] */
 	size_t n_window_bytes;
 	uint8_t bytes[WINDOW_BYTES];
 };
 
 static _Atomic(struct arena *) shared_arena;
+_Atomic(uint32_t) own_stack_n_forgotten;
 static uint64_t first_stack_top, pac_mask;
 static int32_t first_pid;
 
@@ -111,10 +115,12 @@ int own_stack_setup(void)
 
 void own_stack_forget(void)
 {
-	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+	atomic_fetch_add(&own_stack_n_forgotten, 1);
+}
 
-	if (arena)
-		atomic_fetch_add(&arena->n_forgotten, 1);
+uint64_t own_stack_pac_mask(void)
+{
+	return pac_mask;
 }
 
 /* Whether this is a process of its own in another one's memory. */
@@ -303,7 +309,7 @@ static struct cache *take_any(struct arena *arena, struct own_stack *own, uintpt
 
 		if (!take(cache, holder, visit))
 			continue;
-		forgotten = atomic_load_explicit(&arena->n_forgotten, memory_order_acquire);
+		forgotten = own_stack_forgotten();
 		if (cache->generation == 0 || cache->forgotten != forgotten)
 			clear(cache);
 		cache->forgotten = forgotten;
@@ -426,28 +432,40 @@ static void copy_chain(const struct visit *visit, const struct walk_result *resu
 	}
 }
 
-static bool walk_with_any(struct arena *arena, struct own_stack *own,
-			  const struct walk_registers *registers, struct visit *visit,
-			  uint64_t *pcs, size_t n_pcs, struct own_stack_chain *ret_chain)
+/* False: there is no cache. */
+static bool enter(struct arena *arena, struct own_stack *own, struct visit *visit)
 {
-	uintptr_t holder = (uintptr_t)own;
-	struct walk_result result;
-
+	visit->holder = (uintptr_t)own;
 	if (visit->is_child)
-		holder = (uintptr_t)getpid() << 1 | 1; /* odd, as no address is */
+		visit->holder = (uintptr_t)getpid() << 1 | 1; /* odd, as no address is */
 	visit->outer = own->walking;
 	if (!visit->is_child)
 		own->walking = visit->frame;
 	atomic_signal_fence(memory_order_seq_cst);
-	visit->cache = take_any(arena, own, holder, visit);
-	if (visit->cache) {
-		run_checked(visit, registers, n_pcs, &result);
-		copy_chain(visit, &result, pcs, ret_chain);
-		give_back(visit->cache, holder);
-	}
+	visit->cache = take_any(arena, own, visit->holder, visit);
+	return visit->cache != NULL;
+}
+
+static void leave(struct own_stack *own, struct visit *visit)
+{
+	if (visit->cache)
+		give_back(visit->cache, visit->holder);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!visit->is_child)
 		own->walking = has_outer(visit) ? visit->outer : 0;
+}
+
+static bool walk_with_any(struct arena *arena, struct own_stack *own,
+			  const struct walk_registers *registers, struct visit *visit,
+			  uint64_t *pcs, size_t n_pcs, struct own_stack_chain *ret_chain)
+{
+	struct walk_result result;
+
+	if (enter(arena, own, visit)) {
+		run_checked(visit, registers, n_pcs, &result);
+		copy_chain(visit, &result, pcs, ret_chain);
+	}
+	leave(own, visit);
 	return visit->cache != NULL;
 }
 
@@ -472,4 +490,95 @@ void own_stack_walk(struct own_stack *own, const struct walk_registers *register
 		pcs[0] = registers->pc;
 	}
 	errno = error;
+}
+
+/* ---- Step by step ---- */
+
+/* What a walk loads directly, it notes here, and everything else that it reads too. */
+static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
+{
+	struct visit *visit = data;
+	struct own_stack_step *step = visit->step;
+	bool is_near = address >= visit->start && address < visit->high &&
+		       visit->high - address >= sizeof(*ret_word);
+
+	if (!is_near || step->n_words == OWN_STACK_MAX_WORDS) {
+		step->is_own = false;
+		if (!is_near)
+			return read_word(data, address, ret_word);
+	}
+	memcpy(ret_word, (const void *)(uintptr_t)address, sizeof(*ret_word));
+	if (step->n_words < OWN_STACK_MAX_WORDS)
+		step->words[step->n_words++] = (struct own_stack_word){ address, *ret_word };
+	return true;
+}
+
+/* At most OWN_STACK_MAX_FOREIGN frames are on a fiber, and no others where it begins on one. */
+static bool may_step(const struct visit *visit, uint64_t start, uint64_t sp, uint32_t n,
+		     uint32_t *n_foreign)
+{
+	*n_foreign += is_foreign(visit, sp);
+	return *n_foreign <= OWN_STACK_MAX_FOREIGN &&
+	       (n < OWN_STACK_MAX_FOREIGN || !is_foreign(visit, start));
+}
+
+static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct walk_place *from,
+			      own_stack_take *keep, void *data)
+{
+	const struct walk walk = {
+		.arch = REGS_NATIVE,
+		.pac_mask = pac_mask,
+		.read_word = read_and_note,
+		.read_code = read_code,
+		.resolve = resolve,
+		.data = visit,
+		.cache = &visit->cache->slots,
+		.generation = visit->cache->generation,
+	};
+	struct own_stack_step step = { .next = *from, .stop = WALK_N_STOPS };
+	uint32_t n_foreign = 0;
+
+	visit->start = is_own(visit, start) ? MAX_OF(start, visit->low) : visit->high;
+	visit->step = &step;
+	visit->n_foreign_reads = 0;
+	visit->n_window_bytes = 0;
+	while (step.stop == WALK_N_STOPS) {
+		if (!may_step(visit, start, step.next.at.sp, step.next.n, &n_foreign))
+			return WALK_DEPTH;
+		step.at = step.next;
+		step.n_words = 0;
+		step.is_own = true;
+		if (!walk_step(&walk, &step.next, &step.slot, &step.stop))
+			return step.stop;
+		if (!keep(data, &step))
+			return WALK_N_STOPS;
+	}
+	return step.stop;
+}
+
+enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
+			      own_stack_take *keep, void *data)
+{
+	/* pairs with own_stack_setup() */
+	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+	enum walk_stop stop = WALK_NO_TABLE;
+	struct visit visit;
+	int error = errno;
+
+	if (!arena)
+		return WALK_NO_TABLE;
+	visit.memory = (struct own_memory){ .way = OWN_MEMORY_UNKNOWN };
+	visit.frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	visit.alt_low = visit.alt_high = 0;
+	visit.is_child = false;
+	visit.is_stale = false;
+	find_stack(arena, own, start, &visit);
+	if (enter(arena, own, &visit)) {
+		stop = step_on(&visit, start, from, keep, data);
+		if (visit.is_stale) /* a module has gone, and nobody said so */
+			own_stack_forget();
+	}
+	leave(own, &visit);
+	errno = error;
+	return stop;
 }

@@ -17,6 +17,8 @@
 
 #include "arch/walk.h"
 
+#include <stdatomic.h>
+
 #define OWN_STACK_MAX_FRAMES 1024u
 #define OWN_STACK_MAX_FOREIGN 16u
 
@@ -62,6 +64,47 @@ void own_stack_forget(void);
  */
 void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
 		    size_t n_pcs, struct own_stack_chain *ret_chain);
+
+#define OWN_STACK_MAX_WORDS 6u
+
+struct own_stack_word {
+	uint64_t at, value;
+};
+
+/*
+ * A step of a walk, for who keeps what it found: which comes out the same for as long as own_stack_forgotten() does, `at` is the
+ * same, and these words are.
+ */
+struct own_stack_step {
+	struct walk_place at; /* the frame */
+	struct walk_place next;
+	enum walk_stop stop;   /* WALK_N_STOPS: it goes on */
+	struct walk_slot slot; /* what is at the frame's pc */
+	uint32_t n_words;
+	bool is_own; /* they are all that was read, and on the thread's own stack */
+	struct own_stack_word words[OWN_STACK_MAX_WORDS];
+};
+
+/* False: no more. */
+typedef bool own_stack_take(void *data, const struct own_stack_step *step);
+
+/*
+ * From any place of a walk on. `start` is sp in the innermost frame, which may have been walked over before. Returns why it
+ * ended; WALK_N_STOPS: by `keep`. OWN_STACK_BUSY is WALK_NO_TABLE here.
+ */
+enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
+			      own_stack_take *keep, void *data);
+
+/* How often modules have gone. */
+static inline uint32_t own_stack_forgotten(void)
+{
+	extern _Atomic(uint32_t) own_stack_n_forgotten;
+
+	return atomic_load_explicit(&own_stack_n_forgotten, memory_order_acquire);
+}
+
+/* Bits of a return address that are a signature. */
+uint64_t own_stack_pac_mask(void);
 
 /* The registers of the function that this is used in, where it is used. */
 static inline __attribute__((always_inline)) void own_stack_get_registers(

@@ -17,13 +17,17 @@
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is none */
 #define REGISTER_REALTIME_NS UINT64_C(10000000)
 
+struct call_tree;
+
 /* What a thread records with. One a ring, kept for the ring's next owner. */
 struct producer {
 	struct ring *ring;                        /* as claimed; what is released */
 	struct ring *current;                     /* where that moved to */
 	const uint32_t *ended;                    /* only to be read where the ring is alive */
 	uint32_t n_types;                         /* that the consumer knows */
+	uint32_t calls_epoch;                     /* of the nodes of `calls` */
 	uint64_t next_id;                         /* of marks */
+	struct call_tree *calls;                  /* call-tree.h; NULL: not yet needed */
 	uint32_t counters[REGISTER_MAX_COUNTERS]; /* by number: the epoch in which it was defined */
 	struct intern intern;
 	struct own_code code; /* last, as only stacks take memory for it */

@@ -164,6 +164,7 @@ static_assert(sizeof(struct ring_image) == 56, "image");
 
 #define RING_FRAME_RETURN 0x01u  /* behind a call; else exact */
 #define RING_FRAME_NO_FILE 0x02u /* an address in no file, so not to be looked for in one */
+#define RING_FRAME_CUT 0x04u     /* of RING_CALLS: callers of it are missing */
 
 struct ring_frame {
 	uint64_t offset;

@@ -82,9 +82,7 @@ static int64_t tell_image(void *data, const struct own_code_range *range, uint64
 	return id;
 }
 
-/* Sees to it that all is told that the stack goes through; not where that may not be. */
-static enum message_outcome tell_images(struct producer *producer, uint32_t epoch,
-					const struct own_code_stack *stack)
+int stack_tell_images(struct producer *producer, uint32_t epoch, const struct own_code_stack *stack)
 {
 	struct telling telling = { producer, epoch, MESSAGE_WRITTEN };
 	uint64_t before;
@@ -172,7 +170,8 @@ static enum message_outcome write_stack(struct producer *producer, uint32_t epoc
 		return MESSAGE_WRITTEN;
 	if (is_nested || (producer->current->flags & RING_NO_SYSCALL))
 		code = NULL;
-	outcome = code ? tell_images(producer, epoch, &pcs) : MESSAGE_WRITTEN;
+	outcome = code ? (enum message_outcome)stack_tell_images(producer, epoch, &pcs)
+		       : MESSAGE_WRITTEN;
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;
 	text = make_text(code, &pcs);

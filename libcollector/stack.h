@@ -17,5 +17,13 @@ struct stack {
 	uint32_t id; /* 0: there was no room for it */
 };
 
+struct own_code_stack;
+
+/*
+ * Sees to it that all is told that the stack goes through; not where that may not be. An enum message_outcome: another epoch, or
+ * what could be told.
+ */
+int stack_tell_images(struct producer *producer, uint32_t epoch,
+		      const struct own_code_stack *stack);
 /* An enum message_outcome. */
 int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack);

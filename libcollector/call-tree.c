@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has told of
+ *
+ * A node is known by a hash of all its frames. Which have been told of is in a table of at most 4 MiB; when that is full all are
+ * forgotten, and told of again under ids from 1 on. So they are in a new epoch, for another owner of the ring, and where a module
+ * has gone: the same address may be another function then.
+ * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing is looked up.
+ * Invariants: (1) an id was told of in its epoch, by the same owner, before its user [test-call-tree: stacks, epochs, bigger]
+ *             (2) a node's image was sent in the same epoch                         [test-call-tree: stacks]
+ *             (3) memory is the tree's, and 4 MiB for the table                      [test-call-tree: evicted]
+ *             (4) errno stays                                                        [test-call-tree: stacks]
+ */
+#include "libcollector/call-tree.h"
+
+#include "libcollector/message.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define FIRST_SLOTS (1u << 12)
+#define MAX_SLOTS (1u << 18)
+#define MAX_NODES (MAX_SLOTS / 4 * 3)
+#define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
+static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
+
+struct slot {
+	uint64_t hash;
+	uint32_t turn; /* another one: empty */
+	uint32_t id;
+};
+
+/* A frame that has to have a node. */
+struct frame {
+	uint64_t hash;
+	uint64_t pc;
+	uint32_t flags; /* OWN_CALLS_* */
+	uint32_t id;    /* 0: none yet */
+};
+
+/* One a ring's owner; its memory is kept for the next one. */
+struct call_tree {
+	uint32_t turn;
+	uint32_t n_nodes; /* ids that were given, from 1 on */
+	uint32_t n_found; /* outermost frames of calls.frames whose nodes are known */
+	uint32_t forgotten, n_replaced;
+	uint32_t n_slots;
+	struct slot *slots;
+	struct frame frames[CALL_TREE_MAX_DEPTH];
+	const void *places[CALL_TREE_MAX_DEPTH];
+	struct own_calls calls;
+};
+
+struct telling {
+	struct producer *producer;
+	struct call_tree *tree;
+	uint32_t n; /* frames, outermost first */
+};
+
+/* ---- Memory ---- */
+
+static void *map(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, bytes, MADV_NOHUGEPAGE);
+	return at;
+}
+
+static bool make_tree(struct producer *producer)
+{
+	struct call_tree *tree = map(sizeof(*tree));
+
+	if (!tree)
+		return false;
+	tree->slots = map(FIRST_SLOTS * sizeof(*tree->slots));
+	if (!tree->slots) {
+		munmap(tree, sizeof(*tree));
+		return false;
+	}
+	tree->n_slots = FIRST_SLOTS;
+	producer->calls = tree;
+	return true;
+}
+
+/* ---- Nodes ---- */
+
+static struct slot *find_slot(const struct call_tree *tree, uint64_t hash)
+{
+	for (uint64_t i = hash;; i++) {
+		struct slot *slot = &tree->slots[i & (tree->n_slots - 1)];
+
+		if (slot->hash == hash || slot->turn != tree->turn)
+			return slot;
+	}
+}
+
+static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
+{
+	const struct slot *slot = find_slot(tree, hash);
+
+	return slot->turn == tree->turn ? slot->id : 0;
+}
+
+static void forget_nodes(struct call_tree *tree)
+{
+	tree->turn += tree->turn == UINT32_MAX ? 2 : 1;
+	tree->n_nodes = 0;
+	tree->n_found = 0;
+}
+
+/* Twice as many. Where there is no memory for that, all is forgotten. */
+static void grow(struct call_tree *tree)
+{
+	struct slot *before = tree->slots, *slots;
+	uint32_t n = tree->n_slots;
+
+	slots = map(2 * n * sizeof(*slots));
+	if (!slots) {
+		forget_nodes(tree);
+		return;
+	}
+	tree->slots = slots;
+	tree->n_slots = 2 * n;
+	for (uint32_t i = 0; i < n; i++)
+		if (before[i].turn == tree->turn)
+			*find_slot(tree, before[i].hash) = before[i];
+	munmap(before, n * sizeof(*before));
+}
+
+/* Room for n more; what was there may be gone. */
+static void make_room(struct call_tree *tree, uint32_t n)
+{
+	if (tree->n_nodes + n > MAX_NODES)
+		forget_nodes(tree);
+	while (tree->n_nodes + n > tree->n_slots / 4 * 3 && tree->n_slots < MAX_SLOTS)
+		grow(tree);
+}
+
+/* Those of frames[from, to), which were told of with the ids that they have. */
+static void add(struct call_tree *tree, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++)
+		*find_slot(tree, tree->frames[i].hash) =
+			(struct slot){ tree->frames[i].hash, tree->turn, tree->frames[i].id };
+}
+
+/* ---- Frames ---- */
+
+/* All of the stack but what is left out. Of one whose root is not known only the innermost are there. */
+static uint32_t get_frames(struct call_tree *tree)
+{
+	const struct own_calls_frame *from = tree->calls.frames;
+	uint32_t n = tree->calls.n, n_outer = n, n_to = 0;
+	uint64_t hash = 0;
+
+	if (n > CALL_TREE_MAX_DEPTH)
+		n_outer = from->flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
+	for (; n_to < n_outer; n_to++, from++)
+		tree->frames[n_to] = (struct frame){ from->hash, from->pc, from->flags, 0 };
+	if (n_outer == n)
+		return n;
+	if (n_outer > 0)
+		hash = from[-1].hash;
+	from = &tree->calls.frames[n - CALL_TREE_INNER];
+	for (uint32_t i = 0; i < CALL_TREE_INNER; i++, n_to++) {
+		uint32_t flags = from[i].flags | (i == 0 ? OWN_CALLS_CUT : 0);
+
+		hash = own_calls_hash(hash, from[i].pc, flags);
+		tree->frames[n_to] = (struct frame){ hash, from[i].pc, flags, 0 };
+	}
+	return n_to;
+}
+
+/* The outermost ones that have a node. */
+static uint32_t find_nodes(struct call_tree *tree, uint32_t n)
+{
+	uint32_t i = 0;
+
+	for (; i < n; i++) {
+		tree->frames[i].id = find(tree, tree->frames[i].hash);
+		if (tree->frames[i].id == 0)
+			break;
+	}
+	return i;
+}
+
+static uint64_t place_of(const struct frame *frame)
+{
+	return frame->pc - (frame->flags & OWN_CALLS_EXACT || frame->pc == 0 ? 0 : 1);
+}
+
+static struct ring_frame make_frame(const struct own_code *code, const struct frame *from)
+{
+	const struct own_code_range *range = code ? own_code_find(code, place_of(from)) : NULL;
+	struct ring_frame frame = {
+		.offset = from->pc,
+		.kind = (from->flags & OWN_CALLS_EXACT ? 0 : RING_FRAME_RETURN) |
+			(from->flags & OWN_CALLS_CUT ? RING_FRAME_CUT : 0),
+	};
+
+	if (range && range->image == 0)
+		frame.kind |= RING_FRAME_NO_FILE;
+	if (range && range->image != 0) {
+		frame.offset = from->pc - range->start + range->file_offset;
+		frame.image = range->image;
+	}
+	return frame;
+}
+
+/* ---- Telling ---- */
+
+/* As many as fit into one record. */
+static enum message_outcome write_some(const struct telling *telling, const struct own_code *code,
+				       uint32_t from, uint32_t *ret_to)
+{
+	struct producer *producer = telling->producer;
+	struct call_tree *tree = telling->tree;
+	struct ring *ring = producer->current;
+	uint64_t room = (ring->most_bytes - sizeof(struct ring_calls)) / sizeof(struct ring_frame);
+	uint32_t n = (uint32_t)MIN_OF((uint64_t)(telling->n - from), room);
+	uint32_t version = code ? code->version : 0;
+	size_t bytes = sizeof(struct ring_calls) + n * sizeof(struct ring_frame);
+	struct ring_calls *calls = ring_begin(ring, RING_CALLS, bytes);
+	struct ring_frame *frames;
+
+	if (!calls)
+		return MESSAGE_LOST;
+	if (message_is_other(producer, producer->calls_epoch) ||
+	    (code && code->version != version)) {
+		message_waste(ring, calls, bytes);
+		return MESSAGE_AGAIN;
+	}
+	*calls = (struct ring_calls){
+		.first = tree->n_nodes + 1,
+		.parent = from > 0 ? tree->frames[from - 1].id : 0,
+		.n_frames = n,
+	};
+	frames = (struct ring_frame *)(calls + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		tree->frames[from + i].id = ++tree->n_nodes;
+		frames[i] = make_frame(code, &tree->frames[from + i]);
+	}
+	ring_end(ring, calls);
+	*ret_to = from + n;
+	return MESSAGE_WRITTEN;
+}
+
+static enum message_outcome tell_images(const struct telling *telling, uint32_t from)
+{
+	struct call_tree *tree = telling->tree;
+	const struct own_code_stack stack = { tree->places, telling->n - from, telling->n - from };
+
+	for (uint32_t i = from; i < telling->n; i++)
+		tree->places[i - from] = (const void *)(uintptr_t)place_of(&tree->frames[i]);
+	return stack_tell_images(telling->producer, telling->producer->calls_epoch, &stack);
+}
+
+static enum message_outcome tell(const struct telling *telling, uint32_t from)
+{
+	struct producer *producer = telling->producer;
+	struct own_code *code = producer->current->flags & RING_NO_SYSCALL ? NULL : &producer->code;
+	enum message_outcome outcome = code ? tell_images(telling, from) : MESSAGE_WRITTEN;
+
+	/* What stood where a module was is not what the walk took it for. */
+	if (code && code->n_replaced != telling->tree->n_replaced) {
+		telling->tree->n_replaced = code->n_replaced;
+		own_stack_forget();
+		return MESSAGE_AGAIN;
+	}
+	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < telling->n; from = to) {
+		outcome = write_some(telling, code, from, &to);
+		if (outcome != MESSAGE_WRITTEN)
+			break;
+		add(telling->tree, from, to);
+	}
+	return outcome;
+}
+
+/* Sees to it that ids are this owner's, of this epoch, and of the code that is there. */
+static void prepare(struct producer *producer)
+{
+	struct call_tree *tree = producer->calls;
+	uint32_t epoch = message_get_epoch(producer);
+
+	if (producer->calls_epoch != epoch) {
+		producer->calls_epoch = epoch;
+		forget_nodes(tree);
+		/* It may be another thread. */
+		tree->calls.own = (struct own_stack){ 0 };
+		own_calls_clear(&tree->calls);
+	}
+	if (tree->forgotten != own_stack_forgotten()) {
+		tree->forgotten = own_stack_forgotten();
+		forget_nodes(tree);
+	}
+}
+
+static inline bool is_ready(const struct producer *producer)
+{
+	const struct call_tree *tree = producer->calls;
+
+	return tree && !message_is_other(producer, producer->calls_epoch) &&
+	       tree->forgotten == own_stack_forgotten();
+}
+
+/* Of those frames of the walk that have got one. */
+static void keep_nodes(struct call_tree *tree, uint32_t n)
+{
+	uint32_t n_outer = tree->calls.n;
+
+	if (n_outer > CALL_TREE_MAX_DEPTH)
+		n_outer = tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
+	for (uint32_t i = 0; i < MIN_OF(n, n_outer); i++)
+		tree->calls.frames[i].node = tree->frames[i].id;
+	tree->n_found = MIN_OF(n, n_outer);
+}
+
+/* Some node is not known, or the stack is too deep. */
+static __attribute__((noinline)) enum message_outcome find_or_tell(struct producer *producer,
+								   uint32_t *ret_id)
+{
+	struct telling telling = { producer, producer->calls, 0 };
+	struct call_tree *tree = producer->calls;
+	enum message_outcome outcome = MESSAGE_WRITTEN;
+	uint32_t n;
+
+	telling.n = get_frames(tree);
+	n = find_nodes(tree, telling.n);
+	if (n < telling.n && producer->n_types <= RING_CALLS)
+		return MESSAGE_LOST;
+	if (n < telling.n) {
+		make_room(tree, telling.n - n);
+		n = find_nodes(tree, telling.n);
+		make_room(tree, telling.n - n);
+		outcome = tell(&telling, n);
+	}
+	if (outcome == MESSAGE_WRITTEN) {
+		keep_nodes(tree, telling.n);
+		*ret_id = tree->frames[telling.n - 1].id;
+	}
+	return outcome;
+}
+
+static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
+						     const struct walk_registers *caller)
+{
+	enum message_outcome outcome = MESSAGE_AGAIN;
+	int error = errno;
+	uint32_t id = 0;
+
+	if (!producer->calls && !make_tree(producer))
+		return 0;
+	for (int i = 0; i < MESSAGE_TRIES && outcome == MESSAGE_AGAIN; i++) {
+		prepare(producer);
+		producer->calls->n_found = 0;
+		own_calls_walk(&producer->calls->calls, caller);
+		if (is_ready(producer))
+			outcome = find_or_tell(producer, &id);
+	}
+	errno = error;
+	return outcome == MESSAGE_WRITTEN ? id : 0;
+}
+
+uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller)
+{
+	struct call_tree *tree = producer->calls;
+	struct own_calls_frame *frames;
+	uint32_t n, i;
+
+	if (__builtin_expect(!is_ready(producer), 0))
+		return get_slowly(producer, caller);
+	n = own_calls_walk(&tree->calls, caller);
+	if (__builtin_expect(n > CALL_TREE_MAX_DEPTH, 0))
+		return get_slowly(producer, caller);
+	frames = tree->calls.frames;
+	for (i = MIN_OF(tree->n_found, tree->calls.n_same); i < n; i++) {
+		frames[i].node = find(tree, frames[i].hash);
+		if (frames[i].node == 0)
+			break;
+	}
+	tree->n_found = i;
+	return __builtin_expect(i == n, 1) ? frames[n - 1].node : get_slowly(producer, caller);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has told of
+ *
+ *     own_calls_get_caller(&caller);
+ *     stack = call_tree_get(producer, &caller);
+ *     message_try_write(producer, call_tree_epoch(producer), RING_ALLOC, …);
+ *
+ * For hooks. A node is told of by a RING_CALLS of its own, before its first user. Ids are those of an epoch, as strings' are: a
+ * handler may have begun another one, or moved on to a bigger ring, so whoever uses an id compares the epoch behind
+ * ring_begin(), as message_try_write() does, and asks again.
+ *
+ * A hook that was entered by a handler in the middle of one must not come here: it would find it half done. One that was left
+ * by siglongjmp() is nothing: all is found anew. own_stack_setup() is to be called before, and own_stack_forget() whenever a
+ * module may have gone: behind dlclose(), and where the loader gives its record of one back: libc closes modules of its
+ * own by an inner call, but frees through malloc's.
+ */
+#pragma once
+
+#include "libcollector/own-calls.h"
+#include "libcollector/register.h"
+
+/* Of a deeper stack the middle is left out: the outermost frames are there, and the innermost. */
+#define CALL_TREE_MAX_DEPTH 1024u
+#define CALL_TREE_INNER 64u
+
+/*
+ * The node of the calls that `caller` is in, which is the innermost frame: see own_calls_get_caller(). Told of where it is new. 0:
+ * there is none, as it could not be told of. Leaves errno alone.
+ */
+uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
+
+/* In which the last id is one. */
+static inline uint32_t call_tree_epoch(const struct producer *producer)
+{
+	return producer->calls_epoch;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Own calls - the calls that a thread is in, from one time that it is asked to the next
+ *
+ * A frame's caller is a function of where the frame is (pc, sp and, where a rule needs it, fp), of what is known of the code
+ * there, and of words on the stack. So each frame that was found is kept with those words: the checks, of all frames in one
+ * row, outermost first. A walk steps from the innermost frame on until it is at one that it was at the last time. If all checks
+ * from there on still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
+ *
+ * Nearly all places say the same simple thing, which a row of eight words has. All else is own-stack.c's, a step at a time.
+ *
+ * fp is a number like others in most code: what it was is checked only where some frame further out is found by it.
+ * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated]
+ *             (2) a check loads what is on the thread's own stack, not below the innermost frame
+ *                                                                      [test-own-calls: fiber, signal stack]
+ *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules]
+ *             (4) errno stays
+ * A stack that does not end on the thread's own is walked whole each time.
+ */
+#include "libcollector/own-calls.h"
+
+/* own_calls_frame.state, and of what is pending */
+#define EXACT 0x01u      /* was interrupted */
+#define BY_FP 0x02u      /* was found by a frame pointer where no rule was */
+#define FP_UNKNOWN 0x04u /* fp says nothing */
+#define LR_KNOWN 0x08u
+#define SWITCHES 0xffff00u /* from one stack to another, so far; so many times 0x100 */
+#define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
+#define GENERAL 0x10u       /* own-stack.c made the step */
+#define FIRST 0x20u         /* which was the innermost one */
+#define NEEDS_FP 0x40u      /* the step */
+#define GIVES_FP 0x80u      /* the last word is the caller's fp */
+#define USES_FP 0x01000000u /* the step or one further out, of what fp is here */
+
+enum row_kind { ROW_PLAIN, ROW_ROOT = 0x100 };
+
+#define ODD UINT64_C(0x9e3779b97f4a7c15)
+
+/* One walk: where it is. */
+struct visit {
+	struct own_calls *calls;
+	uint64_t pc, sp, fp, lr;
+	uint32_t state; /* of PLACE, and FP_UNKNOWN */
+	uint32_t n_lookups;
+	uint64_t start; /* sp of the innermost frame */
+	uint64_t pac_mask;
+	uint32_t n_pending, n_words;
+	uint32_t n_known; /* frames of the last time that may be met yet */
+	bool is_met;      /* that is where it is */
+	bool is_open;
+};
+
+/* ---- Frames that were there ---- */
+
+static inline bool is_own(const struct visit *visit)
+{
+	const struct own_stack *own = &visit->calls->own;
+
+	return visit->start - own->low < own->high - own->low;
+}
+
+__attribute__((no_sanitize("address"))) static inline uint64_t load(uint64_t at)
+{
+	return *(const volatile uint64_t *)(uintptr_t)at;
+}
+
+static inline bool holds(const struct own_stack_word *check)
+{
+	return load(check->at) == check->value;
+}
+
+/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0: all hold. */
+static inline uint32_t find_changed(const struct own_stack_word *checks, uint32_t n)
+{
+	for (; n >= 4; n -= 4) {
+		const struct own_stack_word *last = checks + n - 4;
+
+		if (((load(last[0].at) ^ last[0].value) | (load(last[1].at) ^ last[1].value) |
+		     (load(last[2].at) ^ last[2].value) | (load(last[3].at) ^ last[3].value)) != 0)
+			break;
+	}
+	while (n > 0 && holds(&checks[n - 1]))
+		n--;
+	return n;
+}
+
+static inline bool is_at(const struct visit *visit, const struct own_calls_frame *frame)
+{
+	if (frame->sp != visit->sp || frame->pc != visit->pc ||
+	    ((frame->state ^ visit->state) & PLACE) != 0 || (frame->state & LR_KNOWN))
+		return false;
+	if ((frame->state & GENERAL) && !(frame->state & FIRST) != (visit->n_pending != 0))
+		return false;
+	return !(frame->state & USES_FP) ||
+	       (((frame->state ^ visit->state) & FP_UNKNOWN) == 0 && frame->fp == visit->fp);
+}
+
+/* Whether it is at a frame of the last time, and all is as it was from there on. n_known: with that frame. */
+static inline bool meet(struct visit *visit)
+{
+	const struct own_calls *calls = visit->calls;
+	uint32_t n = visit->n_known, changed;
+
+	while (n > 0 && calls->frames[n - 1].sp < visit->sp)
+		n--;
+	visit->n_known = n;
+	if (n == 0 || !is_at(visit, &calls->frames[n - 1]) || !is_own(visit))
+		return false;
+	changed = find_changed(calls->checks, calls->frames[n - 1].end);
+	if (__builtin_expect(changed == 0, 1))
+		return true;
+	/* Whose check that is has another caller now. */
+	while (n > 1 && calls->frames[n - 2].end >= changed)
+		n--;
+	visit->n_known = n - 1;
+	return false;
+}
+
+/* ---- Steps ---- */
+
+static inline struct own_calls_row *row_of(struct own_calls *calls, uint64_t pc)
+{
+	return &calls->rows[pc * ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
+}
+
+static inline struct own_calls_pending *add_pending(struct visit *visit, uint32_t state)
+{
+	struct own_calls_pending *pending = &visit->calls->pending[visit->n_pending++];
+
+	pending->pc = visit->pc;
+	pending->sp = visit->sp;
+	pending->fp = visit->fp;
+	pending->state = visit->state | state;
+	pending->flags = visit->state & EXACT;
+	pending->n_words = 0;
+	return pending;
+}
+
+static inline void add_word(struct visit *visit, struct own_calls_pending *pending, uint64_t at,
+			    uint64_t value)
+{
+	visit->calls->words[visit->n_words++] = (struct own_stack_word){ at, value };
+	pending->n_words++;
+}
+
+static inline bool is_full(const struct visit *visit)
+{
+	return visit->n_pending == OWN_CALLS_MAX_FRAMES ||
+	       visit->n_words > OWN_CALLS_MAX_CHECKS - OWN_STACK_MAX_WORDS;
+}
+
+/* By a row. False: there is none, or it does not do. */
+static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
+{
+	struct own_calls *calls = visit->calls;
+	const struct own_calls_row *row = row_of(calls, visit->pc);
+	uint64_t cfa, ra_at, fp_at, ra, most = calls->own.high - 8 - visit->start;
+	struct own_calls_pending *pending;
+
+	if (row->pc != visit->pc || row->turn != calls->turn ||
+	    (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
+		return false;
+	if (row->kind & ROW_ROOT) {
+		add_pending(visit, 0);
+		*ret_stop = WALK_ROOT;
+		return true;
+	}
+	cfa = (row->kind & NEEDS_FP ? visit->fp : visit->sp) + (uint64_t)(int64_t)row->cfa_offset;
+	ra_at = cfa + (uint64_t)(int64_t)row->ra_offset;
+	fp_at = cfa + (uint64_t)(int64_t)row->fp_offset;
+	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
+	    ra_at - visit->start > most || fp_at - visit->start > most)
+		return false;
+	ra = load(ra_at);
+	pending = add_pending(visit, row->kind);
+	add_word(visit, pending, ra_at, ra);
+	if (row->kind & GIVES_FP) {
+		visit->fp = load(fp_at);
+		add_word(visit, pending, fp_at, visit->fp);
+	}
+	visit->pc = ra & ~visit->pac_mask;
+	visit->sp = cfa;
+	visit->state &= SWITCHES;
+	*ret_stop = visit->pc == 0 ? WALK_ROOT : WALK_N_STOPS;
+	return true;
+}
+
+/* A row's kind for what is said there; GENERAL: no row can say it. */
+static uint32_t classify(const struct own_stack_step *step)
+{
+	const struct cfi_rule *rule = &step->slot.rule;
+	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE &&
+			rule->cfa != CFI_CFA_UNSUPPORTED && !(rule->flags & CFI_SIGNAL);
+
+	if (!is_ruled || (step->at.flags & WALK_FRAME_EXACT) || !step->at.fp_known ||
+	    step->at.lr_known || !step->is_own)
+		return GENERAL;
+	if (rule->ra == CFI_UNDEFINED)
+		return ROW_ROOT;
+	if ((rule->cfa != CFI_CFA_SP && rule->cfa != CFI_CFA_FP) || rule->ra != CFI_AT_CFA ||
+	    (rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
+	    step->n_words != 1 + (rule->fp == CFI_AT_CFA))
+		return GENERAL;
+	return ROW_PLAIN | (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) |
+	       (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
+}
+
+static void add_row(struct own_calls *calls, const struct own_stack_step *step, uint32_t kind)
+{
+	const struct cfi_rule *rule = &step->slot.rule;
+
+	*row_of(calls, step->at.at.pc) = (struct own_calls_row){
+		.pc = step->at.at.pc,
+		.turn = calls->turn,
+		.kind = kind,
+		.cfa_offset = rule->cfa_offset,
+		.ra_offset = rule->ra_offset,
+		/* one that is as good, where none is loaded */
+		.fp_offset = kind & GIVES_FP ? rule->fp_offset : rule->ra_offset,
+	};
+}
+
+static void set_place(struct visit *visit, const struct walk_place *place)
+{
+	visit->pc = place->at.pc;
+	visit->sp = place->at.sp;
+	visit->fp = place->at.fp;
+	visit->lr = place->at.lr;
+	visit->n_lookups = place->n_lookups;
+	visit->state = (place->flags & WALK_FRAME_EXACT ? EXACT : 0) |
+		       (place->flags & WALK_FRAME_FP ? BY_FP : 0) |
+		       (place->fp_known ? 0 : FP_UNKNOWN) | (place->lr_known ? LR_KNOWN : 0) |
+		       ((place->n_switches << 8) & SWITCHES);
+}
+
+static struct walk_place get_place(const struct visit *visit)
+{
+	return (struct walk_place){
+		.at = { visit->pc, visit->sp, visit->fp, visit->lr },
+		.flags = (visit->state & EXACT ? WALK_FRAME_EXACT : 0) |
+			 (visit->state & BY_FP ? WALK_FRAME_FP : 0),
+		.n_switches = (visit->state & SWITCHES) >> 8,
+		.n = visit->n_pending,
+		.n_lookups = visit->n_lookups,
+		.fp_known = !(visit->state & FP_UNKNOWN),
+		.lr_known = visit->state & LR_KNOWN,
+	};
+}
+
+/* Keeps the step. It goes on while there is no better way. */
+static bool take(void *data, const struct own_stack_step *step)
+{
+	struct visit *visit = data;
+	uint32_t kind = classify(step);
+	struct own_calls_pending *pending;
+
+	if (!(kind & GENERAL))
+		add_row(visit->calls, step, kind);
+	else if (visit->n_pending == 0)
+		kind |= FIRST;
+	pending = add_pending(visit, kind & ~(uint32_t)ROW_ROOT);
+	for (uint32_t i = 0; i < step->n_words; i++)
+		add_word(visit, pending, step->words[i].at, step->words[i].value);
+	visit->is_open |= !step->is_own;
+	if (step->stop != WALK_N_STOPS)
+		return true;
+	set_place(visit, &step->next);
+	visit->is_met = meet(visit);
+	return !visit->is_met && !is_full(visit) &&
+	       row_of(visit->calls, visit->pc)->pc != visit->pc;
+}
+
+static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *visit)
+{
+	struct walk_place place = get_place(visit);
+	uint32_t n = visit->n_pending;
+	enum walk_stop stop = own_stack_step(&visit->calls->own, visit->start, &place, take, visit);
+
+	/* What ended it is not on the stack. */
+	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
+		visit->is_open = true;
+	return stop;
+}
+
+/* ---- A walk ---- */
+
+/* From the outermost one inwards, behind the n frames that are what they were. */
+static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
+{
+	struct own_calls *calls = visit->calls;
+	const struct own_stack_word *word = &calls->words[visit->n_words];
+	uint32_t end = 0, uses_fp = 0;
+	uint64_t hash = 0;
+
+	if (n > 0) {
+		const struct own_calls_frame *outer = &calls->frames[n - 1];
+
+		end = outer->end;
+		uses_fp = outer->state & USES_FP;
+		hash = outer->hash;
+	}
+	for (uint32_t i = visit->n_pending; i-- > 0; n++) {
+		const struct own_calls_pending *pending = &calls->pending[i];
+		struct own_calls_frame *frame = &calls->frames[n];
+		uint32_t n_checks = pending->n_words,
+			 flags = n == 0 && stop != WALK_ROOT ? pending->flags | OWN_CALLS_CUT
+							     : pending->flags;
+
+		word -= pending->n_words;
+		if (!uses_fp && (pending->state & GIVES_FP))
+			n_checks--;
+		for (uint32_t j = 0; j < n_checks; j++)
+			calls->checks[end++] = word[j];
+		if ((pending->state & (GIVES_FP | NEEDS_FP | GENERAL)) != 0)
+			uses_fp = pending->state & (NEEDS_FP | GENERAL) ? USES_FP : 0;
+		hash = own_calls_hash(hash, pending->pc, flags);
+		*frame = (struct own_calls_frame){
+			.pc = pending->pc,
+			.sp = pending->sp,
+			.fp = pending->fp,
+			.hash = hash,
+			.end = end,
+			.state = pending->state | uses_fp,
+			.flags = flags,
+		};
+	}
+	calls->n = n;
+}
+
+/* False: it met so many frames of the last time that they are too many together. */
+static bool walk(struct own_calls *calls, const struct walk_registers *caller)
+{
+	struct visit visit = {
+		.calls = calls,
+		.pc = caller->pc & ~own_stack_pac_mask(),
+		.sp = caller->sp,
+		.fp = caller->fp,
+		.start = caller->sp,
+		.pac_mask = own_stack_pac_mask(),
+		.n_known = calls->is_open ? 0 : calls->n,
+	};
+	enum walk_stop stop = WALK_N_STOPS;
+
+	while (stop == WALK_N_STOPS && !visit.is_met && !(visit.is_met = meet(&visit))) {
+		if (is_full(&visit)) {
+			visit.is_open = true;
+			stop = WALK_DEPTH;
+		} else if (!is_own(&visit) || !step_plainly(&visit, &stop)) {
+			stop = step_by_own_stack(&visit);
+		}
+	}
+	if (!visit.is_met)
+		visit.n_known = 0;
+	calls->n_same = visit.n_known;
+	calls->is_open = visit.is_open;
+	if (visit.n_known + visit.n_pending > OWN_CALLS_MAX_FRAMES ||
+	    (visit.n_known > 0 &&
+	     calls->frames[visit.n_known - 1].end + visit.n_words > OWN_CALLS_MAX_CHECKS))
+		return false;
+	if (visit.n_known + visit.n_pending == 0)
+		add_pending(&visit, GENERAL);
+	push(&visit, visit.n_known, visit.is_met ? WALK_ROOT : stop);
+	return true;
+}
+
+void own_calls_clear(struct own_calls *calls)
+{
+	calls->forgotten = own_stack_forgotten();
+	calls->n = 0;
+	calls->turn += calls->turn == UINT32_MAX ? 2 : 1;
+}
+
+uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller)
+{
+	if (__builtin_expect(calls->is_busy || calls->forgotten != own_stack_forgotten() ||
+				     calls->turn == 0,
+			     0))
+		own_calls_clear(calls);
+	calls->is_busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	for (int i = 0; i < 2; i++) {
+		if (__builtin_expect(walk(calls, caller), 1) &&
+		    __builtin_expect(calls->forgotten == own_stack_forgotten(), 1))
+			break;
+		if (calls->forgotten == own_stack_forgotten())
+			calls->n = 0;
+		else
+			own_calls_clear(calls);
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	calls->is_busy = false;
+	return calls->n;
+}
