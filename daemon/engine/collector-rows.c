@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - from what a process says in its rings to rows of mark, log, counter, counter_value and jit
+ * Collector rows - from what a process says in its rings to rows of mark, log, counter, counter_value and jit; allocations go
+ * on to heap-rows.c
  *
  * The ring's reader has checked that a record is whole; what is in it, is the process's claim. Strings and counters have ids of
  * the ring's owner, which become the capture's with their first use in an epoch. Counters of one process with the same group,
@@ -58,6 +59,7 @@ struct collector_owner {
 	GHashTable *counters;  /* struct number_kind by id */
 	struct collector_stacks stacks;
 	struct open_log logs[MAX_OPEN_LOGS];
+	struct heap_owner heap;
 };
 
 /* ---- Processes ---------------------------------------------------------------------------------- */
@@ -119,8 +121,15 @@ bool collector_process_take(struct collector_process *process, uint64_t bytes)
 	return true;
 }
 
+void collector_process_end(struct collector_process *process, uint64_t time_ns)
+{
+	if (process->heap)
+		heap_rows_end(process->heap, time_ns);
+}
+
 void collector_process_done(struct collector_process *process)
 {
+	heap_rows_free(process->heap);
 	/* what its counters are called */
 	collector_process_charge(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
@@ -230,6 +239,7 @@ void collector_owner_unref(struct collector_owner *owner)
 	g_hash_table_destroy(owner->texts);
 	g_hash_table_destroy(owner->counters);
 	collector_stacks_done(&owner->stacks);
+	heap_owner_done(&owner->heap);
 	for (size_t i = 0; i < MAX_OPEN_LOGS; i++)
 		close_log(owner, &owner->logs[i]);
 	if (owner->thread)
@@ -693,24 +703,52 @@ static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_
 	return RING_FAULT_NONE;
 }
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Allocations -------------------------------------------------------------------------------- */
 
-/* What no table is for yet. */
-static enum ring_fault refuse(struct collector_owner *owner, const struct ring_record *record)
+static struct heap_owner *heap_of(struct collector_owner *owner)
 {
-	lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
-	return RING_FAULT_NONE;
+	struct collector_process *process = owner->process;
+
+	if (owner->heap.rows)
+		return &owner->heap;
+	if (!process->heap)
+		process->heap = heap_rows_new(process);
+	heap_owner_init(&owner->heap, process->heap, owner->thread, &owner->stacks);
+	return &owner->heap;
 }
+
+static enum ring_fault add_alloc(struct collector_owner *owner, const struct ring_record *record)
+{
+	return heap_owner_alloc(heap_of(owner), record);
+}
+
+static enum ring_fault add_free(struct collector_owner *owner, const struct ring_record *record)
+{
+	return heap_owner_free(heap_of(owner), record);
+}
+
+static enum ring_fault add_realloc(struct collector_owner *owner, const struct ring_record *record)
+{
+	return heap_owner_realloc(heap_of(owner), record);
+}
+
+static enum ring_fault add_calls(struct collector_owner *owner, const struct ring_record *record)
+{
+	return heap_owner_calls(heap_of(owner), record);
+}
+
+/* ---- Records ------------------------------------------------------------------------------------ */
 
 static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 						     const struct ring_record *) = {
 	[RING_STRING] = add_string,   [RING_MARK] = add_mark,
 	[RING_COUNTER] = add_counter, [RING_COUNTER_VALUE] = add_value,
-	[RING_LOG] = add_log,         [RING_ALLOC] = refuse,
-	[RING_FREE_BLOCK] = refuse,   [RING_THREAD_NAME] = add_name,
+	[RING_LOG] = add_log,         [RING_ALLOC] = add_alloc,
+	[RING_FREE_BLOCK] = add_free, [RING_THREAD_NAME] = add_name,
 	[RING_IMAGE] = add_image,     [RING_STACK] = add_stack,
 	[RING_JIT] = add_jit,         [RING_MARK_AT] = add_mark_at,
-	[RING_LOG_AT] = add_log_at,   [RING_REALLOC] = refuse,
+	[RING_LOG_AT] = add_log_at,   [RING_REALLOC] = add_realloc,
+	[RING_CALLS] = add_calls,
 };
 
 bool collector_is_event(enum ring_type type)

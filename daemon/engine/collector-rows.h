@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/engine/heap-rows.h"
 #include "daemon/engine/loss.h"
 #include "daemon/engine/tasks.h"
 #include "libcollector/ring-reader.h"
@@ -32,7 +33,8 @@ struct collector_rows {
 	uint32_t n_images;
 	struct image *lost_image; /* made when a frame names one that was never told of */
 	uint32_t last_counter;
-	unsigned int n_streams;           /* of processes that lost something */
+	unsigned int n_streams; /* of processes that lost something */
+	struct heap_merge heaps;
 	uint32_t lost_string, lost_epoch; /* "<lost>" in that epoch */
 	uint64_t names[COLLECTOR_MAX_ARGUMENTS], kinds[COLLECTOR_MAX_ARGUMENTS],
 		values[COLLECTOR_MAX_ARGUMENTS], texts[COLLECTOR_MAX_ARGUMENTS];
@@ -48,9 +50,10 @@ struct collector_process {
 	uint32_t inner_pid;      /* in its own PID namespace; 0: that is ours */
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
-	bool has_unknown;     /* there is a thread of which /proc should tell who it is */
-	GHashTable *counters; /* struct collector_counter, by itself */
-	struct maps *code;    /* what it says is mapped */
+	bool has_unknown;       /* there is a thread of which /proc should tell who it is */
+	GHashTable *counters;   /* struct collector_counter, by itself */
+	struct maps *code;      /* what it says is mapped */
+	struct heap_rows *heap; /* NULL: it has told of no allocation */
 	uint32_t n_images;
 	uint64_t text_bytes;
 	char stream
@@ -63,6 +66,8 @@ void collector_process_init(struct collector_process *process, struct collector_
 void collector_process_done(struct collector_process *process);
 /* It is who has the pid now, as far as the side band is known. False: nobody has. */
 bool collector_process_bind(struct collector_process *process);
+/* All of its records are rows, and no more will come: it ended then, or the session does. */
+void collector_process_end(struct collector_process *process, uint64_t time_ns);
 void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
 			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
 

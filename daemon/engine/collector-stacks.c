@@ -182,7 +182,7 @@ enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 
 /* ---- Stacks ------------------------------------------------------------------------------------- */
 
-static struct image *lost_image(struct collector_rows *rows)
+struct image *collector_lost_image(struct collector_rows *rows)
 {
 	if (!rows->lost_image)
 		rows->lost_image = images_new(rows->images, PROF_IMAGE_ANON, "<lost>", NULL);
@@ -229,12 +229,21 @@ static struct output_place place_of(struct collector_stacks *stacks, const struc
 		return place_of_address(process, frame->offset, frame->kind);
 	told = g_hash_table_lookup(stacks->images, GUINT_TO_POINTER(frame->image));
 	if (!told)
-		return (struct output_place){ .image = &lost_image(process->rows)->row,
+		return (struct output_place){ .image = &collector_lost_image(process->rows)->row,
 					      .offset = frame->offset };
 	if (!told->image)
 		return place_of_address(process, frame->offset - told->file_offset + told->start,
 					frame->kind | RING_FRAME_NO_FILE);
 	return (struct output_place){ .image = &told->image->row, .offset = frame->offset };
+}
+
+struct output_place collector_stacks_place(struct collector_stacks *stacks,
+					   const struct ring_frame *frame)
+{
+	struct output_place place = place_of(stacks, frame);
+
+	place.kind = frame->kind & RING_FRAME_RETURN ? PROF_FRAME_RETURN : PROF_FRAME_EXACT;
+	return place;
 }
 
 enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const struct ring_stack *told,
@@ -263,9 +272,7 @@ enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const stru
 	for (uint32_t i = 0; i < kept->n; i++) {
 		struct output_place *place = &kept->places[kept->n - 1 - i];
 
-		*place = place_of(stacks, &frames[i]);
-		place->kind = frames[i].kind & RING_FRAME_RETURN ? PROF_FRAME_RETURN
-								 : PROF_FRAME_EXACT;
+		*place = collector_stacks_place(stacks, &frames[i]);
 		row_ref(place->image);
 	}
 	g_hash_table_insert(stacks->stacks, GUINT_TO_POINTER(told->id), kept);
@@ -292,4 +299,20 @@ uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint6
 	stack->id = rows->stacks[stack->n - 1];
 	stack->epoch = output->epoch;
 	return stack->id;
+}
+
+uint32_t collector_stacks_node(struct collector_stacks *stacks, uint32_t id,
+			       struct call_nodes *nodes)
+{
+	const struct told_stack *stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
+	uint32_t node = 0;
+
+	for (uint32_t i = 0; stack && i < stack->n; i++) {
+		uint32_t called = call_nodes_add(nodes, node, &stack->places[i]);
+
+		if (!called)
+			break;
+		node = called;
+	}
+	return node;
 }

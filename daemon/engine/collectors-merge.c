@@ -202,6 +202,7 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	if (record.time_ns < collectors->emitted_ns)
 		collector_process_lose(process, PROF_LOSS_LATE, 1, record.time_ns, record.time_ns);
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
+	heap_merge_run(&collectors->rows->heaps, record.time_ns);
 	if (process->process)
 		fault = collector_owner_add(item->owner, &record);
 	if (fault != RING_FAULT_NONE) {
@@ -219,10 +220,10 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	unsigned int n = 0;
 
 	collectors->unfinished = false;
-	if (collectors->queued_bytes == 0)
-		return;
-	fill_heap(collectors);
 	limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
+	collectors->n_heap = 0;
+	if (collectors->queued_bytes > 0)
+		fill_heap(collectors);
 	while (collectors->n_heap > 0 && head_ns(collectors->heap[0]) <= limit_ns) {
 		struct peer_ring *ring = collectors->heap[0];
 
@@ -238,6 +239,12 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 		if (collectors->n_heap > 1)
 			sift_down(collectors);
 	}
+	if (collectors->unfinished)
+		return;
+	if (limit_ns == UINT64_MAX)
+		limit_ns = collectors_clock();
+	heap_merge_run(&collectors->rows->heaps, limit_ns);
+	collectors->reached_ns = MAX_OF(collectors->reached_ns, limit_ns);
 }
 
 /* ---- What is left ------------------------------------------------------------------------------- */

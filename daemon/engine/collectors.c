@@ -50,6 +50,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->images = options->images;
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
+	heap_merge_init(&collectors->rows->heaps);
 }
 
 /* ---- Descriptors -------------------------------------------------------------------------------- */
@@ -540,9 +541,12 @@ static bool is_unclaimed(const struct peer_arena *arena)
 	return arena->sysprof && arena->sysprof->pid == 0;
 }
 
-static bool is_done(const struct peer *peer, uint64_t now_ns)
+static bool is_done(const struct collectors *collectors, const struct peer *peer, uint64_t now_ns)
 {
 	if (peer->state != PEER_GONE)
+		return false;
+	/* Its end is a row as well, and in its place among those of others. */
+	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		if (is_unclaimed(peer->arenas[i]) && now_ns - peer->gone_ns < UNCLAIMED_NS)
@@ -589,8 +593,9 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 			serve_waiting(collectors, peer, limit_ns, now_ns);
 		if (peer->state == PEER_ACTIVE)
 			serve_active(collectors, peer, limit_ns, now_ns);
-		if (is_done(peer, now_ns)) {
+		if (is_done(collectors, peer, now_ns)) {
 			lose_unclaimed(peer);
+			collector_process_end(&peer->process, peer->gone_ns);
 			forget(collectors, i--);
 		}
 	}
@@ -627,6 +632,8 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
 	collectors_emit_rest(collectors, until_ns);
+	for (guint i = 0; i < collectors->peers->len; i++)
+		collector_process_end(&peer_at(collectors, i)->process, collectors_clock());
 }
 
 void collectors_done(struct collectors *collectors)
@@ -638,6 +645,7 @@ void collectors_done(struct collectors *collectors)
 	g_ptr_array_free(collectors->peers, TRUE);
 	g_hash_table_destroy(collectors->by_fd);
 	g_free(collectors->heap);
+	heap_merge_done(&collectors->rows->heaps);
 	if (collectors->rows->lost_image)
 		row_unref(&collectors->rows->lost_image->row);
 	g_free(collectors->rows);

@@ -39,6 +39,7 @@ struct collectors {
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t bound_ns; /* nothing that comes is older, but for what is late */
 	uint64_t emitted_ns;
+	uint64_t reached_ns;     /* what is until then is rows */
 	uint64_t arena_until_ns; /* no arena is made before */
 	uint64_t drained_ns;
 	uint64_t armed_ns; /* bells */

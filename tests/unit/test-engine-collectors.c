@@ -1061,6 +1061,88 @@ static void test_death(void)
 }
 
 /* The session's end: who lives is told, and has all its rows. */
+static void write_alloc(struct ring *ring, uint64_t address, uint64_t size, uint32_t stack)
+{
+	struct ring_alloc *alloc = ring_begin(ring, RING_ALLOC, sizeof(*alloc));
+
+	*alloc = (struct ring_alloc){ .address = address, .size = size, .stack = stack };
+	ring_end(ring, alloc);
+}
+
+static void write_free(struct ring *ring, uint64_t address)
+{
+	struct ring_free_block *freed = ring_begin(ring, RING_FREE_BLOCK, sizeof(*freed));
+
+	*freed = (struct ring_free_block){ .address = address };
+	ring_end(ring, freed);
+}
+
+static void write_calls(struct ring *ring, uint32_t first, uint32_t parent, uint64_t address)
+{
+	struct ring_calls *calls =
+		ring_begin(ring, RING_CALLS, sizeof(*calls) + sizeof(struct ring_frame));
+
+	*calls = (struct ring_calls){ .first = first, .parent = parent, .n_frames = 1 };
+	*(struct ring_frame *)(calls + 1) = (struct ring_frame){ address, 0, RING_FRAME_NO_FILE };
+	ring_end(ring, calls);
+}
+
+static uint64_t heap_number(const struct fixture *fixture, uint16_t column, size_t i)
+{
+	return number_of(&fixture->parts, PROF_TABLE_HEAP, column, i);
+}
+
+/* What one thread allocates and another one frees; what lives when the process ends, or the session. */
+static void check_allocations(bool dies)
+{
+	struct fixture fixture;
+	struct ring *ring, *other;
+	uint64_t begin_ns = now();
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	other = claim(&fixture, OTHER_TID);
+	write_calls(ring, 1, 0, CODE);
+	write_calls(ring, 2, 1, CODE + 8);
+	for (uint64_t i = 1; i <= 100; i++) {
+		write_alloc(ring, i * 16, i, 2);
+		/* so that the clock has moved on */
+		usleep(1);
+		write_free(other, i * 16);
+	}
+	write_alloc(ring, 16, 1000, 2);
+	settle(&fixture);
+	write_alloc(other, 32, 2000, 0);
+	if (dies) {
+		CHECK(collectors_wake(&fixture.collectors, fixture.pidfd));
+		settle(&fixture);
+		CHECK_INT(fixture.collectors.peers->len, 0);
+	}
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 102);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 100);
+	for (size_t i = 0; i < 100; i++)
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, i), i + 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 2);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 2);
+	CHECK_INT(heap_number(&fixture, PROF_HEAP_EVENT, 1), PROF_HEAP_END);
+	CHECK_INT(heap_number(&fixture, PROF_HEAP_LIVE_BYTES, 1), 3000);
+	CHECK(heap_number(&fixture, PROF_HEAP_TIME, 0) > begin_ns);
+	CHECK(heap_number(&fixture, PROF_HEAP_TIME, 1) <= now());
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_BLOCK, 1), 102);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_STACK, 0), 2);
+	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 0);
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
+static void test_allocations(void)
+{
+	check_allocations(false);
+	check_allocations(true);
+}
+
 static void test_session_end(void)
 {
 	struct fixture fixture;
@@ -1254,6 +1336,7 @@ int main(void)
 	RUN(test_conservation);
 	RUN(test_death);
 	RUN(test_session_end);
+	RUN(test_allocations);
 	RUN(test_floods);
 	RUN(test_fair);
 	RUN(test_fair_end);

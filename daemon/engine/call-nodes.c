@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Call nodes - the stacks of a process's allocations, as a tree
+ *
+ * What owners of rings tell of are nodes of trees of their own; here is one for the process, so that the same stack is the same
+ * node whoever tells of it. A node does not change: an id that is told of again is another node. Stacks of the capture
+ * are numbered anew in each epoch; a node keeps its number in the epoch that it was last named in.
+ * Invariants: (1) the same frames are the same node                 [test-engine-heap: nodes]
+ *             (2) an epoch has each stack that it names, whole      [test-engine-heap: epochs]
+ *             (3) it takes no memory beyond its budget              [test-engine-heap: limits]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/call-nodes.h"
+
+#include "arch/base.h"
+#include "libcollector/ring-layout.h"
+
+#include <string.h>
+
+#define FIRST_NODES 256u
+#define FIRST_IDS 256u
+#define MAX_IMAGES (1u << 18)
+#define MAX_DEPTH (OUTPUT_MAX_PATH - 1u)
+#define PART 64u /* frames that are written at once */
+
+static_assert(sizeof(struct call_node) == 24, "what a node takes");
+static_assert(MAX_DEPTH < 1u << 13, "call_node.depth");
+
+void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget)
+{
+	*nodes = (struct call_nodes){
+		.seed = seed,
+		.budget = budget,
+		.images = g_ptr_array_new_with_free_func((GDestroyNotify)row_unref),
+		.numbers = g_hash_table_new(g_direct_hash, g_direct_equal),
+	};
+}
+
+/* Slots are twice as many as nodes. */
+static uint64_t bytes_of(uint32_t n_nodes)
+{
+	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(uint32_t));
+}
+
+void call_nodes_done(struct call_nodes *nodes)
+{
+	heap_budget_give(nodes->budget, bytes_of(nodes->room));
+	free(nodes->nodes);
+	free(nodes->slots);
+	g_ptr_array_free(nodes->images, TRUE);
+	g_hash_table_destroy(nodes->numbers);
+	*nodes = (struct call_nodes){ 0 };
+}
+
+/* UINT32_MAX: there are too many. */
+static uint32_t number_of(struct call_nodes *nodes, struct row *image)
+{
+	gpointer number;
+
+	if (image == nodes->last_image)
+		return nodes->last_number;
+	if (!g_hash_table_lookup_extended(nodes->numbers, image, NULL, &number)) {
+		if (nodes->images->len == MAX_IMAGES)
+			return UINT32_MAX;
+		number = GUINT_TO_POINTER(nodes->images->len);
+		g_ptr_array_add(nodes->images, row_ref(image));
+		g_hash_table_insert(nodes->numbers, image, number);
+	}
+	nodes->last_image = image;
+	nodes->last_number = GPOINTER_TO_UINT(number);
+	return nodes->last_number;
+}
+
+static uint32_t hash_node(const struct call_nodes *nodes, const struct call_node *node)
+{
+	uint64_t a = node->offset ^ nodes->seed,
+		 b = ((uint64_t)node->parent << 32 | node->image << 1 | node->kind) + nodes->seed;
+	unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15u) *
+				    (b ^ 0xe7037ed1a0b428dbu);
+
+	return (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64) ^
+	       (uint32_t)(product >> 96);
+}
+
+static bool is_same(const struct call_node *a, const struct call_node *b)
+{
+	return a->offset == b->offset && a->parent == b->parent && a->image == b->image &&
+	       a->kind == b->kind;
+}
+
+/* Where it is, or would be. */
+static uint32_t *find_slot(const struct call_nodes *nodes, const struct call_node *node)
+{
+	uint32_t i = hash_node(nodes, node) & nodes->mask;
+
+	while (nodes->slots[i] && !is_same(&nodes->nodes[nodes->slots[i] - 1], node))
+		i = (i + 1) & nodes->mask;
+	return &nodes->slots[i];
+}
+
+static bool grow(struct call_nodes *nodes)
+{
+	uint32_t room = MAX_OF(nodes->room * 2, FIRST_NODES);
+	struct call_node *grown;
+	uint32_t *slots;
+
+	if (room > UINT32_MAX / 4 || !heap_budget_take(nodes->budget, bytes_of(room)))
+		return false;
+	slots = calloc(2 * (size_t)room, sizeof(*slots));
+	grown = slots ? realloc(nodes->nodes, room * sizeof(*grown)) : NULL;
+	if (!grown) {
+		free(slots);
+		heap_budget_give(nodes->budget, bytes_of(room));
+		return false;
+	}
+	free(nodes->slots);
+	heap_budget_give(nodes->budget, bytes_of(nodes->room));
+	nodes->nodes = grown;
+	nodes->slots = slots;
+	nodes->room = room;
+	nodes->mask = 2 * room - 1;
+	for (uint32_t i = 0; i < nodes->n; i++)
+		*find_slot(nodes, &grown[i]) = i + 1;
+	return true;
+}
+
+uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct output_place *place)
+{
+	uint32_t image = number_of(nodes, place->image);
+	uint32_t depth = parent ? nodes->nodes[parent - 1].depth + 1 : 0, *slot;
+	struct call_node node = {
+		.offset = place->offset,
+		.parent = parent,
+		.image = image,
+		.kind = place->kind,
+		.depth = depth,
+	};
+
+	if (image == UINT32_MAX || depth > MAX_DEPTH || (nodes->n == nodes->room && !grow(nodes)))
+		return 0;
+	slot = find_slot(nodes, &node);
+	if (*slot == 0) {
+		nodes->nodes[nodes->n] = node;
+		*slot = ++nodes->n;
+	}
+	return *slot;
+}
+
+/* The nodes behind one whose stack the epoch has, outermost first. */
+static void write_part(struct call_nodes *nodes, struct output *output, uint32_t parent,
+		       const uint32_t *path, uint32_t n)
+{
+	struct output_place places[PART];
+	uint32_t frames[PART], stacks[PART];
+	bool added[PART];
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct call_node *node = &nodes->nodes[path[i] - 1];
+
+		places[i] = (struct output_place){
+			.image = g_ptr_array_index(nodes->images, node->image),
+			.offset = node->offset,
+			.kind = node->kind,
+		};
+	}
+	output_frames(output, places, n, frames, added);
+	output_stacks(output, parent ? nodes->nodes[parent - 1].stack : 0, frames, n, stacks);
+	for (uint32_t i = 0; i < n; i++) {
+		nodes->nodes[path[i] - 1].stack = stacks[i];
+		nodes->nodes[path[i] - 1].epoch = output->epoch;
+	}
+}
+
+uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint32_t node)
+{
+	uint32_t path[OUTPUT_MAX_PATH], from = OUTPUT_MAX_PATH, above = node;
+
+	while (above && nodes->nodes[above - 1].epoch != output->epoch) {
+		path[--from] = above;
+		above = nodes->nodes[above - 1].parent;
+	}
+	while (from < OUTPUT_MAX_PATH) {
+		uint32_t n = MIN_OF(OUTPUT_MAX_PATH - from, PART);
+
+		write_part(nodes, output, above, path + from, n);
+		above = path[from + n - 1];
+		from += n;
+	}
+	return node ? nodes->nodes[node - 1].stack : 0;
+}
+
+/* ---- Ids ---------------------------------------------------------------------------------------- */
+
+void call_ids_done(struct call_ids *ids, struct heap_budget *budget)
+{
+	heap_budget_give(budget, (uint64_t)ids->n * sizeof(*ids->nodes));
+	free(ids->nodes);
+	*ids = (struct call_ids){ 0 };
+}
+
+bool call_ids_set(struct call_ids *ids, struct heap_budget *budget, uint32_t id, uint32_t node)
+{
+	uint32_t n = MAX_OF(ids->n, FIRST_IDS), *grown;
+
+	if (id < ids->n) {
+		ids->nodes[id] = node;
+		return true;
+	}
+	while (n <= id)
+		n *= 2;
+	if (!heap_budget_take(budget, (uint64_t)(n - ids->n) * sizeof(*grown)))
+		return false;
+	grown = realloc(ids->nodes, n * sizeof(*grown));
+	if (!grown) {
+		heap_budget_give(budget, (uint64_t)(n - ids->n) * sizeof(*grown));
+		return false;
+	}
+	memset(grown + ids->n, 0, (n - ids->n) * sizeof(*grown));
+	ids->nodes = grown;
+	ids->n = n;
+	ids->nodes[id] = node;
+	return true;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/heap-budget.h"
+#include "daemon/engine/output.h"
+
+/* A stack: a frame, and what called it. */
+struct call_node {
+	uint64_t offset;
+	uint32_t parent; /* number; 0: it is a root */
+	uint32_t image : 18, kind : 1, depth : 13;
+	uint32_t epoch, stack; /* its id in the capture */
+};
+
+/* The stacks of a process, as one tree; numbers are 1, 2, …, and stay. */
+struct call_nodes {
+	struct call_node *nodes; /* of number i at i - 1 */
+	uint32_t *slots;
+	uint32_t n, room, mask;
+	uint64_t seed;
+	struct heap_budget *budget;
+	GPtrArray *images;   /* struct row */
+	GHashTable *numbers; /* of images, by row */
+	struct row *last_image;
+	uint32_t last_number;
+};
+
+/* `seed`: random. The budget is borrowed. */
+void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget);
+void call_nodes_done(struct call_nodes *nodes);
+
+/* The node that `parent` (0: nobody) calls there, which may be there already; 0: there is no room, or it is too deep. */
+uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent,
+			const struct output_place *place);
+/* Its stack in the capture; 0 of 0. */
+uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint32_t node);
+static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output *output,
+					uint32_t node)
+{
+	if (node && nodes->nodes[node - 1].epoch == output->epoch)
+		return nodes->nodes[node - 1].stack;
+	return call_nodes_write(nodes, output, node);
+}
+
+/* What the owner of a ring calls nodes. */
+struct call_ids {
+	uint32_t *nodes; /* by id; 0: it has not told */
+	uint32_t n;
+};
+
+void call_ids_done(struct call_ids *ids, struct heap_budget *budget);
+/* False: there is no room. */
+bool call_ids_set(struct call_ids *ids, struct heap_budget *budget, uint32_t id, uint32_t node);
+static inline uint32_t call_ids_get(const struct call_ids *ids, uint32_t id)
+{
+	return id < ids->n ? ids->nodes[id] : 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Heap budget - bytes that are kept of a process's allocations, and of those of all processes */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HEAP_PROCESS_BYTES (UINT64_C(320) << 20)
+#define HEAP_ALL_BYTES (UINT64_C(384) << 20)
+
+struct heap_budget {
+	uint64_t used, limit;
+	struct heap_budget *all; /* NULL: it is that of all */
+};
+
+/* False: there is no room. */
+static inline bool heap_budget_take(struct heap_budget *budget, uint64_t bytes)
+{
+	if (bytes > budget->limit - budget->used ||
+	    (budget->all && !heap_budget_take(budget->all, bytes)))
+		return false;
+	budget->used += bytes;
+	return true;
+}
+
+static inline void heap_budget_give(struct heap_budget *budget, uint64_t bytes)
+{
+	budget->used -= bytes;
+	if (budget->all)
+		budget->all->used -= bytes;
+}

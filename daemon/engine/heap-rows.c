@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap rows - from what a process says of its allocations to rows of alloc, free, heap and live
+ *
+ *     alloc, free ▶ address to block (heap.c) ▶ rows            calls ▶ nodes (call-nodes.c) ▶ stacks
+ *     realloc ▶ gives up its block at once ▶ waits until the new one is there ▶ row
+ *
+ * Records come merged by time. A realloc is one record and two events: between them another thread may get the address that was given up,
+ * or give up the one that comes. So the second waits, and is merged with the records of all processes.
+ * An address that is given out though there is a block at it says that the end of that one was not told: it ends there.
+ * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
+ * many events; not before half as many events as there are blocks, so that it costs no more than the events do.
+ * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse]
+ *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
+ *                                                                            [test-engine-heap: checkpoint]
+ *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
+ *                                                                            [test-engine-heap: ends; test-engine-collectors: allocations]
+ *             (4) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/heap-rows.h"
+
+#include "arch/base.h"
+#include "daemon/engine/collector-stacks.h"
+
+#include <sys/random.h>
+
+#define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
+/* Of a thread: handlers that reallocate amid a realloc. More are a lie. */
+#define MAX_PENDING 8u
+
+static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
+		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
+	      "alloc.kind");
+static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_KINDS &&
+		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
+	      "free.kind");
+
+/* Who has blocks that live; what names it may be written when it is long gone. */
+struct heap_thread {
+	struct thread *thread; /* NULL: nobody has this number */
+	uint32_t next_free;    /* then */
+	uint32_t n_blocks;     /* with those that wait */
+	uint32_t n_pending;
+	uint32_t n_owners;
+};
+
+struct heap_rows {
+	struct collector_process *process;
+	struct output *output;
+	struct heap_merge *merge;
+	struct heap_budget budget;
+	struct heap heap;
+	struct call_nodes nodes;
+	uint32_t lost; /* node; 0: not made yet */
+	GArray *threads;
+	uint32_t first_free;  /* of those; UINT32_MAX: none */
+	uint64_t last_number; /* of a block */
+	uint64_t n_events;    /* since what lives was told */
+	uint32_t epoch;       /* in which it was */
+	bool has_begun;
+};
+
+/* ---- What all share ----------------------------------------------------------------------------- */
+
+void heap_merge_init(struct heap_merge *merge)
+{
+	*merge = (struct heap_merge){ .budget.limit = HEAP_ALL_BYTES };
+}
+
+void heap_merge_done(struct heap_merge *merge)
+{
+	g_free(merge->pending);
+	*merge = (struct heap_merge){ 0 };
+}
+
+static void sift_down(struct heap_merge *merge, size_t i)
+{
+	struct heap_pending *heap = merge->pending, moved = heap[i];
+	size_t child;
+
+	while ((child = 2 * i + 1) < merge->n) {
+		if (child + 1 < merge->n && heap[child + 1].time_ns < heap[child].time_ns)
+			child++;
+		if (heap[child].time_ns >= moved.time_ns)
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = moved;
+}
+
+static void push_pending(struct heap_merge *merge, const struct heap_pending *pending)
+{
+	size_t i = merge->n++, parent;
+
+	if (merge->n > merge->room) {
+		merge->room = MAX_OF(merge->room * 2, (size_t)16);
+		merge->pending = g_renew(struct heap_pending, merge->pending, merge->room);
+	}
+	while (i > 0 && pending->time_ns < merge->pending[parent = (i - 1) / 2].time_ns) {
+		merge->pending[i] = merge->pending[parent];
+		i = parent;
+	}
+	merge->pending[i] = *pending;
+}
+
+static uint64_t random_seed(const void *fallback)
+{
+	uint64_t seed = 0;
+
+	/* Without it the tables still work; they only become predictable. */
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (uintptr_t)fallback;
+	return seed;
+}
+
+/* Rows of all four tables are in one order. */
+static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
+{
+	struct heap_merge *merge = rows->merge;
+
+	merge->last_ns = MAX_OF(merge->last_ns, time_ns);
+	return merge->last_ns;
+}
+
+static void lose(const struct heap_rows *rows, enum prof_loss_cause cause, uint64_t time_ns)
+{
+	collector_process_lose(rows->process, cause, 1, time_ns, time_ns);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------ */
+
+static struct heap_thread *thread_at(const struct heap_rows *rows, uint32_t number)
+{
+	return &g_array_index(rows->threads, struct heap_thread, number);
+}
+
+static uint32_t take_thread(struct heap_rows *rows, struct thread *thread)
+{
+	const struct heap_thread taken = { .thread = thread, .n_owners = 1 };
+	uint32_t number = rows->first_free;
+
+	row_ref(&thread->row);
+	if (number == UINT32_MAX) {
+		g_array_append_val(rows->threads, taken);
+		return rows->threads->len - 1;
+	}
+	rows->first_free = thread_at(rows, number)->next_free;
+	*thread_at(rows, number) = taken;
+	return number;
+}
+
+static void drop_thread(struct heap_rows *rows, uint32_t number)
+{
+	struct heap_thread *thread = thread_at(rows, number);
+
+	if (thread->n_owners > 0 || thread->n_blocks > 0)
+		return;
+	row_unref(&thread->thread->row);
+	*thread = (struct heap_thread){ .next_free = rows->first_free };
+	rows->first_free = number;
+}
+
+/* A block of its is not one any more. */
+static void release(struct heap_rows *rows, const struct heap_block *block)
+{
+	struct heap_thread *thread = thread_at(rows, block->thread);
+
+	if (--thread->n_blocks == 0)
+		drop_thread(rows, block->thread);
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------- */
+
+static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
+{
+	const struct heap *heap = &rows->heap;
+
+	output_need(rows->output, &rows->process->process->row);
+	output_add(rows->output, PROF_TABLE_HEAP,
+		   (const struct prof_value[]){
+			   [PROF_HEAP_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->process->row.id),
+			   [PROF_HEAP_EVENT] = PROF_NUMBER(event),
+			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(heap->live_bytes),
+			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(heap->n + heap->n_held),
+			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(heap->peak_bytes),
+			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(heap->peak_ns),
+		   });
+	heap_reset_peak(&rows->heap, time_ns);
+}
+
+static uint64_t alignment_of(uint8_t log2)
+{
+	return log2 ? UINT64_C(1) << log2 : 0;
+}
+
+static void write_live(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
+{
+	struct thread *thread = thread_at(rows, block->thread)->thread;
+
+	tasks_need(rows->process->rows->tasks, thread);
+	output_add(rows->output, PROF_TABLE_LIVE,
+		   (const struct prof_value[]){
+			   [PROF_LIVE_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_LIVE_THREAD] = PROF_NUMBER(thread->row.id),
+			   [PROF_LIVE_KIND] = PROF_NUMBER(heap_block_kind(block)),
+			   [PROF_LIVE_BLOCK] = PROF_NUMBER(heap_block_number(block)),
+			   [PROF_LIVE_SIZE] = PROF_NUMBER(block->size),
+			   [PROF_LIVE_ALIGNMENT] =
+				   PROF_NUMBER(alignment_of(heap_block_alignment(block))),
+			   [PROF_LIVE_STACK] = PROF_NUMBER(
+				   call_nodes_stack(&rows->nodes, rows->output, block->calls)),
+			   [PROF_LIVE_SINCE] = PROF_NUMBER(block->since_ns),
+		   });
+}
+
+/* Those that live until what took their place is there. */
+static const struct heap_block **list_held(const struct heap_rows *rows)
+{
+	const struct heap_merge *merge = rows->merge;
+	const struct heap_block **held = g_new(const struct heap_block *, rows->heap.n_held + 1);
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < merge->n; i++)
+		if (merge->pending[i].rows == rows && merge->pending[i].prior.label)
+			held[n++] = &merge->pending[i].prior;
+	g_assert(n == rows->heap.n_held);
+	return held;
+}
+
+/* What lives, behind all rows until now. */
+static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
+{
+	g_autofree const struct heap_block **held = list_held(rows);
+	g_autofree const struct heap_block **blocks = heap_sorted(&rows->heap, held);
+	uint32_t n = rows->heap.n + rows->heap.n_held;
+
+	write_heap(rows, event, time_ns);
+	for (uint32_t i = 0; blocks && i < n; i++)
+		write_live(rows, blocks[i], time_ns);
+	if (!blocks)
+		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
+	rows->n_events = 0;
+	rows->epoch = rows->output->epoch;
+}
+
+static void begin(struct heap_rows *rows, uint64_t time_ns)
+{
+	rows->has_begun = true;
+	rows->epoch = rows->output->epoch;
+	heap_reset_peak(&rows->heap, time_ns);
+	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
+}
+
+static void check(struct heap_rows *rows, uint64_t time_ns)
+{
+	if (!rows->has_begun)
+		begin(rows, time_ns);
+	/* All that is told has to be behind all rows of its time. */
+	else if (time_ns > rows->merge->last_ns && rows->n_events >= rows->heap.n / 2 &&
+		 rows->n_events > 0)
+		write_all(rows, PROF_HEAP_CHECKPOINT, rows->merge->last_ns);
+}
+
+/* Before each event; returns the time of its row. */
+static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
+{
+	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS)
+		check(rows, time_ns);
+	rows->n_events++;
+	return row_time(rows, time_ns);
+}
+
+static void write_alloc(struct heap_rows *rows, const struct heap_block *block, uint64_t prior)
+{
+	struct thread *thread = thread_at(rows, block->thread)->thread;
+
+	tasks_need(rows->process->rows->tasks, thread);
+	output_add(rows->output, PROF_TABLE_ALLOC,
+		   (const struct prof_value[]){
+			   [PROF_ALLOC_TIME] = PROF_NUMBER(block->since_ns),
+			   [PROF_ALLOC_THREAD] = PROF_NUMBER(thread->row.id),
+			   [PROF_ALLOC_KIND] = PROF_NUMBER(heap_block_kind(block)),
+			   [PROF_ALLOC_BLOCK] = PROF_NUMBER(heap_block_number(block)),
+			   [PROF_ALLOC_SIZE] = PROF_NUMBER(block->size),
+			   [PROF_ALLOC_ALIGNMENT] =
+				   PROF_NUMBER(alignment_of(heap_block_alignment(block))),
+			   [PROF_ALLOC_STACK] = PROF_NUMBER(
+				   call_nodes_stack(&rows->nodes, rows->output, block->calls)),
+			   [PROF_ALLOC_PRIOR] = PROF_NUMBER(prior),
+		   });
+}
+
+static void write_free(struct heap_rows *rows, struct thread *thread, uint64_t time_ns,
+		       uint64_t number, uint64_t address, enum prof_free_kind kind)
+{
+	tasks_need(rows->process->rows->tasks, thread);
+	output_add(rows->output, PROF_TABLE_FREE,
+		   (const struct prof_value[]){
+			   [PROF_FREE_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_FREE_THREAD] = PROF_NUMBER(thread->row.id),
+			   [PROF_FREE_BLOCK] = PROF_NUMBER(number),
+			   [PROF_FREE_ADDRESS] = number || !address ? PROF_NULL
+								    : PROF_NUMBER(address),
+			   [PROF_FREE_KIND] = PROF_NUMBER(kind),
+		   });
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------- */
+
+/* A block whose end was not told: another one is at its address. */
+static void end_untold(struct heap_rows *rows, const struct heap_block *before,
+		       const struct heap_block *block, uint64_t *prior)
+{
+	lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
+	/* A row has one prior block only. */
+	if (*prior)
+		write_free(rows, thread_at(rows, block->thread)->thread, block->since_ns,
+			   heap_block_number(before), 0, PROF_FREE_FREE);
+	else
+		*prior = heap_block_number(before);
+	release(rows, before);
+}
+
+/* It is there now; its thread has counted it already. The number is given here. */
+static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
+		      uint64_t time_ns)
+{
+	struct heap_block before;
+
+	block->since_ns = prepare(rows, time_ns);
+	if (block->address == 0) {
+		write_alloc(rows, block, prior);
+		release(rows, block);
+		return;
+	}
+	block->label |= heap_label(rows->last_number + 1, 0, 0);
+	if (!heap_put(&rows->heap, block, &before)) {
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		release(rows, block);
+		return;
+	}
+	rows->last_number++;
+	if (before.label)
+		end_untold(rows, &before, block, &prior);
+	write_alloc(rows, block, prior);
+}
+
+static void remove_block(struct heap_rows *rows, struct thread *thread, uint64_t address,
+			 enum prof_free_kind kind, uint64_t time_ns)
+{
+	struct heap_block block = { 0 };
+
+	time_ns = prepare(rows, time_ns);
+	if (!address || !heap_take(&rows->heap, address, &block)) {
+		write_free(rows, thread, time_ns, 0, address, kind);
+		return;
+	}
+	write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
+	release(rows, &block);
+}
+
+/* Of a realloc: what it gave up has ended, and what it got is there. */
+static void complete(struct heap_pending *pending, uint64_t time_ns)
+{
+	struct heap_rows *rows = pending->rows;
+
+	if (pending->prior.label) {
+		heap_drop(&rows->heap, &pending->prior);
+		release(rows, &pending->prior);
+	}
+	add_block(rows, &pending->block, pending->prior_number, time_ns);
+}
+
+void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns)
+{
+	while (merge->n > 0 && merge->pending[0].time_ns <= time_ns) {
+		struct heap_pending pending = merge->pending[0];
+
+		merge->pending[0] = merge->pending[--merge->n];
+		if (merge->n > 1)
+			sift_down(merge, 0);
+		thread_at(pending.rows, pending.block.thread)->n_pending--;
+		complete(&pending, pending.time_ns);
+	}
+}
+
+/* All of a process; in order, as far as their times are past. */
+static void complete_all(struct heap_rows *rows, uint64_t time_ns)
+{
+	struct heap_merge *merge = rows->merge;
+
+	for (size_t i = 0; i < merge->n; i++)
+		if (merge->pending[i].rows == rows)
+			merge->pending[i].time_ns = MIN_OF(merge->pending[i].time_ns, time_ns);
+	for (size_t i = merge->n / 2; i-- > 0;)
+		sift_down(merge, i);
+	heap_merge_apply(merge, time_ns);
+}
+
+/* ---- Processes ---------------------------------------------------------------------------------- */
+
+struct heap_rows *heap_rows_new(struct collector_process *process)
+{
+	struct heap_rows *rows = g_new0(struct heap_rows, 1);
+
+	rows->process = process;
+	rows->output = process->rows->output;
+	rows->merge = &process->rows->heaps;
+	rows->budget =
+		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->merge->budget };
+	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
+	rows->first_free = UINT32_MAX;
+	heap_init(&rows->heap, random_seed(rows), &rows->budget);
+	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
+	return rows;
+}
+
+void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
+{
+	complete_all(rows, time_ns);
+	if (!rows->has_begun)
+		return;
+	write_all(rows, PROF_HEAP_END, row_time(rows, time_ns));
+	rows->has_begun = false;
+	rows->epoch = 0;
+}
+
+void heap_rows_free(struct heap_rows *rows)
+{
+	struct heap_merge *merge;
+	size_t n = 0;
+
+	if (!rows)
+		return;
+	merge = rows->merge;
+	for (size_t i = 0; i < merge->n; i++)
+		if (merge->pending[i].rows != rows)
+			merge->pending[n++] = merge->pending[i];
+	merge->n = n;
+	for (size_t i = merge->n / 2; i-- > 0;)
+		sift_down(merge, i);
+	for (uint32_t i = 0; i < rows->threads->len; i++)
+		if (thread_at(rows, i)->thread)
+			row_unref(&thread_at(rows, i)->thread->row);
+	g_array_free(rows->threads, TRUE);
+	heap_done(&rows->heap);
+	call_nodes_done(&rows->nodes);
+	g_free(rows);
+}
+
+/* ---- Owners ------------------------------------------------------------------------------------- */
+
+void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
+		     struct collector_stacks *stacks)
+{
+	*owner = (struct heap_owner){
+		.rows = rows,
+		.thread = thread,
+		.stacks = stacks,
+		.number = take_thread(rows, thread),
+	};
+}
+
+void heap_owner_done(struct heap_owner *owner)
+{
+	struct heap_rows *rows = owner->rows;
+
+	if (!rows)
+		return;
+	call_ids_done(&owner->ids, &rows->budget);
+	thread_at(rows, owner->number)->n_owners--;
+	drop_thread(rows, owner->number);
+	*owner = (struct heap_owner){ 0 };
+}
+
+/* What reads as the stack of who named one that was not told of. */
+static uint32_t lost_node(struct heap_owner *owner)
+{
+	struct heap_rows *rows = owner->rows;
+	const struct output_place place = {
+		.image = &collector_lost_image(rows->process->rows)->row,
+	};
+
+	if (!rows->lost)
+		rows->lost = call_nodes_add(&rows->nodes, 0, &place);
+	return rows->lost;
+}
+
+/* The node of an alloc's stack. */
+static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags, uint64_t time_ns)
+{
+	uint32_t node;
+
+	if (id == 0)
+		return 0;
+	node = flags & RING_ALLOC_STACK
+		       ? collector_stacks_node(owner->stacks, id, &owner->rows->nodes)
+		       : call_ids_get(&owner->ids, id);
+	if (node)
+		return node;
+	lose(owner->rows, PROF_LOSS_RING_CORRUPT, time_ns);
+	return lost_node(owner);
+}
+
+enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_calls *calls = record->payload;
+	const struct ring_frame *frames = (const void *)(calls + 1);
+	struct heap_rows *rows = owner->rows;
+	uint32_t node = 0, n = calls->n_frames, refused = 0;
+
+	if (calls->first >= RING_MAX_CALLS || n > RING_MAX_CALLS - calls->first ||
+	    calls->parent >= RING_MAX_CALLS)
+		return RING_FAULT_PAYLOAD;
+	for (uint32_t i = 0; i < n; i++)
+		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE))
+			return RING_FAULT_PAYLOAD;
+	/* begun in vain */
+	if (calls->first == 0)
+		return RING_FAULT_NONE;
+	if (calls->parent) {
+		node = call_ids_get(&owner->ids, calls->parent);
+		if (!node) {
+			lose(rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+			node = lost_node(owner);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const struct output_place place = collector_stacks_place(owner->stacks, &frames[i]);
+		uint32_t added = call_nodes_add(&rows->nodes, node, &place);
+
+		/* Where there is no room for it, it reads as who called it. */
+		node = added ? added : node;
+		if (!call_ids_set(&owner->ids, &rows->budget, calls->first + i, node) || !added)
+			refused++;
+	}
+	collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, refused, record->time_ns,
+			       record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_alloc *alloc = record->payload;
+	struct heap_block block = {
+		.address = alloc->address,
+		.size = alloc->size,
+		.label = heap_label(0, alloc->kind, alloc->alignment_log2),
+		.thread = owner->number,
+	};
+
+	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
+	    alloc->flags & ~RING_ALLOC_STACK)
+		return RING_FAULT_PAYLOAD;
+	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
+	thread_at(owner->rows, owner->number)->n_blocks++;
+	add_block(owner->rows, &block, 0, record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_free_block *freed = record->payload;
+
+	if (freed->kind >= RING_FREE_N_KINDS)
+		return RING_FAULT_PAYLOAD;
+	remove_block(owner->rows, owner->thread, freed->address, freed->kind, record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
+{
+	switch (realloc_kind) {
+	case RING_ALLOC_REALLOCARRAY:
+		return PROF_FREE_REALLOCARRAY;
+	case RING_ALLOC_MREMAP:
+		return PROF_FREE_MUNMAP;
+	default:
+		return PROF_FREE_REALLOC;
+	}
+}
+
+/* What was at its `prior` is not there any more, if it was not in vain. */
+static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
+{
+	struct heap *heap = &pending->rows->heap;
+	const struct heap_block *found;
+
+	if (record->prior == 0)
+		return;
+	if (record->address != 0) {
+		(void)heap_hold(heap, record->prior, &pending->prior);
+		pending->prior_number = heap_block_number(&pending->prior);
+		return;
+	}
+	found = heap_find(heap, record->prior);
+	pending->prior_number = found ? heap_block_number(found) : 0;
+}
+
+enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_realloc *moved = record->payload;
+	struct heap_thread *thread = thread_at(owner->rows, owner->number);
+	struct heap_pending pending = {
+		.rows = owner->rows,
+		.time_ns = record->time_ns,
+		.block = {
+			.address = moved->address,
+			.size = moved->size,
+			.label = heap_label(0, moved->kind, 0),
+			.thread = owner->number,
+		},
+	};
+
+	if (moved->kind >= RING_ALLOC_N_KINDS || moved->is_freed > 1 ||
+	    moved->flags & ~RING_ALLOC_STACK)
+		return RING_FAULT_PAYLOAD;
+	if (moved->address == 0 && moved->is_freed) {
+		remove_block(owner->rows, owner->thread, moved->prior, free_kind_of(moved->kind),
+			     record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
+	give_up(&pending, moved);
+	thread->n_blocks++;
+	if (thread->n_pending >= MAX_PENDING) {
+		lose(owner->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+		complete(&pending, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	thread->n_pending++;
+	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
+	push_pending(owner->rows->merge, &pending);
+	return RING_FAULT_NONE;
+}

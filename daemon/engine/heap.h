@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/heap-budget.h"
+
+#include <stddef.h>
+
+#define HEAP_MAX_NUMBER (UINT64_C(1) << 48)
+
+/* A block that lives. */
+struct heap_block {
+	uint64_t address;
+	uint64_t size;
+	uint64_t since_ns;
+	uint64_t label;  /* number << 16 | kind << 8 | alignment, log2; 0: no block */
+	uint32_t thread; /* the caller's */
+	uint32_t calls;  /* the caller's */
+};
+
+static inline uint64_t heap_label(uint64_t number, uint8_t kind, uint8_t alignment_log2)
+{
+	return number << 16 | (uint64_t)kind << 8 | alignment_log2;
+}
+
+static inline uint64_t heap_block_number(const struct heap_block *block)
+{
+	return block->label >> 16;
+}
+
+static inline uint8_t heap_block_kind(const struct heap_block *block)
+{
+	return (uint8_t)(block->label >> 8);
+}
+
+static inline uint8_t heap_block_alignment(const struct heap_block *block)
+{
+	return (uint8_t)block->label;
+}
+
+/* The blocks of a process by address. */
+struct heap {
+	struct heap_block *slots;
+	uint32_t n_slots, n;
+	uint32_t max;    /* more than these many need more slots */
+	uint32_t n_held; /* not found any more, but they live */
+	uint64_t seed;
+	struct heap_budget *budget;
+	uint64_t live_bytes;
+	uint64_t peak_bytes, peak_ns; /* since heap_reset_peak() */
+};
+
+/* `seed`: random, so that nobody can choose what collides. The budget is borrowed. */
+void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget);
+void heap_done(struct heap *heap);
+
+/*
+ * Takes a copy of a block, in the place of one with the same address, which becomes *ret_before (label 0: there was none). False: there
+ * is no room for it, and nothing has changed.
+ */
+bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before);
+/* Gives back the block at this address; false: there is none. */
+bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block);
+/* The same, but it lives until heap_drop(). */
+bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
+void heap_drop(struct heap *heap, const struct heap_block *block);
+/* NULL: none. Valid until the heap changes. */
+const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
+/* One of these will be asked for it soon. */
+void heap_prefetch(const struct heap *heap, uint64_t address);
+
+void heap_reset_peak(struct heap *heap, uint64_t time_ns);
+/*
+ * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the heap changes. NULL: no memory, or
+ * none.
+ */
+const struct heap_block **heap_sorted(const struct heap *heap,
+				      const struct heap_block *const *held);
