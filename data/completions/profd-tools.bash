@@ -13,8 +13,11 @@ _profd_tools_command() {
 		--) echo $((i + 1)) && return ;;
 		-*)
 			# Its value is the next word, or "=" and the one behind it.
-			if [[ $'\n'$options$'\n' == *$'\n'"${COMP_WORDS[i]}="$'\n'* ]]; then
-				[[ ${COMP_WORDS[i + 1]-} != = ]] || ((i++))
+			if [[ ${COMP_WORDS[i + 1]-} == = ]]; then
+				((i += 2))
+				# as "sample:BYTES", of which bash makes three
+				[[ ${COMP_WORDS[i + 1]-} != : ]] || ((i += 2))
+			elif [[ $'\n'$options$'\n' == *$'\n'"${COMP_WORDS[i]}="$'\n'* ]]; then
 				((i++))
 			fi
 			;;

@@ -7,7 +7,7 @@
 
 struct options {
 	bool json, system;
-	const char *output;
+	const char *output, *memory;
 	GPtrArray *events;
 	GArray *pids;
 	uint64_t frequency, duration, size;
@@ -16,6 +16,7 @@ struct options {
 };
 
 static const char *const modes[] = { "auto", "fp", "none", NULL };
+static const char *const amounts[] = { "all", "some:", NULL };
 
 static const struct cli_option record_options[] = {
 	{ "json", 0, CLI_FLAG, offsetof(struct options, json), NULL, "print JSON" },
@@ -28,6 +29,8 @@ static const struct cli_option record_options[] = {
 	{ "mode", 'g', CLI_CHOICE, offsetof(struct options, mode), "MODE", "how", modes,
 	  .bare = true },
 	{ "duration", 'd', CLI_DURATION, offsetof(struct options, duration), "TIME", "how long" },
+	{ "memory", 0, CLI_OPTIONAL, offsetof(struct options, memory), "[=all|some:N]", "how much",
+	  amounts },
 	{ NULL },
 };
 
@@ -122,6 +125,20 @@ static void test_bare(void)
 	CHECK_INT(parse(true, "record --mode ls"), CLI_USAGE);
 }
 
+/* A value that may be left out is never the next word. */
+static void test_optional(void)
+{
+	CHECK_INT(parse(true, "record --memory ls all"), CLI_CONTINUE);
+	CHECK_STR(o.memory, "all");
+	CHECK_STR(operands[0], "ls");
+	CHECK_INT(parse(true, "record --memory=some:5 -- ls"), CLI_CONTINUE);
+	CHECK_STR(o.memory, "some:5");
+	CHECK_INT(parse(true, "record --memory="), CLI_CONTINUE);
+	CHECK_STR(o.memory, "");
+	CHECK_INT(parse(true, "record ls --memory"), CLI_CONTINUE);
+	CHECK_STR(o.memory, NULL);
+}
+
 static void test_operands(void)
 {
 	CHECK_INT(parse(false, "info a --json b"), CLI_CONTINUE);
@@ -193,11 +210,13 @@ static void test_help(void)
 	for (const struct cli_option *option = record_options; option->name; option++)
 		CHECK(strstr(out->text->str, option->name) && strstr(out->text->str, option->help));
 	CHECK(strstr(out->text->str, "--color auto|always|never"));
+	CHECK(strstr(out->text->str, "--memory[=all|some:N]"));
 	g_string_truncate(out->text, 0);
 	CHECK_INT(parse(false, "record --complete"), CLI_OK);
 	CHECK(strstr(out->text->str, "--json\n"));
 	CHECK(strstr(out->text->str, "-o=\n--output=\n"));
 	CHECK(strstr(out->text->str, "--color=never\n"));
+	CHECK(strstr(out->text->str, "--memory\n--memory=all\n--memory=some:\n"));
 	out_done(out);
 }
 
@@ -272,6 +291,7 @@ int main(void)
 {
 	RUN(test_values);
 	RUN(test_bare);
+	RUN(test_optional);
 	RUN(test_operands);
 	RUN(test_commands);
 	RUN(test_refusals);

@@ -30,7 +30,8 @@ static void help_option(struct out *out, char short_name, const char *name, cons
 {
 	g_autofree char *left = short_name ? g_strdup_printf("  -%c, --%s", short_name, name)
 					   : g_strdup_printf("      --%s", name);
-	g_autofree char *whole = value ? g_strconcat(left, " ", value, NULL) : g_strdup(left);
+	g_autofree char *whole = value ? g_strconcat(left, value[0] == '[' ? "" : " ", value, NULL)
+				       : g_strdup(left);
 	unsigned width = text_width(whole);
 
 	out_text(out, whole);
@@ -87,12 +88,13 @@ void cli_print_completions(const struct cli_group *groups)
 
 	for (; groups->options; groups++) {
 		for (const struct cli_option *o = groups->options; o->name; o++) {
-			const char *equals = o->type == CLI_FLAG ? "" : "=";
+			const bool bare = o->type == CLI_FLAG || o->type == CLI_OPTIONAL;
+			const char *equals = bare ? "" : "=";
 
 			if (o->short_name)
 				out_printf(out, "-%c%s\n", o->short_name, equals);
 			out_printf(out, "--%s%s\n", o->name, equals);
-			for (unsigned i = 0; o->type == CLI_CHOICE && o->choices[i]; i++)
+			for (unsigned i = 0; o->choices && o->choices[i]; i++)
 				out_printf(out, "--%s=%s\n", o->name, o->choices[i]);
 		}
 	}

@@ -263,6 +263,7 @@ static bool cli_store(const struct cli_option *option, void *values, const char 
 		*(bool *)field = true;
 		return true;
 	case CLI_STRING:
+	case CLI_OPTIONAL:
 		*(const char **)field = text;
 		return true;
 	case CLI_LIST:
@@ -312,11 +313,12 @@ static int cli_long(const struct cli_group *groups, int argc, char **argv, int *
 		return cli_usage_error(_("%s takes no value"), written);
 	if (!option)
 		return cli_unknown_option(groups, written);
-	if (option->type == CLI_FLAG) {
-		return cli_apply(option, group, written, NULL);
-	}
 	if (equals)
 		return cli_apply(option, group, written, equals + 1);
+	if (option->type == CLI_FLAG)
+		return cli_apply(option, group, written, NULL);
+	if (option->type == CLI_OPTIONAL)
+		return cli_apply(option, group, written, option->choices[0]);
 	if (*i + 1 >= argc)
 		return cli_usage_error(_("%s needs a value: %s %s"), written, written,
 				       _(option->value));

@@ -71,6 +71,8 @@ enum cli_type {
 	CLI_TIME,     /* struct units_time */
 	CLI_RANGE,    /* struct units_range: "A..B", or "A" for the start alone */
 	CLI_CHOICE,   /* int, index into choices */
+	CLI_OPTIONAL, /* const char *, of argv: what is behind "=", or the first of choices where nothing is. The others are
+			 what completion offers */
 };
 
 struct cli_option {
@@ -80,7 +82,7 @@ struct cli_option {
 	size_t offset;              /* of the field in the group's values */
 	const char *value;          /* how help calls the value; unused for CLI_FLAG */
 	const char *help;           /* N_() */
-	const char *const *choices; /* of CLI_CHOICE, NULL at the end */
+	const char *const *choices; /* of CLI_CHOICE and CLI_OPTIONAL, NULL at the end */
 	uint64_t min, max;          /* of CLI_UINT; max 0: no limit */
 	bool bare; /* of CLI_CHOICE: the short name stands alone too, for the first choice */
 };
@@ -111,8 +113,8 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 /*
  * Parses *argv behind the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands (NULL-terminated, "--"
  * removed), or the status with which the verb returns at once: CLI_USAGE after a message, CLI_OK after --help.
- * A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o VALUE"; the last of a repeated one counts; names are not
- * abbreviated. A bare short name takes what follows it for its value only where that is one of its choices.
+ * A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o VALUE", and one that is optional "--opt=VALUE" alone; the last of
+ * a repeated one counts; names are not abbreviated. A bare short name takes what follows it for its value only where that is one of its choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
