@@ -116,12 +116,15 @@ struct message_config {
 		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
 	uint32_t
 		by_task; /* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
-	uint32_t policy;  /* enum engine_policy */
-	uint32_t session; /* its number, for those who register */
+	uint32_t policy;    /* enum engine_policy */
+	uint32_t session;   /* its number, for those who register */
+	uint32_t memory;    /* 1: allocations are expected, and processes measured */
+	int32_t memory_pid; /* of this process and its children; 0: of the targets and theirs */
 };
 
 /* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
- * arch event frequency_hz call_graph stack_bytes command options (as JSON). */
+ * arch event frequency_hz call_graph stack_bytes command options (as JSON) memory.mode memory.sample_bytes
+ * memory.min_bytes memory.mmap. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };

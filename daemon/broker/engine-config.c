@@ -13,6 +13,8 @@
 #include "daemon/broker/options-json.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/utsname.h>
 
 static void add_metadata(GByteArray *bytes, const char *key, const void *value, size_t value_bytes)
@@ -28,6 +30,22 @@ static void add_metadata(GByteArray *bytes, const char *key, const void *value, 
 static void add_text(GByteArray *bytes, const char *key, const char *value)
 {
 	add_metadata(bytes, key, value, strlen(value));
+}
+
+/* How the allocations were chosen: readers scale by it. */
+static void add_memory(GByteArray *bytes, const struct options *options)
+{
+	char number[24];
+
+	add_text(bytes, "memory.mode", options->memory_sample ? "sample" : "all");
+	snprintf(number, sizeof(number), "%" PRIu64, options->memory_sample);
+	if (options->memory_sample)
+		add_text(bytes, "memory.sample_bytes", number);
+	snprintf(number, sizeof(number), "%" PRIu64, options->memory_min);
+	if (options->memory_min)
+		add_text(bytes, "memory.min_bytes", number);
+	if (options->memory_mmap)
+		add_text(bytes, "memory.mmap", "yes");
 }
 
 static void add_all_metadata(GByteArray *bytes, const struct options *options,
@@ -57,6 +75,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "stack_bytes", text->str);
 	if (options->reduced)
 		add_text(bytes, "reduced", options->reduced);
+	if (options->memory)
+		add_memory(bytes, options);
 	add_text(bytes, "options", json);
 	g_string_truncate(text, 0);
 	for (char **word = options->command; word && *word; word++)
@@ -102,6 +122,8 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.begin_ns = plan->begin_ns,
 		.policy = options->policy,
 		.session = session,
+		.memory = options->memory,
+		.memory_pid = options->memory_pid,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

@@ -240,27 +240,54 @@ static bool take_command(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
+static bool take_memory(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->memory, value);
+}
+
+static bool take_memory_min(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->memory_min = g_variant_get_uint64(value);
+	return true;
+}
+
+static bool take_memory_mmap(struct parse *parse, GVariant *value, GError **error)
+{
+	return take_bool(&parse->options->memory_mmap, value);
+}
+
+static bool take_memory_pid(struct parse *parse, GVariant *value, GError **error)
+{
+	uint32_t pid = g_variant_get_uint32(value);
+
+	if (pid == 0 || pid > INT32_MAX)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "option \"memory-pid\": there is no process %u", pid);
+	parse->options->memory_pid = (int32_t)pid;
+	return true;
+}
+
+static bool take_memory_sample(struct parse *parse, GVariant *value, GError **error)
+{
+	parse->options->memory_sample = g_variant_get_uint64(value);
+	return true;
+}
+
 static const struct {
 	const char *key, *type;
 	bool (*take)(struct parse *parse, GVariant *value, GError **error);
 } keys[] = {
-	{ "append", "b", take_append },
-	{ "call-graph", "s", take_call_graph },
-	{ "children", "b", take_children },
-	{ "command", "aay", take_command },
-	{ "events", "as", take_events },
-	{ "frequency", "u", take_frequency },
-	{ "kernel", "b", take_kernel },
-	{ "lifetime", "h", take_lifetime },
-	{ "max-bytes", "t", take_max_bytes },
-	{ "max-duration", "t", take_max_duration },
-	{ "max-rate", "t", take_max_rate },
-	{ "paused", "b", take_paused },
-	{ "pids", "au", take_pids },
-	{ "policy", "s", take_policy },
-	{ "ring-bytes", "t", take_ring_bytes },
-	{ "switch", "h", take_switch },
-	{ "system", "b", take_system },
+	{ "append", "b", take_append },         { "call-graph", "s", take_call_graph },
+	{ "children", "b", take_children },     { "command", "aay", take_command },
+	{ "events", "as", take_events },        { "frequency", "u", take_frequency },
+	{ "kernel", "b", take_kernel },         { "lifetime", "h", take_lifetime },
+	{ "max-bytes", "t", take_max_bytes },   { "max-duration", "t", take_max_duration },
+	{ "max-rate", "t", take_max_rate },     { "memory", "b", take_memory },
+	{ "memory-min", "t", take_memory_min }, { "memory-mmap", "b", take_memory_mmap },
+	{ "memory-pid", "u", take_memory_pid }, { "memory-sample", "t", take_memory_sample },
+	{ "paused", "b", take_paused },         { "pids", "au", take_pids },
+	{ "policy", "s", take_policy },         { "ring-bytes", "t", take_ring_bytes },
+	{ "switch", "h", take_switch },         { "system", "b", take_system },
 };
 
 static bool take_option(struct parse *parse, const char *key, GVariant *value, GError **error)
@@ -285,6 +312,21 @@ static bool take_option(struct parse *parse, const char *key, GVariant *value, G
 	valid = g_strjoinv(", ", (char **)names);
 	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 			   "unknown option \"%s\"; valid are %s", key, valid);
+}
+
+/* What says more of "memory" needs it. */
+static bool check_memory(const struct options *options, GError **error)
+{
+	if (!options->memory && (options->memory_pid || options->memory_min ||
+				 options->memory_sample || options->memory_mmap))
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "options \"memory-…\" need \"memory\"");
+	if (options->memory && options->system != (options->memory_pid != 0))
+		return broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			options->system ? "with \"system\", option \"memory\" needs \"memory-pid\""
+					: "option \"memory-pid\" is for \"system\" alone");
+	return true;
 }
 
 static bool parse_events(struct parse *parse, GError **error)
@@ -376,7 +418,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "either \"system\" or \"pids\" says what to record; %s",
 				 options->system ? "both were given" : "neither was given");
-	ok = ok && parse_events(&parse, error);
+	ok = ok && check_memory(options, error) && parse_events(&parse, error);
 	g_clear_pointer(&parse.events, g_variant_unref);
 	if (!ok) {
 		options_free(options);

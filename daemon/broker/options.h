@@ -22,10 +22,13 @@ struct options {
 	enum engine_call_graph call_graph;
 	enum engine_policy policy;
 	uint64_t ring_bytes, max_bytes, max_duration_ns;
-	uint64_t max_rate;       /* samples a second; 0 = what the service allows */
-	int lifetime_fd;         /* -1: none */
-	int switch_fd;           /* the engine's in the end; -1: none */
-	GStrv command;           /* NULL: none */
+	uint64_t max_rate; /* samples a second; 0 = what the service allows */
+	int lifetime_fd;   /* -1: none */
+	int switch_fd;     /* the engine's in the end; -1: none */
+	GStrv command;     /* NULL: none */
+	bool memory, memory_mmap;
+	int32_t memory_pid; /* whose allocations, and whose children's; 0: those of pids */
+	uint64_t memory_sample, memory_min;
 	struct targets *targets; /* of pids, where it matters whose they are; else NULL */
 	GVariant *given;         /* a{sv} for the property Options */
 	char *reduced;           /* what is less than was asked for, in words; NULL: nothing */
