@@ -31,6 +31,13 @@ def test_choices(complete):
     assert complete("doctor", "--color", "=", "n") == ["never"]
 
 
+def test_optional_values(complete):
+    assert complete("record", "--memory") == ["--memory", "--memory-min", "--memory-mmap"]
+    assert complete("record", "--memory", "=") == ["all", "sample:"]
+    assert complete("record", "--memory", "=", "sample", ":", "4K", "--fre") == ["--frequency"]
+    assert complete("record", "--memory", "--fre") == ["--frequency"]
+
+
 def test_files(complete):
     assert complete("doctor", "some") == ["some.cap"]
 

@@ -26,6 +26,12 @@ def options(program, verb):
     return {word for word in words if word.startswith("-") and (word.endswith("=") or "=" not in word)}
 
 
+def optional(program, verb):
+    """Options that stand alone or have a value behind "="."""
+    words = program(verb, "--complete").stdout.split()
+    return {word for word in words if word + "=" not in words and any(other.startswith(word + "=") for other in words)}
+
+
 def usage(program, *arguments):
     """What is said about the command line, which is wrong."""
     done = program(*arguments, check=2, timeout=20)
@@ -62,7 +68,8 @@ def test_every_option(program):
             if option.endswith("=") and name != "-g":
                 assert f"{name} needs a value: {name} " in usage(program, verb, name)
             elif name.startswith("--"):
-                assert f"{name} takes no value" in usage(program, verb, f"{name}=1")
+                said = usage(program, verb, f"{name}=1")
+                assert f"{name}: unknown value '1'" in said if name in optional(program, verb) else f"{name} takes no value" in said
         assert "did you mean '--help'?" in usage(program, verb, "-help")
         assert "Valid: " in usage(program, verb, "-?")
         assert f"Usage: {os.path.basename(program.path)} {verb}" in program(verb, "--help", "--nothing").stdout
@@ -178,6 +185,21 @@ def test_record_numbers(profctl, capture):
         for value in "50d", "1177h", "4294968", "200000d":
             said = usage(profctl, "record", "-o", capture, option, value, "true")
             assert f"{name}: at most 49 days" in said
+    assert not capture.exists()
+
+
+def test_record_memory(profctl, capture):
+    for value in "", "al", "ALL", "sample", "every", "512KiB", "\x1b[31m":
+        assert "all sample:BYTES" in usage(profctl, "record", "-o", capture, f"--memory={value}", "true")
+    for value in "", "-1", "1e3", "4 K", "5x", "1,5", "99999999999T", "0x10", "\x1b[31m":
+        assert "is not a size" in usage(profctl, "record", "-o", capture, f"--memory=sample:{value}", "true")
+        assert "--memory-min: " in usage(profctl, "record", "-o", capture, "--memory", f"--memory-min={value}", "true")
+    assert "--memory: 'sample:0'" in usage(profctl, "record", "-o", capture, "--memory=sample:0", "true")
+    for option in ["--memory-min", "1K"], ["--memory-mmap"]:
+        assert f"{option[0]} needs --memory" in usage(profctl, "record", "-o", capture, *option, "true")
+    for what in [], ["--system"], ["--pid", os.getpid()]:
+        assert "--memory needs a COMMAND" in usage(profctl, "record", "-o", capture, "--memory", *what)
+    assert "exclude" in usage(profctl, "record", "-o", capture, "--memory", "-p", 1, "true")
     assert not capture.exists()
 
 

@@ -4,8 +4,8 @@
  *
  * It exists before the recording, since the session needs its pid, but waits on a socket: the first instruction of the
  * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's, but for
- * PROF_LIB_DIR, and for PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are not known before. If
- * profctl dies before it lets go, that is at its end and the child exits.
+ * PROF_LIB_DIR, for what preload.c sets, and for PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are
+ * not known before. If profctl dies before it lets go, that is at its end and the child exits.
  */
 #include "config.h"
 
@@ -134,7 +134,8 @@ static void set_sysprof(int fd)
 }
 
 /* In the child. */
-static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_stderr)
+static void wait_and_exec(char **argv, const struct preload *preload, int go_fd, int error_fd,
+			  bool stdout_to_stderr)
 {
 	GString *control = g_string_new(NULL);
 	int failed, sysprof = -1;
@@ -143,6 +144,7 @@ static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_s
 		_exit(CLI_FAILURE);
 	set_control(control);
 	set_library();
+	preload_set(preload);
 	set_sysprof(sysprof);
 	cli_restore_signals();
 	if (stdout_to_stderr)
@@ -154,7 +156,8 @@ static void wait_and_exec(char **argv, int go_fd, int error_fd, bool stdout_to_s
 	_exit(exec_status(failed));
 }
 
-bool command_start(struct command *command, char **argv, bool stdout_to_stderr, GError **error)
+bool command_start(struct command *command, char **argv, const struct preload *preload,
+		   bool stdout_to_stderr, GError **error)
 {
 	g_autofree char *found = g_find_program_in_path(argv[0]);
 	int go[2], failure[2];
@@ -174,7 +177,7 @@ bool command_start(struct command *command, char **argv, bool stdout_to_stderr, 
 	}
 	if (pid == 0) {
 		close(go[1]);
-		wait_and_exec(argv, go[0], failure[1], stdout_to_stderr);
+		wait_and_exec(argv, preload, go[0], failure[1], stdout_to_stderr);
 	}
 	close(go[0]);
 	close(failure[1]);

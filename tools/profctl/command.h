@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "tools/profctl/preload.h"
+
 #include <glib.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -16,7 +18,8 @@ struct command {
 };
 
 /* Forks; call it before any thread exists. With stdout_to_stderr its output stays out of the capture. CLI_ERROR. */
-bool command_start(struct command *command, char **argv, bool stdout_to_stderr, GError **error);
+bool command_start(struct command *command, char **argv, const struct preload *preload,
+		   bool stdout_to_stderr, GError **error);
 /* Lets it go. control: where its collectors register, put before PROF_CONTROL; NULL: nowhere. sysprof: where those of sysprof
  * do; -1: the environment stays. CLI_ERROR, with 127 or 126 as code, where it cannot be run. */
 bool command_release(struct command *command, const char *name, const char *control, int sysprof,

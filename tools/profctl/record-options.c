@@ -13,6 +13,7 @@
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const policies[] = { "lossless", "drop", NULL };
 static const char *const buses[] = { "auto", "system", "private", NULL };
+static const char *const memory_modes[] = { "all", "sample:", NULL };
 
 #define MAX_COMMAND_BYTES 8192 /* half of what profd takes, which counts more than the words */
 
@@ -43,6 +44,13 @@ static const struct cli_option how_options[] = {
 	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL,
 	  N_("leave the kernel's functions out") },
+	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
+	  N_("the allocations of the command and its children: each, or one for about so many bytes"),
+	  memory_modes },
+	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
+	  N_("of these, none that is smaller") },
+	{ "memory-mmap", 0, CLI_FLAG, FIELD(memory_mmap), NULL,
+	  N_("and what the program maps itself") },
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
 	  N_("what a program does whose marks come faster than they are taken: waits a little, or loses some"),
 	  policies },
@@ -125,6 +133,62 @@ static int check_times(const struct record_options *options)
 	return CLI_CONTINUE;
 }
 
+static int unknown_memory(const char *mode)
+{
+	const char *meant = cli_suggest(mode, memory_modes);
+
+	if (meant)
+		return cli_usage_error(
+			_("--memory: unknown value '%s'; did you mean '%s'? Valid: all sample:BYTES"),
+			mode, meant);
+	return cli_usage_error(_("--memory: unknown value '%s'. Valid: all sample:BYTES"), mode);
+}
+
+static int parse_memory_mode(const char *mode, struct preload_memory *memory)
+{
+	const char *prefix = memory_modes[1];
+	g_autoptr(GError) error = NULL;
+
+	memory->wanted = true;
+	if (strcmp(mode, memory_modes[0]) == 0)
+		return CLI_CONTINUE;
+	if (!g_str_has_prefix(mode, prefix))
+		return unknown_memory(mode);
+	if (!units_parse_size(mode + strlen(prefix), &memory->sample_bytes, &error))
+		return cli_usage_error("--memory: %s", error->message);
+	if (memory->sample_bytes == 0 || memory->sample_bytes > INT64_MAX)
+		return cli_usage_error(
+			_("--memory: '%s': between two samples there is at least a byte; "
+			  "--memory=all records each allocation"),
+			mode);
+	return CLI_CONTINUE;
+}
+
+/* What goes with --memory. CLI_CONTINUE, or the status after a message. */
+static int check_memory(struct record_options *options)
+{
+	struct preload_memory *memory = &options->memory;
+	int status;
+
+	if (!options->memory_mode && options->memory_min != RECORD_NO_MIN)
+		return cli_usage_error(_("--memory-min needs --memory"));
+	if (!options->memory_mode && options->memory_mmap)
+		return cli_usage_error(_("--memory-mmap needs --memory"));
+	if (!options->memory_mode)
+		return CLI_CONTINUE;
+	status = parse_memory_mode(options->memory_mode, memory);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!options->command)
+		return cli_usage_error(
+			_("--memory needs a COMMAND: allocations are recorded by a library that a "
+			  "program is started with, not in programs that run already"));
+	memory->mmap = options->memory_mmap;
+	if (options->memory_min != RECORD_NO_MIN)
+		memory->min_bytes = options->memory_min;
+	return CLI_CONTINUE;
+}
+
 /* What contradicts itself. CLI_CONTINUE, or the status after a message. */
 static int check(const struct record_options *options)
 {
@@ -157,6 +221,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	*options = (struct record_options){ .frequency = 999,
 					    .duration_ns = RECORD_NO_END,
 					    .control = RECORD_NO_CONTROL,
+					    .memory_min = RECORD_NO_MIN,
 					    .policy = RECORD_POLICY_DEFAULT };
 	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status == CLI_CONTINUE && options->events)
@@ -165,6 +230,9 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		return status;
 	if (argc > 0)
 		options->command = argv;
+	status = check_memory(options);
+	if (status != CLI_CONTINUE)
+		return status;
 	if (!options->command && !options->pids)
 		options->system = true;
 	return check(options);
@@ -204,6 +272,22 @@ static GVariant *command_of(char *const *command)
 					      (gssize)words->len);
 }
 
+/* The library is told by the environment; the session only what to expect, and of whom. */
+static void add_memory(GVariantDict *dict, const struct record_options *options, pid_t pid)
+{
+	const struct preload_memory *memory = &options->memory;
+
+	g_variant_dict_insert(dict, "memory", "b", TRUE);
+	if (options->system)
+		g_variant_dict_insert(dict, "memory-pid", "u", (guint32)pid);
+	if (memory->sample_bytes)
+		g_variant_dict_insert(dict, "memory-sample", "t", (guint64)memory->sample_bytes);
+	if (memory->min_bytes)
+		g_variant_dict_insert(dict, "memory-min", "t", (guint64)memory->min_bytes);
+	if (memory->mmap)
+		g_variant_dict_insert(dict, "memory-mmap", "b", TRUE);
+}
+
 GVariant *record_options_session(const struct record_options *options, pid_t pid)
 {
 	GVariantDict dict;
@@ -225,6 +309,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
+	if (options->memory.wanted)
+		add_memory(&dict, options, pid);
 	if (options->append)
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "tools/common/cli.h"
+#include "tools/profctl/preload.h"
 
 #define RECORD_NO_END UINT64_MAX /* a duration */
 #define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
 #define RECORD_NO_CONTROL UINT64_MAX
+#define RECORD_NO_MIN UINT64_MAX
 #define RECORD_POLICY_DEFAULT (-1) /* what is recorded decides */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
@@ -21,7 +23,11 @@ struct record_options {
 	uint64_t frequency, duration_ns, delay_ns;
 	uint64_t control; /* a descriptor; RECORD_NO_CONTROL: none */
 	int call_graph, policy, bus;
-	char **command; /* NULL: none */
+	const char *memory_mode; /* as given; NULL: none */
+	uint64_t memory_min;     /* RECORD_NO_MIN: none */
+	bool memory_mmap;
+	struct preload_memory memory; /* these three */
+	char **command;               /* NULL: none */
 };
 
 /* CLI_CONTINUE, or the exit status. record_options_done() in every case. */

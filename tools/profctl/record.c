@@ -30,6 +30,7 @@
 
 struct recording {
 	struct record_options options;
+	struct preload preload;
 	struct command command;
 	struct output output;
 	struct progress progress;
@@ -329,8 +330,10 @@ static bool begin(struct recording *recording, GError **error)
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
 	/* first: a fork wants no threads */
-	if (options->command &&
-	    !command_start(&recording->command, options->command, to_stdout, error))
+	if (!preload_init(&recording->preload, &options->memory, error))
+		return false;
+	if (options->command && !command_start(&recording->command, options->command,
+					       &recording->preload, to_stdout, error))
 		return false;
 	if (!output_open(&output, &recording->output, error))
 		return false;
@@ -482,6 +485,7 @@ static void recording_done(struct recording *recording, int status)
 	g_clear_error(&recording->fallback);
 	g_clear_pointer(&recording->loop, g_main_loop_unref);
 	g_free(recording->reason);
+	preload_done(&recording->preload);
 	record_options_done(&recording->options);
 	record_control_end(&recording->control, status);
 }
