@@ -38,7 +38,7 @@ enum message_type {
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied */
+	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied or allocations expected */
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
 	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd unless it is gone */
 	MESSAGE_SWITCH, /* before START, fd: a socket by which whoever has its other end switches sampling on and off
@@ -176,6 +176,15 @@ enum engine_reason {
 	ENGINE_REASON_INTERNAL,
 };
 
+/* Why a process handed over no allocations where some were expected. */
+enum engine_excluded {
+	ENGINE_EXCLUDED_STATIC, /* no dynamic linker, so no library */
+	ENGINE_EXCLUDED_SETUID, /* the dynamic linker loads nothing that its caller names */
+	ENGINE_EXCLUDED_OTHER_ARCH,
+	ENGINE_EXCLUDED_UNREGISTERED, /* it is not known */
+	ENGINE_EXCLUDED_KINDS
+};
+
 struct message_stop {
 	uint32_t reason; /* enum engine_reason */
 };
@@ -236,8 +245,15 @@ struct message_image {
 	uint64_t dev, inode, size;
 	int64_t ctime_ns;
 	uint8_t build_id[20];
+	uint32_t owner;
+	uint32_t rights; /* MESSAGE_IMAGE_* */
 	uint32_t pad;
 };
+
+/* Who runs the file has rights that its caller has not: by the owner, by the group, by capabilities of the file. */
+#define MESSAGE_IMAGE_SETUID 0x1u
+#define MESSAGE_IMAGE_SETGID 0x2u
+#define MESSAGE_IMAGE_CAPABILITIES 0x4u
 
 struct message_cpu_request {
 	uint32_t cpu;
@@ -269,5 +285,7 @@ struct message_finished {
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none;
-	struct message_loss loss[]; /* n_loss */
+	uint64_t excluded
+		[ENGINE_EXCLUDED_KINDS]; /* processes without allocations, by enum engine_excluded */
+	struct message_loss loss[];      /* n_loss */
 };

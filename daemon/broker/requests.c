@@ -6,7 +6,7 @@
  * (files.c), and D-Bus and the other sessions go on. The engine may have been taken over: what it asks for is checked here
  * for its form, and there for whether the session may have it.
  * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
- *             (2) an engine gets no file but those that it unwinds
+ *             (2) an engine gets no file but where it unwinds, or has to say what programs are
  * The first snapshot may be read before the engine is there to ask for it. It is kept until then.
  */
 #include "config.h"
@@ -95,14 +95,14 @@ static void on_image(const struct files_answer *answer, int fd, void *data)
 	end_task(requests);
 	image.error = answer->error;
 	/* A file that is sent is open twice until the engine takes it, so one that does not read gets none. */
-	if (!image.error && requests->options.unwinds && engine_is_behind(requests->engine)) {
+	if (!image.error && requests->options.gives_files && engine_is_behind(requests->engine)) {
 		image.error = EAGAIN;
 		close(fd);
 	}
 	if (!image.error)
 		image.error = images_add(requests->images, answer, fd);
 	engine_send(requests->engine, MESSAGE_IMAGE, &image, sizeof(image), &fd,
-		    !image.error && requests->options.unwinds, NULL);
+		    !image.error && requests->options.gives_files, NULL);
 }
 
 static void on_stuck(pid_t pid, uid_t uid, bool is_file, void *data)

@@ -10,7 +10,7 @@ struct requests;
 
 struct requests_options {
 	const struct access *access;
-	bool unwinds;           /* the engine gets the files themselves */
+	bool gives_files;       /* the engine gets the files themselves */
 	bool kernel;            /* what tells kernel addresses may be read */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: all that runs */

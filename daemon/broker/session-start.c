@@ -37,7 +37,8 @@ static bool start_requests(struct session *session, GError **error)
 {
 	const struct requests_options options = {
 		.access = &session->access,
-		.unwinds = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
+		.gives_files = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF ||
+			       session->options->memory,
 		.kernel = session->options->kernel,
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,

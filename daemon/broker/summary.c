@@ -87,9 +87,17 @@ GVariant *summary_new(const struct message_finished *finished)
 		{ "unwind-guessed", finished->unwind_guessed },
 		{ "unwind-none", finished->unwind_none },
 	};
+	static const char *const excluded[ENGINE_EXCLUDED_KINDS] = {
+		[ENGINE_EXCLUDED_STATIC] = "excluded-static",
+		[ENGINE_EXCLUDED_SETUID] = "excluded-setuid",
+		[ENGINE_EXCLUDED_OTHER_ARCH] = "excluded-other-arch",
+		[ENGINE_EXCLUDED_UNREGISTERED] = "excluded-unregistered",
+	};
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(excluded); i++)
+		g_variant_dict_insert(&dict, excluded[i], "t", (guint64)finished->excluded[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		g_variant_dict_insert(&dict, numbers[i].key, "t", (guint64)numbers[i].value);
 	g_variant_dict_insert(&dict, "error", "i", finished->error);

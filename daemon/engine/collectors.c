@@ -300,7 +300,11 @@ static void stop_producers(struct peer *peer)
 
 static void bind(struct collectors *collectors, struct peer *peer)
 {
-	if (collector_process_bind(&peer->process) && collectors->options.ask)
+	if (!collector_process_bind(&peer->process))
+		return;
+	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
+		peer->process.process->has_heap = true;
+	if (collectors->options.ask)
 		collectors->options.ask(peer->process.process, collectors->options.data);
 }
 

@@ -140,6 +140,9 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
 		process_set_exe(process, mapping.image->path, strlen(mapping.image->path));
 		output_touch(events->tasks->output, &process->row);
+		process->program = mapping.image;
+		if (events->program)
+			events->program(process, &mapping, events->data);
 	}
 }
 

@@ -29,6 +29,8 @@ struct events {
 	void (*ask)(struct process *process, void *data); /* too little is known of it */
 	void (*rescan)(void *data);                       /* the side band has a hole */
 	void (*over_rate)(void *data);                    /* once a second in which it is */
+	/* An exec has mapped its program; NULL: nobody wants to know. */
+	void (*program)(struct process *process, const struct mapping *mapping, void *data);
 	void *data;
 };
 

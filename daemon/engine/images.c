@@ -186,6 +186,8 @@ void image_opened(struct image *image, const struct message_image *answer)
 	image->opened.inode = answer->inode;
 	image->size = answer->size;
 	image->ctime_ns = answer->ctime_ns;
+	image->owner = answer->owner;
+	image->rights = answer->rights;
 	if (answer->build_id_size == 0 || answer->build_id_size > sizeof(image->opened.build_id))
 		return;
 	memcpy(image->opened.build_id, answer->build_id, answer->build_id_size);

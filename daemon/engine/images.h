@@ -24,6 +24,15 @@ enum image_unwind {
 	IMAGE_UNWIND_NONE, /* the file cannot be had, or has no usable CFI */
 };
 
+/* What kind of program the file is, where that was asked for. */
+enum image_program {
+	IMAGE_PROGRAM_UNKNOWN,
+	IMAGE_PROGRAM_DYNAMIC,
+	IMAGE_PROGRAM_STATIC, /* it names no dynamic linker */
+	IMAGE_PROGRAM_OTHER_ARCH,
+	IMAGE_PROGRAM_NONE, /* the file cannot be had, or is none */
+};
+
 struct image {
 	struct row row;
 	enum prof_image_kind kind;
@@ -32,6 +41,8 @@ struct image {
 	struct image_file opened; /* what the broker found, over it */
 	uint64_t size;
 	int64_t ctime_ns;
+	uint32_t owner, rights; /* as in struct message_image */
+	enum image_program program;
 	struct row *process; /* anon: whose addresses these are; referenced */
 	bool requested;      /* the broker was asked to open it */
 	enum image_unwind unwind_state;

@@ -136,10 +136,13 @@ bool session_take_image(struct session *session, struct channel_message *message
 		image_opened(image, &answer);
 		output_touch(&session->output, &image->row);
 	}
-	if (answer.error == 0 && message->n_fds == 1 && session->samples.unwind)
+	if (answer.error == 0 && message->n_fds == 1 &&
+	    (session->samples.unwind || session->config.memory)) {
 		unwind_tables_add(session->tables, image, steal_fd(&message->fds[0]));
-	else
-		image->unwind_state = IMAGE_UNWIND_NONE;
+		return true;
+	}
+	image->unwind_state = IMAGE_UNWIND_NONE;
+	image->program = IMAGE_PROGRAM_NONE;
 	return true;
 }
 

@@ -128,6 +128,7 @@ static void send_finished(struct session *session, bool whole)
 		.unwind_none = session->samples.none,
 	};
 	finished->bytes = writer_bytes(session->writer);
+	memcpy(finished->excluded, session->excluded.counts, sizeof(finished->excluded));
 	finished->n_loss = loss_export(&session->losses, finished->loss);
 	loss_sum(&session->losses, &finished->lost, &finished->missed_ticks);
 	channel_send(&session->channel, MESSAGE_FINISHED, finished,
@@ -212,6 +213,16 @@ static void finish_samples(struct session *session)
 	samples_end(&session->samples, lose_sample, session);
 }
 
+/* What ran last may have been asked for with the last records. */
+static void finish_excluded(struct session *session)
+{
+	while (heap_excluded_waits(&session->excluded) &&
+	       session_clock() < session->end_ns + TABLES_NS &&
+	       receive_answers(session, ANSWER_WAIT_MS))
+		unwind_tables_take(session->tables);
+	heap_excluded_finish(&session->excluded, session->stop_ns);
+}
+
 void session_finish(struct session *session)
 {
 	bool whole = false;
@@ -220,6 +231,7 @@ void session_finish(struct session *session)
 		close_cpus(session);
 		collectors_finish(&session->collectors, session->end_ns + TABLES_NS);
 		finish_samples(session);
+		finish_excluded(session);
 		session_tell_progress(session);
 		if (session->kallsyms_fd >= 0)
 			kernel_write_symbols(&session->kernel, session->kallsyms_fd,

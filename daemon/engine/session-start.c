@@ -82,6 +82,27 @@ static void take_sources(struct session *session)
 	session->ticks.by_task = session->config.by_task;
 }
 
+static void on_program(struct process *process, const struct mapping *mapping, void *data)
+{
+	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
+}
+
+/* Of whom allocations are expected is known with the first picture of what runs. */
+static void begin_memory(struct session *session)
+{
+	const struct message_config *config = &session->config;
+	bool all = config->memory_pid == 0;
+
+	if (!config->memory)
+		return;
+	heap_excluded_begin(&session->excluded, &session->tasks,
+			    all ? config->targets : &config->memory_pid,
+			    all ? config->n_targets : 1);
+	session->excluded.want = session_first_hit;
+	session->excluded.data = session;
+	session->events.program = on_program;
+}
+
 static void warn(const char *code, const char *text, void *data)
 {
 	session_warn(data, code, text);
@@ -105,6 +126,8 @@ static void connect_parts(struct session *session)
 	session->samples.keep_kernel = session->config.kernel;
 	if (session->config.stack_bytes)
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
+	else
+		unwind_tables_only_programs(session->tables);
 	session->events.has_stacks = session->config.stack_bytes != 0;
 	session->events.build_ids = session->config.build_ids;
 	session->events.max_rate = session->config.max_rate;
@@ -325,6 +348,7 @@ bool session_enable_again(struct session *session, GError **error)
 bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = session_clock();
+	begin_memory(session);
 	if (!session_begin_sampling(session, error))
 		return false;
 	session->closed_ns = session->checked_ns = session->start_ns;

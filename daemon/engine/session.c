@@ -152,6 +152,7 @@ void session_done(struct session *session)
 	uint32_t i;
 
 	collectors_done(&session->collectors);
+	heap_excluded_done(&session->excluded);
 	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
@@ -420,6 +421,15 @@ static void go_on(struct session *session, uint64_t now_ns)
 	samples_run(&session->samples, now_ns);
 }
 
+/* Where the collectors' rows are by now: nothing that is written after this may be later. */
+static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
+{
+	const struct collectors *collectors = &session->collectors;
+
+	return collectors->unfinished ? MIN_OF(collectors->emitted_ns, limit_ns)
+				      : MIN_OF(collectors->bound_ns, limit_ns);
+}
+
 static void run_round(struct session *session, uint64_t now_ns)
 {
 	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
@@ -442,6 +452,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	session_compare_ticks(session, limit_ns);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
+	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);

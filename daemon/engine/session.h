@@ -5,6 +5,7 @@
 #include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/scan.h"
 #include "daemon/engine/ticks.h"
 #include "daemon/engine/writer.h"
@@ -45,6 +46,7 @@ struct session {
 	struct unwind_tables *tables;
 	struct bells *bells;
 	struct collectors collectors;
+	struct heap_excluded excluded;
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */

@@ -190,11 +190,14 @@ static void forget_thread(struct tasks *tasks, struct thread *thread)
 }
 
 /* The instance is over; its pid may be anybody's. */
-static void end_process(struct tasks *tasks, struct process *process)
+static void end_process(struct tasks *tasks, struct process *process, uint64_t time_ns)
 {
 	if (process->gone)
 		return;
 	process->gone = true;
+	process->end_ns = time_ns;
+	if (tasks->ended)
+		tasks->ended(process, tasks->data);
 	tasks->n_alive--;
 	if (tasks_process(tasks, process->pid) == process)
 		g_hash_table_remove(tasks->processes, GINT_TO_POINTER(process->pid));
@@ -210,7 +213,7 @@ static void end_thread(struct tasks *tasks, struct thread *thread, uint64_t time
 	g_queue_push_tail(&tasks->exited, thread);
 	row_ref(&thread->process->row);
 	if (thread->process->n_threads && --thread->process->n_threads == 0) {
-		end_process(tasks, thread->process);
+		end_process(tasks, thread->process, time_ns);
 		g_hash_table_remove(tasks->targets, GINT_TO_POINTER(thread->process->pid));
 	}
 	row_unref(&thread->process->row);
@@ -234,7 +237,7 @@ static struct process *new_process(struct tasks *tasks, int32_t pid, uint64_t st
 	struct process *before = tasks_process(tasks, pid);
 
 	if (before)
-		end_process(tasks, before);
+		end_process(tasks, before, start_ns);
 	row_init(&process->row, ++tasks->last_process, write_process, free_process);
 	process->pid = pid;
 	process->start_ns = start_ns;
@@ -340,6 +343,8 @@ static void inherit(struct process *child, const struct process *parent)
 {
 	child->uid = parent->uid;
 	child->kernel = parent->kernel;
+	child->program = parent->program;
+	child->expects_heap = parent->expects_heap;
 	child->cmdline = parent->cmdline ? g_bytes_ref(parent->cmdline) : NULL;
 	child->exe = parent->exe ? g_ref_string_acquire(parent->exe) : NULL;
 	child->cgroup = parent->cgroup ? g_ref_string_acquire(parent->cgroup) : NULL;
@@ -439,12 +444,16 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 		return NULL;
 	if (before && before->stat_ns > time_ns)
 		return NULL;
-	if (before)
+	if (before) {
 		row_ref(&before->row);
+		before->replaced = true;
+	}
 	process = new_process(tasks, pid, time_ns);
 	process->begin_ns = time_ns;
 	process->maps_known = true;
+	process->executed = true;
 	if (before) {
+		process->expects_heap = before->expects_heap;
 		process->ppid = before->ppid;
 		process->uid = before->uid;
 		process->exec_generation = before->exec_generation + 1;

@@ -25,11 +25,17 @@ struct process {
 		inner; /* its threads by what they are called in its own PID namespace; NULL: none is known */
 	struct maps *maps;
 	struct image *anon, *unknown; /* made when a frame lies there */
+	struct image *program;        /* the first file that exec mapped; NULL: it was not seen */
 	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = it was not */
 	bool kernel;
 	bool gone;       /* replaced or without threads */
 	bool asked;      /* a snapshot of it was asked for */
 	bool maps_known; /* from its parent, its exec, or /proc */
+	bool executed;   /* it began by an exec */
+	bool replaced;   /* it ended by one */
+	bool expects_heap; /* it, or whom it descends from, is one whose allocations are to be recorded */
+	bool has_heap;   /* it has registered for that */
+	uint64_t end_ns; /* where it is gone */
 };
 
 struct thread {
@@ -57,6 +63,8 @@ struct tasks {
 	GHashTable *
 		targets; /* pids; while filtered, only targets and what descends from them are here */
 	GHashTable *ranks; /* by tid, of threads that are alive and got events of their own */
+	void (*ended)(struct process *process, void *data); /* NULL: nobody wants to know */
+	void *data;
 };
 
 void tasks_init(struct tasks *tasks, struct output *output);

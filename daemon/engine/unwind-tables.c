@@ -15,6 +15,7 @@
 #include "daemon/engine/unwind-tables.h"
 
 #include "arch/base.h"
+#include "daemon/engine/program.h"
 #include "daemon/engine/unwind-file.h"
 #include "daemon/engine/vdso.h"
 
@@ -38,6 +39,8 @@ struct identity {
 struct file {
 	struct identity identity;
 	int fd; /* -1: it was read */
+	bool only_program;
+	enum image_program program;
 	bool done;
 	struct unwind_file *table; /* NULL: there is none */
 	int error;
@@ -54,6 +57,7 @@ struct unwind_tables {
 	uint64_t bytes;    /* of all tables; the worker's */
 	GHashTable *files; /* struct identity in struct file; the drain thread's */
 	unsigned int n_waiting;
+	bool only_programs;
 	struct unwind_file *vdso;
 };
 
@@ -91,7 +95,9 @@ static void make(struct unwind_tables *tables, struct file *file)
 {
 	const struct unwind_source source = { .fd = file->fd };
 
-	file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
+	file->program = program_read(file->fd);
+	if (!file->only_program)
+		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
 	close(steal_fd(&file->fd));
 	if (!file->table)
 		return;
@@ -209,6 +215,11 @@ void unwind_tables_free(struct unwind_tables *tables)
 	g_free(tables);
 }
 
+void unwind_tables_only_programs(struct unwind_tables *tables)
+{
+	tables->only_programs = true;
+}
+
 int unwind_tables_fd(const struct unwind_tables *tables)
 {
 	return tables->event_fd;
@@ -216,6 +227,7 @@ int unwind_tables_fd(const struct unwind_tables *tables)
 
 static void give(const struct file *file, struct image *image)
 {
+	image->program = file->program;
 	image->unwind = file->table;
 	image->unwind_state = file->table ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
 }
@@ -261,6 +273,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	file = g_new0(struct file, 1);
 	file->identity = identity;
 	file->fd = fd;
+	file->only_program = tables->only_programs;
 	file->images = g_ptr_array_new_with_free_func((GDestroyNotify)row_unref);
 	g_ptr_array_add(file->images, row_ref(&image->row));
 	g_hash_table_insert(tables->files, &file->identity, file);

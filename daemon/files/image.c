@@ -39,8 +39,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 
 #define MAX_FILE_BYTES (UINT64_C(4) << 30)
 #define FUSE_MAGIC 0x65735546
@@ -350,6 +352,23 @@ static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 	return bytes;
 }
 
+/* What exec gives to who runs the file: a mount may forbid that. */
+static uint32_t rights_of(int fd, const struct stat *status)
+{
+	struct statfs mount;
+	uint32_t rights = 0;
+
+	if (fstatfs(fd, &mount) < 0 || mount.f_flags & ST_NOSUID)
+		return 0;
+	if (status->st_mode & S_ISUID)
+		rights |= MESSAGE_IMAGE_SETUID;
+	if ((status->st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		rights |= MESSAGE_IMAGE_SETGID;
+	if (fgetxattr(fd, "security.capability", NULL, 0) > 0)
+		rights |= MESSAGE_IMAGE_CAPABILITIES;
+	return rights;
+}
+
 static bool describe(int fd, struct message_image *image)
 {
 	struct stat status;
@@ -361,6 +380,8 @@ static bool describe(int fd, struct message_image *image)
 	image->size = (uint64_t)status.st_size;
 	image->ctime_ns = status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
 	image->build_id_size = read_build_id(fd, image->build_id, sizeof(image->build_id));
+	image->owner = status.st_uid;
+	image->rights = rights_of(fd, &status);
 	return true;
 }
 

@@ -108,24 +108,24 @@ static bool limit_resources(void)
 /* ---- System calls ------------------------------------------------------------------------------- */
 
 static const int allowed[] = {
-	SCMP_SYS(read),         SCMP_SYS(pwrite64),
-	SCMP_SYS(close),        SCMP_SYS(lseek),
-	SCMP_SYS(fstat),        SCMP_SYS(newfstatat),
-	SCMP_SYS(stat),         SCMP_SYS(statx),
-	SCMP_SYS(fstatfs),      SCMP_SYS(readlink),
-	SCMP_SYS(readlinkat),   SCMP_SYS(getdents64),
-	SCMP_SYS(ftruncate),    SCMP_SYS(memfd_create),
-	SCMP_SYS(brk),          SCMP_SYS(munmap),
-	SCMP_SYS(mremap),       SCMP_SYS(madvise),
-	SCMP_SYS(futex),        SCMP_SYS(recvmsg),
-	SCMP_SYS(sendmsg),      SCMP_SYS(clock_gettime),
-	SCMP_SYS(gettimeofday), SCMP_SYS(getpid),
-	SCMP_SYS(gettid),       SCMP_SYS(geteuid),
-	SCMP_SYS(getegid),      SCMP_SYS(getrandom),
-	SCMP_SYS(sysinfo), /* of qsort() */
-	SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(rt_sigaction), SCMP_SYS(restart_syscall),
-	SCMP_SYS(exit),         SCMP_SYS(exit_group),
+	SCMP_SYS(read),          SCMP_SYS(pwrite64),
+	SCMP_SYS(close),         SCMP_SYS(lseek),
+	SCMP_SYS(fstat),         SCMP_SYS(newfstatat),
+	SCMP_SYS(stat),          SCMP_SYS(statx),
+	SCMP_SYS(fstatfs),       SCMP_SYS(fgetxattr),
+	SCMP_SYS(readlink),      SCMP_SYS(readlinkat),
+	SCMP_SYS(getdents64),    SCMP_SYS(ftruncate),
+	SCMP_SYS(memfd_create),  SCMP_SYS(brk),
+	SCMP_SYS(munmap),        SCMP_SYS(mremap),
+	SCMP_SYS(madvise),       SCMP_SYS(futex),
+	SCMP_SYS(recvmsg),       SCMP_SYS(sendmsg),
+	SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+	SCMP_SYS(getpid),        SCMP_SYS(gettid),
+	SCMP_SYS(geteuid),       SCMP_SYS(getegid),
+	SCMP_SYS(getrandom),     SCMP_SYS(sysinfo), /* of qsort() */
+	SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigaction),  SCMP_SYS(restart_syscall),
+	SCMP_SYS(exit),          SCMP_SYS(exit_group),
 };
 
 static const int allowed_for_client[] = {

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap, excluded - which processes handed over no allocations, and why
+ *
+ * Where allocations are expected of some processes and of what they start, each program that runs there has its collector
+ * preloaded, and it registers with its first allocation. A process that ended, or still runs, without having done so is
+ * told of in one row of the table heap, so that nobody takes what is missing for nothing. A process is an instance here,
+ * as in tasks.h: what only forked to execute something else is not told of.
+ * Why, is in the program's file: without a dynamic linker it is static, of another architecture it cannot load our library,
+ * and where exec gives rights the dynamic linker must not. The file is asked for when it is mapped, since its path may lead
+ * elsewhere later. Who executes something with more rights than its own ends as far as perf tells, before anything is mapped
+ * (fs/exec.c, begin_new_exec: perf_event_exit_task() of who is not dumpable): that is how such a program is mostly known.
+ * Invariants: (1) one row an instance, and none for who registered                [test-engine-heap-excluded: once]
+ *             (2) no row is later than what the collectors' merge has reached     [test-engine-heap-excluded: order]
+ *             (3) an image that is never answered for holds up a row for WAIT_NS only
+ *                                                                                 [test-engine-heap-excluded: silence]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/heap-excluded.h"
+
+#include "arch/base.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+#define REGISTERS_NS SECOND_NS /* a registration that was under way is known by then */
+#define WAIT_NS (4 * SECOND_NS)
+
+static void on_ended(struct process *process, void *data)
+{
+	struct heap_excluded *excluded = data;
+
+	if (!process->expects_heap || process->has_heap || process->kernel)
+		return;
+	if (process->replaced && !process->executed)
+		return;
+	g_queue_push_tail(&excluded->ended, row_ref(&process->row));
+}
+
+void heap_excluded_begin(struct heap_excluded *excluded, struct tasks *tasks, const int32_t *pids,
+			 size_t n)
+{
+	excluded->tasks = tasks;
+	for (size_t i = 0; i < n; i++) {
+		struct process *process = tasks_process(tasks, pids[i]);
+
+		if (process)
+			process->expects_heap = true;
+	}
+	tasks->ended = on_ended;
+	tasks->data = excluded;
+}
+
+static void drop(gpointer row)
+{
+	row_unref(row);
+}
+
+void heap_excluded_done(struct heap_excluded *excluded)
+{
+	if (excluded->tasks)
+		excluded->tasks->ended = NULL;
+	g_queue_clear_full(&excluded->ended, drop);
+	*excluded = (struct heap_excluded){ 0 };
+}
+
+void heap_excluded_program(struct heap_excluded *excluded, struct process *process,
+			   const struct mapping *mapping)
+{
+	struct image *image = mapping->image;
+
+	if (!process->expects_heap || image->requested)
+		return;
+	image->requested = true;
+	excluded->want(image, mapping, process->pid, excluded->data);
+}
+
+/* ---- Why ---------------------------------------------------------------------------------------- */
+
+/* Of one that ran before the recording, what /proc calls its program. */
+static const struct image *program_of(const struct process *process)
+{
+	const struct maps *maps = process->maps;
+
+	if (process->program || !process->exe)
+		return process->program;
+	for (uint32_t i = 0; i < maps->n; i++) {
+		const struct image *image = maps->mappings[i].image;
+
+		if (image && image->kind == PROF_IMAGE_FILE &&
+		    strcmp(image->path, process->exe) == 0)
+			return image;
+	}
+	return NULL;
+}
+
+/* Whose rights they are counts where it is known who has executed it. */
+static bool gives_rights(const struct process *process, const struct image *image)
+{
+	if (image->rights & MESSAGE_IMAGE_SETGID)
+		return true;
+	if (image->rights & MESSAGE_IMAGE_CAPABILITIES)
+		return process->uid != 0;
+	return image->rights & MESSAGE_IMAGE_SETUID && image->owner != process->uid;
+}
+
+/* False: its file is still being asked for. */
+static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
+{
+	const struct image *image = program_of(process);
+
+	*ret_reason = ENGINE_EXCLUDED_UNREGISTERED;
+	if (!image && process->executed && process->gone && process->maps->n == 0)
+		*ret_reason = ENGINE_EXCLUDED_SETUID;
+	if (!image)
+		return true;
+	if (image->program == IMAGE_PROGRAM_STATIC)
+		*ret_reason = ENGINE_EXCLUDED_STATIC;
+	else if (image->program == IMAGE_PROGRAM_OTHER_ARCH)
+		*ret_reason = ENGINE_EXCLUDED_OTHER_ARCH;
+	else if (gives_rights(process, image))
+		*ret_reason = ENGINE_EXCLUDED_SETUID;
+	return image->program != IMAGE_PROGRAM_UNKNOWN || !image->requested;
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------- */
+
+static void write_row(struct heap_excluded *excluded, struct process *process, uint64_t time_ns,
+		      enum engine_excluded reason)
+{
+	static const enum prof_heap_event events[] = {
+		[ENGINE_EXCLUDED_STATIC] = PROF_HEAP_STATIC,
+		[ENGINE_EXCLUDED_SETUID] = PROF_HEAP_SETUID,
+		[ENGINE_EXCLUDED_OTHER_ARCH] = PROF_HEAP_OTHER_ARCH,
+		[ENGINE_EXCLUDED_UNREGISTERED] = PROF_HEAP_UNREGISTERED,
+	};
+	struct output *output = excluded->tasks->output;
+
+	excluded->counts[reason]++;
+	output_need(output, &process->row);
+	output_add(output, PROF_TABLE_HEAP,
+		   (const struct prof_value[]){
+			   [PROF_HEAP_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_HEAP_PROCESS] = PROF_NUMBER(process->row.id),
+			   [PROF_HEAP_EVENT] = PROF_NUMBER(events[reason]),
+			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(0),
+			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(0),
+			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(0),
+			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(time_ns),
+		   });
+}
+
+static bool is_decided(const struct process *process, uint64_t now_ns, uint64_t reached_ns,
+		       enum engine_excluded *ret_reason)
+{
+	bool found = find_reason(process, ret_reason);
+
+	if (process->end_ns > reached_ns || now_ns < process->end_ns + REGISTERS_NS)
+		return false;
+	return found || process->has_heap || now_ns >= process->end_ns + WAIT_NS;
+}
+
+void heap_excluded_run(struct heap_excluded *excluded, uint64_t now_ns, uint64_t reached_ns)
+{
+	enum engine_excluded reason;
+	struct process *process;
+
+	while ((process = g_queue_peek_head(&excluded->ended)) != NULL &&
+	       is_decided(process, now_ns, reached_ns, &reason)) {
+		if (!process->has_heap)
+			write_row(excluded, process, process->end_ns, reason);
+		row_unref(g_queue_pop_head(&excluded->ended));
+	}
+}
+
+bool heap_excluded_waits(const struct heap_excluded *excluded)
+{
+	enum engine_excluded reason;
+	const GList *item;
+
+	for (item = excluded->ended.head; item; item = item->next) {
+		const struct process *process = item->data;
+
+		if (!process->has_heap && !find_reason(process, &reason))
+			return true;
+	}
+	return false;
+}
+
+static gint by_id(gconstpointer a, gconstpointer b)
+{
+	const struct process *x = *(struct process *const *)a, *y = *(struct process *const *)b;
+
+	return x->row.id < y->row.id ? -1 : x->row.id > y->row.id;
+}
+
+static void finish_running(struct heap_excluded *excluded, uint64_t now_ns)
+{
+	g_autoptr(GPtrArray) running = g_ptr_array_new();
+	enum engine_excluded reason;
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, excluded->tasks->processes);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct process *process = value;
+
+		if (process->expects_heap && !process->has_heap && !process->kernel)
+			g_ptr_array_add(running, process);
+	}
+	g_ptr_array_sort(running, by_id);
+	for (guint i = 0; i < running->len; i++) {
+		find_reason(g_ptr_array_index(running, i), &reason);
+		write_row(excluded, g_ptr_array_index(running, i), now_ns, reason);
+	}
+}
+
+void heap_excluded_finish(struct heap_excluded *excluded, uint64_t now_ns)
+{
+	if (!excluded->tasks)
+		return;
+	heap_excluded_run(excluded, UINT64_MAX, UINT64_MAX);
+	finish_running(excluded, now_ns);
+}
