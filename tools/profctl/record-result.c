@@ -69,6 +69,8 @@ static GStrv next_steps(const struct record_result *result)
 	if (result->kept) {
 		if (!result->symbols)
 			g_ptr_array_add(steps, command_line("symbolize", result->file));
+		if (result->memory)
+			g_ptr_array_add(steps, command_line("memory", result->file));
 		g_ptr_array_add(steps, command_line("report", result->file));
 	}
 	g_ptr_array_add(steps, NULL);
@@ -140,6 +142,35 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
+/* Processes whose allocations are not in the capture, by why that is. */
+static const struct {
+	const char *key, *name, *text;
+} exclusions[] = {
+	{ "excluded-static", "static", N_("static") },
+	{ "excluded-setuid", "setuid", N_("setuid") },
+	{ "excluded-other-arch", "other-arch", N_("for another architecture") },
+	{ "excluded-unregistered", "unregistered", N_("that recorded none") },
+};
+
+static void print_excluded(const struct record_result *result)
+{
+	g_autoptr(GString) list = g_string_new(NULL);
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(exclusions); i++) {
+		uint64_t n = record_result_number(result, exclusions[i].key);
+		g_autofree char *count = text_count(n);
+
+		all += n;
+		if (n)
+			g_string_append_printf(list, "%s%s %s", list->len ? ", " : "", count,
+					       _(exclusions[i].text));
+	}
+	g_autofree char *count = text_count(all);
+	if (result->memory && all)
+		fprintf(stderr, _("Processes without allocations: %s (%s)\n"), count, list->str);
+}
+
 void record_result_print(const struct record_result *result)
 {
 	uint64_t start = record_result_number(result, "start-time");
@@ -155,6 +186,7 @@ void record_result_print(const struct record_result *result)
 	fprintf(stderr, _("Recorded %s samples and %s events in %s into '%s' (%s)\n"), samples,
 		events, elapsed, file, bytes);
 	print_stacks(result);
+	print_excluded(result);
 	for (char **step = steps; *step; step++) {
 		g_autofree char *escaped = text_escape(*step);
 
@@ -208,6 +240,21 @@ static void write_losses(const struct record_result *result, struct json *json)
 	json_end(json);
 }
 
+static void write_memory(const struct record_result *result, struct json *json)
+{
+	if (!result->memory) {
+		json_null(json, "memory");
+		return;
+	}
+	json_begin_object(json, "memory");
+	json_begin_object(json, "excluded");
+	for (size_t i = 0; i < ARRAY_SIZE(exclusions); i++)
+		json_uint(json, exclusions[i].name,
+			  record_result_number(result, exclusions[i].key));
+	json_end(json);
+	json_end(json);
+}
+
 static void write_data(const struct record_result *result, struct json *json)
 {
 	static const char *const unwind[][2] = {
@@ -238,6 +285,7 @@ static void write_data(const struct record_result *result, struct json *json)
 		json_uint(json, "unresolved_samples", result->unresolved_samples);
 	else
 		json_null(json, "unresolved_samples");
+	write_memory(result, json);
 	json_bool(json, "symbols", result->symbols);
 	json_strings(json, "next", (const char *const *)steps);
 }

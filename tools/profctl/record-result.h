@@ -16,6 +16,7 @@ struct record_result {
 	bool system;    /* the system's profd made it */
 	bool kept;      /* it is in a file */
 	bool symbols;   /* names were added */
+	bool memory;    /* allocations were recorded */
 	bool has_unresolved;
 	uint64_t unresolved_samples; /* where known */
 };

@@ -447,6 +447,7 @@ static int end(struct recording *recording)
 		.summary = recording->summary,
 		.command_pid = recording->command.pid,
 		.wait_status = recording->command.wait_status,
+		.memory = recording->options.memory.wanted,
 	};
 	bool ran = recording->command.pid && recording->started;
 	int status;
