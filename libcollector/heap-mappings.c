@@ -3,7 +3,7 @@
  * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is preloaded
  *
  * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for malloc(), threads and modules, as
- * it calls the kernel for that. A mapping that takes the place of another one is told as the end of what was there first.
+ * it calls the kernel for that; and not what is mapped before the first allocation. A mapping that takes the place of another one is told as the end of what was there first.
  *
  * This library's own mappings are none of the program's: the linker leads its calls of these names to the __wrap_ ones.
  */
@@ -34,10 +34,11 @@ int __wrap_munmap(void *address, size_t bytes)
 	return (int)syscall(SYS_munmap, address, bytes);
 }
 
-/* False: there is only the kernel yet. */
-static bool is_ready(void)
+/* Never by making all ready: an allocator may map something while it gets ready itself, and would be asked to allocate then. */
+static void prepare(void)
 {
-	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET) || heap_next_prepare();
+	if (__builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET, 0))
+		heap_next_find_mappings();
 }
 
 /* Not what an allocator maps that is in a call. */
@@ -63,7 +64,8 @@ HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
 {
 	void *at;
 
-	if (!is_ready() || !heap_next.mmap)
+	prepare();
+	if (!heap_next.mmap)
 		return __wrap_mmap(address, bytes, protection, flags, fd, offset);
 	if (!is_recorded())
 		return heap_next.mmap(address, bytes, protection, flags, fd, offset);
@@ -80,7 +82,8 @@ HOOK void *mmap64(void *address, size_t bytes, int protection, int flags, int fd
 
 HOOK int munmap(void *address, size_t bytes)
 {
-	if (!is_ready() || !heap_next.munmap)
+	prepare();
+	if (!heap_next.munmap)
 		return __wrap_munmap(address, bytes);
 	/* What the kernel refuses ends nothing. */
 	if (is_recorded() && is_page(address) && bytes > 0)
@@ -120,8 +123,9 @@ HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 		to = va_arg(rest, void *);
 		va_end(rest);
 	}
-	return is_ready() && is_recorded() ? mremap_recorded(address, bytes, size, flags, to)
-					   : call_mremap(address, bytes, size, flags, to);
+	prepare();
+	return is_recorded() ? mremap_recorded(address, bytes, size, flags, to)
+			     : call_mremap(address, bytes, size, flags, to);
 }
 
 /* ---- The break ---- */
@@ -135,7 +139,8 @@ HOOK void *sbrk(intptr_t bytes)
 {
 	void *before;
 
-	if (!is_ready() || !heap_next.sbrk) {
+	prepare();
+	if (!heap_next.sbrk) {
 		errno = ENOMEM;
 		return (void *)-1;
 	}
@@ -157,7 +162,8 @@ HOOK int brk(void *address)
 	uintptr_t before, to = (uintptr_t)address;
 	int r;
 
-	if (!is_ready() || !heap_next.brk || !heap_next.sbrk) {
+	prepare();
+	if (!heap_next.brk || !heap_next.sbrk) {
 		errno = ENOMEM;
 		return -1;
 	}

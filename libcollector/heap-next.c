@@ -93,7 +93,7 @@ static size_t use_nothing(void *address)
 #define AT(name) offsetof(struct heap_next, name)
 
 /* The first ones are needed by what dlsym() may call where a later one is not there. */
-static const struct {
+static const struct function {
 	const char *name;
 	size_t at;
 	void *otherwise;
@@ -110,13 +110,13 @@ static const struct {
 	{ "malloc_usable_size", AT(malloc_usable_size), (void *)use_nothing },
 	{ "free_sized", AT(free_sized), (void *)free_any_size },
 	{ "free_aligned_sized", AT(free_aligned_sized), (void *)free_any_alignment },
-	{ "mmap", AT(mmap), NULL },
-	{ "munmap", AT(munmap), NULL },
-	{ "mremap", AT(mremap), NULL },
-	{ "brk", AT(brk), NULL },
-	{ "sbrk", AT(sbrk), NULL },
 	{ "dlclose", AT(dlclose), NULL },
-};
+},
+  mappings[] = {
+	  { "mmap", AT(mmap), NULL },     { "munmap", AT(munmap), NULL },
+	  { "mremap", AT(mremap), NULL }, { "brk", AT(brk), NULL },
+	  { "sbrk", AT(sbrk), NULL },
+  };
 
 /* ---- Finding it ---- */
 
@@ -135,17 +135,27 @@ static void *find_first(const char *name)
 	return module_of(found) == module_of(&functions) ? NULL : found;
 }
 
+static void set(const struct function *function, void *found)
+{
+	if (!found)
+		found = dlsym(RTLD_NEXT, function->name);
+	if (!found)
+		found = function->otherwise;
+	memcpy((uint8_t *)&heap_next + function->at, &found, sizeof(found));
+}
+
 static void find_all(bool is_first)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
-		void *found = is_first ? NULL : find_first(functions[i].name);
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
+		set(&functions[i], is_first ? NULL : find_first(functions[i].name));
+	heap_next_find_mappings();
+}
 
-		if (!found)
-			found = dlsym(RTLD_NEXT, functions[i].name);
-		if (!found)
-			found = functions[i].otherwise;
-		memcpy((uint8_t *)&heap_next + functions[i].at, &found, sizeof(found));
-	}
+/* Always the next ones: an allocator in front that has these too goes on to ours. */
+void heap_next_find_mappings(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)
+		set(&mappings[i], NULL);
 }
 
 /* Whether what the program calls malloc is ours. A program that is not relocatable may have a name of its own for it. */

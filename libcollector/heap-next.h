@@ -47,6 +47,8 @@ extern struct heap_next heap_next __attribute__((visibility("hidden")));
  * used.
  */
 bool heap_next_prepare(void);
+/* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
+void heap_next_find_mappings(void);
 
 /* ---- The pool: what is allocated until then. Never used again. ---- */
 

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What a program does with the allocator, with libprofpreload-memory.so preloaded and a stand-in for the engine: the program is not
+hurt, and each call is a record, in whatever process, thread or handler it was made, and before whatever constructor."""
+import collections
+import ctypes.util
+import json
+import math
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+STAND_IN = os.environ["STAND_IN"]
+ZOO = os.environ["HEAP_ZOO"]
+PRELOAD = os.environ["LIBPROFPRELOAD_MEMORY"]
+SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
+
+ALLOC, FREE, REALLOC = 9, 10, 15
+SIZES = (1009, 2003)  # of the zoo's blocks that count
+MMAP_KINDS = (10, 11, 12)
+UNMAP_KINDS = (7, 8)
+
+
+class Heap:
+    """Of a process, after all that it recorded: what it did with blocks that count, and what is wrong with the order."""
+
+    def __init__(self, records):
+        events = []
+        for record in records:
+            if record["type"] == ALLOC:
+                events.append((record["time"], 1, record["address"], record["size"], 0))
+            elif record["type"] == FREE:
+                events.append((record["time"], 0, record["address"], 0, 0))
+            elif record["address"] or record["freed"]:
+                events.append((record["time"], 0, record["prior"], 0, 1))
+                if record["address"]:
+                    events.append((record["time"] + record["duration"], 1, record["address"], record["size"], record["prior"]))
+        self.live, self.unknown, self.twice = {}, [], []
+        self.allocs = self.frees = self.reallocs = 0
+        for _, is_there, address, size, prior in sorted(events):
+            if address == 0:
+                continue
+            if not is_there:
+                was = self.live.pop(address, None)
+                if was is None:
+                    self.unknown.append(address)
+                self.frees += was in SIZES and not prior
+                continue
+            if address in self.live:
+                self.twice.append(address)
+            self.live[address] = size
+            self.reallocs += size in SIZES and bool(prior)
+            self.allocs += size in SIZES and not prior
+
+
+class Recorded:
+    def __init__(self, output, results):
+        lines = [json.loads(line) for line in output.read_text().splitlines()]
+        self.peers = [line for line in lines if "peer" in line]
+        self.records = [line for line in lines if line.get("type") in (ALLOC, FREE, REALLOC)]
+        self.said = collections.Counter()
+        for line in results.read_text().splitlines() if results.exists() else ():
+            pid, *counts = map(int, line.split())
+            for name, count in zip(("allocs", "frees", "reallocs"), counts):
+                self.said[pid, name] += count
+        self.said = +self.said
+
+    def of(self, pid):
+        return [record for record in self.records if record["pid"] == pid]
+
+    def heaps(self):
+        return {pid: Heap(self.of(pid)) for pid in {record["pid"] for record in self.records}}
+
+    def counted(self):
+        return +collections.Counter(
+            {(pid, name): getattr(heap, name) for pid, heap in self.heaps().items() for name in ("allocs", "frees", "reallocs")}
+        )
+
+    def check_counts(self):
+        """What was done is recorded, or counted as lost."""
+        said, counted = self.said, self.counted()
+        assert len(said) > 0
+        assert +(counted - said) == {}
+        assert sum((said - counted).values()) <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
+
+    def sum(self, name):
+        return sum(peer[name] for peer in self.peers)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run("fork"): the zoo's mode, or a command, with the stand-in's options."""
+
+    def start(command, *options, status=0, memory="all", preload=(PRELOAD,), ring=1 << 20, policy=("--lossless",), env=None):
+        output, results = tmp_path / "output", tmp_path / "results"
+        results.unlink(missing_ok=True)
+        command = [ZOO, *command.split()] if isinstance(command, str) else command
+        environment = {"LD_PRELOAD": " ".join(map(str, preload)), "PROF_MEMORY": memory, "ZOO_RESULTS": str(results), **(env or {})}
+        done = subprocess.run(
+            [STAND_IN, "--output", output, "--records", *policy, "--bytes", str(ring), *map(str, options), "--",
+             "env", *(f"{name}={value}" for name, value in environment.items()), *map(str, command)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=100,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+        recorded = Recorded(output, results)
+        for peer in recorded.peers:
+            counted = sum(peer[name] for name in ("records", "abandoned", "unpublished", "lost"))
+            assert peer["attempted"] == counted, peer
+            assert peer["fault"] == "none", peer
+        return recorded
+
+    return start
+
+
+MODES = ["plain", "dlsym", "dlopen", "dlmopen", "fork", "fork-threads", "atfork", "raw-clone", "vfork", "spawn", "exec", "threads", "reuse",
+         "destructors", "exit"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_zoo(run, mode):
+    recorded = run(mode)
+    recorded.check_counts()
+    assert all(peer["wants"] == 1 for peer in recorded.peers)
+
+
+@pytest.mark.parametrize("mode,number", [("kill", signal.SIGKILL), ("abort", signal.SIGABRT)])
+def test_killed(run, mode, number):
+    """All that it had done is there."""
+    recorded = run(mode, status=128 + number)
+    assert recorded.counted() == recorded.said and len(recorded.said) == 3
+
+
+FIRST = ["malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc", "free", "usable",
+         "mmap", "sbrk"]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_early(run, name):
+    """The first call of all, before libc has begun."""
+    recorded = run(f"early {name}", memory="all,mmap")
+    assert recorded.counted() == recorded.said and len(recorded.said) == 3
+
+
+def test_kinds(run):
+    recorded = run("kinds")
+    known = [record for record in recorded.records if 100000 < record.get("size", 0) < 100100 or record.get("size", 0) > 1 << 60]
+    allocs = [(record["kind"], record["size"], record["alignment"], record["address"] != 0) for record in known if record["type"] == ALLOC]
+    huge = 1 << 63
+    assert allocs == [
+        (0, 100001, 0, True), (1, 100005, 0, True), (4, 100013, 12, True), (5, 100032, 6, True), (6, 100017, 8, True), (7, 100019, 12, True),
+        (8, 100021, 12, True), (0, 100023, 0, True), (5, 100064, 5, True), (0, 100027, 0, True), (0, huge, 0, False),
+        (1, 2**64 - 1, 0, False), (4, 100029, 5, False), (4, huge, 6, False),
+    ]
+    changes = [(record["kind"], record["size"], bool(record["prior"]), bool(record["address"]), record["freed"])
+               for record in recorded.records if record["type"] == REALLOC and (record in known or record["size"] == 0)]
+    assert changes == [
+        (2, 100007, True, True, 0), (3, 100010, True, True, 0), (2, 100011, False, True, 0), (2, huge, True, False, 0),
+        (3, 2**64 - 1, True, False, 0), (2, 0, True, False, 1),
+    ]
+    (pid,) = recorded.heaps()
+    heap = Heap(recorded.of(pid))
+    assert heap.unknown == heap.twice == []
+    kinds = collections.Counter(record["kind"] for record in recorded.records if record["type"] == FREE)
+    assert kinds[2] == 1 and kinds[3] == 1
+    assert not [size for size in heap.live.values() if 100000 < size < 100100]
+    assert sum(record["type"] == ALLOC and record["size"] == 0 for record in recorded.records) == 1
+
+
+def test_mappings(run):
+    recorded = run("mappings", memory="mmap")
+    page = 4096
+    assert {record["type"] for record in recorded.records} == {ALLOC, FREE, REALLOC}
+    made = [(record["kind"], record["size"] // page, record["address"] != 0) for record in recorded.records if record["type"] != FREE]
+    assert made == [(10, 4, True), (10, 1, True), (11, 64, True), (10, 0, False), (12, 3, True)]
+    ended = [(record["kind"], record["pages"]) for record in recorded.records if record["type"] == FREE]
+    assert ended == [(7, 1), (7, 1), (7, 64), (8, 1), (8, 2)]
+    recorded = run("mappings")
+    assert not [record for record in recorded.records if record["kind"] in (MMAP_KINDS if record["type"] != FREE else UNMAP_KINDS)]
+
+
+@pytest.mark.parametrize("mode", ["handler", "siglongjmp"])
+def test_signals(run, mode):
+    """What a handler meets in the few instructions in which it may not write, is counted."""
+    recorded = run(mode, memory="all,mmap")
+    recorded.check_counts()
+    assert sum(recorded.said.values()) > 600
+
+
+def test_order(run):
+    """No address is had by two at a time, and all that is given up was had, with blocks that go from thread to thread."""
+    for _ in range(5):
+        recorded = run("reuse", env={"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"})
+        (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
+        assert recorded.sum("lost") == 0
+        assert heap.twice == heap.unknown == []
+        assert not [size for size in heap.live.values() if size in SIZES]
+
+
+def test_lost(run):
+    """As many as are recorded where nothing is lost."""
+    whole = run("plain", ring=1 << 22)
+    cut = run("plain", "--deaf", ring=4096, policy=())
+    assert whole.sum("lost") == 0 and cut.sum("lost") > 1000
+    assert cut.sum("attempted") == whole.sum("attempted")
+
+
+def test_dormant(run):
+    """Without a session, or without being asked to."""
+    assert run("fork", memory="").peers == []
+    assert run("fork", env={"PROF_CONTROL": "unix:/nonexistent"}).peers == []
+    assert run("fork", "--refuse", 1).records == []
+
+
+# ---- Some of them ----
+
+
+def test_least(run):
+    recorded = run("reuse", memory="min=1009")
+    (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
+    assert recorded.counted() == recorded.said
+    assert all(record["size"] >= 1009 for record in recorded.records if record["type"] == ALLOC)
+    assert heap.unknown == heap.twice == []
+    assert run("plain", memory="min=1000000").sum("allocs") < 5
+
+
+def test_sampled(run):
+    """Each block stands for so many as its chance says, and no end is recorded but of those that are."""
+    mean, estimate, true = 4096, 0, 0
+    for _ in range(5):
+        recorded = run("plain", memory=f"sample={mean}")
+        for heap in recorded.heaps().values():
+            assert heap.unknown == heap.twice == []
+        estimate += sum(1 / (1 - math.exp(-record["size"] / mean)) for record in recorded.records
+                        if record["type"] == ALLOC and record["kind"] == 0 and record["size"] == SIZES[0])
+        true += sum(count for (_, name), count in recorded.said.items() if name == "allocs")
+    # of 10000, each with a chance of 0.22: a standard deviation is 2 %
+    assert abs(estimate / true - 1) < 0.1
+
+
+# ---- Other allocators ----
+
+LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
+SOME = ["plain", "fork", "threads", "reuse", "destructors", "dlopen", "early malloc", "early posix_memalign"]
+
+
+@pytest.fixture(params=LIBRARIES)
+def allocator(request):
+    try:
+        ctypes.CDLL(LIBRARIES[request.param], mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError:
+        found = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+        if LIBRARIES[request.param] not in found:
+            pytest.skip(f"{LIBRARIES[request.param]} is not installed")
+    return LIBRARIES[request.param]
+
+
+@pytest.mark.parametrize("mode", SOME)
+def test_behind(run, allocator, mode):
+    recorded = run(mode, preload=[PRELOAD, allocator], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
+    recorded.check_counts()
+
+
+@pytest.mark.parametrize("mode", SOME)
+def test_before(run, allocator, mode):
+    """Nothing gets to our names but what that one does not have, and goes on to it."""
+    recorded = run(mode, preload=[allocator, PRELOAD], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
+    assert len(recorded.said) >= 3
+    assert recorded.sum("allocs") == 0 or all(peer["allocs"] < 1000 for peer in recorded.peers)
+
+
+LINKED = r"""
+#include <stdlib.h>
+#include <string.h>
+void *reallocarray(void *, size_t, size_t);
+int main(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        char *block = malloc(1009), *other = reallocarray(NULL, 1, 1009);
+        memset(block, 1, 1009);
+        block = reallocarray(block, 1, 2003);
+        if (!block || block[1008] != 1) return 1;
+        free(block);
+        free(other);
+    }
+    return 0;
+}
+"""
+
+
+def test_linked(run, allocator, tmp_path, compile_c):
+    found = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    (path,) = {line.split()[-1] for line in found.splitlines() if line.split()[:1] == [allocator]}
+    program = compile_c("linked", LINKED, "-fno-builtin", "-Wl,--no-as-needed", path)
+    recorded = run([program])
+    (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
+    assert (heap.allocs, heap.reallocs, heap.frees, heap.unknown) == (2000, 1000, 2000, [])
+
+
+STATIC_ALLOCATOR = r"""
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+static char heap[1 << 22]; static size_t used;
+void *malloc(size_t n) { char *p = heap + used + 16; used += (n + 47) & ~(size_t)15; memcpy(p - 8, &n, 8); return used > sizeof(heap) ? NULL : p; }
+void free(void *p) { if (p && ((char *)p < heap || (char *)p >= heap + sizeof(heap))) __builtin_trap(); }
+void *calloc(size_t n, size_t m) { void *p = malloc(n * m); return p ? memset(p, 0, n * m) : NULL; }
+void *realloc(void *p, size_t n) { void *q = malloc(n); size_t m = 0; if (p) { memcpy(&m, (char *)p - 8, 8); memcpy(q, p, m < n ? m : n); free(p); } return q; }
+void *reallocarray(void *, size_t, size_t);
+int main(void)
+{
+    char *block = malloc(1009);
+    block[1008] = 1;
+    block = reallocarray(block, 1, 2003);
+    if (!block || block[1008] != 1) return 1;
+    free(block);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("flags", [["-rdynamic", "-fPIE", "-pie"], ["-rdynamic", "-fno-pie", "-no-pie"]])
+def test_own(run, compile_c, flags):
+    """The program brings its own: what it does not have gets the program's blocks."""
+    recorded = run([compile_c("own", STATIC_ALLOCATOR, "-fno-builtin", *flags)])
+    assert all(peer["allocs"] < 1000 for peer in recorded.peers)
+
+
+NOT_RELOCATABLE = r"""
+#include <stdlib.h>
+int main(void)
+{
+    void *(*volatile allocate)(size_t) = malloc;
+    void (*volatile release)(void *) = free;
+    for (int i = 0; i < 1000; i++) release(allocate(1009));
+    return 0;
+}
+"""
+
+
+def test_not_relocatable(run, compile_c):
+    """Where malloc is the program's name for ours."""
+    recorded = run([compile_c("fixed", NOT_RELOCATABLE, "-fno-builtin", "-fno-pie", "-no-pie")])
+    (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
+    assert (heap.allocs, heap.frees) == (1000, 1000)
+
+
+ALIGNED_NEW = r"""
+#include <new>
+struct alignas(64) wide { char bytes[64 * 33]; };
+int main()
+{
+    for (int i = 0; i < 100; i++) { delete new wide; delete[] new char[1009]; }
+    return 0;
+}
+"""
+
+
+def test_new(run, tmp_path, require):
+    require("g++")
+    source, program = tmp_path / "new.cc", tmp_path / "new"
+    source.write_text(ALIGNED_NEW)
+    subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
+    recorded = run([program])
+    allocs = collections.Counter((record["kind"], record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
+    assert allocs[5, 2112, 6] == allocs[0, 1009, 0] == 100
+
+
+# ---- Real programs ----
+
+
+def test_real(run, tmp_path, require):
+    """Their output is their own, and what they do is whole."""
+    require("sqlite3")
+    query = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) " \
+        "insert into t select i, hex(i) from n; select count(*) from t order by b;"
+    script = f"test \"$(sqlite3 :memory: '{query}')\" = 5000 && test \"$(PYTHONMALLOC=malloc /usr/bin/python3 -c 'print(sum(range(10)))')\" = 45"
+    recorded = run(["sh", "-c", script], ring=1 << 24)
+    assert len(recorded.peers) >= 3
+    assert recorded.sum("lost") == 0
