@@ -30,7 +30,7 @@ struct slot {
 	uint32_t id;
 };
 
-/* A frame that has to have a node. */
+/* A frame that has no node, or where the stack is too deep, any. */
 struct frame {
 	uint64_t hash;
 	uint64_t pc;
@@ -54,7 +54,8 @@ struct call_tree {
 struct telling {
 	struct producer *producer;
 	struct call_tree *tree;
-	uint32_t n; /* frames, outermost first */
+	uint32_t n;      /* frames, outermost first */
+	uint32_t parent; /* of the first one */
 };
 
 /* ---- Memory ---- */
@@ -131,13 +132,16 @@ static void grow(struct call_tree *tree)
 	munmap(before, n * sizeof(*before));
 }
 
-/* Room for n more; what was there may be gone. */
-static void make_room(struct call_tree *tree, uint32_t n)
+/* Room for n more. True: what was there is gone. */
+static bool make_room(struct call_tree *tree, uint32_t n)
 {
+	uint32_t turn = tree->turn;
+
 	if (tree->n_nodes + n > MAX_NODES)
 		forget_nodes(tree);
 	while (tree->n_nodes + n > tree->n_slots / 4 * 3 && tree->n_slots < MAX_SLOTS)
 		grow(tree);
+	return tree->turn != turn;
 }
 
 /* Those of frames[from, to), which were told of with the ids that they have. */
@@ -150,29 +154,60 @@ static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 
 /* ---- Frames ---- */
 
-/* All of the stack but what is left out. Of one whose root is not known only the innermost are there. */
-static uint32_t get_frames(struct call_tree *tree)
+/* Outermost frames that are not left out. Of a deep stack whose root is not known only the innermost are there. */
+static uint32_t count_outer(const struct call_tree *tree)
+{
+	if (tree->calls.n <= CALL_TREE_MAX_DEPTH)
+		return tree->calls.n;
+	return tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
+}
+
+/* Where this is left by siglongjmp(), nodes are looked up again. */
+static inline uint32_t walk(struct call_tree *tree, const struct walk_registers *caller)
+{
+	uint32_t n_found = tree->n_found, n;
+
+	tree->n_found = 0;
+	RING_SIGNAL_FENCE();
+	n = own_calls_walk(&tree->calls, caller);
+	RING_SIGNAL_FENCE();
+	tree->n_found = MIN_OF(n_found, tree->calls.n_same);
+	return n;
+}
+
+/* As many of the outermost n as have a node. */
+static inline uint32_t find_outer(struct call_tree *tree, uint32_t n)
+{
+	struct own_calls_frame *frames = tree->calls.frames;
+	uint32_t i = tree->n_found;
+
+	for (; i < n; i++) {
+		frames[i].node = find(tree, frames[i].hash);
+		if (frames[i].node == 0)
+			break;
+	}
+	tree->n_found = i;
+	return i;
+}
+
+/* Those that the tree has not got; with them, behind a cut, all. */
+static void get_frames(struct call_tree *tree, uint32_t n_outer, struct telling *ret_telling)
 {
 	const struct own_calls_frame *from = tree->calls.frames;
-	uint32_t n = tree->calls.n, n_outer = n, n_to = 0;
-	uint64_t hash = 0;
+	uint32_t i = tree->n_found, n = 0;
+	uint64_t hash = n_outer > 0 ? from[n_outer - 1].hash : 0;
 
-	if (n > CALL_TREE_MAX_DEPTH)
-		n_outer = from->flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
-	for (; n_to < n_outer; n_to++, from++)
-		tree->frames[n_to] = (struct frame){ from->hash, from->pc, from->flags, 0 };
-	if (n_outer == n)
-		return n;
-	if (n_outer > 0)
-		hash = from[-1].hash;
-	from = &tree->calls.frames[n - CALL_TREE_INNER];
-	for (uint32_t i = 0; i < CALL_TREE_INNER; i++, n_to++) {
-		uint32_t flags = from[i].flags | (i == 0 ? OWN_CALLS_CUT : 0);
+	ret_telling->parent = i > 0 ? from[i - 1].node : 0;
+	for (; i < n_outer; i++)
+		tree->frames[n++] = (struct frame){ from[i].hash, from[i].pc, from[i].flags, 0 };
+	i = n_outer < tree->calls.n ? tree->calls.n - CALL_TREE_INNER : n_outer;
+	for (bool is_first = true; i < tree->calls.n; i++, is_first = false) {
+		uint32_t flags = from[i].flags | (is_first ? OWN_CALLS_CUT : 0);
 
 		hash = own_calls_hash(hash, from[i].pc, flags);
-		tree->frames[n_to] = (struct frame){ hash, from[i].pc, flags, 0 };
+		tree->frames[n++] = (struct frame){ hash, from[i].pc, flags, 0 };
 	}
-	return n_to;
+	ret_telling->n = n;
 }
 
 /* The outermost ones that have a node. */
@@ -236,7 +271,7 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	}
 	*calls = (struct ring_calls){
 		.first = tree->n_nodes + 1,
-		.parent = from > 0 ? tree->frames[from - 1].id : 0,
+		.parent = from > 0 ? tree->frames[from - 1].id : telling->parent,
 		.n_frames = n,
 	};
 	frames = (struct ring_frame *)(calls + 1);
@@ -249,14 +284,41 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	return MESSAGE_WRITTEN;
 }
 
+/* All lie in images that were told of, and found to be what they were since a module last went. */
+static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
+{
+	const struct own_code *code = &telling->producer->code;
+	const struct own_code_range *range = NULL;
+
+	if (code->epoch != telling->producer->calls_epoch)
+		return false;
+	for (uint32_t i = from; i < telling->n; i++) {
+		uint64_t place = place_of(&telling->tree->frames[i]);
+
+		if (range && place >= range->start && place < range->end)
+			continue;
+		range = own_code_find(code, place);
+		if (!range || range->stamp != stamp || range->image == 0)
+			return false;
+	}
+	return true;
+}
+
 static enum message_outcome tell_images(const struct telling *telling, uint32_t from)
 {
 	struct call_tree *tree = telling->tree;
 	const struct own_code_stack stack = { tree->places, telling->n - from, telling->n - from };
+	uint32_t stamp = tree->forgotten + 1;
+	enum message_outcome outcome;
 
+	if (are_known(telling, from, stamp))
+		return MESSAGE_WRITTEN;
 	for (uint32_t i = from; i < telling->n; i++)
 		tree->places[i - from] = (const void *)(uintptr_t)place_of(&tree->frames[i]);
-	return stack_tell_images(telling->producer, telling->producer->calls_epoch, &stack);
+	outcome = stack_tell_images(telling->producer, telling->producer->calls_epoch, &stack);
+	if (outcome == MESSAGE_WRITTEN)
+		own_code_stamp(&telling->producer->code, &stack, stamp);
+	return outcome;
 }
 
 static enum message_outcome tell(const struct telling *telling, uint32_t from)
@@ -307,59 +369,53 @@ static inline bool is_ready(const struct producer *producer)
 	       tree->forgotten == own_stack_forgotten();
 }
 
-/* Of those frames of the walk that have got one. */
-static void keep_nodes(struct call_tree *tree, uint32_t n)
-{
-	uint32_t n_outer = tree->calls.n;
-
-	if (n_outer > CALL_TREE_MAX_DEPTH)
-		n_outer = tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
-	for (uint32_t i = 0; i < MIN_OF(n, n_outer); i++)
-		tree->calls.frames[i].node = tree->frames[i].id;
-	tree->n_found = MIN_OF(n, n_outer);
-}
-
 /* Some node is not known, or the stack is too deep. */
-static __attribute__((noinline)) enum message_outcome find_or_tell(struct producer *producer,
-								   uint32_t *ret_id)
+static enum message_outcome find_or_tell(struct producer *producer, uint32_t *ret_id)
 {
-	struct telling telling = { producer, producer->calls, 0 };
+	struct telling telling = { producer, producer->calls, 0, 0 };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
-	uint32_t n;
+	uint32_t n_outer = count_outer(tree), n_found, n;
 
-	telling.n = get_frames(tree);
+	if (find_outer(tree, n_outer) == tree->calls.n) {
+		*ret_id = tree->calls.frames[tree->calls.n - 1].node;
+		return MESSAGE_WRITTEN;
+	}
+	if (make_room(tree, CALL_TREE_MAX_DEPTH))
+		find_outer(tree, n_outer);
+	n_found = tree->n_found;
+	get_frames(tree, n_outer, &telling);
 	n = find_nodes(tree, telling.n);
-	if (n < telling.n && producer->n_types <= RING_CALLS)
-		return MESSAGE_LOST;
-	if (n < telling.n) {
-		make_room(tree, telling.n - n);
-		n = find_nodes(tree, telling.n);
-		make_room(tree, telling.n - n);
+	if (n < telling.n)
 		outcome = tell(&telling, n);
-	}
-	if (outcome == MESSAGE_WRITTEN) {
-		keep_nodes(tree, telling.n);
-		*ret_id = tree->frames[telling.n - 1].id;
-	}
-	return outcome;
+	if (outcome != MESSAGE_WRITTEN)
+		return outcome;
+	for (uint32_t i = n_found; i < n_outer; i++)
+		tree->calls.frames[i].node = tree->frames[i - n_found].id;
+	tree->n_found = n_outer;
+	*ret_id = tree->frames[telling.n - 1].id;
+	return MESSAGE_WRITTEN;
 }
 
+/* The walk has been made; where a handler, or a module that went, made it void it is made again. */
 static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
-						     const struct walk_registers *caller)
+						     const struct walk_registers *caller,
+						     bool is_walked)
 {
 	enum message_outcome outcome = MESSAGE_AGAIN;
 	int error = errno;
 	uint32_t id = 0;
 
-	if (!producer->calls && !make_tree(producer))
+	if (producer->n_types <= RING_CALLS || (!producer->calls && !make_tree(producer)))
 		return 0;
 	for (int i = 0; i < MESSAGE_TRIES && outcome == MESSAGE_AGAIN; i++) {
-		prepare(producer);
-		producer->calls->n_found = 0;
-		own_calls_walk(&producer->calls->calls, caller);
+		if (!is_walked) {
+			prepare(producer);
+			walk(producer->calls, caller);
+		}
 		if (is_ready(producer))
 			outcome = find_or_tell(producer, &id);
+		is_walked = false;
 	}
 	errno = error;
 	return outcome == MESSAGE_WRITTEN ? id : 0;
@@ -368,20 +424,12 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller)
 {
 	struct call_tree *tree = producer->calls;
-	struct own_calls_frame *frames;
-	uint32_t n, i;
+	uint32_t n;
 
 	if (__builtin_expect(!is_ready(producer), 0))
-		return get_slowly(producer, caller);
-	n = own_calls_walk(&tree->calls, caller);
-	if (__builtin_expect(n > CALL_TREE_MAX_DEPTH, 0))
-		return get_slowly(producer, caller);
-	frames = tree->calls.frames;
-	for (i = MIN_OF(tree->n_found, tree->calls.n_same); i < n; i++) {
-		frames[i].node = find(tree, frames[i].hash);
-		if (frames[i].node == 0)
-			break;
-	}
-	tree->n_found = i;
-	return __builtin_expect(i == n, 1) ? frames[n - 1].node : get_slowly(producer, caller);
+		return get_slowly(producer, caller, false);
+	n = walk(tree, caller);
+	if (__builtin_expect(n <= CALL_TREE_MAX_DEPTH && find_outer(tree, n) == n, 1))
+		return tree->calls.frames[n - 1].node;
+	return get_slowly(producer, caller, true);
 }

@@ -124,6 +124,17 @@ bool own_code_check(struct own_code *code, const struct own_code_stack *stack, u
 	return true;
 }
 
+void own_code_stamp(struct own_code *code, const struct own_code_stack *stack, uint32_t stamp)
+{
+	for (uint32_t i = 0; i < stack->n; i++) {
+		uint64_t address = own_code_byte(stack, i);
+		uint32_t at = find_index(code, address);
+
+		if (at < code->n && address >= code->ranges[at].start)
+			code->ranges[at].stamp = stamp;
+	}
+}
+
 /* ---- /proc/self/maps ---- */
 
 static bool parse_number(const char **at, unsigned base, uint64_t *ret_value)

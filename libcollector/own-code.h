@@ -20,6 +20,7 @@ struct own_code_range {
 	uint64_t id_at; /* of its build-id; without one, of its ELF header */
 	uint32_t n_id_bytes;
 	uint32_t image; /* as sent; 0: no module's, its frames are addresses */
+	uint32_t stamp; /* of own_code_stamp(); 0: none */
 	bool has_build_id;
 	uint8_t id[MODULE_MAX_ID];
 };
@@ -64,3 +65,6 @@ typedef int64_t own_code_tell(void *data, const struct own_code_range *range, ui
 /* Looks for what is missing. Signals are blocked. False: `tell` has said so. */
 bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, own_code_tell *tell,
 		   void *data);
+
+/* That the ranges which the stack goes through were the same when whoever stamps them looked. */
+void own_code_stamp(struct own_code *code, const struct own_code_stack *stack, uint32_t stamp);

@@ -80,7 +80,8 @@ struct visit {
 
 static _Atomic(struct arena *) shared_arena;
 _Atomic(uint32_t) own_stack_n_forgotten;
-static uint64_t first_stack_top, pac_mask;
+uint64_t own_stack_pac_bits;
+static uint64_t first_stack_top;
 static int32_t first_pid;
 
 /* ---- The process ---- */
@@ -98,7 +99,7 @@ int own_stack_setup(void)
 	if (atomic_load_explicit(&shared_arena, memory_order_acquire))
 		return 0;
 	first_stack_top = getauxval(AT_RANDOM);
-	pac_mask = regs_own_pac_mask();
+	own_stack_pac_bits = regs_own_pac_mask();
 	first_pid = (int32_t)getpid();
 	arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,11 +117,6 @@ int own_stack_setup(void)
 void own_stack_forget(void)
 {
 	atomic_fetch_add(&own_stack_n_forgotten, 1);
-}
-
-uint64_t own_stack_pac_mask(void)
-{
-	return pac_mask;
 }
 
 /* Whether this is a process of its own in another one's memory. */
@@ -366,7 +362,7 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 	size_t n = MIN_OF(n_pcs, is_foreign_stack ? OWN_STACK_MAX_FOREIGN : OWN_STACK_MAX_FRAMES);
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
-		.pac_mask = pac_mask,
+		.pac_mask = own_stack_pac_bits,
 		.stack = (const uint8_t *)(uintptr_t)start,
 		.stack_start = start,
 		.stack_size = is_own(visit, registers->sp) ? visit->high - start : 0,
@@ -527,7 +523,7 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 {
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
-		.pac_mask = pac_mask,
+		.pac_mask = own_stack_pac_bits,
 		.read_word = read_and_note,
 		.read_code = read_code,
 		.resolve = resolve,

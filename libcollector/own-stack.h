@@ -104,7 +104,16 @@ static inline uint32_t own_stack_forgotten(void)
 }
 
 /* Bits of a return address that are a signature. */
-uint64_t own_stack_pac_mask(void);
+static inline uint64_t own_stack_pac_mask(void)
+{
+#if defined(__aarch64__)
+	extern uint64_t own_stack_pac_bits;
+
+	return own_stack_pac_bits;
+#else
+	return 0;
+#endif
+}
 
 /* The registers of the function that this is used in, where it is used. */
 static inline __attribute__((always_inline)) void own_stack_get_registers(
