@@ -17,7 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
+#include <time.h>
 
 #define STACK_BYTES (1u << 18)
 #define N_RANDOM (PROF_EMULATED ? 2000 : 40000)
@@ -67,6 +67,9 @@ static bool check_whole(const struct own_stack_chain *chain)
 	const struct own_calls *calls = state.calls;
 	uint32_t n = calls->n;
 
+	if (chain->n + chain->n_cut > OWN_CALLS_MAX_FRAMES)
+		return CHECK_INT(n, OWN_CALLS_MAX_FRAMES) &&
+		       CHECK(calls->frames[0].flags & OWN_CALLS_CUT);
 	if (chain->n_cut != 0)
 		return CHECK_INT(n + 1, chain->n + chain->n_cut);
 	if (chain->flags & OWN_STACK_FOREIGN)
@@ -116,7 +119,10 @@ static bool check_nodes(void)
 static bool compare(const struct walk_registers *caller)
 {
 	own_calls_walk(state.calls, caller);
+	/* Either the rows of the last time, or none. */
 	state.fresh->n = 0;
+	if (state.n_walks % 8 == 0)
+		own_calls_clear(state.fresh);
 	own_calls_walk(state.fresh, caller);
 	state.n_walks++;
 	state.n_frames += state.calls->n;
@@ -125,13 +131,16 @@ static bool compare(const struct walk_registers *caller)
 	return check_fresh() && check_nodes();
 }
 
+/* Not inlined, so that its caller is the same frame for both. */
 static __attribute__((noinline)) int see(void)
 {
 	struct walk_registers caller, here;
 	struct own_stack_chain chain;
 
 	own_calls_get_caller(&caller);
+	errno = 12345;
 	compare(&caller);
+	CHECK_INT(errno, 12345);
 	own_stack_get_registers(&here);
 	own_stack_walk(&state.own, &here, state.pcs, ARRAY_SIZE(state.pcs), &chain);
 	check_whole(&chain);
@@ -329,11 +338,297 @@ static void test_threads(void)
 		pthread_join(ids[i], NULL);
 }
 
+/* ---- Words that change ---- */
+
+static uint64_t known_pcs[256];
+
+static uint64_t bad_word(uint64_t before)
+{
+	const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	const uint64_t some[] = { 0,
+				  before + 8,
+				  before - 8,
+				  before + 16 * (get_random() % 64),
+				  before ^ UINT64_C(1) << get_random() % 64,
+				  get_random(),
+				  here + get_random() % 4096 / 8 * 8,
+				  here + get_random() % 4096 / 8 * 8,
+				  known_pcs[get_random() % ARRAY_SIZE(known_pcs)],
+				  known_pcs[get_random() % ARRAY_SIZE(known_pcs)],
+				  known_pcs[get_random() % ARRAY_SIZE(known_pcs)],
+				  (uint64_t)(uintptr_t)&memcpy + get_random() % 4096,
+				  UINT64_MAX - get_random() % 16 };
+
+	return some[get_random() % ARRAY_SIZE(some)];
+}
+
+/* Some of the words that its callers were found by are others, while it looks. */
+static __attribute__((noinline)) int mutate(void)
+{
+	struct own_stack_word before[4];
+	uint32_t n, n_checks = state.calls->frames[state.calls->n - 1].end;
+
+	see();
+	n_checks = state.calls->frames[state.calls->n - 1].end;
+	n = 1 + (uint32_t)(get_random() % ARRAY_SIZE(before));
+	for (uint32_t i = 0; i < n; i++) {
+		/* Those further in more often; not what this function returns by, nor what see() did. */
+		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
+
+		before[i] = state.calls->checks[n_checks - 1 - get_random() % most];
+	}
+	for (uint32_t i = 0; i < n; i++)
+		*(volatile uint64_t *)(uintptr_t)before[i].at = bad_word(before[i].value);
+	see();
+	if (get_random() % 2)
+		see();
+	for (uint32_t i = n; i-- > 0;)
+		*(volatile uint64_t *)(uintptr_t)before[i].at = before[i].value;
+	return see();
+}
+
+static __attribute__((noinline)) int descend_to_mutate(int depth)
+{
+	volatile char room[24];
+	int r = 0;
+
+	room[0] = (char)depth;
+	if (depth <= 0)
+		for (int i = 0; i < 20; i++)
+			r += mutate();
+	else if (get_random() % 2)
+		r = descend_to_mutate(depth - 1) + room[0];
+	else
+		r = descend_to_mutate(depth - 2) + 1;
+	return r;
+}
+
+static __attribute__((noinline, optimize("no-omit-frame-pointer"))) int descend_by_fp(int depth)
+{
+	volatile char room[24];
+	int r;
+
+	room[0] = (char)depth;
+	if (depth <= 0)
+		r = descend_to_mutate(10) + room[0];
+	else if (get_random() % 2)
+		r = descend_by_fp(depth - 1) + room[0];
+	else
+		r = descend_to_mutate(depth / 2) + 1;
+	return r;
+}
+
+static void test_mutated(void)
+{
+	int failures = atomic_load(&test_failures);
+
+	REQUIRE(make_ready());
+	descend_by_fp(0);
+	for (size_t i = 0; i < ARRAY_SIZE(known_pcs); i++)
+		known_pcs[i] = state.calls->frames[i % state.calls->n].pc;
+	state.n_walks = state.n_whole = 0;
+	for (int i = 0; i < N_MUTATED && atomic_load(&test_failures) == failures; i += 60)
+		descend_by_fp((int)(get_random() % 20));
+	printf("# %lu walks, %.3f whole\n", (unsigned long)state.n_walks,
+	       (double)state.n_whole / (double)state.n_walks);
+}
+
+/* Stacks that are made up, of which a few words change from one time to the next. */
+static void test_made_up(void)
+{
+	uint64_t words[64], here = (uint64_t)(uintptr_t)words;
+	struct walk_registers caller = { 0 };
+	int failures = atomic_load(&test_failures);
+
+	REQUIRE(make_ready());
+	for (int i = 0; i < N_MUTATED && atomic_load(&test_failures) == failures; i++) {
+		uint32_t n = i % 64 ? (uint32_t)(get_random() % 4) : ARRAY_SIZE(words);
+
+		for (uint32_t j = 0; j < n; j++)
+			words[n == ARRAY_SIZE(words) ? j : get_random() % 16] =
+				get_random() % 4 ? known_pcs[get_random() % ARRAY_SIZE(known_pcs)]
+						 : here + get_random() % 64 * 8;
+		if (i % 16 == 0) {
+			caller.pc = known_pcs[get_random() % ARRAY_SIZE(known_pcs)];
+			caller.sp = here + get_random() % 4 * 8;
+		}
+		if (get_random() % 2)
+			caller.fp = here + get_random() % 16 * 8;
+		compare(&caller);
+	}
+	see();
+}
+
+/* ---- Other stacks ---- */
+
+static ucontext_t main_context, fiber_contexts[2];
+static int at_fiber;
+
+static void switch_fibers(void)
+{
+	int from = at_fiber;
+
+	at_fiber = (int)(get_random() % 3);
+	if (at_fiber != from)
+		swapcontext(from == 2 ? &main_context : &fiber_contexts[from],
+			    at_fiber == 2 ? &main_context : &fiber_contexts[at_fiber]);
+}
+
+static __attribute__((noinline)) int on_fiber(int depth)
+{
+	volatile char room[24];
+
+	room[0] = (char)depth;
+	see();
+	switch_fibers();
+	see();
+	if (depth > 0)
+		room[1] = (char)on_fiber(depth - 1);
+	see();
+	switch_fibers();
+	return room[0];
+}
+
+static void fiber(void)
+{
+	for (;;)
+		on_fiber((int)(get_random() % 20));
+}
+
+static void test_fiber(void)
+{
+	void *stacks[2];
+
+	REQUIRE(make_ready());
+	for (size_t i = 0; i < 2; i++) {
+		stacks[i] = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		REQUIRE(stacks[i] != MAP_FAILED && getcontext(&fiber_contexts[i]) == 0);
+		fiber_contexts[i].uc_stack.ss_sp = stacks[i];
+		fiber_contexts[i].uc_stack.ss_size = STACK_BYTES;
+		makecontext(&fiber_contexts[i], fiber, 0);
+	}
+	at_fiber = 2;
+	for (int i = 0; i < 300; i++)
+		on_fiber((int)(get_random() % 20));
+	while (at_fiber != 2)
+		switch_fibers();
+	for (size_t i = 0; i < 2; i++)
+		munmap(stacks[i], STACK_BYTES);
+	see();
+}
+
+/* ---- Deep ---- */
+
+static __attribute__((noinline)) int recurse(int n)
+{
+	volatile char room[8];
+
+	room[0] = (char)n;
+	if (n % 512 == 0)
+		see();
+	if (n > 0)
+		room[1] = (char)recurse(n - 1);
+	if (n % 512 == 0)
+		see();
+	return room[0];
+}
+
+static void test_deep(void)
+{
+	REQUIRE(make_ready());
+	recurse(3072);
+	recurse(9216);
+	CHECK(state.calls->n < 100 && state.calls->n_same > 0);
+}
+
+/* ---- Modules that go ---- */
+
+static uint64_t call_module(const char *path)
+{
+	void *module = dlopen(path, RTLD_NOW);
+	int (*call)(int (*)(void)) = NULL;
+	uint64_t from;
+
+	if (module)
+		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
+	if (!CHECK(call))
+		return 0;
+	for (int i = 0; i < 3; i++)
+		call(see);
+	from = state.pcs[2];
+	dlclose(module);
+	own_stack_forget();
+	return from;
+}
+
+static void test_modules(void)
+{
+	unsigned int n_same = 0;
+
+	REQUIRE(make_ready());
+	for (int i = 0; i < 200; i++)
+		n_same += call_module(OWN_MODULE_A) == call_module(OWN_MODULE_B);
+	if (!PROF_EMULATED)
+		CHECK(n_same > 10);
+}
+
+/* ---- Handlers that leave ---- */
+
+static sigjmp_buf out_of_storm;
+static volatile sig_atomic_t may_leave;
+
+static void leave_handler(int number)
+{
+	if (may_leave) {
+		may_leave = 0;
+		siglongjmp(out_of_storm, 1);
+	}
+}
+
+/* A walk that was left is nothing; those before it may have been anything. */
+static void test_left(void)
+{
+	struct sigaction action = { .sa_handler = leave_handler }, before;
+	const struct itimerspec often = { { 0, 50000 }, { 0, 50000 } };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF };
+	volatile unsigned int n_times = 0;
+	struct walk_registers caller;
+	timer_t timer;
+
+	REQUIRE(make_ready());
+	CHECK(sigaction(SIGPROF, &action, &before) == 0);
+	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
+	      timer_settime(timer, 0, &often, NULL) == 0);
+	own_calls_get_caller(&caller);
+	while (n_times < 500) {
+		if (sigsetjmp(out_of_storm, 1) != 0)
+			n_times++;
+		may_leave = 1;
+		for (int i = 0; i < 1000 && may_leave; i++) {
+			own_calls_walk(state.calls, &caller);
+			state.calls->n -= (uint32_t)(i % 2);
+		}
+		may_leave = 0;
+		own_calls_clear(state.calls);
+		see();
+		see();
+	}
+	timer_delete(timer);
+	sigaction(SIGPROF, &before, NULL);
+}
+
 int main(void)
 {
 	if (own_stack_setup() < 0)
 		return 1;
 	RUN(test_random);
 	RUN(test_threads);
+	RUN(test_mutated);
+	RUN(test_made_up);
+	RUN(test_fiber);
+	RUN(test_deep);
+	RUN(test_modules);
+	RUN(test_left);
 	return test_end();
 }
