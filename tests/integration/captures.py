@@ -5,7 +5,7 @@ import subprocess
 
 MAKE_CAPTURE = os.environ["MAKE_CAPTURE"]
 HEADER_BYTES = 256
-READERS = ["info", "dump", "report", "marks", "counters", "verify"]
+READERS = ["info", "dump", "report", "memory", "marks", "counters", "verify"]
 MAKERS = ["recover", "compact", "cut"]
 
 

@@ -87,7 +87,7 @@ def test_every_choice(program):
                 assert " ".join(choices) in usage(program, verb, option + word)
 
 
-@pytest.mark.parametrize("verb", ["info", "dump", "report", "marks", "counters", "verify"])
+@pytest.mark.parametrize("verb", ["info", "dump", "report", "memory", "marks", "counters", "verify"])
 def test_numbers(profcapture, whole, verb):
     for option in sorted({"--limit=", "--pid=", "--tid=", "--cpu="} & options(profcapture, verb)):
         for value in NO_NUMBERS:

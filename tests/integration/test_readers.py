@@ -13,7 +13,7 @@ import schema
 from captures import make
 from format_reader import Capture
 
-TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "mark", "log", "counter_value", "loss", "metadata", "jit"]
+TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live", "mark", "log", "counter_value", "loss", "metadata", "jit"]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_limit_says_so(profcapture, whole):
     assert profcapture.json("report", whole, "--limit", 3)["truncated"]
     everything = profcapture.json("report", whole)
     assert not everything["truncated"] and f"showing 3 of {len(everything['data']['rows'])}" in profcapture("report", whole, "--limit", 3).stdout
-    assert "showing 3 of 91000" in profcapture("dump", whole, "--limit", 3).stdout
+    assert "showing 3 of 105000" in profcapture("dump", whole, "--limit", 3).stdout
 
 
 def test_standard_input(profcapture, whole):
@@ -420,7 +420,7 @@ def lengths(tmp_path_factory):
             for name, options in (("whole", []), ("crashed", ["--crash"]))]
 
 
-@pytest.mark.parametrize("verb", ["dump", "report", "info", "marks", "counters", "verify", "compact", "recover", "cut"])
+@pytest.mark.parametrize("verb", ["dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut"])
 def test_memory_by_length(tmp_path, lengths, verb):
     """Eight times as many chunks take no more memory: what is known of them is packed, and read a piece at a time."""
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])

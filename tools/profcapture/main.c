@@ -14,6 +14,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "info", N_("what is in a capture"), verb_info },
 	{ "dump", N_("the rows of any table, in time order"), verb_dump },
 	{ "report", N_("where the time went"), verb_report },
+	{ "memory", N_("what was allocated, and what became of it"), verb_memory },
 	{ "marks", N_("how often marks are, and how long they take"), verb_marks },
 	{ "counters", N_("the values of counters"), verb_counters },
 	{ "verify", N_("check every chunk"), verb_verify },

@@ -83,7 +83,7 @@ bool reader_no_mark(const struct reader *reader, const char *name, GError **erro
 	return false;
 }
 
-static bool resolve_time(const struct reader *reader, const struct units_time *time, bool end,
+bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error)
 {
 	struct mark_search search = { .name = time->mark, .capture = reader->capture };
@@ -113,8 +113,9 @@ static bool resolve_range(struct reader *reader, GError **error)
 {
 	reader->timed = reader->range.from.kind != UNITS_TIME_UNSET ||
 			reader->range.to.kind != UNITS_TIME_UNSET;
-	if (!resolve_time(reader, &reader->range.from, false, INT64_MIN, &reader->from_ns, error) ||
-	    !resolve_time(reader, &reader->range.to, true, INT64_MAX, &reader->to_ns, error))
+	if (!reader_resolve_time(reader, &reader->range.from, false, INT64_MIN, &reader->from_ns,
+				 error) ||
+	    !reader_resolve_time(reader, &reader->range.to, true, INT64_MAX, &reader->to_ns, error))
 		return false;
 	if (reader->from_ns <= reader->to_ns)
 		return true;
@@ -296,6 +297,32 @@ static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 		if (prof_table_v1(id) && strcmp(prof_table_v1(id)->name, loss->stream) == 0)
 			return false;
 	return !g_str_has_prefix(loss->stream, "cpu");
+}
+
+static bool takes_rows_of_any(const struct capture_loss *loss, const char *const *tables)
+{
+	for (; *tables; tables++)
+		if (takes_rows_of(loss, *tables))
+			return true;
+	return false;
+}
+
+uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
+			  const char *stream)
+{
+	const struct capture *capture = reader->capture;
+	uint64_t lost = 0;
+
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		if (loss->from_ns <= reader->to_ns && loss->to_ns >= reader->from_ns &&
+		    takes_rows_of_any(loss, tables) &&
+		    (!stream || g_strcmp0(loss->stream, stream) == 0))
+			lost += loss->count;
+	}
+	return lost;
 }
 
 bool reader_misses_rows(const struct reader *reader, const char *table)

@@ -61,6 +61,9 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Is anything but the time filtered by? */
 bool reader_filters_threads(const struct reader *reader);
 
+/* A time, relative; at a mark where it begins, or, with `end`, where it ends. `otherwise` where it is unset. */
+bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
+			 int64_t otherwise, int64_t *ret_ns, GError **error);
 /* Sets the error that there is no mark of that name; returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
 
@@ -84,5 +87,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out);
 /* Was anything lost in the reader's range of time that may have been rows which collectors made for this table? What is
  * damaged counts once it was met: capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
+/* How many records were lost in the range that may have been rows of these tables (NULL at the end), of a stream or (NULL) of all. */
+uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
+			  const char *stream);
 /* "showing 20 of 3412", when that is so. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

@@ -5,6 +5,7 @@
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_memory(int argc, char **argv);
 int verb_marks(int argc, char **argv);
 int verb_counters(int argc, char **argv);
 int verb_verify(int argc, char **argv);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Memory-tree - the stacks that blocks were allocated by, as one call tree over all epochs
+ *
+ * Invariants: (1) a parent has a smaller index than its children      [test-memory: tree]
+ *             (2) only stacks that were asked for have nodes          (samples may have many more)
+ *             (3) a block counts at most once in a function's total   [test-memory: tree]
+ */
+#include "config.h"
+
+#include "tools/profcapture/memory-tree.h"
+
+#include <string.h>
+
+bool memory_tree_init(struct memory_tree *tree, struct reader *reader, GError **error)
+{
+	const struct memory_node first[] = {
+		{ 0 },
+		{ 0, FUNCTION_NO_STACK, FUNCTION_NO_STACK },
+		{ 0, FUNCTION_LOST, FUNCTION_LOST },
+	};
+
+	*tree = (struct memory_tree){ .reader = reader };
+	number_map_init(&tree->index);
+	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
+	tree->passes = g_byte_array_new();
+	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
+	tree->functions = functions_new(reader->capture->names, error);
+	return tree->functions;
+}
+
+static void epoch_done(struct memory_epoch *epoch)
+{
+	stacks_free(epoch->stacks);
+	g_free(epoch->nodes);
+	*epoch = (struct memory_epoch){ 0 };
+}
+
+void memory_tree_done(struct memory_tree *tree)
+{
+	if (!tree->nodes)
+		return;
+	for (unsigned i = 0; i < ARRAY_SIZE(tree->epochs); i++)
+		epoch_done(&tree->epochs[i]);
+	functions_free(tree->functions);
+	g_array_unref(tree->nodes);
+	g_byte_array_unref(tree->passes);
+	number_map_done(&tree->index);
+	*tree = (struct memory_tree){ 0 };
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------- */
+
+/* Who calls these allocates: what they do themselves says nothing. */
+static bool is_allocator(const char *name)
+{
+	static const char *const begins[] = {
+		"operator new",        "std::__new_allocator<",  "__gnu_cxx::new_allocator<",
+		"std::allocator<",     "std::allocator_traits<", "__gnu_cxx::__alloc_traits<",
+		"__libc_alloc_buffer",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(begins); i++)
+		if (g_str_has_prefix(name, begins[i]))
+			return true;
+	return false;
+}
+
+static bool passes_on(struct memory_tree *tree, uint32_t function)
+{
+	enum { UNKNOWN, YES, NO };
+
+	if (tree->passes->len <= function) {
+		guint before = tree->passes->len;
+
+		g_byte_array_set_size(tree->passes, function + 64);
+		memset(tree->passes->data + before, UNKNOWN, tree->passes->len - before);
+	}
+	if (tree->passes->data[function] == UNKNOWN)
+		tree->passes->data[function] =
+			is_allocator(functions_at(tree->functions, function)->name) ? YES : NO;
+	return tree->passes->data[function] == YES;
+}
+
+static uint32_t get_node(struct memory_tree *tree, uint32_t parent, uint32_t function)
+{
+	struct memory_node node = { .parent = parent, .function = function, .site = function };
+	uint32_t *known = number_map_at(&tree->index, (uint64_t)parent << 32 | function);
+
+	if (*known)
+		return *known;
+	*known = tree->nodes->len;
+	if (parent && passes_on(tree, function))
+		node.site = memory_node_at(tree, parent)->site;
+	g_array_append_val(tree->nodes, node);
+	return tree->nodes->len - 1;
+}
+
+struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
+				       GError **error)
+{
+	struct memory_epoch *epoch;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(tree->epochs); i++)
+		if (tree->epochs[i].stacks && tree->epochs[i].names == names &&
+		    tree->epochs[i].number == names->epoch)
+			return &tree->epochs[i];
+	epoch = &tree->epochs[tree->next];
+	tree->next = (tree->next + 1) % ARRAY_SIZE(tree->epochs);
+	epoch_done(epoch);
+	epoch->stacks = stacks_load(names, error);
+	if (!epoch->stacks)
+		return NULL;
+	stacks_time(epoch->stacks, tree->functions);
+	epoch->number = names->epoch;
+	epoch->names = names;
+	epoch->n = epoch->stacks->n;
+	epoch->nodes = g_new0(uint32_t, epoch->n + 1);
+	return epoch;
+}
+
+static uint32_t function_of(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t row)
+{
+	uint64_t frame = 0;
+	ssize_t found;
+
+	/* What a name at that time made stands behind the table's rows. */
+	if (row >= epoch->stacks->n_rows)
+		return epoch->stacks->entity[row];
+	(void)names_number(epoch->names, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
+	found = names_row(epoch->names, NAMES_FRAME, frame);
+	return found < 0 ? FUNCTION_LOST
+			 : functions_of_row(tree->functions, epoch->names, (size_t)found);
+}
+
+uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
+			  uint32_t segment, uint64_t time)
+{
+	uint32_t path[STACKS_MAX_DEPTH], n = 0, row, node = 0;
+	ssize_t found = names_row(epoch->names, NAMES_STACK, stack);
+
+	if (found < 0 || (size_t)found >= epoch->stacks->n_rows)
+		return stack ? MEMORY_NODE_LOST : MEMORY_NODE_NONE;
+	row = stacks_row_at(epoch->stacks, tree->functions, (uint32_t)found, segment, time);
+	if (epoch->n < epoch->stacks->n) {
+		epoch->nodes = g_renew(uint32_t, epoch->nodes, epoch->stacks->room + 1);
+		memset(epoch->nodes + epoch->n, 0,
+		       (epoch->stacks->room + 1 - epoch->n) * sizeof(*epoch->nodes));
+		epoch->n = epoch->stacks->room;
+	}
+	for (; row != STACKS_NO_ROW && !epoch->nodes[row]; row = epoch->stacks->parent[row])
+		path[n++] = row;
+	if (row != STACKS_NO_ROW)
+		node = epoch->nodes[row];
+	while (n > 0) {
+		n--;
+		node = get_node(tree, node, function_of(tree, epoch, path[n]));
+		epoch->nodes[path[n]] = node;
+	}
+	return node;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------- */
+
+GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
+{
+	GArray *totals = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+
+	g_array_set_size(totals, tree->nodes->len);
+	for (uint32_t i = 0; i < sums->len && i < totals->len; i++)
+		g_array_index(totals, struct memory_sum, i) = memory_sum_at(sums, i);
+	for (uint32_t i = tree->nodes->len; i-- > 1;) {
+		struct memory_sum sum = memory_sum_at(totals, i);
+		struct memory_sum *up = memory_sum_of(totals, memory_node_at(tree, i)->parent);
+
+		up->bytes += sum.bytes;
+		up->blocks += sum.blocks;
+	}
+	return totals;
+}
+
+/*
+ * A node counts in its function's total unless the function is above it too. Whether it is, is known by the nearest node above
+ * that has the same function: nodes are looked at in the order of a walk, with a count of each function that is above.
+ */
+void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
+			     GArray *total)
+{
+	g_autoptr(GArray) totals = memory_tree_totals(tree, sums);
+	guint n = tree->nodes->len;
+	g_autofree uint32_t *first = g_new0(uint32_t, n), *next = g_new0(uint32_t, n);
+	g_autofree uint32_t *above = g_new0(uint32_t, tree->functions->all->len + 1);
+
+	g_array_set_size(self, tree->functions->all->len);
+	g_array_set_size(total, tree->functions->all->len);
+	for (uint32_t i = n; i-- > 1;) {
+		uint32_t parent = memory_node_at(tree, i)->parent;
+		struct memory_sum sum = memory_sum_at(sums, i);
+		struct memory_sum *at = memory_sum_of(self, memory_node_at(tree, i)->site);
+
+		at->bytes += sum.bytes;
+		at->blocks += sum.blocks;
+		next[i] = first[parent];
+		first[parent] = i;
+	}
+	for (uint32_t node = first[0]; node;) {
+		uint32_t function = memory_node_at(tree, node)->function;
+
+		if (above[function]++ == 0) {
+			struct memory_sum sum = memory_sum_at(totals, node);
+			struct memory_sum *at = memory_sum_of(total, function);
+
+			at->bytes += sum.bytes;
+			at->blocks += sum.blocks;
+		}
+		if (first[node]) {
+			node = first[node];
+			continue;
+		}
+		while (node) {
+			above[memory_node_at(tree, node)->function]--;
+			if (next[node]) {
+				node = next[node];
+				break;
+			}
+			node = memory_node_at(tree, node)->parent;
+		}
+	}
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture memory - what was allocated, and what became of it
+ *
+ * What the words mean: bytes are those asked for. A block is leaked that was not freed when its process ended (or the recording, if
+ * that was first), and lives that was not at the end of the range. Temporary is one that its own thread freed before it had made more
+ * than --threshold other allocations, or one that was freed --within a time.
+ */
+#include "config.h"
+
+#include "tools/profcapture/memory.h"
+
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 20
+#define DEFAULT_THRESHOLD 1
+
+const char *const memory_view_names[] = { "summary", "leaks",        "temporary", "peak",
+					  "at",      "diff",         "sizes",     "lifetimes",
+					  "threads", "cross-thread", "reallocs",  NULL };
+
+const char *const memory_call_names[MEMORY_CALLS] = {
+	[PROF_ALLOC_MALLOC] = "malloc",
+	[PROF_ALLOC_CALLOC] = "calloc",
+	[PROF_ALLOC_REALLOC] = "realloc",
+	[PROF_ALLOC_REALLOCARRAY] = "reallocarray",
+	[PROF_ALLOC_POSIX_MEMALIGN] = "posix_memalign",
+	[PROF_ALLOC_ALIGNED_ALLOC] = "aligned_alloc",
+	[PROF_ALLOC_MEMALIGN] = "memalign",
+	[PROF_ALLOC_VALLOC] = "valloc",
+	[PROF_ALLOC_PVALLOC] = "pvalloc",
+	[PROF_ALLOC_NEW] = "new",
+	[PROF_ALLOC_MMAP] = "mmap",
+	[PROF_ALLOC_MREMAP] = "mremap",
+	[PROF_ALLOC_BRK] = "brk",
+	[MEMORY_CALL_FREE + PROF_FREE_FREE] = "free",
+	[MEMORY_CALL_FREE + PROF_FREE_CFREE] = "cfree",
+	[MEMORY_CALL_FREE + PROF_FREE_FREE_SIZED] = "free_sized",
+	[MEMORY_CALL_FREE + PROF_FREE_FREE_ALIGNED_SIZED] = "free_aligned_sized",
+	[MEMORY_CALL_FREE + PROF_FREE_DELETE] = "delete",
+	[MEMORY_CALL_FREE + PROF_FREE_MUNMAP] = "munmap",
+	[MEMORY_CALL_FREE_NULL] = "free_null",
+};
+
+static const struct cli_option options[] = {
+	{ "leaks", 0, CLI_FLAG, offsetof(struct memory, leaks), NULL,
+	  N_("what was not freed, by function") },
+	{ "temporary", 0, CLI_FLAG, offsetof(struct memory, temporary), NULL,
+	  N_("what was freed soon after it was allocated") },
+	{ "peak", 0, CLI_FLAG, offsetof(struct memory, peak), NULL,
+	  N_("what there was when it was most") },
+	{ "at", 0, CLI_TIME, offsetof(struct memory, at), N_("TIME"),
+	  N_("what there was at that time") },
+	{ "diff", 0, CLI_RANGE, offsetof(struct memory, diff), N_("T1 T2"),
+	  N_("what there was more or less at T2 than at T1") },
+	{ "sizes", 0, CLI_FLAG, offsetof(struct memory, sizes), NULL, N_("by size") },
+	{ "lifetimes", 0, CLI_FLAG, offsetof(struct memory, lifetimes), NULL,
+	  N_("by how long blocks lived") },
+	{ "threads", 0, CLI_FLAG, offsetof(struct memory, threads), NULL, N_("by thread") },
+	{ "cross-thread", 0, CLI_FLAG, offsetof(struct memory, cross_thread), NULL,
+	  N_("who allocates, and who frees it") },
+	{ "reallocs", 0, CLI_FLAG, offsetof(struct memory, reallocs), NULL,
+	  N_("blocks that were reallocated, and how often in a row") },
+	{ "tree", 0, CLI_FLAG, offsetof(struct memory, is_tree), NULL,
+	  N_("the call tree, from the roots down") },
+	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),
+	  N_("leave out leaks that a line leak:PATTERN of the file matches") },
+	{ "threshold", 0, CLI_UINT, offsetof(struct memory, threshold), "N",
+	  N_("temporary is what its thread frees before more than N other allocations, by default 1"),
+	  NULL, 0, UINT32_MAX / 4 },
+	{ "within", 0, CLI_DURATION, offsetof(struct memory, within_ns), N_("DURATION"),
+	  N_("temporary is what is freed within that time") },
+	{ NULL },
+};
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+int memory_choose_view(struct memory *memory)
+{
+	const bool chosen[MEMORY_VIEWS] = {
+		[MEMORY_LEAKS] = memory->leaks,
+		[MEMORY_TEMPORARY] = memory->temporary,
+		[MEMORY_PEAK] = memory->peak,
+		[MEMORY_AT] = memory->at.kind != UNITS_TIME_UNSET,
+		[MEMORY_DIFF] = memory->diff.from.kind != UNITS_TIME_UNSET ||
+				memory->diff.to.kind != UNITS_TIME_UNSET,
+		[MEMORY_SIZES] = memory->sizes,
+		[MEMORY_LIFETIMES] = memory->lifetimes,
+		[MEMORY_THREADS] = memory->threads,
+		[MEMORY_CROSS_THREAD] = memory->cross_thread,
+		[MEMORY_REALLOCS] = memory->reallocs,
+	};
+
+	for (unsigned i = 0; i < MEMORY_VIEWS; i++) {
+		if (!chosen[i])
+			continue;
+		if (memory->view != MEMORY_SUMMARY)
+			return cli_usage_error(_("--%s does not go with --%s"),
+					       memory_view_names[i],
+					       memory_view_names[memory->view]);
+		memory->view = (enum memory_view)i;
+	}
+	return CLI_CONTINUE;
+}
+
+static int check_options(struct memory *memory)
+{
+	int status = memory_choose_view(memory);
+	int format = memory->reader.json ? READER_JSON : memory->reader.format;
+
+	if (status != CLI_CONTINUE)
+		return status;
+	if (memory->view == MEMORY_DIFF && (memory->diff.from.kind == UNITS_TIME_UNSET ||
+					    memory->diff.to.kind == UNITS_TIME_UNSET))
+		return cli_usage_error(_("--diff takes two times: --diff T1 T2, or T1..T2"));
+	if (memory->is_tree && !memory_by_function(memory) && memory->view != MEMORY_CROSS_THREAD)
+		return cli_usage_error(_("--tree does not go with --%s"),
+				       memory_view_names[memory->view]);
+	if (memory->is_tree && (format == READER_NDJSON || format == READER_CSV))
+		return cli_usage_error(_("--tree is printed as text or json"));
+	if ((memory->view == MEMORY_AT || memory->view == MEMORY_DIFF) &&
+	    (memory->reader.range.from.kind != UNITS_TIME_UNSET ||
+	     memory->reader.range.to.kind != UNITS_TIME_UNSET))
+		return cli_usage_error(_("--from and --to do not go with --%s"),
+				       memory_view_names[memory->view]);
+	return CLI_CONTINUE;
+}
+
+/* "--diff T1 T2" becomes "--diff T1..T2", which is one value. */
+static char **join_times(int *argc, char **argv)
+{
+	GPtrArray *words = g_ptr_array_new();
+
+	for (int i = 0; i < *argc; i++) {
+		struct units_time time;
+
+		g_ptr_array_add(words, argv[i]);
+		if (strcmp(argv[i], "--") == 0) {
+			while (++i < *argc)
+				g_ptr_array_add(words, argv[i]);
+		} else if (strcmp(argv[i], "--diff") == 0 && i + 2 < *argc &&
+			   !strstr(argv[i + 1], "..") &&
+			   units_parse_time(argv[i + 1], &time, NULL) &&
+			   units_parse_time(argv[i + 2], &time, NULL)) {
+			char *joined = g_strconcat(argv[i + 1], "..", argv[i + 2], NULL);
+
+			g_ptr_array_add(words, (char *)g_intern_string(joined));
+			g_free(joined);
+			i += 2;
+		}
+	}
+	*argc = (int)words->len;
+	g_ptr_array_add(words, NULL);
+	return (char **)g_ptr_array_free(words, FALSE);
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------ */
+
+static bool resolve_times(struct memory *memory, GError **error)
+{
+	struct reader *reader = &memory->reader;
+	bool is_diff = memory->view == MEMORY_DIFF;
+	const struct units_time *at = is_diff ? &memory->diff.to : &memory->at;
+
+	if (!reader_resolve_time(reader, at, is_diff, 0, &memory->at_ns, error) ||
+	    !reader_resolve_time(reader, &memory->diff.from, false, 0, &memory->before_ns, error))
+		return false;
+	/* What was lost behind it says nothing of what there was at that time. */
+	if (is_diff || memory->view == MEMORY_AT)
+		reader->to_ns = memory->at_ns;
+	if (!is_diff || memory->before_ns <= memory->at_ns)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
+		    (double)memory->before_ns / 1e9, (double)memory->at_ns / 1e9);
+	return false;
+}
+
+static double number_of(const struct capture *capture, const char *key)
+{
+	const char *text = capture_metadata(capture, key);
+	uint64_t number;
+
+	return text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &number, NULL)
+		       ? (double)number
+		       : 0;
+}
+
+static bool read_suppressions(struct memory *memory, GError **error)
+{
+	for (guint i = 0; memory->suppression_files && i < memory->suppression_files->len; i++)
+		if (!suppressions_read(&memory->suppressions, memory->suppression_files->pdata[i],
+				       error))
+			return false;
+	return true;
+}
+
+static void init_answer(struct memory *memory)
+{
+	memory->entities = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
+	memory->processes = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
+	memory->pairs = g_array_new(FALSE, FALSE, sizeof(struct memory_pair));
+	memory->sums = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	memory->lines = g_array_new(FALSE, TRUE, sizeof(struct memory_line));
+}
+
+/* Each process that has a heap, or has none for a reason, has a row, whatever it allocated. */
+static void list_processes(struct memory *memory)
+{
+	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
+		if (memory_wants_heap(memory, i))
+			(void)memory_counts_of(memory->processes,
+					       memory_heap_at(&memory->heaps, i)->process);
+}
+
+bool memory_run(struct memory *memory, const char *file, GError **error)
+{
+	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
+	struct reader *reader = &memory->reader;
+
+	/* A whole tree is rarely what anybody wants, in any format. */
+	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
+		reader->limit = DEFAULT_LIMIT;
+	if (!reader_open(reader, file, error) || !resolve_times(memory, error) ||
+	    !read_suppressions(memory, error))
+		return false;
+	memory->sampled_bytes = number_of(reader->capture, "memory.sample_bytes");
+	init_answer(memory);
+	if (!memory_tree_init(&memory->tree, reader, error) ||
+	    !memory_heaps_init(&memory->heaps, &memory->tree, error))
+		return false;
+	list_processes(memory);
+	if (!memory_find(memory, error))
+		return false;
+	memory->lost = reader_lost_rows(reader, tables, NULL);
+	memory->is_incomplete = memory->lost > 0;
+	for (size_t i = 0; tables[i]; i++)
+		memory->is_incomplete |= reader_misses_rows(reader, tables[i]);
+	memory_list(memory);
+	return true;
+}
+
+void memory_done(struct memory *memory)
+{
+	json_done(&memory->json);
+	if (memory->lines) {
+		g_array_unref(memory->lines);
+		g_array_unref(memory->entities);
+		g_array_unref(memory->processes);
+		g_array_unref(memory->pairs);
+		g_array_unref(memory->sums);
+		if (memory->before)
+			g_array_unref(memory->before);
+	}
+	if (memory->suppression_files)
+		g_ptr_array_unref(memory->suppression_files);
+	suppressions_done(&memory->suppressions);
+	memory_heaps_done(&memory->heaps);
+	memory_tree_done(&memory->tree);
+	reader_done(&memory->reader);
+}
+
+int verb_memory(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("FILE"),
+		N_("Says what was allocated by whom, and what became of it: by function, or by the "
+		   "call tree with --tree."),
+		1, 1
+	};
+	CLEANUP(memory_done)
+	struct memory memory = { .reader.limit = READER_LIMIT_UNSET,
+				 .reader.text_limit = DEFAULT_LIMIT,
+				 .threshold = DEFAULT_THRESHOLD,
+				 .within_ns = UINT64_MAX };
+	const struct cli_group groups[] = { { N_("What is shown"), options, &memory },
+					    { N_("What is read"), reader_time_options,
+					      &memory.reader },
+					    { NULL, reader_process_options, &memory.reader },
+					    { NULL, reader_thread_options, &memory.reader },
+					    { N_("Output"), reader_output_options, &memory.reader },
+					    { NULL } };
+	g_autofree char **words = join_times(&argc, argv);
+	GError *error = NULL;
+	int status;
+
+	argv = words;
+	status = cli_parse(&spec, groups, &argc, &argv);
+	json_init(&memory.json, out_stdout());
+	if (status == CLI_CONTINUE)
+		status = check_options(&memory);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!memory_run(&memory, argv[0], &error))
+		return cli_fail(error);
+	capture_warn(memory.reader.capture);
+	if (memory.reader.format == READER_TEXT)
+		memory_print(&memory, out_stdout());
+	else
+		memory_write(&memory);
+	return CLI_OK;
+}

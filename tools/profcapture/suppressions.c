@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Suppressions - leaks that nobody wants to hear of, in LeakSanitizer's format
+ *
+ * Invariants: (1) a function is compared once, a node once       (two arrays)
+ *             (2) the work goes with pattern times text           [test-suppressions: stars]
+ */
+#include "config.h"
+
+#include "tools/profcapture/suppressions.h"
+
+#include "tools/common/capture-error.h"
+
+#include <errno.h>
+#include <glib/gi18n.h>
+#include <string.h>
+
+/* ---- patterns ------------------------------------------------------------------------------------ */
+
+static size_t part_length(const char *pattern)
+{
+	return strcspn(pattern, "*$");
+}
+
+/* Where the part is in text, at or behind it; NULL: nowhere. */
+static const char *find_part(const char *text, const char *part, size_t length)
+{
+	for (; strlen(text) >= length; text++)
+		if (memcmp(text, part, length) == 0)
+			return text;
+	return NULL;
+}
+
+/* The rest of a pattern, whose first part may be anywhere behind text. A part in front of $ has to be the end. */
+static bool matches_behind(const char *pattern, const char *text, bool is_here)
+{
+	for (;;) {
+		size_t length = part_length(pattern);
+		const char *found;
+
+		if (pattern[length] == '$') {
+			size_t left = strlen(text);
+
+			return left >= length &&
+			       memcmp(text + left - length, pattern, length) == 0 &&
+			       (!is_here || left == length);
+		}
+		found = find_part(text, pattern, length);
+		if (!found || (is_here && found != text))
+			return false;
+		text = found + length;
+		if (!pattern[length])
+			return true;
+		pattern += length + 1;
+		is_here = false;
+	}
+}
+
+bool suppression_matches(const char *pattern, const char *text)
+{
+	bool is_here = *pattern == '^';
+
+	return text && *pattern && matches_behind(pattern + is_here, text, is_here);
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static bool add_line(struct suppressions *suppressions, const char *file, unsigned number,
+		     char *line, GError **error)
+{
+	struct suppression suppression = { 0 };
+
+	g_strstrip(line);
+	if (!*line || *line == '#')
+		return true;
+	if (g_str_has_prefix(line, "leak:") && line[strlen("leak:")]) {
+		suppression.pattern = g_strdup(line + strlen("leak:"));
+		g_array_append_val(suppressions->all, suppression);
+		return true;
+	}
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("cannot read line %u of '%s': a suppression is 'leak:PATTERN'"), number,
+		    file);
+	return false;
+}
+
+static void free_pattern(gpointer pointer)
+{
+	g_free(((struct suppression *)pointer)->pattern);
+}
+
+bool suppressions_read(struct suppressions *suppressions, const char *file, GError **error)
+{
+	g_autofree char *text = NULL;
+	g_auto(GStrv) lines = NULL;
+	g_autoptr(GError) why = NULL;
+
+	if (!g_file_get_contents(file, &text, NULL, &why)) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions '%s': %s"),
+			    file, why->message);
+		return false;
+	}
+	if (!suppressions->all) {
+		suppressions->all = g_array_new(FALSE, FALSE, sizeof(struct suppression));
+		g_array_set_clear_func(suppressions->all, free_pattern);
+		suppressions->of_function = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+		suppressions->of_node = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	}
+	lines = g_strsplit(text, "\n", -1);
+	for (unsigned i = 0; lines[i]; i++)
+		if (!add_line(suppressions, file, i + 1, lines[i], error))
+			return false;
+	return true;
+}
+
+void suppressions_done(struct suppressions *suppressions)
+{
+	if (!suppressions->all)
+		return;
+	g_array_unref(suppressions->all);
+	g_array_unref(suppressions->of_function);
+	g_array_unref(suppressions->of_node);
+	suppressions->all = NULL;
+}
+
+/* ---- stacks -------------------------------------------------------------------------------------- */
+
+static uint32_t compare_function(const struct suppressions *suppressions,
+				 const struct functions *functions, uint32_t index)
+{
+	const struct function *function = functions_at(functions, index);
+
+	for (uint32_t i = 0; i < suppressions->all->len; i++) {
+		const char *pattern =
+			g_array_index(suppressions->all, struct suppression, i).pattern;
+
+		if (suppression_matches(pattern, function->name) ||
+		    suppression_matches(pattern, functions_image(functions, index)) ||
+		    suppression_matches(pattern, function->file))
+			return i + 2;
+	}
+	return 1;
+}
+
+static uint32_t *at(GArray *array, uint32_t index)
+{
+	if (index >= array->len)
+		g_array_set_size(array, index + 64);
+	return &((uint32_t *)(void *)array->data)[index];
+}
+
+static uint32_t of_function(struct suppressions *suppressions, const struct memory_tree *tree,
+			    uint32_t function)
+{
+	uint32_t *known = at(suppressions->of_function, function);
+
+	if (*known == 0)
+		*known = compare_function(suppressions, tree->functions, function);
+	return *known;
+}
+
+struct suppression *suppressions_find(struct suppressions *suppressions,
+				      const struct memory_tree *tree, uint32_t node)
+{
+	uint32_t found = 1;
+
+	if (!suppressions->all)
+		return NULL;
+	/* Up to a node whose answer is known, then all below it have that, or their own. */
+	for (uint32_t up = node; up && found == 1; up = memory_node_at(tree, up)->parent) {
+		found = *at(suppressions->of_node, up);
+		if (found)
+			break;
+		found = of_function(suppressions, tree, memory_node_at(tree, up)->function);
+	}
+	for (uint32_t up = node; up && *at(suppressions->of_node, up) == 0;
+	     up = memory_node_at(tree, up)->parent) {
+		*at(suppressions->of_node, up) = found;
+		if (found > 1 &&
+		    of_function(suppressions, tree, memory_node_at(tree, up)->function) == found)
+			break;
+	}
+	return found > 1 ? &g_array_index(suppressions->all, struct suppression, found - 2) : NULL;
+}
