@@ -52,6 +52,10 @@ struct files_snapshot {
 	uint32_t targets_only;                  /* of all, those of the config */
 	uint32_t maps_known;                    /* without mappings */
 	uint64_t offset;
+	/* not 0: of these processes how much memory they take, and nothing else. Rising; negative: what is read of the process is
+	 * nothing that it can make us wait for */
+	uint32_t n_footprints;
+	int32_t footprints[ENGINE_MAX_FOOTPRINTS];
 };
 
 struct files_image {

@@ -21,6 +21,7 @@
 #define MESSAGE_MAX_FDS 64
 #define ENGINE_MAX_SOURCES 16
 #define ENGINE_MAX_TARGETS 256u
+#define ENGINE_MAX_FOOTPRINTS 256u
 #define ENGINE_MAX_CPUS 1024
 /* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
  * below 300 MiB, and what stands beside them. Rings are not among it. */
@@ -50,7 +51,8 @@ enum message_type {
 	MESSAGE_CPU_REQUEST,      /* struct message_cpu_request: a CPU came online */
 	MESSAGE_PROGRESS,         /* struct message_progress, about one a second */
 	MESSAGE_WARNING,          /* struct message_warning */
-	MESSAGE_FINISHED,         /* struct message_finished, the last message */
+	MESSAGE_FOOTPRINT_REQUEST, /* struct message_footprint_request; answered by SNAPSHOT, if at all */
+	MESSAGE_FINISHED,          /* struct message_finished, the last message */
 };
 
 struct message {
@@ -196,6 +198,15 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
+/* How much memory processes take. One at a time: others are dropped until it is answered. */
+struct message_footprint_request {
+	uint32_t serial;
+	uint32_t n;     /* up to ENGINE_MAX_FOOTPRINTS */
+	int32_t pids[]; /* rising */
+};
+
+#define MESSAGE_SNAPSHOT_FOOTPRINTS (-1) /* in place of a pid: that is what it has */
+
 struct message_snapshot {
 	uint32_t serial;
 	int32_t pid;
@@ -212,6 +223,9 @@ enum snapshot_kind {
 	SNAPSHOT_MAPPING,    /* struct snapshot_mapping, then the name */
 	SNAPSHOT_CGROUP_DIR, /* uint64_t id, then the path below the hierarchy's root */
 	SNAPSHOT_MODULES,    /* /proc/modules */
+	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup, or where that cannot be had */
+	SNAPSHOT_STATM,      /* /proc/PID/statm */
+	SNAPSHOT_END,        /* of footprints: when all were read */
 };
 
 struct snapshot_record {

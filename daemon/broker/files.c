@@ -376,6 +376,9 @@ static void prepare(const struct files *files, struct request *request)
 	snapshot->n_bare = hung_list_blocked(snapshot->bare, FILES_MAX_BARE);
 	if (snapshot->pid && was_stuck(files, snapshot->pid))
 		snapshot->bare_pid = snapshot->pid;
+	for (uint32_t i = 0; i < snapshot->n_footprints; i++)
+		if (was_stuck(files, abs(snapshot->footprints[i])))
+			snapshot->footprints[i] = -abs(snapshot->footprints[i]);
 }
 
 /* Sends what there is room for. Where there is no process, nothing can be done. */
@@ -407,15 +410,12 @@ static void add(struct files *files, struct request *request)
 	push(files);
 }
 
-void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag)
+static void add_snapshot(struct files *files, const struct files_snapshot *snapshot, uint32_t tag)
 {
 	struct request *request = g_new0(struct request, 1);
 
 	request->message.type = FILES_SNAPSHOT;
-	request->message.snapshot.pid = pid;
-	request->message.snapshot.targets_only = (what & FILES_READ_FIRST) &&
-						 files->config.n_targets > 0;
-	request->message.snapshot.maps_known = (what & FILES_READ_NO_MAPS) != 0;
+	request->message.snapshot = *snapshot;
 	request->tag = tag;
 	request->memfd = memfd_create("prof-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (request->memfd < 0) {
@@ -428,6 +428,25 @@ void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_
 		return;
 	}
 	add(files, request);
+}
+
+void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag)
+{
+	const struct files_snapshot snapshot = {
+		.pid = pid,
+		.targets_only = (what & FILES_READ_FIRST) && files->config.n_targets > 0,
+		.maps_known = (what & FILES_READ_NO_MAPS) != 0,
+	};
+
+	add_snapshot(files, &snapshot, tag);
+}
+
+void files_read_footprints(struct files *files, const int32_t *pids, unsigned n, uint32_t tag)
+{
+	struct files_snapshot snapshot = { .n_footprints = MIN_OF(n, ENGINE_MAX_FOOTPRINTS) };
+
+	memcpy(snapshot.footprints, pids, snapshot.n_footprints * sizeof(*pids));
+	add_snapshot(files, &snapshot, tag);
 }
 
 void files_open_image(struct files *files, const struct files_image *image, const char *path)

@@ -27,6 +27,10 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
+	/* How much memory processes take is read by a process of its own: it may take long, and nobody is to wait for it. */
+	struct files_config config;
+	struct files *footprints; /* NULL: not asked for yet */
+	bool measuring;
 	unsigned tasks;
 	bool scanned; /* the engine has asked for a first snapshot */
 	/* What is read ahead. Several, if rings had to be made again: the last one is wanted. */
@@ -188,6 +192,68 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 			     request->serial);
 }
 
+/* ---- How much memory processes take ------------------------------------------------------------- */
+
+static void on_footprints(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+			  const GError *error, void *data)
+{
+	struct requests *requests = data;
+
+	requests->measuring = false;
+	if (fd >= 0)
+		send_snapshot(requests, MESSAGE_SNAPSHOT_FOOTPRINTS, tag, fd);
+}
+
+static void on_no_image(const struct files_answer *answer, int fd, void *data)
+{
+	/* nobody asks this one for files */
+}
+
+static void on_footprint_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
+{
+	struct requests *requests = data;
+	g_autofree char *text = g_strdup_printf(
+		"how much memory process %d takes could not be read within a second; its pss is "
+		"left out from now on",
+		pid);
+
+	requests->options.warning("process-hangs", text, requests->options.data);
+}
+
+static bool start_footprints(struct requests *requests)
+{
+	static const struct files_listener listener = {
+		.snapshot = on_footprints,
+		.image = on_no_image,
+		.stuck = on_footprint_stuck,
+	};
+
+	if (!requests->footprints)
+		requests->footprints = files_new(&requests->config, &listener, requests, NULL);
+	return requests->footprints != NULL;
+}
+
+static bool are_pids(const int32_t *pids, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (pids[i] <= (i ? pids[i - 1] : 0))
+			return false;
+	return true;
+}
+
+void requests_take_footprints(struct requests *requests, const void *body, size_t bytes)
+{
+	const struct message_footprint_request *request = body;
+
+	if (!requests->options.footprints || requests->measuring || request->n == 0 ||
+	    request->n > ENGINE_MAX_FOOTPRINTS ||
+	    bytes != sizeof(*request) + request->n * sizeof(request->pids[0]) ||
+	    !are_pids(request->pids, request->n) || !start_footprints(requests))
+		return;
+	requests->measuring = true;
+	files_read_footprints(requests->footprints, request->pids, request->n, request->serial);
+}
+
 struct requests *requests_new(struct engine *engine, struct images *images,
 			      const struct requests_options *options, GError **error)
 {
@@ -196,7 +262,7 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 		.image = on_image,
 		.stuck = on_stuck,
 	};
-	struct files_config config = {
+	const struct files_config config = {
 		.uid = options->access->uid,
 		.own_only = options->access->own_only,
 		.any_image = options->access->any_image,
@@ -205,14 +271,15 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 	};
 	struct requests *requests = g_new0(struct requests, 1);
 
+	requests->config = config;
 	if (config.n_targets)
-		memcpy(config.targets, options->targets,
+		memcpy(requests->config.targets, options->targets,
 		       config.n_targets * sizeof(config.targets[0]));
 	requests->ahead_fd = -1;
 	requests->engine = engine;
 	requests->images = images;
 	requests->options = *options;
-	requests->files = files_new(&config, &listener, requests, error);
+	requests->files = files_new(&requests->config, &listener, requests, error);
 	if (requests->files)
 		return requests;
 	g_free(requests);
@@ -223,5 +290,6 @@ void requests_free(struct requests *requests)
 {
 	requests_drop_ahead(requests);
 	files_free(requests->files);
+	files_free(requests->footprints);
 	g_free(requests);
 }

@@ -12,6 +12,7 @@ struct requests_options {
 	const struct access *access;
 	bool gives_files;       /* the engine gets the files themselves */
 	bool kernel;            /* what tells kernel addresses may be read */
+	bool footprints;        /* the engine may ask how much memory processes take */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: all that runs */
 	/* Something that the engine cannot go on without did not work. */
@@ -34,4 +35,6 @@ void requests_drop_ahead(struct requests *requests);
 
 /* Bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST; each is answered by a message, in any order. */
 void requests_take_snapshot(struct requests *requests, const void *body);
+/* Of MESSAGE_FOOTPRINT_REQUEST; one that is not answered leaves something out, and no more. */
+void requests_take_footprints(struct requests *requests, const void *body, size_t bytes);
 void requests_take_image(struct requests *requests, const void *body, size_t bytes);

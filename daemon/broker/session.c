@@ -326,6 +326,11 @@ static void take_snapshot_request(struct session *session, const void *body, siz
 	requests_take_snapshot(session->requests, body);
 }
 
+static void take_footprint_request(struct session *session, const void *body, size_t bytes)
+{
+	requests_take_footprints(session->requests, body, bytes);
+}
+
 /* ---- What the engine tells ---------------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
@@ -403,6 +408,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 		{ MESSAGE_STARTED, take_started },
 		{ MESSAGE_SNAPSHOT_REQUEST, take_snapshot_request },
 		{ MESSAGE_IMAGE_REQUEST, take_image_request },
+		{ MESSAGE_FOOTPRINT_REQUEST, take_footprint_request },
 		{ MESSAGE_CPU_REQUEST, session_take_cpu_request },
 		{ MESSAGE_PROGRESS, take_progress },
 		{ MESSAGE_WARNING, take_warning },

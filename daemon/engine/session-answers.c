@@ -47,8 +47,12 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
 		return false;
 	}
-	whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
-			   session->state == SESSION_RUNNING);
+	whole = answer->pid == MESSAGE_SNAPSHOT_FOOTPRINTS;
+	if (whole)
+		footprints_take(&session->footprints, answer->serial, bytes, status.st_size);
+	else
+		whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
+				   session->state == SESSION_RUNNING);
 	munmap(bytes, status.st_size);
 	if (!whole)
 		session_warn(session, "snapshot",

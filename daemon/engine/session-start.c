@@ -101,6 +101,8 @@ static void begin_memory(struct session *session)
 	session->excluded.want = session_first_hit;
 	session->excluded.data = session;
 	session->events.program = on_program;
+	footprints_init(&session->footprints, &session->tasks,
+			&session->collectors.rows->last_counter);
 }
 
 static void warn(const char *code, const char *text, void *data)

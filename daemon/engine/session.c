@@ -153,6 +153,7 @@ void session_done(struct session *session)
 
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
+	footprints_done(&session->footprints);
 	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
@@ -453,11 +454,26 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
+	footprints_write(&session->footprints, reached_ns(session, limit_ns));
 	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
 	if (check_due)
 		check(session, now_ns);
+}
+
+static void ask_footprints(struct session *session, uint64_t now_ns)
+{
+	struct message_footprint_request request;
+	int32_t pids[ENGINE_MAX_FOOTPRINTS];
+
+	if (session->paused || now_ns < footprints_due_ns(&session->footprints))
+		return;
+	request.serial = ++session->serial;
+	request.n = footprints_ask(&session->footprints, request.serial, now_ns, pids);
+	if (request.n > 0)
+		channel_send(&session->channel, MESSAGE_FOOTPRINT_REQUEST, &request,
+			     sizeof(request), pids, request.n * sizeof(pids[0]));
 }
 
 /* A round where it is time for one, or `full`: there is a ring that cannot wait. */
@@ -472,6 +488,7 @@ static void work(struct session *session, bool full)
 		output_tick(&session->output, now_ns);
 		go_on(session, now_ns);
 	}
+	ask_footprints(session, now_ns);
 	check_limits(session, now_ns);
 	channel_flush(&session->channel);
 }
@@ -485,6 +502,8 @@ static int timeout_ms(struct session *session)
 		return -1;
 	if (session->config.max_duration_ns)
 		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
+	if (!session->paused)
+		next_ns = MIN_OF(next_ns, footprints_due_ns(&session->footprints));
 	next_ns = MIN_OF(next_ns, collectors_sleep(&session->collectors, now_ns));
 	if (session->behind || next_ns <= now_ns)
 		return 0;

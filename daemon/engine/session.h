@@ -5,6 +5,7 @@
 #include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
+#include "daemon/engine/footprints.h"
 #include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/scan.h"
 #include "daemon/engine/ticks.h"
@@ -47,6 +48,7 @@ struct session {
 	struct bells *bells;
 	struct collectors collectors;
 	struct heap_excluded excluded;
+	struct footprints footprints;
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */

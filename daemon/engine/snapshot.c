@@ -14,6 +14,8 @@
 #include "arch/base.h"
 #include "daemon/protocol.h"
 
+#include <unistd.h>
+
 struct text {
 	const char *at, *end;
 };
@@ -276,6 +278,47 @@ bool snapshot_next_module(const char **text, size_t *length, struct snapshot_mod
 	*text = rest.at;
 	*length = rest.end - rest.at;
 	return found;
+}
+
+/* "Rss:  1234 kB" */
+static bool read_size(struct text line, const char *name, uint64_t *ret_bytes)
+{
+	uint64_t kib;
+
+	if (!starts_with(&line, name))
+		return false;
+	line.at += strlen(name);
+	return read_decimal(&line, &kib) && mul_u64(kib, 1024, ret_bytes);
+}
+
+bool snapshot_parse_rollup(const char *bytes, size_t length, struct snapshot_footprint *ret)
+{
+	struct text text = { bytes, bytes + length }, line;
+	struct snapshot_footprint footprint = { 0 };
+	bool found = false;
+
+	while (next_line(&text, &line)) {
+		found = read_size(line, "Rss:", &footprint.rss_bytes) || found;
+		footprint.has_pss = read_size(line, "Pss:", &footprint.pss_bytes) ||
+				    footprint.has_pss;
+	}
+	if (found)
+		*ret = footprint;
+	return found;
+}
+
+/* size resident … in pages */
+bool snapshot_parse_statm(const char *bytes, size_t length, struct snapshot_footprint *ret)
+{
+	struct text text = { bytes, bytes + length };
+	struct snapshot_footprint footprint = { 0 };
+	uint64_t pages;
+
+	if (!skip_word(&text) || !read_decimal(&text, &pages) ||
+	    !mul_u64(pages, (uint64_t)sysconf(_SC_PAGESIZE), &footprint.rss_bytes))
+		return false;
+	*ret = footprint;
+	return true;
 }
 
 bool snapshot_parse_cgroup(const char *bytes, size_t length, const char **ret_path,

@@ -63,6 +63,15 @@ struct snapshot_module {
 /* The same for /proc/modules. */
 bool snapshot_next_module(const char **text, size_t *length, struct snapshot_module *ret_module);
 
+struct snapshot_footprint {
+	uint64_t rss_bytes;
+	uint64_t pss_bytes;
+	bool has_pss;
+};
+/* /proc/PID/smaps_rollup and /proc/PID/statm. */
+bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_footprint *ret);
+bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_footprint *ret);
+
 /* The path in /proc/PID/cgroup of the unified hierarchy, else of the first one. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes);

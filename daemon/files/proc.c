@@ -326,6 +326,18 @@ static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
 		add_program(snapshot, thread, pid, bare);
 }
 
+/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may hold. */
+static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
+{
+	struct snapshot_record rollup = { .kind = SNAPSHOT_ROLLUP, .pid = pid, .tid = pid };
+	struct snapshot_record statm = { .kind = SNAPSHOT_STATM, .pid = pid, .tid = pid };
+	struct buffer *buffer = &snapshot->buffer;
+
+	if (bare || is_bare(snapshot, dir, pid) ||
+	    !buffer_add_file(buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
+		buffer_add_file(buffer, dir, "statm", statm, SMALL_FILE_BYTES);
+}
+
 /* ---- All of it ---------------------------------------------------------------------------------- */
 
 /* What was read becomes part of the snapshot. */
@@ -352,8 +364,10 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-static int add_process(struct snapshot *snapshot, int proc, pid_t pid)
+/* number: the pid; negative: in a footprint, without what may wait. */
+static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
+	const pid_t pid = abs(number);
 	const struct files_config *config = snapshot->config;
 	CLEANUP_CLOSE int dir = -1;
 	char name[32];
@@ -363,7 +377,10 @@ static int add_process(struct snapshot *snapshot, int proc, pid_t pid)
 	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || (config->own_only && !owner_leads(dir, config->uid)))
 		return 0;
-	read_process(snapshot, dir, pid);
+	if (snapshot->request->n_footprints)
+		read_footprint(snapshot, dir, pid, number < 0);
+	else
+		read_process(snapshot, dir, pid);
 	/* it may have become somebody else's meanwhile */
 	if (config->own_only && !owner_is(dir, config->uid))
 		snapshot->buffer.length = 0;
@@ -413,6 +430,20 @@ static int add_all(struct snapshot *snapshot, int proc)
 	return failed;
 }
 
+static int add_footprints(struct snapshot *snapshot, int proc)
+{
+	const struct files_snapshot *request = snapshot->request;
+	struct snapshot_record end = { .kind = SNAPSHOT_END };
+	int failed = 0;
+
+	for (uint32_t i = 0; i < MIN_OF(request->n_footprints, ENGINE_MAX_FOOTPRINTS); i++)
+		if (!failed && abs(request->footprints[i]) >= MAX_OF(request->from_pid, 1))
+			failed = add_process(snapshot, proc, request->footprints[i]);
+	end.time_ns = buffer_now_ns();
+	buffer_add(&snapshot->buffer, &end, NULL, NULL, 0);
+	return failed ? failed : flush(snapshot);
+}
+
 int proc_snapshot(const struct files_config *config, const struct files_snapshot *request,
 		  int memfd)
 {
@@ -429,8 +460,12 @@ int proc_snapshot(const struct files_config *config, const struct files_snapshot
 		return errno;
 	status_set_bytes(request->offset);
 	snapshot.cgroups = config->own_only ? cgroups_new() : NULL;
-	failed = request->pid ? add_process(&snapshot, proc, request->pid)
-			      : add_all(&snapshot, proc);
+	if (request->n_footprints)
+		failed = add_footprints(&snapshot, proc);
+	else if (request->pid)
+		failed = add_process(&snapshot, proc, request->pid);
+	else
+		failed = add_all(&snapshot, proc);
 	cgroups_free(snapshot.cgroups);
 	buffer_done(&snapshot.buffer);
 	return failed;

@@ -74,6 +74,32 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
+/* The same of how much memory they take, and that of the second is not to be had otherwise. */
+static void read_footprints(const struct files_snapshot *snapshot, int memfd,
+			    struct files_answer *answer)
+{
+	uint64_t at = snapshot->offset;
+
+	status_set_bytes(at);
+	for (uint32_t i = 0; i < snapshot->n_footprints; i++) {
+		int32_t pid = snapshot->footprints[i];
+		char letter = (char)('P' + abs(pid) - 1);
+
+		if (abs(pid) < snapshot->from_pid)
+			continue;
+		status_set_pid(abs(pid));
+		if (pid == 2 && snapshot->bare_pid != 2)
+			hang();
+		if (abs(pid) == 2)
+			letter = 'q';
+		if (pwrite(memfd, &letter, 1, (off_t)at++) != 1)
+			_exit(1);
+		status_set_bytes(at);
+	}
+	answer->error = 0;
+	answer->snapshot_bytes = at;
+}
+
 /* A letter for each of three processes; the second can be read without its mappings only, and has a small one then. */
 static void read_processes(const struct files_snapshot *snapshot, int memfd,
 			   struct files_answer *answer)
@@ -116,7 +142,10 @@ static int serve(void)
 		if (!status_begin(incoming.request.serial))
 			return 0;
 		write_log(incoming.request.serial);
-		if (incoming.request.type == FILES_SNAPSHOT)
+		if (incoming.request.type == FILES_SNAPSHOT &&
+		    incoming.request.snapshot.n_footprints)
+			read_footprints(&incoming.request.snapshot, fd, &answer);
+		else if (incoming.request.type == FILES_SNAPSHOT)
 			read_processes(&incoming.request.snapshot, fd, &answer);
 		else
 			open_file(&incoming.request.image, &answer);
@@ -314,6 +343,22 @@ static void test_snapshot(void)
 	end();
 }
 
+/* Who made us wait once is not waited for again. */
+static void test_footprints(void)
+{
+	static const int32_t pids[] = { 1, 2, 3 };
+
+	begin();
+	files_read_footprints(files, pids, ARRAY_SIZE(pids), 7);
+	await(1);
+	CHECK_STR(told->str, "held 7:PqR ");
+	files_read_footprints(files, pids, ARRAY_SIZE(pids), 8);
+	files_read_footprints(files, pids, 1, 9);
+	await(3);
+	CHECK_STR(told->str, "held 7:PqR 8:PqR 9:P ");
+	end();
+}
+
 /* Not waited for: what is on its way is dropped. */
 static void test_free(void)
 {
@@ -353,6 +398,7 @@ int main(int argc, char **argv)
 	RUN(test_comes_back);
 	RUN(test_dies);
 	RUN(test_snapshot);
+	RUN(test_footprints);
 	RUN(test_free);
 	return test_end();
 }

@@ -5,6 +5,8 @@
 #include "daemon/engine/snapshot.h"
 #include "tests/unit/engine.h"
 
+#include <unistd.h>
+
 static const char stat_text[] =
 	"4242 (a ) (b) S 17 4242 4242 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 	"123456 1000 200 18446744073709551615\n";
@@ -39,6 +41,29 @@ static void test_status(void)
 	CHECK(!snapshot_parse_status("Uid:\tx\n", 7, &status));
 	CHECK(!snapshot_parse_status("Name:\tUid:\n", 11, &status));
 	CHECK(!snapshot_parse_status("Uid:\t18446744073709551616\n", 26, &status));
+}
+
+static void test_footprint(void)
+{
+	static const char rollup[] = "55d0-7ffc ---p 00000000 00:00 0    [rollup]\n"
+				     "Rss:                 692 kB\nPss:                  96 kB\n"
+				     "Pss_Dirty:            80 kB\nSwap:                  7 kB\n";
+	struct snapshot_footprint footprint;
+
+	REQUIRE(snapshot_parse_rollup(rollup, strlen(rollup), &footprint));
+	CHECK_INT(footprint.rss_bytes, 692 << 10);
+	CHECK_INT(footprint.pss_bytes, 96 << 10);
+	CHECK(footprint.has_pss);
+	REQUIRE(snapshot_parse_rollup("Rss: 1 kB\n", 10, &footprint));
+	CHECK(!footprint.has_pss);
+	CHECK(!snapshot_parse_rollup("Pss: 1 kB\n", 10, &footprint));
+	CHECK(!snapshot_parse_rollup("Rss: 18446744073709551615 kB\n", 29, &footprint));
+	CHECK(!snapshot_parse_rollup("", 0, &footprint));
+	REQUIRE(snapshot_parse_statm("642 173 170 2 0 56 0\n", 21, &footprint));
+	CHECK_INT(footprint.rss_bytes, 173 * sysconf(_SC_PAGESIZE));
+	CHECK(!footprint.has_pss);
+	CHECK(!snapshot_parse_statm("642", 3, &footprint));
+	CHECK(!snapshot_parse_statm("642 x", 5, &footprint));
 }
 
 static void test_maps(void)
@@ -149,6 +174,7 @@ int main(void)
 {
 	RUN(test_stat);
 	RUN(test_status);
+	RUN(test_footprint);
 	RUN(test_maps);
 	RUN(test_modules);
 	RUN(test_cgroup);

@@ -411,19 +411,25 @@ static GArray *pids_of_snapshot(const struct files_config *config, pid_t pid, bo
 	return pids_of(config, &(struct files_snapshot){ .pid = pid }, ret_kernel);
 }
 
-static unsigned count_kind(const struct files_snapshot *request, uint32_t kind)
+static unsigned count_kind_for(const struct files_config *config,
+			       const struct files_snapshot *request, uint32_t kind)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("test", MFD_CLOEXEC);
 	struct snapshot_record record;
 	unsigned n = 0;
 	off_t at = 0;
 
-	CHECK_INT(proc_snapshot(&everything, request, memfd), 0);
+	CHECK_INT(proc_snapshot(config, request, memfd), 0);
 	while (pread(memfd, &record, sizeof(record), at) == (ssize_t)sizeof(record)) {
 		n += record.kind == kind;
 		at += (off_t)(sizeof(record) + ((record.length + 7) & ~7u));
 	}
 	return n;
+}
+
+static unsigned count_kind(const struct files_snapshot *request, uint32_t kind)
+{
+	return count_kind_for(&everything, request, kind);
 }
 
 static bool has_pid(const GArray *pids, pid_t pid)
@@ -458,6 +464,33 @@ static void test_maps_known(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_MAPPING) + count_kind(&request, SNAPSHOT_MAPS), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_CMDLINE), 1);
 	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
+}
+
+/* Our own twice over: what it says of how much memory that is. */
+static void test_footprints(void)
+{
+	struct files_snapshot request = { .n_footprints = 2, .footprints = { getpid(), INT_MAX } };
+	const struct files_config somebody = { .uid = SOMEBODY, .own_only = 1 };
+	g_autoptr(GArray) pids = NULL;
+	bool kernel;
+
+	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 1);
+	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
+	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
+	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
+	/* what may wait for the process is left out, and then it is behind us */
+	request.footprints[0] = -getpid();
+	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
+	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
+	request.footprints[0] = request.bare_pid = getpid();
+	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
+	request.from_pid = getpid() + 1;
+	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
+	request = (struct files_snapshot){ .n_footprints = 1, .footprints = { getpid() } };
+	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_ROLLUP), 0);
+	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_STATM), 0);
+	pids = pids_of(&everything, &request, &kernel);
+	CHECK(pids->len == 0 && !kernel);
 }
 
 static unsigned threads_of_snapshot(void)
@@ -714,6 +747,7 @@ int main(void)
 	RUN(test_client);
 	RUN(test_snapshot);
 	RUN(test_maps_known);
+	RUN(test_footprints);
 	RUN(test_threads);
 	RUN(test_targets_only);
 	RUN(test_own_only);

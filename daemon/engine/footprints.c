@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Footprints - how much memory the processes take whose allocations are recorded
+ *
+ * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what the process itself tells: it
+ * may take memory in ways that no allocator sees, and give none back that it has freed. The broker reads /proc for it, in a
+ * process that nobody waits for. Reading walks page tables, so that of large processes is done less often: a tenth of the time at
+ * most.
+ * Invariants: (1) of each process, what was read of it and of no other    [test-engine-footprints: instances]
+ *             (2) rows come in the order of those of the collectors       [test-engine-footprints: order]
+ *             (3) what is hostile in the answer is not believed           [fuzz_snapshot]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/footprints.h"
+
+#include "arch/base.h"
+
+#define INTERVAL_NS UINT64_C(100000000)
+#define SHARE 10                       /* of the time */
+#define ANSWER_NS UINT64_C(5000000000) /* then there will be none */
+#define MAX_INTERVAL_NS UINT64_C(10000000000)
+#define MAX_VALUES 65536u
+
+struct footprint_counter {
+	struct row row;
+	struct process *process; /* referenced */
+	const char *name;
+};
+
+struct footprint {
+	struct footprint_counter *rss, *pss; /* NULL: nothing was told yet */
+};
+
+struct footprint_value {
+	uint64_t time_ns;
+	struct footprint_counter *counter; /* referenced */
+	double value;
+};
+
+/* ---- Counters ----------------------------------------------------------------------------------- */
+
+static void write_counter(struct row *row, struct output *output)
+{
+	const struct footprint_counter *counter = (struct footprint_counter *)row;
+
+	output_need(output, &counter->process->row);
+	output_add(output, PROF_TABLE_COUNTER,
+		   (const struct prof_value[]){
+			   [PROF_COUNTER_ID] = PROF_NUMBER(row->id),
+			   [PROF_COUNTER_PROCESS] = PROF_NUMBER(counter->process->row.id),
+			   [PROF_COUNTER_GROUP] = PROF_NUMBER(output_text(output, "memory")),
+			   [PROF_COUNTER_NAME] = PROF_NUMBER(output_text(output, counter->name)),
+			   [PROF_COUNTER_UNIT] = PROF_NUMBER(output_text(output, "bytes")),
+			   [PROF_COUNTER_KIND] = PROF_NUMBER(PROF_COUNTER_GAUGE),
+		   });
+}
+
+static void free_counter(struct row *row)
+{
+	row_unref(&((struct footprint_counter *)row)->process->row);
+	g_free(row);
+}
+
+static struct footprint_counter *counter_new(const struct footprints *footprints,
+					     struct process *process, const char *name)
+{
+	struct footprint_counter *counter = g_new0(struct footprint_counter, 1);
+
+	row_init(&counter->row, ++*footprints->last_counter, write_counter, free_counter);
+	row_ref(&process->row);
+	counter->process = process;
+	counter->name = name;
+	return counter;
+}
+
+static void unref_counter(struct footprint_counter *counter)
+{
+	if (counter)
+		row_unref(&counter->row);
+}
+
+static void free_footprint(gpointer data)
+{
+	struct footprint *footprint = data;
+
+	unref_counter(footprint->rss);
+	unref_counter(footprint->pss);
+	g_free(footprint);
+}
+
+static void clear_value(gpointer data)
+{
+	unref_counter(((struct footprint_value *)data)->counter);
+}
+
+void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter)
+{
+	*footprints = (struct footprints){
+		.tasks = tasks,
+		.last_counter = last_counter,
+		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_footprint),
+		.values = g_array_new(FALSE, FALSE, sizeof(struct footprint_value)),
+		.interval_ns = INTERVAL_NS,
+	};
+	g_array_set_clear_func(footprints->values, clear_value);
+}
+
+void footprints_done(struct footprints *footprints)
+{
+	if (!footprints->tasks)
+		return;
+	g_hash_table_destroy(footprints->counters);
+	g_array_free(footprints->values, TRUE);
+	*footprints = (struct footprints){ 0 };
+}
+
+/* ---- Requests ----------------------------------------------------------------------------------- */
+
+uint64_t footprints_due_ns(const struct footprints *footprints)
+{
+	if (!footprints->tasks)
+		return UINT64_MAX;
+	return footprints->asked_ns + (footprints->serial ? ANSWER_NS : footprints->interval_ns);
+}
+
+static gint compare_pids(gconstpointer a, gconstpointer b)
+{
+	const int32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static gboolean is_gone(gpointer process, gpointer footprint, gpointer data)
+{
+	return ((const struct process *)process)->gone;
+}
+
+/* All that are wanted, rising. */
+static GArray *list_pids(const struct footprints *footprints)
+{
+	GArray *pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, footprints->tasks->processes);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		const struct process *process = value;
+
+		if (process->expects_heap && !process->kernel && process->pid > 0)
+			g_array_append_val(pids, process->pid);
+	}
+	g_array_sort(pids, compare_pids);
+	return pids;
+}
+
+uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t now_ns,
+			int32_t *ret_pids)
+{
+	g_autoptr(GArray) pids = list_pids(footprints);
+	const int32_t *all = (const int32_t *)(void *)pids->data;
+	uint32_t first = 0, n = MIN_OF(pids->len, ENGINE_MAX_FOOTPRINTS);
+
+	g_hash_table_foreach_remove(footprints->counters, is_gone, NULL);
+	while (n < pids->len && first < pids->len && all[first] <= footprints->last_pid)
+		first++;
+	n = MIN_OF(n, pids->len - first);
+	if (n == 0 && first > 0) {
+		first = 0;
+		n = ENGINE_MAX_FOOTPRINTS;
+	}
+	if (n > 0)
+		memcpy(ret_pids, all + first, n * sizeof(*all));
+	footprints->last_pid = n > 0 ? ret_pids[n - 1] : 0;
+	footprints->asked_ns = now_ns;
+	footprints->serial = n > 0 ? serial : 0;
+	return n;
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------ */
+
+static void add_value(struct footprints *footprints, struct footprint_counter **counter,
+		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)
+{
+	struct footprint_value value = { .time_ns = time_ns, .value = (double)bytes };
+
+	if (footprints->values->len >= MAX_VALUES)
+		return;
+	if (!*counter)
+		*counter = counter_new(footprints, process, name);
+	row_ref(&(*counter)->row);
+	value.counter = *counter;
+	g_array_append_val(footprints->values, value);
+}
+
+static void take_item(struct footprints *footprints, const struct snapshot_item *item)
+{
+	struct process *process = tasks_process(footprints->tasks, item->pid);
+	struct snapshot_footprint told = { 0 };
+	struct footprint *footprint;
+	bool parsed = item->kind == SNAPSHOT_ROLLUP
+			      ? snapshot_parse_rollup(item->text, item->length, &told)
+			      : snapshot_parse_statm(item->text, item->length, &told);
+
+	/* it may be another program by now, or have given its memory up */
+	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
+	    told.rss_bytes == 0)
+		return;
+	footprint = g_hash_table_lookup(footprints->counters, process);
+	if (!footprint) {
+		footprint = g_new0(struct footprint, 1);
+		g_hash_table_insert(footprints->counters, process, footprint);
+	}
+	add_value(footprints, &footprint->rss, process, "rss", told.rss_bytes, item->time_ns);
+	if (told.has_pss)
+		add_value(footprints, &footprint->pss, process, "pss", told.pss_bytes,
+			  item->time_ns);
+}
+
+void footprints_take(struct footprints *footprints, uint32_t serial, const void *bytes,
+		     size_t length)
+{
+	struct snapshot snapshot = { .bytes = bytes, .length = length };
+	struct snapshot_item item;
+	uint64_t first_ns = 0, took_ns = 0;
+
+	if (serial == 0 || serial != footprints->serial)
+		return;
+	footprints->serial = 0;
+	while (snapshot_next(&snapshot, &item)) {
+		first_ns = first_ns ? first_ns : item.time_ns;
+		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
+			take_item(footprints, &item);
+		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
+			took_ns = item.time_ns - first_ns;
+	}
+	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE);
+	footprints->interval_ns = MAX_OF(took_ns * SHARE, INTERVAL_NS);
+}
+
+void footprints_write(struct footprints *footprints, uint64_t reached_ns)
+{
+	GArray *values = footprints->values;
+	struct output *output;
+	guint n;
+
+	if (!footprints->tasks)
+		return;
+	output = footprints->tasks->output;
+	for (n = 0; n < values->len; n++) {
+		const struct footprint_value *value =
+			&g_array_index(values, struct footprint_value, n);
+		uint64_t bits;
+
+		if (value->time_ns > reached_ns)
+			break;
+		memcpy(&bits, &value->value, sizeof(bits));
+		output_need(output, &value->counter->row);
+		output_add(output, PROF_TABLE_COUNTER_VALUE,
+			   (const struct prof_value[]){
+				   [PROF_COUNTER_VALUE_TIME] = PROF_NUMBER(value->time_ns),
+				   [PROF_COUNTER_VALUE_COUNTER] =
+					   PROF_NUMBER(value->counter->row.id),
+				   [PROF_COUNTER_VALUE_VALUE] = PROF_NUMBER(bits),
+			   });
+	}
+	if (n > 0)
+		g_array_remove_range(values, 0, n);
+}
