@@ -76,15 +76,9 @@ static void fixture_done(struct fixture *fixture)
 		close(fixture->socket);
 }
 
-/* What is due, as a round of the session does it. */
 static void step(struct fixture *fixture)
 {
-	uint64_t at = now();
-
-	output_tick(&fixture->parts.output, at);
-	collectors_drain(&fixture->collectors, at);
-	collectors_serve(&fixture->collectors, at, at);
-	collectors_emit(&fixture->collectors, at, UINT64_MAX);
+	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
 /* Until all that was written is a row. */
@@ -107,9 +101,7 @@ static void step_until_answer(struct fixture *fixture)
 
 static void finish(struct fixture *fixture)
 {
-	collectors_finish(&fixture->collectors, UINT64_MAX);
-	loss_flush(&fixture->parts.losses, &fixture->parts.output);
-	parts_finish(&fixture->parts);
+	parts_finish_collectors(&fixture->parts, &fixture->collectors);
 }
 
 static void connect_as(struct fixture *fixture, int32_t pid, uint32_t wants)
