@@ -17,6 +17,7 @@
 #include "daemon/engine/sandbox.h"
 
 #include "arch/base.h"
+#include "daemon/filter.h"
 #include "daemon/protocol.h"
 
 #include <errno.h>
@@ -26,7 +27,6 @@
 #include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <pwd.h>
-#include <seccomp.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -217,10 +217,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(futex_waitv),
 };
 
-static const struct rule {
-	int call;
-	struct scmp_arg_cmp argument;
-} allowed_with[] = {
+static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
 	{ SCMP_SYS(shutdown), SCMP_A1_64(SCMP_CMP_EQ, SHUT_RD, 0) },
@@ -240,30 +237,23 @@ static const struct rule {
 	{ SCMP_SYS(sendto), SCMP_A4_64(SCMP_CMP_EQ, 0, 0) },
 };
 
-static void release_filter(scmp_filter_ctx *filter)
-{
-	if (*filter)
-		seccomp_release(*filter);
-}
-
 bool sandbox_filter(GError **error)
 {
-	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-	size_t i;
-	int r = filter ? 0 : -ENOMEM;
+	const struct filter_calls allowed = { SCMP_ACT_ALLOW, allowed_calls,
+					      ARRAY_SIZE(allowed_calls) };
+	const struct filter filter = {
+		.otherwise = SCMP_ACT_KILL_PROCESS,
+		.lists = &allowed,
+		.n_lists = 1,
+		.rules = allowed_with,
+		.n_rules = ARRAY_SIZE(allowed_with),
+	};
+	int r;
 
 	/* All threads are there. */
 	if (!limit_at(RLIMIT_NPROC, 0))
 		return fail(error, "Limiting processes", errno);
-	if (r == 0)
-		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	for (i = 0; r == 0 && i < ARRAY_SIZE(allowed_calls); i++)
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
-	for (i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++)
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
-				     allowed_with[i].argument);
-	if (r == 0)
-		r = seccomp_load(filter);
+	r = filter_load(&filter);
 	if (r != 0)
 		return fail(error, "Filtering system calls", -r);
 	return true;

@@ -38,6 +38,21 @@ def files(tmp_path):
         os.close(fd)
 
 
+@pytest.fixture
+def record(bus, file, busy):
+    """Somebody's recording of a process of theirs, that is under way: the client, and the session's path."""
+
+    def begin(seconds=0):
+        bus.start(OWN)
+        client = bus.client(NOBODY)
+        path = client.create(pids(busy().pid), file)
+        client.session(path, "Start")
+        client.sleep(seconds)
+        return client, path
+
+    return begin
+
+
 # ---- the same objects
 
 
@@ -161,12 +176,9 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
 # ---- clients that go
 
 
-def test_client_gone(bus, file, capture, profcapture, busy):
-    bus.start(OWN)
-    client, root = bus.client(NOBODY), bus.client(0)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(1.2)
+def test_client_gone(bus, record, capture, profcapture):
+    client, _ = record(1.2)
+    root = bus.client(0)
     assert bus.engines()
     client.close()
     until(lambda: root.objects() == {}, 5)
@@ -209,13 +221,9 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
     assert rules() <= before + 1
 
 
-def test_bus_that_hangs(bus, file, busy):
+def test_bus_that_hangs(bus, record):
     """profd goes on, and what it cannot send does not pile up in it; afterwards all is as before."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+    client, path = record(0.5)
     bus.daemon.send_signal(signal.SIGSTOP)
     before = memory(bus.profd.pid)
     time.sleep(3)
@@ -416,24 +424,16 @@ def test_ends_when_nobody_needs_it(bus, file, busy):
     bus.profd = None
 
 
-def test_sigterm_finishes_the_files(bus, file, capture, profcapture, busy):
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
+    record(0.5)
     assert bus.end(bus.profd) == 0
     bus.profd = None
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
-def test_sigterm_beside_a_bus_that_hangs(bus, file, capture, profcapture, busy):
+def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
     """Which takes no name back: the files are finished, and profd goes."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+    record(0.5)
     bus.daemon.send_signal(signal.SIGSTOP)
     bus.profd.send_signal(signal.SIGTERM)
     try:
@@ -443,24 +443,17 @@ def test_sigterm_beside_a_bus_that_hangs(bus, file, capture, profcapture, busy):
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
-def test_bus_restart(bus, file, capture, profcapture, busy):
+def test_bus_restart(bus, record, file, capture, profcapture):
     """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(1)
+    record(1)
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
     bus.stop_polkit()
     bus.clients.clear()
-    bus.start(OWN)
-    client = bus.client(NOBODY)
     os.ftruncate(file, 0)
     os.lseek(file, 0, os.SEEK_SET)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
+    client, path = record()
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
 
