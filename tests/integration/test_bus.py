@@ -239,16 +239,17 @@ def memory(pid):
 
 MANY_THREADS = r"""
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 static void *work(void *data) { pause(); return data; }
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_attr_t small;
 	pthread_t thread;
 
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 65536);
-	for (int i = 1; i < 2000; i++)
+	for (int i = 1; i < atoi(argv[1]); i++)
 		pthread_create(&thread, &small, work, NULL);
 	pause();
 }
@@ -256,14 +257,57 @@ int main(void)
 
 
 @pytest.fixture
-def many_threads(compile_c, spawn):
-    """A process of nobody's with 2000 threads."""
+def threads(compile_c, spawn):
+    """A process of nobody's with that many threads."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         program = shutil.copy(compile_c("many-threads", MANY_THREADS, "-pthread"), folder)
-        target = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
-        until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 2000)
-        yield target
+
+        def make(n):
+            target = spawn(program, str(n), user=NOBODY, group=NOBODY, extra_groups=[])
+            until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == n, 20)
+            return target
+
+        yield make
+
+
+@pytest.fixture
+def many_threads(threads):
+    return threads(2000)
+
+
+def test_others_are_served_while_many_threads_are_looked_at(bus, file, threads):
+    """Whose a process is is asked of each of its threads."""
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    target = threads(10000)
+    begin = time.monotonic()
+    create, waits = client.begin_create(pids(target.pid), file), []
+    while not create.done:
+        asked = time.monotonic()
+        assert other.objects() == {}
+        waits.append(time.monotonic() - asked)
+        client.context.iteration(False)
+    took = time.monotonic() - begin
+    assert create.error is None
+    assert len(waits) > 10 and max(waits) < took / 3, (max(waits), took)
+
+
+@pytest.mark.parametrize("how", ["leave", "terminate"])
+def test_end_while_many_threads_are_looked_at(bus, file, threads, how):
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    create = client.begin_create(pids(threads(10000).pid), file)
+    assert other.objects() == {}
+    if how == "leave":
+        client.close()
+        other.sleep(2)
+        assert bus.client(0).objects() == {}
+        return
+    assert bus.end(bus.profd) == 0
+    bus.profd = None
+    client.spin(lambda: create.done, 5)
+    assert create.error is not None
 
 
 def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_path, many_threads):
