@@ -7,10 +7,13 @@
  * exec; it can be neither traced nor dumped; and the filter ends it at the first system call outside the list. Descriptors come
  * from the broker over the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
  * ends the process, and the broker says so; the file is readable up to its last block [test_attack_memory].
+ * What libc says of an error or of a failed assertion it has translated, for which it opens files, once. Nobody here
+ * asks for the one (prof_strerror() needs no files), and the other must not look like an attack: so it is asked before.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited           [test-engine-sandbox: limits]
+ *             (5) what fails is said, not killed for                          [test-engine-sandbox: errors]
  */
 #include "config.h"
 
@@ -250,6 +253,7 @@ bool sandbox_filter(GError **error)
 	};
 	int r;
 
+	(void)strerror(EIO);
 	/* All threads are there. */
 	if (!limit_at(RLIMIT_NPROC, 0))
 		return fail(error, "Limiting processes", errno);

@@ -147,7 +147,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->switch_fd, &event) == 0)
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for the switch failed: %s", g_strerror(errno));
+		    "Waiting for the switch failed: %s", prof_strerror(-errno));
 	return false;
 }
 

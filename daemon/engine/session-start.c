@@ -179,7 +179,7 @@ static bool watch(struct session *session, int fd, GError **error)
 	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for a perf ring failed: %s", g_strerror(errno));
+		    "Waiting for a perf ring failed: %s", prof_strerror(-errno));
 	return false;
 }
 

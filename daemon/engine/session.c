@@ -494,7 +494,7 @@ static bool watch(struct session *session, int fd)
 	if (session->epoll_fd >= 0 && epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
 	g_set_error(&session->failure, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for messages failed: %s", g_strerror(errno));
+		    "Waiting for messages failed: %s", prof_strerror(-errno));
 	return false;
 }
 
