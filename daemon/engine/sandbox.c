@@ -22,11 +22,13 @@
 #include "arch/base.h"
 #include "daemon/filter.h"
 #include "daemon/protocol.h"
+#include "libcapture/prof-capture.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
 #include <grp.h>
+#include <libintl.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <pwd.h>
@@ -47,7 +49,7 @@
 static bool fail(GError **error, const char *what, int number)
 {
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(number), "%s failed: %s", what,
-		    g_strerror(number));
+		    prof_strerror(-number));
 	return false;
 }
 
@@ -253,7 +255,7 @@ bool sandbox_filter(GError **error)
 	};
 	int r;
 
-	(void)strerror(EIO);
+	(void)dgettext("libc", "Assertion");
 	/* All threads are there. */
 	if (!limit_at(RLIMIT_NPROC, 0))
 		return fail(error, "Limiting processes", errno);
