@@ -3,7 +3,8 @@
  * Session - one recording, from the broker's first message to FINISHED
  *
  * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the rings up to a
- * millisecond ago. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
+ * millisecond ago. In its first second it waits for 10 ms at most: what is recorded from its exec on may be over
+ * soon, and its file be gone with it, which the broker has to have opened by then. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
  * closed each 850 ms, so that a killed engine leaves a file that lacks at most the last second; CPUs and limits are looked
  * at each 250 ms, and the broker is told the counters once a second. The end of the broker is the end of the session, not
  * of its file.
@@ -22,7 +23,8 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
+#define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
+#define ROUND_MAX_NS UINT64_C(100000000)  /* then messages are looked at, and Stop may be one */
 #define EMIT_MAX_NS \
 	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
@@ -456,12 +458,17 @@ static void run_round(struct session *session, uint64_t now_ns)
 		check(session, now_ns);
 }
 
+static uint64_t round_ns(const struct session *session, uint64_t now_ns)
+{
+	return now_ns - session->start_ns < SECOND_NS ? FIRST_ROUND_NS : ROUND_NS;
+}
+
 /* A round where it is time for one, or `full`: there is a ring that cannot wait. */
 static void work(struct session *session, bool full)
 {
 	uint64_t now_ns = session_clock();
 
-	if (full || session->behind || now_ns - session->round_ns >= ROUND_NS ||
+	if (full || session->behind || now_ns - session->round_ns >= round_ns(session, now_ns) ||
 	    session->collectors.due_ns <= now_ns) {
 		run_round(session, now_ns);
 	} else {
@@ -475,7 +482,7 @@ static void work(struct session *session, bool full)
 /* Until the next round, or earlier where a limit or a collector says so. */
 static int timeout_ms(struct session *session)
 {
-	uint64_t now_ns = session_clock(), next_ns = session->round_ns + ROUND_NS;
+	uint64_t now_ns = session_clock(), next_ns = session->round_ns + round_ns(session, now_ns);
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
