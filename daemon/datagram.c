@@ -5,34 +5,22 @@
 #include "daemon/datagram.h"
 
 #include "arch/base.h"
+#include "arch/packet.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 
-union control {
-	struct cmsghdr header;
-	uint8_t space[CMSG_SPACE(sizeof(int))];
-};
-
 bool datagram_send(int socket, const struct iovec *parts, size_t n_parts, int fd, int flags)
 {
-	union control control = { 0 };
-	struct msghdr header = { .msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts };
-
-	if (fd >= 0) {
-		header.msg_control = &control;
-		header.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-	}
-	return sendmsg(socket, &header, flags | MSG_NOSIGNAL) >= 0;
+	return packet_send(socket, parts, n_parts, fd, flags) >= 0;
 }
 
 ssize_t datagram_receive(int socket, void *bytes, size_t size, int flags, int *ret_fd)
 {
-	union control control = { 0 };
+	union {
+		struct cmsghdr header;
+		uint8_t space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
 	struct iovec part = { bytes, size };
 	struct msghdr header = {
 		.msg_iov = &part,

@@ -86,15 +86,46 @@ static_assert(offsetof(struct control_answer, session) == 24, "session");
 
 #define CONTROL_SWITCH_MAGIC UINT64_C(0x0a48435457536650) /* "PfSWTCH\n" */
 
+/* control_switch.wants */
+#define CONTROL_WANTS_PAGE 0x01u
+
 /* To the engine, and back when it is done, with the serial that was sent. */
 struct control_switch {
 	uint64_t magic;
 	uint64_t serial;
-	uint32_t on; /* 1: sampling is switched on, 0: off. In an answer: whether it is */
-	uint8_t reserved[12];
+	uint32_t on;    /* 1: sampling is switched on, 0: off. In an answer: whether it is */
+	uint32_t wants; /* CONTROL_WANTS_*: the page's memfd is to come with the answer, once */
+	uint8_t reserved[8];
 };
 static_assert(sizeof(struct control_switch) == 32, "switch");
 static_assert(offsetof(struct control_switch, on) == 16, "on");
+static_assert(offsetof(struct control_switch, wants) == 20, "wants");
+
+/*
+ * The page of a switch, with which most blocks need no answer. Where a program has it, what is sampled counts between two
+ * edges only, and events stay enabled for a moment after a block. docs/dbus.md is the specification, gate.c the engine's part.
+ */
+#define CONTROL_PAGE_ON \
+	0x01u /* by the engine: events are enabled, and stay so while there is a BLOCK */
+#define CONTROL_PAGE_BLOCK 0x02u /* by the program, by a compare-and-exchange from ON alone */
+#define CONTROL_PAGE_EDGES 480u
+
+struct control_page {
+	uint32_t state; /* CONTROL_PAGE_* */
+	uint8_t reserved_0[124];
+	/* The program's line. */
+	uint64_t n_edges; /* that it has written */
+	uint8_t reserved_1[56];
+	/* The engine's line. */
+	uint64_t n_taken; /* of them */
+	uint8_t reserved_2[56];
+	/* Of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES; begins where n is even, ends where it is odd. */
+	uint64_t edges[CONTROL_PAGE_EDGES];
+};
+static_assert(sizeof(struct control_page) == 4096, "page");
+static_assert(offsetof(struct control_page, n_edges) == 128, "program's line");
+static_assert(offsetof(struct control_page, n_taken) == 192, "engine's line");
+static_assert(offsetof(struct control_page, edges) == 256, "edges");
 
 /* ---- What `profctl record --control` says to who started it, with the end of a switch ---- */
 

@@ -226,8 +226,8 @@ PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
  *     …
  *     prof_recorder_close();
  *
- * Samples of the calling process, its threads and what it starts from open on, taken while at least one block is open and at
- * no other time; each block is a mark. `profctl record` does it, as a process of its own that is no child of this one: no
+ * Samples of the calling process, its threads and what it starts from open on, of the time while at least one block is open and
+ * of no other; each block is a mark. `profctl record` does it, as a process of its own that is no child of this one: no
  * wait() finds it, and no SIGCHLD comes. Where this process ends without close, or becomes another program, the file is
  * finished all the same.
  *
@@ -267,7 +267,7 @@ struct prof_recorder_options {
 /* Waits for profctl, most often some 50 ms, at most 30 s. path: of a file, from the current directory. options: may be NULL. */
 PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_options *options);
 /*
- * Returns when sampling is enabled: begin, in all threads; end, when it is not any more, where no other block is open.
+ * Returns when sampling is enabled: begin, in all threads. What comes after an end, where no other block is open, is not kept.
  * name: of the mark; NULL is "block". A block may end in another thread than it began in; of several of one name ends the
  * last that the thread has begun, else the last of any. Each waits at most 1 s, for a profd that does not answer (-ETIMEDOUT).
  */

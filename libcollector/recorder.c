@@ -7,12 +7,14 @@
  *     close:  the socket to profctl is shut down; profctl says when the file is whole
  *
  * The switch is a socket to the engine itself, which profctl has passed on: a block costs two switches of context and asks
- * nobody who has rights. Blocks nest and overlap, in one thread and in several: sampling is on while one is open.
+ * nobody who has rights. Not even those where another block has just ended: the engine leaves the events enabled for a moment,
+ * and says so in a page that it shares with us (control.h); then a begin or end is a time written there. Blocks nest and
+ * overlap, in one thread and in several: sampling is on while one is open.
  *
  * All that is known stands in a page that a forked child has as zeros: it has no recorder, and closes what it inherited of
  * its parent's. The descriptors are the program's too: each is compared by its cookie before it is used.
  * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS   [test_recorder: profctl_killed, stopped]
- *             (2) samples are between the marks of a block                      [test_recorder: blocks]
+ *             (2) samples are between the marks of a block, and none is missing [test_recorder: blocks, edges]
  *             (3) a child of fork() or vfork() does nothing to its parent's     [test_recorder: fork]
  *             (4) errno stays                                                   [test_recorder: all, as record-self.c checks]
  */
@@ -29,6 +31,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -66,6 +69,7 @@ struct recorder {
 	uint32_t n_open;
 	uint64_t serial, order;
 	struct control_connection control, toggle;
+	struct control_page *page; /* NULL: the engine has none to give */
 	struct block blocks[MAX_BLOCKS];
 	char group[MAX_GROUP];
 	char message[CONTROL_REPORT_TEXT];
@@ -304,6 +308,108 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 	return kind == CONTROL_REPORT_READY && r == 0 ? PROF_RECORDER_FAILED : r;
 }
 
+/* ---- The engine ---- */
+
+/* *ret_fd: what came with the answer, or as it is. */
+static int ask_engine(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
+{
+	struct control_switch request = {
+		.magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial, .on = on, .wants = wants
+	};
+	struct control_switch done = { 0 };
+	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
+	int fd = -1, r;
+
+	if (!control_is_open(&self->toggle))
+		return PROF_RECORDER_ENDED;
+	r = control_send(self->toggle.fd, &request, sizeof(request), deadline_ns);
+	/* What comes first may be the answer to one that was given up. */
+	while (r == 0 && done.serial != request.serial) {
+		if (fd >= 0)
+			syscall(SYS_close, fd);
+		r = control_receive_soon(self->toggle.fd, &done, sizeof(done), deadline_ns, &fd);
+		if (r == 0 && done.magic != CONTROL_SWITCH_MAGIC)
+			r = PROF_RECORDER_ENDED;
+	}
+	if (r == 0 && wants)
+		*ret_fd = fd;
+	else if (fd >= 0)
+		syscall(SYS_close, fd);
+	if (r != 0)
+		return r == -ETIMEDOUT ? r : PROF_RECORDER_ENDED;
+	return done.on == request.on ? 0 : PROF_RECORDER_PAUSED;
+}
+
+static bool is_engine_there(const struct recorder *self)
+{
+	struct pollfd polled = { .fd = self->toggle.fd, .events = POLLRDHUP };
+	struct timespec at_once = { 0 };
+
+	return control_is_open(&self->toggle) &&
+	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
+}
+
+/* pairs with gate_take(); the engine reads them after the clock, so it knows of all whose begin or end has returned. */
+static void add_edge(struct control_page *page)
+{
+	uint64_t n = page->n_edges;
+
+	__atomic_store_n(&page->edges[n % CONTROL_PAGE_EDGES], control_now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&page->n_edges, n + 1, __ATOMIC_RELEASE);
+}
+
+/* False: the engine has to enable events, or to make room for two edges. */
+static bool try_begin(struct control_page *page)
+{
+	uint32_t on = CONTROL_PAGE_ON;
+
+	if (page->n_edges - __atomic_load_n(&page->n_taken, __ATOMIC_ACQUIRE) >
+	    CONTROL_PAGE_EDGES - 2)
+		return false;
+	/* pairs with gate_try_off() */
+	if (!__atomic_compare_exchange_n(&page->state, &on, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK,
+					 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		return false;
+	add_edge(page);
+	return true;
+}
+
+/* After what went wrong: whatever the engine does with it, it is not to go on sampling. With a page it does not: it looks. */
+static void switch_off(struct recorder *self)
+{
+	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial };
+
+	if (!self->page && control_is_open(&self->toggle))
+		(void)!control_send(self->toggle.fd, &request, sizeof(request), 0);
+}
+
+static int begin_sampling(struct recorder *self)
+{
+	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
+
+	if (!self->page)
+		return ask_engine(self, true, 0, NULL);
+	if (!is_engine_there(self))
+		return PROF_RECORDER_ENDED;
+	while (!try_begin(self->page)) {
+		int r = control_now_ns() < deadline_ns ? ask_engine(self, true, 0, NULL)
+						       : -ETIMEDOUT;
+
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+static int end_sampling(struct recorder *self)
+{
+	if (!self->page)
+		return ask_engine(self, false, 0, NULL);
+	add_edge(self->page);
+	__atomic_fetch_and(&self->page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
+	return is_engine_there(self) ? 0 : PROF_RECORDER_ENDED;
+}
+
 /* ---- Open ---- */
 
 static bool is_there(const char *path)
@@ -336,6 +442,35 @@ static int connect_profctl(struct recorder *self, const struct prof_recorder_opt
 	return r;
 }
 
+/* What is not sealed could shrink, and the program would see a SIGBUS. */
+static struct control_page *map_page(int fd)
+{
+	long seals = syscall(SYS_fcntl, fd, (long)F_GET_SEALS, 0L);
+	void *page;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+	    syscall(SYS_lseek, fd, 0L, (long)SEEK_END) != (long)sizeof(struct control_page))
+		return NULL;
+	page = mmap(NULL, sizeof(struct control_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, sizeof(struct control_page), MADV_DONTFORK) == 0)
+		return page;
+	munmap(page, sizeof(struct control_page));
+	return NULL;
+}
+
+/* An engine that knows of none sends none. */
+static void get_page(struct recorder *self)
+{
+	int fd = -1;
+
+	if (ask_engine(self, false, CONTROL_WANTS_PAGE, &fd) != 0 || fd < 0)
+		return;
+	self->page = map_page(fd);
+	syscall(SYS_close, fd);
+}
+
 static int open_all(struct recorder *self, const struct prof_recorder_options *options,
 		    const char *path)
 {
@@ -351,6 +486,7 @@ static int open_all(struct recorder *self, const struct prof_recorder_options *o
 	if (r != 0)
 		return r;
 	inherited[1] = self->toggle;
+	get_page(self);
 	r = register_connect(self->message);
 	self->message[0] = 0;
 	return r == 0 ? 0 : PROF_RECORDER_NO_COLLECTOR;
@@ -385,10 +521,14 @@ static int begin_open(struct recorder *self, const char *path,
 	self->n_open = 0;
 	self->message[0] = 0;
 	self->control.fd = self->toggle.fd = -1;
+	self->page = NULL;
 	(void)join(self->group, MAX_GROUP, "", 0, options->group ? options->group : group);
 	r = open_all(self, options, path);
-	if (r != 0)
-		disconnect(self);
+	if (r == 0)
+		return 0;
+	disconnect(self);
+	if (self->page)
+		munmap(self->page, sizeof(*self->page));
 	return r;
 }
 
@@ -415,40 +555,6 @@ int prof_recorder_open(const char *path, const struct prof_recorder_options *opt
 }
 
 /* ---- Blocks ---- */
-
-static int ask_engine(struct recorder *self, bool on)
-{
-	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC,
-					  .serial = ++self->serial,
-					  .on = on };
-	struct control_switch done = { 0 };
-	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
-	int fd, r;
-
-	if (!control_is_open(&self->toggle))
-		return PROF_RECORDER_ENDED;
-	r = control_send(self->toggle.fd, &request, sizeof(request), deadline_ns);
-	/* What comes first may be the answer to one that was given up. */
-	while (r == 0 && done.serial != request.serial) {
-		r = control_receive_soon(self->toggle.fd, &done, sizeof(done), deadline_ns, &fd);
-		if (r == 0 && fd >= 0)
-			syscall(SYS_close, fd);
-		if (r == 0 && done.magic != CONTROL_SWITCH_MAGIC)
-			r = PROF_RECORDER_ENDED;
-	}
-	if (r != 0)
-		return r == -ETIMEDOUT ? r : PROF_RECORDER_ENDED;
-	return done.on == request.on ? 0 : PROF_RECORDER_PAUSED;
-}
-
-/* After what went wrong: whatever the engine does with it, it is not to go on sampling. */
-static void switch_off(struct recorder *self)
-{
-	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial };
-
-	if (control_is_open(&self->toggle))
-		(void)!control_send(self->toggle.fd, &request, sizeof(request), 0);
-}
 
 static const char *name_of(const char *name)
 {
@@ -494,7 +600,7 @@ static int begin(struct recorder *self, const char *name)
 	id = prof_mark_new_id();
 	prof_mark_begin(id, self->group, name, NULL, 0);
 	if (self->n_open == 0)
-		r = ask_engine(self, true);
+		r = begin_sampling(self);
 	if (r != 0) {
 		switch_off(self);
 		prof_mark_end(id, self->group, name, NULL, 0);
@@ -521,7 +627,7 @@ static int end(struct recorder *self, const char *name)
 	if (!block)
 		return PROF_RECORDER_NO_BLOCK;
 	if (--self->n_open == 0)
-		r = ask_engine(self, false);
+		r = end_sampling(self);
 	prof_mark_end(block->id, self->group, name, NULL, 0);
 	block->order = 0;
 	return r;
@@ -561,11 +667,13 @@ int prof_recorder_close(void)
 	struct recorder *self = get();
 	int error = errno, r;
 	uint64_t signals;
+	bool is_alone;
 
 	if (!self || !take_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
 	/* Those that are within begin or end are done then, or have been waiting for longer than they should. */
-	if (lock(self, &signals) == 0)
+	is_alone = lock(self, &signals) == 0;
+	if (is_alone)
 		unlock(self, signals);
 	r = control_is_open(&self->control) ? 0 : PROF_RECORDER_FAILED;
 	if (r == 0)
@@ -574,6 +682,9 @@ int prof_recorder_close(void)
 		r = receive_report(self, CLOSE_NS, CONTROL_REPORT_ENDED, NULL);
 	register_leave();
 	disconnect(self);
+	/* Who is in there still may use it. */
+	if (is_alone && self->page)
+		munmap(self->page, sizeof(*self->page));
 	set_state(self, RECORDER_CLOSED);
 	errno = error;
 	return r;

@@ -21,6 +21,9 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/ownership.h"
+
+#define MAX_LOOKS 8 /* of a user's, at once */
 
 /* ---- A session ---------------------------------------------------------------------------------- */
 
@@ -161,10 +164,38 @@ static void ask_quietly(struct session_request *request)
 	authority_ask(request->admission.authority, &question, on_quiet, request);
 }
 
+static void on_ownership(struct targets *targets, bool owned, const GError *error, void *data)
+{
+	struct session_request *request = data;
+
+	if (error) {
+		finish(request, error);
+		return;
+	}
+	request->options->targets = targets;
+	request->access.own_only = owned;
+	request->action = owned ? AUTHORITY_RECORD_OWN : AUTHORITY_RECORD_OTHERS;
+	request->target = targets_describe(targets);
+	ask_quietly(request);
+}
+
+/* Whose processes these are takes long where they have thousands of threads; polkit is asked behind that. */
+static bool has_room(const struct session_request *request, GError **error)
+{
+	return authority_has_room(request->admission.authority, request->admission.caller, false,
+				  error) &&
+	       (ownership_pending(request->access.uid) < MAX_LOOKS ||
+		broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+			    "%d requests of this user already wait until it is known whose their "
+			    "processes are",
+			    MAX_LOOKS));
+}
+
 static void begin(struct session_request *request)
 {
 	struct options *options = request->options;
 	struct access *access = &request->access;
+	struct targets *targets;
 	g_autoptr(GError) error = NULL;
 
 	access->uid = request->admission.caller->uid;
@@ -176,20 +207,13 @@ static void begin(struct session_request *request)
 	if (options->system) {
 		access->any_image = true;
 		request->action = AUTHORITY_RECORD_SYSTEM;
-	} else if (!authority_has_room(request->admission.authority, request->admission.caller,
-				       false, &error)) {
-		/* whose processes these are takes long where they have thousands of threads, and all clients wait */
+		ask_quietly(request);
+	} else if (!has_room(request, &error) ||
+		   !targets_new(options->pids, options->n_pids, &targets, &error)) {
 		finish(request, error);
-		return;
-	} else if (!targets_new(options->pids, options->n_pids, &options->targets, &error)) {
-		finish(request, error);
-		return;
 	} else {
-		access->own_only = targets_check(options->targets, access->uid, NULL);
-		request->action = access->own_only ? AUTHORITY_RECORD_OWN : AUTHORITY_RECORD_OTHERS;
-		request->target = targets_describe(options->targets);
+		ownership_ask(targets, access->uid, on_ownership, request);
 	}
-	ask_quietly(request);
 }
 
 void admission_session(const struct admission *admission, struct options *options,

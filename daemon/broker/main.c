@@ -21,6 +21,7 @@
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
 #include "daemon/broker/name.h"
+#include "daemon/broker/ownership.h"
 #include "daemon/broker/sandbox.h"
 #include "daemon/broker/service.h"
 
@@ -118,6 +119,7 @@ static int run(struct program *program)
 	g_clear_pointer(&program->name, name_free);
 	if (program->service)
 		service_end_calls(program->service);
+	ownership_end();
 	if (program->authority)
 		authority_end(program->authority);
 	/* answers to what was taken back; clients that leave meanwhile still go through the service to the authority */

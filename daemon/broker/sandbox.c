@@ -20,6 +20,7 @@
 
 #include "arch/base.h"
 #include "arch/uapi.h"
+#include "daemon/filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,6 @@
 #include <linux/fs.h>
 #include <linux/nsfs.h>
 #include <linux/sched.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -241,10 +241,7 @@ static const int allowed_calls[] = {
 	 CLONE_NEWPID | CLONE_NEWNET)
 #define IOCTL_GROUP 0xff00
 
-static const struct rule {
-	int call;
-	struct scmp_arg_cmp argument;
-} allowed_with[] = {
+static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(open), SCMP_A1_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
 	{ SCMP_SYS(openat), SCMP_A2_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
 	{ SCMP_SYS(socket), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
@@ -304,44 +301,22 @@ static const int deadly_calls[] = {
 /* Its arguments are in memory, where a filter cannot look: libc then uses the older one. */
 static const int missing_calls[] = { SCMP_SYS(clone3), SCMP_SYS(openat2) };
 
-static void release_filter(scmp_filter_ctx *filter)
-{
-	if (*filter)
-		seccomp_release(*filter);
-}
-
-/* Calls that this architecture never had are not there to be called. */
-static int add(scmp_filter_ctx filter, uint32_t action, const int *calls, size_t n)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		r = seccomp_rule_add(filter, action, calls[i], 0);
-		r = r == -EDOM ? 0 : r;
-	}
-	return r;
-}
-
 bool sandbox_filter(GError **error)
 {
-	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	int r = filter ? 0 : -ENOMEM;
+	const struct filter_calls lists[] = {
+		{ SCMP_ACT_ALLOW, allowed_calls, ARRAY_SIZE(allowed_calls) },
+		{ SCMP_ACT_KILL_PROCESS, deadly_calls, ARRAY_SIZE(deadly_calls) },
+		{ SCMP_ACT_ERRNO(ENOSYS), missing_calls, ARRAY_SIZE(missing_calls) },
+	};
+	const struct filter filter = {
+		.otherwise = SCMP_ACT_ERRNO(EPERM),
+		.lists = lists,
+		.n_lists = ARRAY_SIZE(lists),
+		.rules = allowed_with,
+		.n_rules = ARRAY_SIZE(allowed_with),
+	};
+	int r = filter_load(&filter);
 
-	if (r == 0)
-		r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	if (r == 0)
-		r = add(filter, SCMP_ACT_ALLOW, allowed_calls, ARRAY_SIZE(allowed_calls));
-	if (r == 0)
-		r = add(filter, SCMP_ACT_KILL_PROCESS, deadly_calls, ARRAY_SIZE(deadly_calls));
-	if (r == 0)
-		r = add(filter, SCMP_ACT_ERRNO(ENOSYS), missing_calls, ARRAY_SIZE(missing_calls));
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++) {
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
-				     allowed_with[i].argument);
-		r = r == -EDOM ? 0 : r;
-	}
-	if (r == 0)
-		r = seccomp_load(filter);
 	if (r != 0)
 		return fail(error, "Filtering system calls", -r);
 	return true;

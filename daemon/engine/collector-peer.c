@@ -12,6 +12,8 @@
  */
 #include "daemon/engine/collector-peer.h"
 
+#include "arch/packet.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -118,24 +120,12 @@ bool peer_answer(struct peer *peer, enum control_status status, uint64_t session
 		.status = status,
 		.session = session,
 	};
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec part = { &answer, sizeof(answer) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	const struct iovec part = { &answer, sizeof(answer) };
+	int fd = status == CONTROL_OK ? arena_fd : -1;
 	ssize_t n;
 
-	if (status == CONTROL_OK) {
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control.space);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &arena_fd, sizeof(int));
-	}
 	do {
-		n = sendmsg(peer->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = packet_send(peer->connection, &part, 1, fd, MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
 	return n == (ssize_t)sizeof(answer);
 }

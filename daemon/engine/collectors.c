@@ -25,9 +25,10 @@
 /* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
 #define UNCLAIMED_NS (1000 * MS)
 
-/* The first arena of a process, and one where many have some already. */
+/* The first arena of a process, and one where many have some already. A thread begins with the smallest, most need no other,
+ * and leaves one that is full for one that is four times as big. */
 static const struct ring_arena_sizes usual_sizes = {
-	{ { 64u << 10, 32, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
+	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 };
 static const struct ring_arena_sizes small_sizes = {
 	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },

@@ -108,7 +108,7 @@ static bool fail_event(const struct message_event *message, GError **error)
 {
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Giving an event of thread %d the ring of CPU %u failed: %s", message->tid,
-		    message->cpu, g_strerror(errno));
+		    message->cpu, prof_strerror(-errno));
 	return false;
 }
 
@@ -259,7 +259,8 @@ static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **
 	if (for_each_event(cpu, side_band, enable, &on))
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Switching a perf event %s failed: %s", on ? "on" : "off", g_strerror(errno));
+		    "Switching a perf event %s failed: %s", on ? "on" : "off",
+		    prof_strerror(-errno));
 	return false;
 }
 

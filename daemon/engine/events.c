@@ -88,7 +88,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	source = events->sources[position];
 	if (position == 0)
 		cpu->sampled_ns += record->sample.period;
-	if (!thread)
+	if (!thread || (events->gate && !gate_includes(events->gate, record->time_ns)))
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;

@@ -17,6 +17,7 @@
 #include "arch/base.h"
 #include "daemon/engine/writer.h"
 
+#include <assert.h>
 #include <sys/random.h>
 
 #define BLOCK_ROWS 65536u
@@ -185,7 +186,7 @@ void output_frames(struct output *output, const struct output_place *places, siz
 	uint32_t keys[OUTPUT_MAX_PATH];
 	size_t i;
 
-	g_assert(n <= OUTPUT_MAX_PATH);
+	assert(n <= OUTPUT_MAX_PATH);
 	if (n == 0)
 		return;
 	for (i = 0; i < n; i++) {
@@ -204,7 +205,7 @@ void output_stacks(struct output *output, uint32_t parent, const uint32_t *frame
 	bool added[OUTPUT_MAX_PATH];
 	size_t i;
 
-	g_assert(n <= OUTPUT_MAX_PATH);
+	assert(n <= OUTPUT_MAX_PATH);
 	intern_pairs_add_path(&output->stacks, parent, frames, n, ret_stacks, added);
 	for (i = 0; i < n; i++)
 		if (added[i])

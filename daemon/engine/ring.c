@@ -15,6 +15,7 @@
 #include "daemon/engine/ring.h"
 
 #include "arch/base.h"
+#include "libcapture/prof-capture.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -38,7 +39,8 @@ bool ring_init(struct ring *ring, int fd, unsigned int pages, GError **error)
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-			    "Mapping a perf ring of %u pages failed: %s", pages, g_strerror(errno));
+			    "Mapping a perf ring of %u pages failed: %s", pages,
+			    prof_strerror(-errno));
 		return false;
 	}
 	ring_init_memory(ring, memory, (uint8_t *)memory + page, page * (uint64_t)pages);

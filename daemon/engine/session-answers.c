@@ -44,7 +44,7 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 	bytes = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-			    "Mapping the snapshot of /proc failed: %s", g_strerror(errno));
+			    "Mapping the snapshot of /proc failed: %s", prof_strerror(-errno));
 		return false;
 	}
 	whole = answer->pid == MESSAGE_SNAPSHOT_FOOTPRINTS;

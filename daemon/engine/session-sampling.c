@@ -7,6 +7,8 @@
  * has its names. A switch is answered as soon as the events are switched, before anything else is done, as a program waits
  * for it. It may be anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or whose
  * answers nobody takes, is off for good.
+ * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so for one to two rounds after
+ * its last block, and what is sampled outside of its blocks is dropped.
  * How many ticks were missed while sampling was enabled is reckoned later, when the rings have been drained that far.
  * Invariants: (1) nothing is sampled unless both allow it                    [test-engine-session: switch]
  *             (2) a switch that misbehaves costs its session's samples, no more [test-engine-session: switch_hostile]
@@ -15,6 +17,7 @@
 #include "daemon/engine/session.h"
 
 #include "arch/base.h"
+#include "arch/packet.h"
 #include "libcollector/control.h"
 
 #include <errno.h>
@@ -22,6 +25,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#define LINGER_NS \
+	UINT64_C(90000000) /* at the next round, and not at the one that finds the end of a block */
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* of less time nothing is known of missed ticks */
 
 bool session_samples(const struct session *session)
@@ -39,12 +44,17 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
+/* The program may rely on them only while all are enabled. */
 static bool enable(struct session *session, bool on, GError **error)
 {
+	if (!on)
+		gate_set_on(&session->gate, false);
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), on, error))
 			return false;
 	session->is_sampling = on;
+	if (on)
+		gate_set_on(&session->gate, true);
 	/* by task somebody may be forked right now */
 	session->enabled_again = false;
 	return true;
@@ -104,16 +114,21 @@ bool session_begin_sampling(struct session *session, GError **error)
 	return true;
 }
 
-bool session_set_paused(struct session *session, bool paused, GError **error)
+static bool apply_and_note(struct session *session, GError **error)
 {
 	bool changed;
 
-	session->paused = paused;
 	if (!apply(session, &changed, error))
 		return false;
 	if (changed)
 		note_change(session);
 	return true;
+}
+
+bool session_set_paused(struct session *session, bool paused, GError **error)
+{
+	session->paused = paused;
+	return apply_and_note(session, error);
 }
 
 /* ---- The switch --------------------------------------------------------------------------------- */
@@ -132,7 +147,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->switch_fd, &event) == 0)
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for the switch failed: %s", g_strerror(errno));
+		    "Waiting for the switch failed: %s", prof_strerror(-errno));
 	return false;
 }
 
@@ -149,18 +164,26 @@ static bool read_switch(const struct session *session, struct control_switch *re
 	return *ret_there || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static bool answer(const struct session *session, const struct control_switch *request)
+static bool answer(const struct session *session, const struct control_switch *request, int fd)
 {
 	const struct control_switch done = { .magic = CONTROL_SWITCH_MAGIC,
 					     .serial = request->serial,
 					     .on = session->is_sampling };
+	const struct iovec part = { (void *)&done, sizeof(done) };
 
-	return send(session->switch_fd, &done, sizeof(done), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       (ssize_t)sizeof(done);
+	return packet_send(session->switch_fd, &part, 1, fd, MSG_DONTWAIT) == (ssize_t)sizeof(done);
+}
+
+static bool give_up(struct session *session, GError **error)
+{
+	close(steal_fd(&session->switch_fd));
+	session->switched_off = true;
+	return apply_and_note(session, error);
 }
 
 bool session_take_switch(struct session *session, GError **error)
 {
+	CLEANUP_CLOSE int page = -1;
 	struct control_switch request;
 	bool is_there, ok, changed;
 
@@ -170,16 +193,26 @@ bool session_take_switch(struct session *session, GError **error)
 	session->switched_off = !ok || !request.on;
 	if (!apply(session, &changed, error))
 		return false;
-	ok = ok && answer(session, &request);
+	if (ok && (request.wants & CONTROL_WANTS_PAGE) && !gate_is_open(&session->gate) &&
+	    gate_open(&session->gate, &page))
+		gate_set_on(&session->gate, session->is_sampling);
+	gate_take(&session->gate, session_clock());
+	session->gate.used_ns = session_clock();
+	ok = ok && answer(session, &request, page);
 	if (changed)
 		note_change(session);
-	if (ok)
+	return ok || give_up(session, error);
+}
+
+bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error)
+{
+	struct gate *gate = &session->gate;
+
+	if (gate->is_broken && session->switch_fd >= 0)
+		return give_up(session, error);
+	if (!gate_is_open(gate) || session->switched_off || now_ns < gate->used_ns + LINGER_NS ||
+	    !gate_try_off(gate))
 		return true;
-	close(steal_fd(&session->switch_fd));
 	session->switched_off = true;
-	if (!apply(session, &changed, error))
-		return false;
-	if (changed)
-		note_change(session);
-	return true;
+	return apply_and_note(session, error);
 }

@@ -142,6 +142,7 @@ static void connect_parts(struct session *session)
 	session->events.kernel = &session->kernel;
 	session->events.samples = &session->samples;
 	session->events.losses = &session->losses;
+	session->events.gate = &session->gate;
 	session->scan = (struct scan){
 		.tasks = &session->tasks,
 		.images = &session->images,
@@ -203,7 +204,7 @@ static bool watch(struct session *session, int fd, GError **error)
 	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for a perf ring failed: %s", g_strerror(errno));
+		    "Waiting for a perf ring failed: %s", prof_strerror(-errno));
 	return false;
 }
 

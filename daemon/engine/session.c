@@ -3,7 +3,8 @@
  * Session - one recording, from the broker's first message to FINISHED
  *
  * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the rings up to a
- * millisecond ago. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
+ * millisecond ago. In its first second it waits for 10 ms at most: what is recorded from its exec on may be over
+ * soon, and its file be gone with it, which the broker has to have opened by then. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
  * closed each 850 ms, so that a killed engine leaves a file that lacks at most the last second; CPUs and limits are looked
  * at each 250 ms, and the broker is told the counters once a second. The end of the broker is the end of the session, not
  * of its file.
@@ -22,12 +23,14 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
+#define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
+#define ROUND_MAX_NS UINT64_C(100000000)  /* then messages are looked at, and Stop may be one */
 #define EMIT_MAX_NS \
 	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
-#define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
+#define PROGRESS_NS UINT64_C(850000000)  /* each wakes the broker, the bus and the client */
+#define GATE_KEEP_NS UINT64_C(100000000) /* for records that are late */
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_ASKS 64u /* snapshots of single processes at once */
 #define ASKS_A_CHECK \
@@ -157,6 +160,7 @@ void session_done(struct session *session)
 	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
+	gate_done(&session->gate);
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);
@@ -205,6 +209,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
+	gate_take(&session->gate, session_clock());
 	round_run(&session->round, limit_ns);
 }
 
@@ -441,6 +446,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_drain(&session->collectors, now_ns);
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
+	gate_take(&session->gate, now_ns);
 	session->behind =
 		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
 	if (session->behind)
@@ -451,6 +457,9 @@ static void run_round(struct session *session, uint64_t now_ns)
 	/* What the side band has been applied up to. */
 	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
+	gate_forget(&session->gate, limit_ns - MIN_OF(limit_ns, GATE_KEEP_NS));
+	if (!session_look_at_gate(session, now_ns, &session->failure))
+		fail(session);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
@@ -476,12 +485,17 @@ static void ask_footprints(struct session *session, uint64_t now_ns)
 			     sizeof(request), pids, request.n * sizeof(pids[0]));
 }
 
+static uint64_t round_ns(const struct session *session, uint64_t now_ns)
+{
+	return now_ns - session->start_ns < SECOND_NS ? FIRST_ROUND_NS : ROUND_NS;
+}
+
 /* A round where it is time for one, or `full`: there is a ring that cannot wait. */
 static void work(struct session *session, bool full)
 {
 	uint64_t now_ns = session_clock();
 
-	if (full || session->behind || now_ns - session->round_ns >= ROUND_NS ||
+	if (full || session->behind || now_ns - session->round_ns >= round_ns(session, now_ns) ||
 	    session->collectors.due_ns <= now_ns) {
 		run_round(session, now_ns);
 	} else {
@@ -496,7 +510,7 @@ static void work(struct session *session, bool full)
 /* Until the next round, or earlier where a limit or a collector says so. */
 static int timeout_ms(struct session *session)
 {
-	uint64_t now_ns = session_clock(), next_ns = session->round_ns + ROUND_NS;
+	uint64_t now_ns = session_clock(), next_ns = session->round_ns + round_ns(session, now_ns);
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
@@ -517,7 +531,7 @@ static bool watch(struct session *session, int fd)
 	if (session->epoll_fd >= 0 && epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
 	g_set_error(&session->failure, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for messages failed: %s", g_strerror(errno));
+		    "Waiting for messages failed: %s", prof_strerror(-errno));
 	return false;
 }
 

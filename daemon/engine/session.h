@@ -6,6 +6,7 @@
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/footprints.h"
+#include "daemon/engine/gate.h"
 #include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/scan.h"
 #include "daemon/engine/ticks.h"
@@ -41,6 +42,7 @@ struct session {
 	struct loss_table losses;
 	struct cpus cpus;
 	struct ticks ticks;
+	struct gate gate;
 	struct events events;
 	struct round round;
 	struct scan scan;
@@ -103,6 +105,8 @@ bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_take_switch(struct session *session, GError **error);
+/* After each round: events that no block has needed for a while are disabled. */
+bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error);
 /* Of the last time in which it sampled, if the rings have been drained beyond it. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */

@@ -15,6 +15,8 @@
  */
 #include "daemon/engine/sysprof-peer.h"
 
+#include "arch/packet.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -47,25 +49,12 @@ bool sysprof_peer_can_answer(const struct peer *peer)
 
 void sysprof_peer_answer(struct peer *peer, int fd)
 {
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
 	char byte = 0;
-	struct iovec part = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	const struct iovec part = { &byte, 1 };
 	ssize_t n;
 
-	if (fd >= 0) {
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control.space);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-	}
 	do {
-		n = sendmsg(peer->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = packet_send(peer->connection, &part, 1, fd, MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
 	/* Who does not read, and has no room either, does not wait. */
 }

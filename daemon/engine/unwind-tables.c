@@ -167,7 +167,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 		return tables;
 	}
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
-		    "Starting the thread for unwind tables failed: %s", g_strerror(r));
+		    "Starting the thread for unwind tables failed: %s", prof_strerror(-r));
 	if (tables->event_fd >= 0)
 		close(tables->event_fd);
 	g_hash_table_destroy(tables->files);

@@ -250,7 +250,7 @@ struct writer *writer_new(GError **error)
 	r = writer->event_fd < 0 ? errno : start_thread(writer);
 	if (r != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
-			    "Starting the writing thread failed: %s", g_strerror(r));
+			    "Starting the writing thread failed: %s", prof_strerror(-r));
 		writer_free(writer);
 		return NULL;
 	}

@@ -14,13 +14,13 @@
 
 #include "arch/base.h"
 #include "arch/uapi.h"
+#include "daemon/filter.h"
 
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/nsfs.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -135,10 +135,7 @@ static const int allowed_for_client[] = {
 
 #define NO_WRITING SCMP_A2_64(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY)
 
-static const struct {
-	int call;
-	struct scmp_arg_cmp argument;
-} allowed_with[] = {
+static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(openat), NO_WRITING },
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
@@ -152,34 +149,21 @@ static const struct {
 	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
 };
 
-static void release_filter(scmp_filter_ctx *filter)
-{
-	if (*filter)
-		seccomp_release(*filter);
-}
-
-static int allow(scmp_filter_ctx filter, const int *calls, size_t n)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
-	return r;
-}
-
 static bool filter_calls(const struct files_config *config)
 {
-	CLEANUP(release_filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-	int r = filter ? 0 : -1;
+	const struct filter_calls lists[] = {
+		{ SCMP_ACT_ALLOW, allowed, ARRAY_SIZE(allowed) },
+		{ SCMP_ACT_ALLOW, allowed_for_client, ARRAY_SIZE(allowed_for_client) },
+	};
+	const struct filter filter = {
+		.otherwise = SCMP_ACT_KILL_PROCESS,
+		.lists = lists,
+		.n_lists = config->any_image ? 1 : ARRAY_SIZE(lists),
+		.rules = allowed_with,
+		.n_rules = ARRAY_SIZE(allowed_with),
+	};
 
-	if (r == 0)
-		r = allow(filter, allowed, ARRAY_SIZE(allowed));
-	if (r == 0 && !config->any_image)
-		r = allow(filter, allowed_for_client, ARRAY_SIZE(allowed_for_client));
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(allowed_with); i++)
-		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_with[i].call, 1,
-				     allowed_with[i].argument);
-	return r == 0 && seccomp_load(filter) == 0;
+	return filter_load(&filter) == 0;
 }
 
 bool sandbox_enter(const struct files_config *config)

@@ -13,14 +13,16 @@
  * library later.
  *
  * Without the library, and while nobody records, a call is a load or two and a branch that is not taken, and its arguments are
- * not evaluated. With PROF_DISABLE defined nothing of it is compiled. Static programs link libprofcollector.a and define
- * PROF_LINKED. C11 and C++11, gcc and clang; what the functions do is said in prof-collector.h.
+ * not evaluated. An older library takes the calls that it knows; the others return as if nobody recorded. With PROF_DISABLE
+ * defined nothing of it is compiled. Static programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and
+ * clang; what the functions do is said in prof-collector.h.
  */
 #pragma once
 
 #ifndef PROF_DISABLE
 
 #include <prof-collector.h>
+#include <stddef.h>
 
 #ifndef PROF_LINKED
 #include <dlfcn.h>
@@ -32,6 +34,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Whether a library is new enough to know of that function. */
+#define PROF_HAS(table, function)                                            \
+	((table)->bytes >= offsetof(struct prof_collector_table, function) + \
+				   sizeof(((struct prof_collector_table *)0)->function))
 
 /* One a program or plugin, whatever number of its files include this. */
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
@@ -70,7 +77,7 @@ static inline bool prof_mark_find(void)
 	if (library)
 		table = (const struct prof_collector_table *)dlsym(library, "prof_collector_table");
 #endif
-	if (table && table->bytes >= sizeof(*table))
+	if (table && PROF_HAS(table, state))
 		__atomic_store_n(&prof_mark_table, table, __ATOMIC_RELEASE);
 	return __atomic_load_n(&prof_mark_table, __ATOMIC_RELAXED) != NULL;
 }
@@ -100,7 +107,7 @@ static inline uint64_t prof_new_id(void)
 {
 	const struct prof_collector_table *table = prof_mark_get();
 
-	return table ? table->mark_new_id() : 0;
+	return table && PROF_HAS(table, mark_new_id) ? table->mark_new_id() : 0;
 }
 
 /* 0 where nobody records. */
@@ -108,7 +115,7 @@ static inline uint64_t prof_now(void)
 {
 	const struct prof_collector_table *table = prof_mark_get();
 
-	return table ? table->clock_ns() : 0;
+	return table && PROF_HAS(table, clock_ns) ? table->clock_ns() : 0;
 }
 
 /* Arguments, for what ends in _with. */
@@ -164,7 +171,8 @@ PROF_ADDRESS(const char *name, const void *value) {
 #define PROF_CALL(otherwise, function, ...)                                           \
 	__extension__({                                                               \
 		const struct prof_collector_table *prof_call_table = prof_mark_get(); \
-		__builtin_expect(prof_call_table != NULL, 0)                          \
+		__builtin_expect(prof_call_table != NULL, 0) &&                       \
+				PROF_HAS(prof_call_table, function)                   \
 			? prof_call_table->function(__VA_ARGS__)                      \
 			: (otherwise);                                                \
 	})
@@ -172,7 +180,8 @@ PROF_ADDRESS(const char *name, const void *value) {
 	__extension__({                                                               \
 		const struct prof_collector_table *prof_call_table = prof_mark_get(); \
 		bool prof_call_done = false;                                          \
-		if (__builtin_expect(prof_call_table != NULL, 0)) {                   \
+		if (__builtin_expect(prof_call_table != NULL, 0) &&                   \
+		    PROF_HAS(prof_call_table, function)) {                            \
 			const struct prof_arg prof_call_args[] = { __VA_ARGS__ };     \
 			prof_call_done = prof_call_table->function(                   \
 				first group, name, prof_call_args,                    \
@@ -208,7 +217,8 @@ PROF_ADDRESS(const char *name, const void *value) {
 	__extension__({                                                                            \
 		const struct prof_collector_table *prof_call_table = prof_mark_get();              \
 		bool prof_call_done = false;                                                       \
-		if (__builtin_expect(prof_call_table != NULL, 0)) {                                \
+		if (__builtin_expect(prof_call_table != NULL, 0) &&                                \
+		    PROF_HAS(prof_call_table, function)) {                                         \
 			struct prof_stack prof_call_stack;                                         \
 			prof_call_stack.pcs = (frames);                                            \
 			prof_call_stack.n = (n_frames);                                            \
@@ -236,7 +246,9 @@ prof_define(const char *group, const char *name, const char *unit, uint32_t flag
 	const struct prof_collector_table *table =
 		__atomic_load_n(&prof_mark_table, __ATOMIC_ACQUIRE);
 
-	return table ? table->counter_define(group, name, unit, flags) : 0;
+	return table && PROF_HAS(table, counter_define)
+		       ? table->counter_define(group, name, unit, flags)
+		       : 0;
 }
 
 struct prof_scope_state {

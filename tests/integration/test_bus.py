@@ -38,6 +38,21 @@ def files(tmp_path):
         os.close(fd)
 
 
+@pytest.fixture
+def record(bus, file, busy):
+    """Somebody's recording of a process of theirs, that is under way: the client, and the session's path."""
+
+    def begin(seconds=0):
+        bus.start(OWN)
+        client = bus.client(NOBODY)
+        path = client.create(pids(busy().pid), file)
+        client.session(path, "Start")
+        client.sleep(seconds)
+        return client, path
+
+    return begin
+
+
 # ---- the same objects
 
 
@@ -161,12 +176,9 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
 # ---- clients that go
 
 
-def test_client_gone(bus, file, capture, profcapture, busy):
-    bus.start(OWN)
-    client, root = bus.client(NOBODY), bus.client(0)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(1.2)
+def test_client_gone(bus, record, capture, profcapture):
+    client, _ = record(1.2)
+    root = bus.client(0)
     assert bus.engines()
     client.close()
     until(lambda: root.objects() == {}, 5)
@@ -209,13 +221,9 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
     assert rules() <= before + 1
 
 
-def test_bus_that_hangs(bus, file, busy):
+def test_bus_that_hangs(bus, record):
     """profd goes on, and what it cannot send does not pile up in it; afterwards all is as before."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+    client, path = record(0.5)
     bus.daemon.send_signal(signal.SIGSTOP)
     before = memory(bus.profd.pid)
     time.sleep(3)
@@ -231,16 +239,17 @@ def memory(pid):
 
 MANY_THREADS = r"""
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 static void *work(void *data) { pause(); return data; }
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_attr_t small;
 	pthread_t thread;
 
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 65536);
-	for (int i = 1; i < 2000; i++)
+	for (int i = 1; i < atoi(argv[1]); i++)
 		pthread_create(&thread, &small, work, NULL);
 	pause();
 }
@@ -248,14 +257,57 @@ int main(void)
 
 
 @pytest.fixture
-def many_threads(compile_c, spawn):
-    """A process of nobody's with 2000 threads."""
+def threads(compile_c, spawn):
+    """A process of nobody's with that many threads."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         program = shutil.copy(compile_c("many-threads", MANY_THREADS, "-pthread"), folder)
-        target = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
-        until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 2000)
-        yield target
+
+        def make(n):
+            target = spawn(program, str(n), user=NOBODY, group=NOBODY, extra_groups=[])
+            until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == n, 20)
+            return target
+
+        yield make
+
+
+@pytest.fixture
+def many_threads(threads):
+    return threads(2000)
+
+
+def test_others_are_served_while_many_threads_are_looked_at(bus, file, threads):
+    """Whose a process is is asked of each of its threads."""
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    target = threads(10000)
+    begin = time.monotonic()
+    create, waits = client.begin_create(pids(target.pid), file), []
+    while not create.done:
+        asked = time.monotonic()
+        assert other.objects() == {}
+        waits.append(time.monotonic() - asked)
+        client.context.iteration(False)
+    took = time.monotonic() - begin
+    assert create.error is None
+    assert len(waits) > 10 and max(waits) < took / 3, (max(waits), took)
+
+
+@pytest.mark.parametrize("how", ["leave", "terminate"])
+def test_end_while_many_threads_are_looked_at(bus, file, threads, how):
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    create = client.begin_create(pids(threads(10000).pid), file)
+    assert other.objects() == {}
+    if how == "leave":
+        client.close()
+        other.sleep(2)
+        assert bus.client(0).objects() == {}
+        return
+    assert bus.end(bus.profd) == 0
+    bus.profd = None
+    client.spin(lambda: create.done, 5)
+    assert create.error is not None
 
 
 def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_path, many_threads):
@@ -416,24 +468,16 @@ def test_ends_when_nobody_needs_it(bus, file, busy):
     bus.profd = None
 
 
-def test_sigterm_finishes_the_files(bus, file, capture, profcapture, busy):
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
+    record(0.5)
     assert bus.end(bus.profd) == 0
     bus.profd = None
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
-def test_sigterm_beside_a_bus_that_hangs(bus, file, capture, profcapture, busy):
+def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
     """Which takes no name back: the files are finished, and profd goes."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(0.5)
+    record(0.5)
     bus.daemon.send_signal(signal.SIGSTOP)
     bus.profd.send_signal(signal.SIGTERM)
     try:
@@ -443,24 +487,17 @@ def test_sigterm_beside_a_bus_that_hangs(bus, file, capture, profcapture, busy):
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
-def test_bus_restart(bus, file, capture, profcapture, busy):
+def test_bus_restart(bus, record, file, capture, profcapture):
     """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
-    bus.start(OWN)
-    client = bus.client(NOBODY)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
-    client.sleep(1)
+    record(1)
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
     bus.stop_polkit()
     bus.clients.clear()
-    bus.start(OWN)
-    client = bus.client(NOBODY)
     os.ftruncate(file, 0)
     os.lseek(file, 0, os.SEEK_SET)
-    path = client.create(pids(busy().pid), file)
-    client.session(path, "Start")
+    client, path = record()
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
 

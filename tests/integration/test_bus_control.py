@@ -15,6 +15,7 @@ import schema
 from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
 from recordings import until
 
+SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
 ALL = rules(allow={name: ["nobody"] for name in ("record-own", "record-others", "record-system", "kernel-addresses")})
 OWN = rules(allow={"record-own": ["nobody"]})
 
@@ -75,18 +76,37 @@ def test_command_starts_when_sampling_does(bus, run, profcapture, folder):
     assert "exec" in {row["event"] for row in tasks if row["pid"] == data["command"]["pid"]}
 
 
-def test_names_come_through_the_bus(bus, run, profcapture, folder, compile_c):
-    """OpenImage: the program is gone before its names are looked up."""
-    program = compile_c("spin", """#include <stdlib.h>
-#include <unistd.h>
-__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 300000000; i++) ; }
-int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
+def check_names(bus, run, profcapture, folder, program):
     program = buses.shutil.copy(program, folder / "spin")
     os.chown(program, NOBODY, NOBODY)
     bus.start(OWN)
     assert summary(run("record", "--json", "-o", "a.cap", "--", program))["symbols"]
     rows = profcapture.json("report", folder / "a.cap")["data"]["rows"]
     assert rows[0]["name"] == "here"
+
+
+def test_names_come_through_the_bus(bus, run, profcapture, folder, compile_c):
+    """OpenImage: the program is gone before its names are looked up."""
+    program = compile_c("spin", """#include <stdlib.h>
+#include <unistd.h>
+__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 300000000; i++) ; }
+int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
+    check_names(bus, run, profcapture, folder, program)
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer makes three processes slow that have to look within that time")
+def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
+    """30 ms, and rings are drained each 100 ms later on."""
+    program = compile_c("spin", """#include <time.h>
+#include <unistd.h>
+__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 1000000; i++) ; }
+int main(int argc, char **argv)
+{
+	unlink(argv[0]);
+	while (clock() < CLOCKS_PER_SEC * 3 / 100)
+		here();
+}""")
+    check_names(bus, run, profcapture, folder, program)
 
 
 def test_system(bus, run, folder, profcapture):

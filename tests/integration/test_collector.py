@@ -398,6 +398,52 @@ def test_front_without_collector(build):
         assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0 0\n", b"")
 
 
+# A collector of another version, in the program itself: its table has `bytes`, and what is behind is no function.
+OLDER = """
+#include <prof/mark.h>
+#include <stdio.h>
+static uint32_t state = 1;
+static int n_calls;
+static bool instant(const char *group, const char *name, const struct prof_arg *args, size_t n)
+{
+    n_calls++;
+    return group && name && (args != NULL) == (n > 0);
+}
+static uint64_t new_id(void) { n_calls++; return 7; }
+static uint64_t now(void) { n_calls++; return 8; }
+static uint32_t define(const char *group, const char *name, const char *unit, uint32_t flags)
+{
+    n_calls++;
+    return group && name && unit && !flags ? 9 : 0;
+}
+#define NONE ((void *)1)
+const struct prof_collector_table prof_collector_table = {
+    BYTES, &state, instant, new_id, NONE, NONE, NONE, now, define, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+};
+int main(void)
+{
+    const void *pcs[] = { "" };
+    int old = prof_instant("a", "b") + prof_instant_with("a", "b", PROF_S64("c", 1)) + (prof_new_id() == 7) + (prof_now() == 8)
+              + (prof_define("a", "b", "c", 0) == 9);
+    int later = prof_set(1, 2) + prof_instant_from(pcs, 1, PROF_STACK_EXACT, "a", "b") + prof_code_load(pcs, 8, "a") + prof_code_unload(pcs);
+    printf("%d %d %d %d\\n", prof_enabled(), old, n_calls, later);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("last,expected", [
+    ("counter_define", b"1 5 5 0\n"), ("clock_ns", b"1 4 4 0\n"), ("mark_instant", b"1 2 2 0\n"), ("state", b"1 0 0 0\n"), ("bytes", b"0 0 0 0\n"),
+])
+def test_front_older_collector(tmp_path, last, expected):
+    """What a library's table does not have is not called, and what it has is."""
+    size = f"(offsetof(struct prof_collector_table, {last}) + 8)"
+    (tmp_path / "main.c").write_text(OLDER)
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", f"-DBYTES={size}", "-I", INCLUDE, "-o", tmp_path / "program",
+                    tmp_path / "main.c"], check=True, timeout=120)
+    assert subprocess.run([tmp_path / "program"], stdout=subprocess.PIPE, check=True, timeout=60).stdout == expected
+
+
 def test_front_disabled(build):
     program = build("-DPROF_DISABLE")
     listed = subprocess.run(["nm", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout

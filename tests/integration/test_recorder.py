@@ -3,8 +3,11 @@
 
 They are tests/tools/record-self.c, which takes the steps that it is given and prints what each call returned.
 """
+import bisect
+import collections
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -122,6 +125,42 @@ def test_enabled_on_return(run, profcapture, capture):
     assert all(any(begin <= t <= end for _, begin, end in blocks) for t in times)
     # a CPU that is taken away takes its samples along, and the blocks last longer
     assert int(lines["cpu"]) / 1e6 * 0.5 < len(times) < int(lines["cpu"]) / 1e6 * 1.5 + 20
+
+
+def test_edges(run, profcapture, capture):
+    """Where events stay enabled between blocks: what is done there is not in the file, and of a block nothing is missing,
+    not even its first moments."""
+    lines = dict(run("frequency=2999", f"open={capture}", "blocks=600", "close"))
+    assert lines["blocks"] == "0"
+    blocks, times = spans(profcapture, capture), samples(profcapture, capture)
+    assert "outside" not in functions(profcapture, capture)
+    starts = [begin for _, begin, _ in blocks]
+    since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
+    tenths = collections.Counter(int(ms * 10) for ms in since)
+    usual = statistics.median(tenths[i] for i in range(10))
+    assert usual > 20 and all(tenths[i] > usual / 2 for i in range(10)), tenths
+    # what the kernel says that it missed is not there either
+    missed = sum(row["count"] for row in profcapture.json("info", capture)["data"]["loss"] if row["cause"] == "ticks-missed")
+    assert len(times) + missed > 0.7 * int(lines["cpu"]) * 2999e-9, (len(times), missed)
+
+
+def test_rare_blocks(run, profcapture, capture):
+    """Events are disabled meanwhile, and enabled again for each."""
+    steps = [step for i in range(4) for step in ("outside=20", f"begin=b{i}", "inside=20", f"end=b{i}", "sleep=350")]
+    lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=20", "end=last", "outside=20", "close")
+    assert {value for _, value in lines} == {"0"}
+    found = functions(profcapture, capture)
+    assert "outside" not in found and found["inside"] > 50
+    for name in ("b0", "b3", "last"):
+        assert functions(profcapture, capture, "--per-mark", name)["inside"] > 8
+
+
+def test_endless_blocks(run, profcapture, capture):
+    """More than the engine is told of at a time."""
+    lines = dict(run(f"open={capture}", "begin=", "inside=1", "end=", "short=20000", "close"))
+    assert (lines["short"], lines["close"]) == ("0", "0")
+    assert len(spans(profcapture, capture)) == 20001
+    assert state(profcapture, capture) == "finished"
 
 
 def test_library_loaded_between(run, profcapture, capture, tmp_path):

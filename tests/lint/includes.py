@@ -27,7 +27,7 @@ ALLOWED = {
     "arch": (["arch"], []),
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector", "arch"], []),
-    "daemon": (["daemon/protocol.h", "daemon/datagram.h", "daemon/owner.h", "arch"], ["stdio"]),
+    "daemon": (["daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "arch"], ["seccomp", "stdio"]),
     # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
     "daemon/broker": (
         [
@@ -35,6 +35,7 @@ ALLOWED = {
             "daemon/protocol.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
+            "daemon/filter.h",
             "daemon/owner.h",
             "libcapture/prof-capture.h",
             "libcollector/control.h",
@@ -43,7 +44,7 @@ ALLOWED = {
         ["glib", "gio", "polkit", "seccomp", "stdio"],
     ),
     "daemon/engine": (
-        ["daemon/engine", "daemon/protocol.h", "libcapture/prof-capture.h", "libcollector", "arch"],
+        ["daemon/engine", "daemon/protocol.h", "daemon/filter.h", "libcapture/prof-capture.h", "libcollector", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     "daemon/files": (
@@ -52,6 +53,7 @@ ALLOWED = {
             "daemon/protocol.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
+            "daemon/filter.h",
             "daemon/owner.h",
             "arch",
         ],

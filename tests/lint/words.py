@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What no line may have: goto outside libcollector, marks of unfinished work, the paths and hosts of one machine."""
+"""What no line may have: goto outside libcollector, texts from files in the engine, marks of unfinished work, the paths and
+hosts of one machine."""
 import re
 import sys
 
@@ -8,7 +9,6 @@ import lint
 
 # (pattern, files it is looked for in, folder that is let off, what is wrong). Written so that they do not match here.
 RULES = [
-    (r"\bgoto\b", (".c", ".h"), "libcollector", "goto: use a cleanup attribute"),
     (r"\b(TO" r"DO|FIX" r"ME|X{3}|HA" r"CK)\b", (), None, "a mark of unfinished work"),
     (r"(?<![\w./])/(work|home|root|Users)/\w", (), None, "a path of one machine"),
     (r"\b(deb|archive|ports|security|snapshot|ftp)\.(debian|ubuntu)\.(org|com)\b", (), None, "a package host"),
@@ -16,8 +16,15 @@ RULES = [
     (r"\b(pypi\.org|registry\.npmjs|proxy\.golang|crates\.io)\b", (), None, "a registry host"),
     (r"[ \t]+$", (".c", ".h", ".py", ".sh", ".build", ".md"), None, "white space at the end of the line"),
 ]
+# (pattern, whether it is wrong in that file, what is wrong), in code only.
+CODE_RULES = [
+    (r"\bgoto\b", lambda path: path.parts[0] != "libcollector", "goto: use a cleanup attribute"),
+    (r"\b(g_strerror|g_strsignal|g_assert\w*|strerror|strsignal)\(", lambda path: path.parts[:2] == ("daemon", "engine"),
+     "behind its filter the engine cannot open libc's and GLib's texts: use prof_strerror(), or assert() without g_"),
+]
 BINARY = (".cap", ".bin", ".png", ".mo", ".gz", ".zst", ".o", ".so")
 COMPILED = [(re.compile(pattern), suffixes, free, why) for pattern, suffixes, free, why in RULES]
+CODE = [(re.compile(pattern), applies, why) for pattern, applies, why in CODE_RULES]
 
 
 def comments_blanked(text):
@@ -33,10 +40,14 @@ def check(root):
             continue
         text = (root / path).read_text(encoding="utf-8", errors="replace")
         code = comments_blanked(text).splitlines() if path.suffix in (".c", ".h") else []
+        for pattern, applies, why in CODE:
+            for number, line in enumerate(code, 1):
+                if applies(path) and pattern.search(line):
+                    yield f"{path}:{number}: {why}"
         for pattern, suffixes, free, why in COMPILED:
             if (suffixes and not path.name.endswith(suffixes)) or (free and path.parts[0] == free):
                 continue
-            for number, line in enumerate(code if "goto" in why else text.splitlines(), 1):
+            for number, line in enumerate(text.splitlines(), 1):
                 if pattern.search(line):
                     yield f"{path}:{number}: {why}"
 
@@ -44,6 +55,8 @@ def check(root):
 SELF_TEST = [
     ({"a.c": "/* goto the shop */\nint a; char *b = \"goto\";\n", "libcollector/a.c": "goto out;\n"}, 0),
     ({"daemon/a.c": "int f(void) { goto out; out: return 0; }\n"}, 1),
+    ({"daemon/engine/a.c": "/* g_strerror() */\nassert(prof_strerror(-1));\n", "daemon/broker/a.c": "g_strerror(1);\n"}, 0),
+    ({"daemon/engine/a.c": "puts(g_strerror(1));\ng_assert(1);\n"}, 2),
     ({"a.md": "TO" "DO: write\n", "b.c": "/* FIX" "ME */\n"}, 2),
     ({"a.md": "see /wor" "k/main and /ro" "ot/x\nand /usr/lib and /proc/self/root/x\n"}, 1),
     ({"a.sh": "curl ht" "tp://deb.deb" "ian.org/x\n", "b.py": "url = 'htt" "ps://cache.internal:3142/'\n"}, 2),

@@ -7,6 +7,8 @@
  *     open=FILE begin=NAME end=NAME close                         NAME may be empty: NULL
  *     inside=MS outside=MS                                        works in a function of that name
  *     blocks=N                                                    N blocks of 1 ms, whose CPU time is printed, and outside() between them
+ *     short=N                                                     N blocks of nothing
+ *     sleep=MS
  *     threads=N                                                   N threads with blocks of one name, at once
  *     fork=STEP clone=STEP vfork                                  a child takes the step; vfork: it ends block "block"
  *     sockets                                                     how many are open
@@ -147,6 +149,20 @@ static void take_blocks(const char *value)
 	}
 	say("blocks", failed);
 	printf("cpu %.0f\n", used_ns);
+}
+
+static void take_short(const char *value)
+{
+	int failed = 0;
+
+	for (int i = atoi(value); i > 0; i--)
+		failed += prof_recorder_begin("short") != 0 || prof_recorder_end("short") != 0;
+	say("short", failed);
+}
+
+static void take_sleep(const char *value)
+{
+	usleep((useconds_t)atoi(value) * 1000);
 }
 
 static void *use_blocks(void *data)
@@ -331,6 +347,8 @@ static const struct step {
 	{ "inside", inside },
 	{ "outside", outside },
 	{ "blocks", take_blocks },
+	{ "short", take_short },
+	{ "sleep", take_sleep },
 	{ "threads", take_threads },
 	{ "fork", take_fork },
 	{ "clone", take_clone },

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "daemon/engine/collectors.h"
 #include "daemon/engine/kernel.h"
 #include "daemon/engine/loss.h"
 #include "daemon/engine/output.h"
@@ -83,6 +84,22 @@ static inline void parts_finish(struct parts *parts)
 		abort();
 	if (prof_reader_open(parts->fd, &parts->reader) != 0)
 		parts->reader = NULL;
+}
+
+/* What is due of collectors, as a round of the session does it. */
+static inline void parts_step(struct parts *parts, struct collectors *collectors, uint64_t at_ns)
+{
+	output_tick(&parts->output, at_ns);
+	collectors_drain(collectors, at_ns);
+	collectors_serve(collectors, at_ns, at_ns);
+	collectors_emit(collectors, at_ns, UINT64_MAX);
+}
+
+static inline void parts_finish_collectors(struct parts *parts, struct collectors *collectors)
+{
+	collectors_finish(collectors, UINT64_MAX);
+	loss_flush(&parts->losses, &parts->output);
+	parts_finish(parts);
 }
 
 static inline void parts_done(struct parts *parts)

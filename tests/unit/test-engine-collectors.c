@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#define N_RINGS 45 /* of the first arena */
 #define OTHER_TID 2000000001
 #define STRANGER_PID 2000000002
 
@@ -76,15 +77,9 @@ static void fixture_done(struct fixture *fixture)
 		close(fixture->socket);
 }
 
-/* What is due, as a round of the session does it. */
 static void step(struct fixture *fixture)
 {
-	uint64_t at = now();
-
-	output_tick(&fixture->parts.output, at);
-	collectors_drain(&fixture->collectors, at);
-	collectors_serve(&fixture->collectors, at, at);
-	collectors_emit(&fixture->collectors, at, UINT64_MAX);
+	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
 /* Until all that was written is a row. */
@@ -107,9 +102,7 @@ static void step_until_answer(struct fixture *fixture)
 
 static void finish(struct fixture *fixture)
 {
-	collectors_finish(&fixture->collectors, UINT64_MAX);
-	loss_flush(&fixture->parts.losses, &fixture->parts.output);
-	parts_finish(&fixture->parts);
+	parts_finish_collectors(&fixture->parts, &fixture->collectors);
 }
 
 static void connect_as(struct fixture *fixture, int32_t pid, uint32_t wants)
@@ -253,7 +246,7 @@ static void test_registration(void)
 	int fd, connection;
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
-	CHECK_INT(fixture.shared->n_rings, 37);
+	CHECK_INT(fixture.shared->n_rings, N_RINGS);
 	CHECK_INT(header_of(&fixture, 0)->policy, RING_DROP);
 	connection = ((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))->connection;
 	CHECK_INT(send(fixture.socket, &request, sizeof(request), 0), sizeof(request));
@@ -991,7 +984,7 @@ static void test_endless_stacks(void)
 	struct ring *ring;
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
-	ring = claim(&fixture, getpid());
+	ring = ring_claim(fixture.arena, (uint32_t)getpid(), 64u << 10, 0);
 	write_string(ring, 1, "/x", 2, 0);
 	for (uint32_t i = 1; i < 3000; i++) {
 		write_image(ring, i, 1, CODE + i * 0x4000);
@@ -1206,7 +1199,7 @@ static void test_fair_end(void)
 	const size_t n_marks = 100;
 	struct fixture fixture;
 	struct ring_arena *greedy;
-	struct ring *rings[37], *modest;
+	struct ring *rings[N_RINGS], *modest;
 	uint64_t n_greedy = 0;
 
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
@@ -1234,7 +1227,7 @@ static void test_fair(void)
 	const size_t each = 1300, n_turns = 100;
 	struct fixture fixture;
 	struct ring_arena *greedy;
-	struct ring *rings[37], *modest;
+	struct ring *rings[N_RINGS], *modest;
 	uint64_t most = 0;
 
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));

@@ -4,12 +4,15 @@
  */
 #include "config.h"
 
+#include "daemon/engine/ring.h"
 #include "daemon/engine/sandbox.h"
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -189,6 +192,35 @@ static void test_work(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
 }
 
+/* Whatever the locale: in most of them libc's texts are looked for in files. */
+static bool say_what_failed(void)
+{
+	g_autoptr(GError) error = NULL;
+	struct ring ring;
+
+	return !ring_init(&ring, -1, 1, &error) && strstr(error->message, "Bad file descriptor");
+}
+
+static bool fail_an_assertion(void)
+{
+	assert(getpid() == 0);
+	return true;
+}
+
+static void test_errors(void)
+{
+	int status;
+
+	if (PROF_SANITIZED)
+		SKIP("sanitizers need calls that the filter refuses");
+	setlocale(LC_ALL, "C.UTF-8");
+	status = run_inside(say_what_failed);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
+	status = run_inside(fail_an_assertion);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	setlocale(LC_ALL, "C");
+}
+
 /* No capability in any set, no way to get one, not root's user, no groups; bits of what is wrong. */
 static int find_privilege(void)
 {
@@ -281,6 +313,7 @@ int main(void)
 	RUN(test_limits);
 	RUN(test_calls);
 	RUN(test_work);
+	RUN(test_errors);
 	RUN(test_threads);
 	return test_end();
 }

@@ -3,6 +3,7 @@
  * Checks of session.c and channel.c in daemon/engine: a made-up broker on the other end of the socket. The session runs
  * in a child, without perf events, so that this needs no privilege.
  */
+#include "daemon/datagram.h"
 #include "daemon/engine/session.h"
 #include "libcollector/control.h"
 #include "tests/unit/engine.h"
@@ -374,7 +375,7 @@ static void start_switched(struct broker *broker, int *ret_switch)
 /* What the engine answers; UINT32_MAX: it hangs up. */
 static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 {
-	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, { 0 } };
+	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, 0, { 0 } };
 
 	if (send(fd, &packet, sizeof(packet), MSG_NOSIGNAL) != sizeof(packet) ||
 	    recv(fd, &packet, sizeof(packet), 0) != sizeof(packet))
@@ -410,6 +411,68 @@ static void test_switch(void)
 	close(broker.capture);
 }
 
+/* The answer to a request for the page. */
+static struct control_page *ask_page(int fd)
+{
+	struct control_switch packet = { CONTROL_SWITCH_MAGIC, 1, 0, CONTROL_WANTS_PAGE, { 0 } };
+	int page_fd = -1;
+	struct control_page *page;
+
+	if (send(fd, &packet, sizeof(packet), MSG_NOSIGNAL) != sizeof(packet) ||
+	    datagram_receive(fd, &packet, sizeof(packet), 0, &page_fd) != sizeof(packet))
+		abort();
+	CHECK_INT(packet.on, 0);
+	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+	if (page == MAP_FAILED)
+		abort();
+	close(page_fd);
+	return page;
+}
+
+static bool is_state(const struct control_page *page, uint32_t state, unsigned int ms)
+{
+	for (unsigned int i = 0; i < ms; i++) {
+		if (__atomic_load_n(&page->state, __ATOMIC_SEQ_CST) == state)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Events stay enabled while there is a block, and a moment longer. */
+static void test_switch_page(void)
+{
+	struct control_page *page;
+	struct broker broker;
+	int fd;
+
+	start_switched(&broker, &fd);
+	page = ask_page(fd);
+	CHECK_INT(page->state, 0);
+	CHECK_INT(ask_switch(fd, 5, 1), 1);
+	CHECK_INT(page->state, CONTROL_PAGE_ON);
+	CHECK(is_state(page, 0, 5000));
+	CHECK_INT(ask_switch(fd, 6, 1), 1);
+	__atomic_fetch_or(&page->state, CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
+	CHECK(!is_state(page, 0, 500));
+	CHECK_INT(page->state, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK);
+	send_fds(&broker, MESSAGE_PAUSE, NULL, 0, NULL, 0);
+	CHECK(is_state(page, CONTROL_PAGE_BLOCK, 5000));
+	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
+	CHECK(is_state(page, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK, 5000));
+	page->edges[0] = page->edges[1] = 1;
+	__atomic_store_n(&page->n_edges, 2, __ATOMIC_RELEASE);
+	__atomic_fetch_and(&page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
+	CHECK(is_state(page, 0, 5000));
+	CHECK_INT(page->n_taken, 2);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(fd);
+	close(broker.capture);
+	munmap(page, sizeof(*page));
+}
+
 /* The session goes on without it. */
 static void check_hostile(int fd, struct broker *broker)
 {
@@ -425,11 +488,12 @@ static void check_hostile(int fd, struct broker *broker)
 static void test_switch_hostile(void)
 {
 	struct control_switch packets[] = {
-		{ 0, 1, 1, { 0 } },
-		{ CONTROL_SWITCH_MAGIC, 1, 2, { 0 } },
+		{ 0, 1, 1, 0, { 0 } },
+		{ CONTROL_SWITCH_MAGIC, 1, 2, 0, { 0 } },
 	};
-	struct control_switch flood = { CONTROL_SWITCH_MAGIC, 1, 0, { 0 } };
+	struct control_switch flood = { CONTROL_SWITCH_MAGIC, 1, 0, 0, { 0 } };
 	const char long_packet[100] = "";
+	struct control_page *page;
 	struct broker broker;
 	int fd;
 
@@ -441,6 +505,13 @@ static void test_switch_hostile(void)
 	start_switched(&broker, &fd);
 	REQUIRE(send(fd, long_packet, sizeof(long_packet), 0) == sizeof(long_packet));
 	check_hostile(fd, &broker);
+	start_switched(&broker, &fd);
+	page = ask_page(fd);
+	__atomic_store_n(&page->n_edges, CONTROL_PAGE_EDGES + 1, __ATOMIC_RELEASE);
+	while (ask_switch(fd, 2, 1) != UINT32_MAX)
+		usleep(10000);
+	check_hostile(fd, &broker);
+	munmap(page, sizeof(*page));
 	/* never reads: the engine does not wait for it */
 	start_switched(&broker, &fd);
 	while (send(fd, &flood, sizeof(flood), MSG_NOSIGNAL) == sizeof(flood))
@@ -524,6 +595,7 @@ int main(void)
 	RUN(test_protocol);
 	RUN(test_idle);
 	RUN(test_switch);
+	RUN(test_switch_page);
 	RUN(test_switch_hostile);
 	RUN(test_descriptors);
 	RUN(test_waiting);

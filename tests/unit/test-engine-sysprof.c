@@ -79,19 +79,12 @@ static void fixture_done(struct fixture *fixture)
 
 static void step(struct fixture *fixture)
 {
-	uint64_t at = now();
-
-	output_tick(&fixture->parts.output, at);
-	collectors_drain(&fixture->collectors, at);
-	collectors_serve(&fixture->collectors, at, at);
-	collectors_emit(&fixture->collectors, at, UINT64_MAX);
+	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
 static void finish(struct fixture *fixture)
 {
-	collectors_finish(&fixture->collectors, UINT64_MAX);
-	loss_flush(&fixture->parts.losses, &fixture->parts.output);
-	parts_finish(&fixture->parts);
+	parts_finish_collectors(&fixture->parts, &fixture->collectors);
 }
 
 /* A request, as the broker passes it on. */

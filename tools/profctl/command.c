@@ -11,6 +11,7 @@
 
 #include "tools/profctl/command.h"
 
+#include "arch/packet.h"
 #include "libcollector/control.h"
 #include "tools/common/cli.h"
 
@@ -78,23 +79,10 @@ static bool read_control(int fd, GString *control, int *ret_sysprof)
 
 static bool write_control(int fd, const char *control, int sysprof)
 {
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} space = { 0 };
-	struct iovec part = { (char *)control, strlen(control) + 1 };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	const struct iovec part = { (char *)control, strlen(control) + 1 };
 
-	if (sysprof >= 0) {
-		message.msg_control = &space;
-		message.msg_controllen = sizeof(space.space);
-		space.header.cmsg_level = SOL_SOCKET;
-		space.header.cmsg_type = SCM_RIGHTS;
-		space.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&space.header), &sysprof, sizeof(int));
-	}
 	/* where the child is gone, that is seen by its status */
-	return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)part.iov_len;
+	return packet_send(fd, &part, 1, sysprof, 0) == (ssize_t)part.iov_len;
 }
 
 /* Before where the caller itself registers, whose token is of no use at ours. */

@@ -14,6 +14,7 @@
 #include "tools/profctl/record-control.h"
 
 #include "arch/base.h"
+#include "arch/packet.h"
 #include "libcollector/control.h"
 #include "tools/common/cli.h"
 
@@ -85,22 +86,9 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 static void send_report(const struct record_control *control, const struct control_report *report,
 			int fd)
 {
-	union {
-		struct cmsghdr header;
-		uint8_t space[CMSG_SPACE(sizeof(int))];
-	} rights = { 0 };
-	struct iovec part = { (void *)report, sizeof(*report) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	const struct iovec part = { (void *)report, sizeof(*report) };
 
-	if (fd >= 0) {
-		message.msg_control = &rights;
-		message.msg_controllen = sizeof(rights.space);
-		rights.header.cmsg_level = SOL_SOCKET;
-		rights.header.cmsg_type = SCM_RIGHTS;
-		rights.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&rights.header), &fd, sizeof(int));
-	}
-	(void)!sendmsg(control->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)!packet_send(control->fd, &part, 1, fd, MSG_DONTWAIT);
 }
 
 void record_control_ready(struct record_control *control, const char *where)

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ownership - whether processes are a user's, looked at by a thread
+ *
+ * Each thread of each process has to be looked at (daemon/owner.h), which takes half a second where there are ten thousand, and
+ * profd has other clients. So each question has a thread of its own, which reads what it is given and nothing else.
+ * Invariants: (1) the main loop waits for no thread            [test_bus: test_others_are_served_while_many_threads_are_looked_at]
+ *             (2) each question is answered once, at the end too         [test_bus: test_end_while_many_threads_are_looked_at]
+ * Main thread, but for run().
+ */
+#include "config.h"
+
+#include "daemon/broker/ownership.h"
+
+#include "daemon/broker/error.h"
+
+struct question {
+	struct targets *targets;
+	uid_t uid;
+	bool owned; /* written by the thread, read after it */
+	void (*answer)(struct targets *targets, bool owned, const GError *error, void *data);
+	void *data;
+};
+
+static GSList *pending; /* struct question */
+
+static gboolean on_done(gpointer data)
+{
+	struct question *question = data;
+
+	if (question->answer)
+		question->answer(question->targets, question->owned, NULL, question->data);
+	else
+		targets_free(question->targets);
+	pending = g_slist_remove(pending, question);
+	g_free(question);
+	return G_SOURCE_REMOVE;
+}
+
+static gpointer run(gpointer data)
+{
+	struct question *question = data;
+
+	question->owned = targets_check(question->targets, question->uid, NULL);
+	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, question, NULL);
+	return NULL;
+}
+
+void ownership_ask(struct targets *targets, uid_t uid,
+		   void (*answer)(struct targets *targets, bool owned, const GError *error,
+				  void *data),
+		   void *data)
+{
+	struct question *question = g_new(struct question, 1);
+	g_autoptr(GError) error = NULL;
+	GThread *thread;
+
+	*question =
+		(struct question){ .targets = targets, .uid = uid, .answer = answer, .data = data };
+	pending = g_slist_prepend(pending, question);
+	thread = g_thread_try_new("ownership", run, question, &error);
+	if (thread) {
+		g_thread_unref(thread);
+		return;
+	}
+	pending = g_slist_remove(pending, question);
+	g_free(question);
+	targets_free(targets);
+	answer(NULL, false, error, data);
+}
+
+unsigned ownership_pending(uid_t uid)
+{
+	unsigned n = 0;
+
+	for (const GSList *item = pending; item; item = item->next)
+		n += ((const struct question *)item->data)->uid == uid;
+	return n;
+}
+
+/* The threads go on, and nobody waits for them. */
+void ownership_end(void)
+{
+	g_autoptr(GError) error = NULL;
+
+	broker_fail(&error, BROKER_ERROR_FAILED, "profd ends");
+	for (const GSList *item = pending; item; item = item->next) {
+		struct question *question = item->data;
+
+		if (question->answer)
+			question->answer(NULL, false, error, question->data);
+		question->answer = NULL;
+	}
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Gate - the time that a program wants samples of, where it says so in memory that it shares with us
+ *
+ * Switching events takes longer than a short block lasts. So they stay enabled for a while when a block ends, and the program
+ * writes down when its blocks begin and end; what was sampled at other times is dropped. Two bits say who may rely on what:
+ * ON is ours, and promises that events are enabled as long as it stands; BLOCK is the program's, and set only together with
+ * an ON that stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a BLOCK.
+ *
+ * A time counts as soon as the program has published it, which is before its begin or end returns. Who takes the edges after
+ * the clock was read so knows of all that any sample up to then depends on.
+ * Invariants: (1) a sample between a begin that returned and its end is in a block     [test-engine-gate: blocks; test_recorder: edges]
+ *             (2) one between an end that returned and the next begin is in none       [the same]
+ *             (3) whatever the page says, nothing is written outside, and memory is bounded [test-engine-gate: hostile]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/gate.h"
+
+#include "arch/base.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define MAX_EDGES \
+	(1u << 20) /* that are not forgotten: some 10 s of blocks of 10 us, or somebody who lies */
+
+static int make_file(void)
+{
+	CLEANUP_CLOSE int fd = memfd_create("prof-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct control_page)) < 0 ||
+	    fallocate(fd, 0, 0, sizeof(struct control_page)) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -1;
+	return steal_fd(&fd);
+}
+
+bool gate_open(struct gate *gate, int *ret_fd)
+{
+	CLEANUP_CLOSE int fd = make_file();
+	void *page = fd < 0 ? MAP_FAILED
+			    : mmap(NULL, sizeof(struct control_page), PROT_READ | PROT_WRITE,
+				   MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return false;
+	*gate = (struct gate){ .page = page, .edges = g_array_new(FALSE, FALSE, sizeof(uint64_t)) };
+	*ret_fd = steal_fd(&fd);
+	return true;
+}
+
+void gate_done(struct gate *gate)
+{
+	if (!gate->page)
+		return;
+	munmap(gate->page, sizeof(*gate->page));
+	g_array_unref(gate->edges);
+	*gate = (struct gate){ 0 };
+}
+
+void gate_set_on(struct gate *gate, bool on)
+{
+	if (!gate->page)
+		return;
+	if (on)
+		__atomic_fetch_or(&gate->page->state, CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
+	else
+		__atomic_fetch_and(&gate->page->state, ~CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
+}
+
+/* pairs with try_begin() of libcollector/recorder.c */
+bool gate_try_off(struct gate *gate)
+{
+	uint32_t state = CONTROL_PAGE_ON;
+
+	return __atomic_compare_exchange_n(&gate->page->state, &state, 0, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_SEQ_CST) ||
+	       !(state & CONTROL_PAGE_BLOCK);
+}
+
+static void take_edge(struct gate *gate)
+{
+	uint64_t edge = __atomic_load_n(&gate->page->edges[gate->n_taken++ % CONTROL_PAGE_EDGES],
+					__ATOMIC_RELAXED);
+	guint n = gate->edges->len;
+
+	if (n > 0)
+		edge = MAX_OF(edge, g_array_index(gate->edges, uint64_t, n - 1));
+	g_array_append_val(gate->edges, edge);
+}
+
+void gate_take(struct gate *gate, uint64_t now_ns)
+{
+	uint64_t n;
+
+	if (!gate->page || gate->is_broken)
+		return;
+	/* pairs with add_edge() of libcollector/recorder.c */
+	n = __atomic_load_n(&gate->page->n_edges, __ATOMIC_ACQUIRE);
+	gate->is_broken = n - gate->n_taken > CONTROL_PAGE_EDGES || gate->edges->len > MAX_EDGES;
+	if (gate->is_broken || n == gate->n_taken)
+		return;
+	while (gate->n_taken != n)
+		take_edge(gate);
+	__atomic_store_n(&gate->page->n_taken, n, __ATOMIC_RELEASE);
+	gate->used_ns = now_ns;
+}
+
+/* How many edges are at that time or before. */
+static size_t count_until(const struct gate *gate, uint64_t time_ns)
+{
+	size_t low = 0, high = gate->edges->len;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (g_array_index(gate->edges, uint64_t, middle) <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool gate_includes(const struct gate *gate, uint64_t time_ns)
+{
+	return !gate->page || (gate->n_forgotten + count_until(gate, time_ns)) % 2 != 0;
+}
+
+void gate_forget(struct gate *gate, uint64_t before_ns)
+{
+	size_t n = gate->page && before_ns ? count_until(gate, before_ns - 1) : 0;
+
+	if (n == 0)
+		return;
+	g_array_remove_range(gate->edges, 0, (guint)n);
+	gate->n_forgotten += n;
+}
