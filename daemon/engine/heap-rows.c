@@ -23,6 +23,7 @@
 #include "arch/base.h"
 #include "daemon/engine/collector-stacks.h"
 
+#include <assert.h>
 #include <sys/random.h>
 
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
@@ -226,7 +227,7 @@ static const struct heap_block **list_held(const struct heap_rows *rows)
 	for (size_t i = 0; i < merge->n; i++)
 		if (merge->pending[i].rows == rows && merge->pending[i].prior.label)
 			held[n++] = &merge->pending[i].prior;
-	g_assert(n == rows->heap.n_held);
+	assert(n == rows->heap.n_held);
 	return held;
 }
 
