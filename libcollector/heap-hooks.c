@@ -14,10 +14,10 @@
 #include "libcollector/heap-next.h"
 #include "libcollector/heap-record.h"
 #include "libcollector/heap-sampled.h"
-#include "libcollector/own-stack.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -97,6 +97,14 @@ static void record(const struct heap_call *call, const void *address)
 		heap_record_alloc(call, address);
 }
 
+/* In the hook itself, or in what it has jumped to. */
+static inline __attribute__((always_inline)) void record_here(struct heap_call *call,
+							      const void *address)
+{
+	own_calls_get_caller(&call->caller);
+	record(call, address);
+}
+
 static uint32_t log2_of(size_t alignment)
 {
 	return alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment);
@@ -111,7 +119,7 @@ static size_t page_bytes(void)
 
 OUTLINE void *malloc_awake(size_t size)
 {
-	const struct heap_call call = { RING_ALLOC_MALLOC, 0, size };
+	struct heap_call call = { RING_ALLOC_MALLOC, 0, size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -123,7 +131,7 @@ OUTLINE void *malloc_awake(size_t size)
 	address = heap_next.malloc(size);
 	leave(outer);
 	if (wanted)
-		record(&call, address);
+		record_here(&call, address);
 	return address;
 }
 
@@ -134,7 +142,7 @@ HOOK void *malloc(size_t size)
 
 OUTLINE void *calloc_awake(size_t n, size_t size)
 {
-	struct heap_call call = { RING_ALLOC_CALLOC, 0, 0 };
+	struct heap_call call = { RING_ALLOC_CALLOC, 0, 0, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -148,7 +156,7 @@ OUTLINE void *calloc_awake(size_t n, size_t size)
 	address = heap_next.calloc(n, size);
 	leave(outer);
 	if (wanted)
-		record(&call, address);
+		record_here(&call, address);
 	return address;
 }
 
@@ -214,18 +222,20 @@ static void *realloc_awake(const struct heap_call *call, void *prior)
 
 HOOK void *realloc(void *prior, size_t size)
 {
+	struct heap_call call = { RING_ALLOC_REALLOC, 0, size, { 0 } };
+
 	if (is_dormant() && !heap_pool_has(prior))
 		return heap_next.realloc(prior, size);
-	return realloc_awake(&(struct heap_call){ RING_ALLOC_REALLOC, 0, size }, prior);
+	own_calls_get_caller(&call.caller);
+	return realloc_awake(&call, prior);
 }
 
-OUTLINE void *fail_to_change(void *prior)
+static void *fail_to_change(const struct heap_call *call, void *prior)
 {
-	const struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, SIZE_MAX };
 	struct heap_change failed;
 
 	if (is_ready() && (heap_mode & HEAP_ALL) && is_recorded()) {
-		heap_record_begin(&call, prior, &failed);
+		heap_record_begin(call, prior, &failed);
 		heap_record_end(&failed, NULL, false);
 	}
 	errno = ENOMEM;
@@ -234,20 +244,23 @@ OUTLINE void *fail_to_change(void *prior)
 
 HOOK void *reallocarray(void *prior, size_t n, size_t size)
 {
-	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0 };
+	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
+	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
-	if (__builtin_mul_overflow(n, size, &call.size))
-		return fail_to_change(prior);
-	if (is_dormant() && !heap_pool_has(prior))
+	if (!is_too_much && is_dormant() && !heap_pool_has(prior))
 		return heap_next.realloc(prior, call.size);
-	return realloc_awake(&call, prior);
+	own_calls_get_caller(&call.caller);
+	if (!is_too_much)
+		return realloc_awake(&call, prior);
+	call.size = SIZE_MAX;
+	return fail_to_change(&call, prior);
 }
 
 /* ---- What is aligned ---- */
 
 OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t size)
 {
-	const struct heap_call call = { RING_ALLOC_POSIX_MEMALIGN, log2_of(alignment), size };
+	struct heap_call call = { RING_ALLOC_POSIX_MEMALIGN, log2_of(alignment), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	int r;
@@ -264,7 +277,7 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 	r = heap_next.posix_memalign(ret_address, alignment, size);
 	leave(outer);
 	if (wanted)
-		record(&call, r == 0 ? *ret_address : NULL);
+		record_here(&call, r == 0 ? *ret_address : NULL);
 	return r;
 }
 
@@ -277,10 +290,10 @@ HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
 /* Those that are asked in the same way. */
 typedef void *allocate_aligned(size_t alignment, size_t size);
 
-static void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
-			   size_t alignment, size_t size)
+OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
+			    size_t alignment, size_t size)
 {
-	const struct heap_call call = { kind, log2_of(alignment), size };
+	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -292,7 +305,7 @@ static void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *n
 	address = (*next)(alignment, size);
 	leave(outer);
 	if (wanted)
-		record(&call, address);
+		record_here(&call, address);
 	return address;
 }
 
@@ -310,9 +323,9 @@ HOOK void *memalign(size_t alignment, size_t size)
 		       : aligned_awake(RING_ALLOC_MEMALIGN, &heap_next.memalign, alignment, size);
 }
 
-static void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t), size_t size)
+OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t), size_t size)
 {
-	const struct heap_call call = { kind, log2_of(page_bytes()), size };
+	struct heap_call call = { kind, log2_of(page_bytes()), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -324,7 +337,7 @@ static void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t)
 	address = (*next)(size);
 	leave(outer);
 	if (wanted)
-		record(&call, address);
+		record_here(&call, address);
 	return address;
 }
 
@@ -342,12 +355,17 @@ HOOK void *pvalloc(size_t size)
 
 /* ---- free() ---- */
 
-/* Whether it is to be given up, which it may be now. */
+/*
+ * Whether it is to be given up, which it may be now. libc closes modules of its own without dlclose(), but what the loader frees then
+ * gets here.
+ */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
 {
 	if (heap_pool_has(address) || !is_ready())
 		return false;
+	if (__builtin_expect(_r_debug.r_state == RT_DELETE, 0))
+		own_stack_forget();
 	if (is_end_wanted(address))
 		heap_record_free(kind, address, 0);
 	return true;

@@ -49,10 +49,13 @@ static bool is_recorded(void)
 		 (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard);
 }
 
-static void record(enum ring_alloc_kind kind, uint64_t size, const void *address)
+static inline __attribute__((always_inline)) void record(enum ring_alloc_kind kind, uint64_t size,
+							 const void *address)
 {
-	heap_record_alloc(&(struct heap_call){ .kind = kind, .size = size },
-			  address == MAP_FAILED ? NULL : address);
+	struct heap_call call = { .kind = kind, .size = size };
+
+	own_calls_get_caller(&call.caller);
+	heap_record_alloc(&call, address == MAP_FAILED ? NULL : address);
 }
 
 static bool is_page(const void *address)
@@ -98,23 +101,24 @@ static void *call_mremap(void *address, size_t bytes, size_t size, int flags, vo
 	return (void *)syscall(SYS_mremap, address, bytes, size, (long)flags, to);
 }
 
-static void *mremap_recorded(void *address, size_t bytes, size_t size, int flags, void *to)
+static void *mremap_recorded(const struct heap_call *call, void *address, size_t bytes, int flags,
+			     void *to)
 {
-	const struct heap_call call = { .kind = RING_ALLOC_MREMAP, .size = size };
 	bool is_kept = bytes == 0 || (flags & MREMAP_DONTUNMAP);
 	struct heap_change change;
 	void *at;
 
 	if ((flags & MREMAP_FIXED) && is_page(to))
-		heap_record_free(RING_FREE_MUNMAP, to, size);
-	heap_record_begin(&call, is_kept ? NULL : address, &change);
-	at = call_mremap(address, bytes, size, flags, to);
+		heap_record_free(RING_FREE_MUNMAP, to, call->size);
+	heap_record_begin(call, is_kept ? NULL : address, &change);
+	at = call_mremap(address, bytes, call->size, flags, to);
 	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);
 	return at;
 }
 
 HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 {
+	struct heap_call call = { .kind = RING_ALLOC_MREMAP, .size = size };
 	void *to = NULL;
 	va_list rest;
 
@@ -124,8 +128,10 @@ HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 		va_end(rest);
 	}
 	prepare();
-	return is_recorded() ? mremap_recorded(address, bytes, size, flags, to)
-			     : call_mremap(address, bytes, size, flags, to);
+	if (!is_recorded())
+		return call_mremap(address, bytes, size, flags, to);
+	own_calls_get_caller(&call.caller);
+	return mremap_recorded(&call, address, bytes, flags, to);
 }
 
 /* ---- The break ---- */

@@ -243,7 +243,8 @@ static void set_up(void)
 	mode = is_first && heap_next.malloc && heap_next.free ? read_mode() : 0;
 	if (mode != 0 && !is_of_libc())
 		mode |= HEAP_FOREIGN;
-	if (mode != 0)
+	/* Without memory for it, stacks are of one frame. */
+	if (mode != 0 && own_stack_setup() <= 0)
 		register_wants |= CONTROL_WANTS_ALLOCATIONS;
 	register_start();
 	/* pairs with the hooks' loads */

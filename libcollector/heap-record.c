@@ -2,46 +2,139 @@
 /*
  * Heap record - what a hook writes of a call: docs/ring.md, "Allocations"
  *
+ * A handler may come while the tree of calls is half done, so who finds that a hook is at work on this thread takes a stack of
+ * its own. What such a hook left by siglongjmp() is found anew.
  * Invariants: (1) a call is one record, or counted as lost           [test_heap_zoo: all]
  *             (2) a block's end is recorded before it is given up     [test_heap_zoo: reuse]
  *             (3) errno stays                                         [test_heap_zoo: all]
  */
 #include "libcollector/heap-record.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#define NESTED_FRAMES 64 /* as a handler's stack may be small */
+
 __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* NULL: lost, or nobody records. The ring is the one that the thread has when this is done. */
-static inline __attribute__((always_inline)) void *begin(uint32_t type, uint32_t bytes,
-							 struct ring **ret_ring)
+/* ---- Handlers ---- */
+
+static void get_signal_stack(stack_t *ret_stack)
+{
+	int error = errno;
+
+	if (!register_self.producer || (register_self.producer->current->flags & RING_NO_SYSCALL) ||
+	    syscall(SYS_sigaltstack, NULL, ret_stack) < 0 || (ret_stack->ss_flags & SS_DISABLE))
+		*ret_stack = (stack_t){ .ss_size = 0 };
+	errno = error;
+}
+
+static bool is_on(const stack_t *stack, uint64_t sp)
+{
+	return sp - (uint64_t)(uintptr_t)stack->ss_sp < stack->ss_size;
+}
+
+/* Whether the hook that is recording goes on when this is over; else it was left by siglongjmp(). As ring.c has it. */
+static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_walk)
+{
+	uint64_t outer = heap_thread.inside;
+	stack_t stack;
+	bool is_here, is_there;
+
+	get_signal_stack(&stack);
+	is_here = is_on(&stack, frame);
+	is_there = is_on(&stack, outer);
+	/* A walk takes more than there may be. */
+	*ret_may_walk = !is_here;
+	return is_here == is_there ? frame < outer : is_here;
+}
+
+struct nested {
+	const struct heap_call *call;
+	const void *address;
+	const struct stack *stack;
+};
+
+static void fill_nested(void *payload, const uint32_t *ids, const void *data)
+{
+	const struct nested *nested = data;
+
+	*(struct ring_alloc *)payload = (struct ring_alloc){
+		.address = (uintptr_t)nested->address,
+		.size = nested->call->size,
+		.stack = nested->stack->id,
+		.kind = (uint8_t)nested->call->kind,
+		.alignment_log2 = (uint8_t)nested->call->alignment_log2,
+		.flags = nested->stack->id != 0 ? RING_ALLOC_STACK : 0,
+	};
+}
+
+/* With a stack of its own, as the tree may be half done. */
+static __attribute__((noinline)) void record_nested(const struct heap_call *call,
+						    const void *address, bool may_walk)
+{
+	struct producer *producer = producer_get();
+	uint64_t pcs[NESTED_FRAMES];
+	const void *places[NESTED_FRAMES];
+	struct own_stack_chain chain = { .n = 0 };
+	struct prof_stack from = { .pcs = places, .kind = PROF_STACK_RETURNS };
+	struct stack stack = { .from = &from };
+	struct message message = { .type = RING_ALLOC,
+				   .payload_bytes = sizeof(struct ring_alloc),
+				   .stack = &stack };
+
+	if (!producer || producer->n_types <= RING_CALLS)
+		return;
+	if (may_walk)
+		own_stack_walk(&heap_thread.own, &call->caller, pcs, NESTED_FRAMES, &chain);
+	for (size_t i = 0; i < chain.n; i++)
+		places[i] = (const void *)(uintptr_t)pcs[i];
+	from.n = (uint32_t)chain.n;
+	message_write(&message, fill_nested, &(struct nested){ call, address, &stack });
+}
+
+/* ---- Records ---- */
+
+struct begun {
+	void *payload; /* NULL: lost, or nobody records */
+	struct ring *ring;
+	uint32_t stack;
+};
+
+static inline __attribute__((always_inline)) struct begun begin(uint32_t type, uint32_t bytes,
+								const struct heap_call *call)
 {
 	for (int i = 0; i < MESSAGE_TRIES; i++) {
 		struct producer *producer = producer_get();
-		struct ring *ring;
-		void *payload;
+		struct begun begun = { 0 };
 
 		/* An engine that does not know the types would put the ring aside. */
 		if (!producer || producer->n_types <= RING_CALLS)
-			return NULL;
+			return begun;
 		message_follow(producer);
-		ring = producer->current;
-		payload = ring_try_begin(ring, type,
-					 bytes + (uint32_t)sizeof(struct ring_record_header));
-		if (__builtin_expect(!payload, 0))
-			payload = ring_begin(ring, type, bytes);
-		if (__builtin_expect(!payload, 0)) {
+		if (call)
+			begun.stack = call_tree_get(producer, &call->caller);
+		begun.ring = producer->current;
+		begun.payload = ring_try_begin(begun.ring, type,
+					       bytes + (uint32_t)sizeof(struct ring_record_header));
+		if (__builtin_expect(!begun.payload, 0))
+			begun.payload = ring_begin(begun.ring, type, bytes);
+		if (__builtin_expect(!begun.payload, 0)) {
 			if (!register_again(producer))
-				return NULL;
+				return begun;
 			continue;
 		}
-		if (__builtin_expect(!ring->bigger, 1)) {
-			*ret_ring = ring;
-			return payload;
-		}
-		message_waste(ring, payload, bytes);
+		/* The ids are those of an owner, of whom a handler may have begun a new epoch. */
+		if (__builtin_expect(!begun.ring->bigger, 1) &&
+		    (begun.stack == 0 ||
+		     __builtin_expect(call_tree_epoch(producer) == producer->intern.epoch, 1)))
+			return begun;
+		message_waste(begun.ring, begun.payload, bytes);
 	}
 	register_count_lost();
-	return NULL;
+	return (struct begun){ 0 };
 }
 
 static inline __attribute__((always_inline)) void end(struct ring *ring, void *payload)
@@ -55,45 +148,67 @@ static inline __attribute__((always_inline)) void end(struct ring *ring, void *p
 
 void heap_record_alloc(const struct heap_call *call, const void *address)
 {
-	struct ring *ring;
-	struct ring_alloc *alloc = begin(RING_ALLOC, sizeof(*alloc), &ring);
+	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	struct begun begun;
+	bool may_walk;
 
-	if (!alloc)
+	if (__builtin_expect(heap_thread.inside != 0, 0) && is_within(frame, &may_walk)) {
+		record_nested(call, address, may_walk);
 		return;
-	*alloc = (struct ring_alloc){
-		.address = (uintptr_t)address,
-		.size = call->size,
-		.kind = (uint8_t)call->kind,
-		.alignment_log2 = (uint8_t)call->alignment_log2,
-	};
-	end(ring, alloc);
+	}
+	heap_thread.inside = frame;
+	RING_SIGNAL_FENCE();
+	begun = begin(RING_ALLOC, sizeof(struct ring_alloc), call);
+	if (begun.payload) {
+		*(struct ring_alloc *)begun.payload = (struct ring_alloc){
+			.address = (uintptr_t)address,
+			.size = call->size,
+			.stack = begun.stack,
+			.kind = (uint8_t)call->kind,
+			.alignment_log2 = (uint8_t)call->alignment_log2,
+		};
+		end(begun.ring, begun.payload);
+	}
+	RING_SIGNAL_FENCE();
+	heap_thread.inside = 0;
 }
 
 void heap_record_free(enum ring_free_kind kind, const void *address, uint64_t bytes)
 {
-	struct ring *ring;
-	struct ring_free_block *block = begin(RING_FREE_BLOCK, sizeof(*block), &ring);
+	struct begun begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
 
-	if (!block)
+	if (!begun.payload)
 		return;
-	*block = (struct ring_free_block){
+	*(struct ring_free_block *)begun.payload = (struct ring_free_block){
 		.address = (uintptr_t)address,
 		.kind = kind,
 		.pages = (uint32_t)MIN_OF(bytes / 4096 + (bytes % 4096 != 0), (uint64_t)UINT32_MAX),
 	};
-	end(ring, block);
+	end(begun.ring, begun.payload);
 }
 
+/* One that is nested has no stack: it is open for as long as the block is moved. */
 void heap_record_begin(const struct heap_call *call, const void *prior,
 		       struct heap_change *ret_change)
 {
-	struct ring_realloc *record = begin(RING_REALLOC, sizeof(*record), &ret_change->ring);
+	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	struct begun begun;
+	bool may_walk;
 
-	ret_change->record = record;
-	if (record)
-		*record = (struct ring_realloc){
+	ret_change->is_nested = __builtin_expect(heap_thread.inside != 0, 0) &&
+				is_within(frame, &may_walk);
+	if (!ret_change->is_nested)
+		heap_thread.inside = frame;
+	RING_SIGNAL_FENCE();
+	begun = begin(RING_REALLOC, sizeof(struct ring_realloc),
+		      ret_change->is_nested ? NULL : call);
+	ret_change->ring = begun.ring;
+	ret_change->record = begun.payload;
+	if (begun.payload)
+		*ret_change->record = (struct ring_realloc){
 			.prior = (uintptr_t)prior,
 			.size = call->size,
+			.stack = begun.stack,
 			.kind = (uint8_t)call->kind,
 		};
 }
@@ -101,13 +216,16 @@ void heap_record_begin(const struct heap_call *call, const void *prior,
 void heap_record_end(struct heap_change *change, const void *address, bool is_freed)
 {
 	struct ring_realloc *record = change->record;
-	uint64_t begin_ns;
 
-	if (!record)
-		return;
-	begin_ns = ((struct ring_record_header *)(void *)record)[-1].time_ns;
-	record->address = (uintptr_t)address;
-	record->is_freed = is_freed;
-	record->duration_ns = ring_now_ns() - begin_ns;
-	end(change->ring, record);
+	if (record) {
+		uint64_t begin_ns = ((struct ring_record_header *)(void *)record)[-1].time_ns;
+
+		record->address = (uintptr_t)address;
+		record->is_freed = is_freed;
+		record->duration_ns = ring_now_ns() - begin_ns;
+		end(change->ring, record);
+	}
+	RING_SIGNAL_FENCE();
+	if (!change->is_nested)
+		heap_thread.inside = 0;
 }

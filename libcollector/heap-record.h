@@ -6,29 +6,33 @@
  */
 #pragma once
 
+#include "libcollector/call-tree.h"
 #include "libcollector/control.h"
 #include "libcollector/message.h"
 #include "libcollector/prof-collector.h"
 
 #define HEAP_VARIABLE "PROF_MEMORY"
 
-/* Where the program called, and what. */
+/* What was called, and by whom. */
 struct heap_call {
-	uint32_t kind; /* enum ring_alloc_kind or enum ring_free_kind */
+	uint32_t kind; /* enum ring_alloc_kind */
 	uint32_t alignment_log2;
 	uint64_t size;
+	struct walk_registers caller; /* see own_calls_get_caller() */
 };
 
 /* A record that is begun before a block is given up and ended when another one is there. */
 struct heap_change {
 	struct ring *ring;
 	struct ring_realloc *record; /* NULL: lost */
-	uint64_t outer;
+	bool is_nested;
 };
 
 /* Of each thread. */
 struct heap_thread {
-	uint64_t guard; /* the frame of a call that a foreign allocator is in; 0: none */
+	uint64_t guard;  /* the frame of a call that a foreign allocator is in; 0: none */
+	uint64_t inside; /* the frame of a hook that has begun to record; 0: none */
+	struct own_stack own;
 };
 
 extern __thread struct heap_thread heap_thread

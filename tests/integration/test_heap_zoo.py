@@ -84,7 +84,9 @@ class Recorded:
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
-        assert sum((said - counted).values()) <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
+        # the end of one whose beginning is lost is recorded, and of a block that nobody knows
+        missing = sum(count for (_, name), count in (said - counted).items() if name != "frees")
+        assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
     def sum(self, name):
         return sum(peer[name] for peer in self.peers)
@@ -100,7 +102,7 @@ def run(tmp_path):
         command = [ZOO, *command.split()] if isinstance(command, str) else command
         environment = {"LD_PRELOAD": " ".join(map(str, preload)), "PROF_MEMORY": memory, "ZOO_RESULTS": str(results), **(env or {})}
         done = subprocess.run(
-            [STAND_IN, "--output", output, "--records", *policy, "--bytes", str(ring), *map(str, options), "--",
+            [STAND_IN, "--output", output, "--records", *policy, "--rings", "32", "--bytes", str(ring), *map(str, options), "--",
              "env", *(f"{name}={value}" for name, value in environment.items()), *map(str, command)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=100,
         )
@@ -124,6 +126,8 @@ def test_zoo(run, mode):
     recorded = run(mode)
     recorded.check_counts()
     assert all(peer["wants"] == 1 for peer in recorded.peers)
+    made = [record for record in recorded.records if record["type"] == ALLOC]
+    assert sum(record["stack"] == 0 for record in made) <= len(made) / 100
 
 
 @pytest.mark.parametrize("mode,number", [("kill", signal.SIGKILL), ("abort", signal.SIGABRT)])
