@@ -32,10 +32,29 @@ HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
 
 /* ---- What is to be done with a call ---- */
 
-/* Pairs with set_up(): then heap_next is there. */
-static inline bool is_dormant(void)
+/* Pairs with switch_mode(): then heap_next is there. */
+static inline __attribute__((always_inline)) bool is_dormant(void)
 {
 	return __builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) == 0, 1);
+}
+
+static inline __attribute__((always_inline)) bool is_sampled(void)
+{
+	return (heap_mode & (HEAP_SAMPLED | HEAP_UNSET)) == HEAP_SAMPLED;
+}
+
+/* An allocation that is not recorded, of which that is seen at once. Else it is a matter of is_wanted(). */
+static inline __attribute__((always_inline)) bool is_passed(size_t size)
+{
+	return is_dormant() || (is_sampled() && heap_sampled_pass_over(size) && !heap_is_foreign);
+}
+
+/* The same of a block's end. */
+static inline __attribute__((always_inline)) bool is_end_passed(const void *address)
+{
+	return (is_dormant() || (is_sampled() && heap_sampled_lacks(address) && !heap_is_foreign &&
+				 _r_debug.r_state != RT_DELETE)) &&
+	       !heap_pool_has(address);
 }
 
 /* False: the pool has to do. */
@@ -44,48 +63,59 @@ static inline bool is_ready(void)
 	return __builtin_expect(!(heap_mode & HEAP_UNSET), 1) || heap_next_prepare();
 }
 
+/* The same for an allocation: where nothing was known, is_passed() has not counted it. */
+static inline bool is_ready_for(size_t size)
+{
+	if (__builtin_expect(!(heap_mode & HEAP_UNSET), 1))
+		return true;
+	if (!heap_next_prepare())
+		return false;
+	if (heap_mode & HEAP_SAMPLED)
+		heap_sampled_pass_over(size);
+	return true;
+}
+
 /* Of the allocator itself, which is in a call of the program's. */
 static inline __attribute__((always_inline)) bool is_inner(void)
 {
-	return (heap_mode & HEAP_FOREIGN) &&
+	return heap_is_foreign &&
 	       (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard;
 }
 
-static inline __attribute__((always_inline)) bool is_recorded(void)
-{
-	return prof_collector_enabled() && !is_inner();
-}
-
-/* Whether an allocation is. */
+/* Whether an allocation is recorded. The thread's bytes were counted already, by is_passed(). */
 static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 {
-	if (!is_recorded())
+	uint32_t mode = heap_mode;
+
+	if (is_inner())
 		return false;
-	return heap_mode & HEAP_SAMPLED ? heap_sampled_choose(size) : heap_mode & HEAP_ALL;
+	if (mode & HEAP_SAMPLED)
+		return heap_chance.left < 0 && size >= heap_least && heap_sampled_throw(size);
+	return mode & HEAP_ALL;
 }
 
 /* Whether a block's end is. */
 static inline __attribute__((always_inline)) bool is_end_wanted(const void *address)
 {
-	if (heap_mode & HEAP_SAMPLED)
-		return heap_sampled_remove(address) && is_recorded();
-	return (heap_mode & HEAP_ALL) && is_recorded();
+	uint32_t mode = heap_mode;
+
+	if (mode & HEAP_SAMPLED)
+		return !heap_sampled_lacks(address) && heap_sampled_remove(address) && !is_inner();
+	return (mode & HEAP_ALL) && !is_inner();
 }
 
 static inline __attribute__((always_inline)) uint64_t enter(void)
 {
-	uint64_t outer = 0;
+	uint64_t outer = heap_thread.guard;
 
-	if (__builtin_expect(heap_mode & HEAP_FOREIGN, 0)) {
-		outer = heap_thread.guard;
+	if (__builtin_expect(heap_is_foreign, 0))
 		heap_thread.guard = MAX_OF(outer, (uint64_t)(uintptr_t)__builtin_frame_address(0));
-	}
 	return outer;
 }
 
 static inline __attribute__((always_inline)) void leave(uint64_t outer)
 {
-	if (__builtin_expect(heap_mode & HEAP_FOREIGN, 0))
+	if (__builtin_expect(heap_is_foreign, 0))
 		heap_thread.guard = outer;
 }
 
@@ -124,7 +154,7 @@ OUTLINE void *malloc_awake(size_t size)
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready())
+	if (!is_ready_for(size))
 		return heap_pool_get(size, 1);
 	wanted = is_wanted(size);
 	outer = enter();
@@ -137,7 +167,7 @@ OUTLINE void *malloc_awake(size_t size)
 
 HOOK void *malloc(size_t size)
 {
-	return is_dormant() ? heap_next.malloc(size) : malloc_awake(size);
+	return is_passed(size) ? heap_next.malloc(size) : malloc_awake(size);
 }
 
 OUTLINE void *calloc_awake(size_t n, size_t size)
@@ -149,7 +179,7 @@ OUTLINE void *calloc_awake(size_t n, size_t size)
 
 	if (__builtin_mul_overflow(n, size, &call.size))
 		call.size = SIZE_MAX;
-	if (!is_ready())
+	if (!is_ready_for(call.size))
 		return heap_pool_get(call.size, 1);
 	wanted = is_wanted(call.size);
 	outer = enter();
@@ -162,7 +192,11 @@ OUTLINE void *calloc_awake(size_t n, size_t size)
 
 HOOK void *calloc(size_t n, size_t size)
 {
-	return is_dormant() ? heap_next.calloc(n, size) : calloc_awake(n, size);
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes))
+		bytes = SIZE_MAX;
+	return is_passed(bytes) ? heap_next.calloc(n, size) : calloc_awake(n, size);
 }
 
 /* ---- realloc() and reallocarray() ---- */
@@ -204,7 +238,7 @@ static void *realloc_awake(const struct heap_call *call, void *prior)
 	uint64_t outer;
 	void *address;
 
-	if (heap_pool_has(prior) || !is_ready())
+	if (heap_pool_has(prior) || !is_ready_for(call->size))
 		return prior ? move_from_pool(call, prior) : heap_pool_get(call->size, 1);
 	wanted = is_wanted(call->size);
 	is_known = is_end_wanted(prior);
@@ -224,7 +258,8 @@ HOOK void *realloc(void *prior, size_t size)
 {
 	struct heap_call call = { RING_ALLOC_REALLOC, 0, size, { 0 } };
 
-	if (is_dormant() && !heap_pool_has(prior))
+	/* Both are asked: the bytes count. */
+	if (is_passed(size) & is_end_passed(prior))
 		return heap_next.realloc(prior, size);
 	own_calls_get_caller(&call.caller);
 	return realloc_awake(&call, prior);
@@ -234,7 +269,7 @@ static void *fail_to_change(const struct heap_call *call, void *prior)
 {
 	struct heap_change failed;
 
-	if (is_ready() && (heap_mode & HEAP_ALL) && is_recorded()) {
+	if (is_ready() && (heap_mode & HEAP_ALL) && !is_inner()) {
 		heap_record_begin(call, prior, &failed);
 		heap_record_end(&failed, NULL, false);
 	}
@@ -247,7 +282,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
 	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
-	if (!is_too_much && is_dormant() && !heap_pool_has(prior))
+	if (!is_too_much && is_passed(call.size) & is_end_passed(prior))
 		return heap_next.realloc(prior, call.size);
 	own_calls_get_caller(&call.caller);
 	if (!is_too_much)
@@ -265,7 +300,7 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 	uint64_t outer;
 	int r;
 
-	if (!is_ready()) {
+	if (!is_ready_for(size)) {
 		void *address = heap_pool_get(size, alignment);
 
 		if (address)
@@ -283,8 +318,8 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 
 HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
 {
-	return is_dormant() ? heap_next.posix_memalign(ret_address, alignment, size)
-			    : posix_memalign_awake(ret_address, alignment, size);
+	return is_passed(size) ? heap_next.posix_memalign(ret_address, alignment, size)
+			       : posix_memalign_awake(ret_address, alignment, size);
 }
 
 /* Those that are asked in the same way. */
@@ -298,7 +333,7 @@ OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready())
+	if (!is_ready_for(size))
 		return heap_pool_get(size, alignment);
 	wanted = is_wanted(size);
 	outer = enter();
@@ -311,9 +346,9 @@ OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *
 
 HOOK void *aligned_alloc(size_t alignment, size_t size)
 {
-	return is_dormant() ? heap_next.aligned_alloc(alignment, size)
-			    : aligned_awake(RING_ALLOC_ALIGNED_ALLOC, &heap_next.aligned_alloc,
-					    alignment, size);
+	return is_passed(size) ? heap_next.aligned_alloc(alignment, size)
+			       : aligned_awake(RING_ALLOC_ALIGNED_ALLOC, &heap_next.aligned_alloc,
+					       alignment, size);
 }
 
 HOOK void *memalign(size_t alignment, size_t size)
@@ -330,7 +365,7 @@ OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready())
+	if (!is_ready_for(size))
 		return heap_pool_get(size, page_bytes());
 	wanted = is_wanted(size);
 	outer = enter();
@@ -343,14 +378,14 @@ OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t
 
 HOOK void *valloc(size_t size)
 {
-	return is_dormant() ? heap_next.valloc(size)
-			    : pages_awake(RING_ALLOC_VALLOC, &heap_next.valloc, size);
+	return is_passed(size) ? heap_next.valloc(size)
+			       : pages_awake(RING_ALLOC_VALLOC, &heap_next.valloc, size);
 }
 
 HOOK void *pvalloc(size_t size)
 {
-	return is_dormant() ? heap_next.pvalloc(size)
-			    : pages_awake(RING_ALLOC_PVALLOC, &heap_next.pvalloc, size);
+	return is_passed(size) ? heap_next.pvalloc(size)
+			       : pages_awake(RING_ALLOC_PVALLOC, &heap_next.pvalloc, size);
 }
 
 /* ---- free() ---- */
@@ -384,7 +419,7 @@ OUTLINE void free_awake(void *address)
 
 HOOK void free(void *address)
 {
-	if (is_dormant() && !heap_pool_has(address))
+	if (is_end_passed(address))
 		heap_next.free(address);
 	else
 		free_awake(address);

@@ -44,8 +44,8 @@ static void prepare(void)
 /* Not what an allocator maps that is in a call. */
 static bool is_recorded(void)
 {
-	return (heap_mode & HEAP_MAPPINGS) && prof_collector_enabled() &&
-	       !((heap_mode & HEAP_FOREIGN) &&
+	return (heap_mode & HEAP_MAPPINGS) &&
+	       !(heap_is_foreign &&
 		 (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard);
 }
 

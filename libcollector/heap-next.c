@@ -24,10 +24,11 @@
 #define POOL_ALIGNMENT 16u
 
 uint32_t heap_mode = HEAP_UNSET;
+bool heap_is_foreign;
 struct heap_next heap_next;
 uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
-static uint32_t is_begun;
+static uint32_t is_begun, wanted_mode;
 static size_t pool_used;
 
 /* ---- The pool ---- */
@@ -234,21 +235,28 @@ static bool is_of_libc(void)
 	       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));
 }
 
+static void switch_mode(bool is_on)
+{
+	/* What was recorded in an earlier session is not what this one knows of. */
+	if (is_on && (wanted_mode & HEAP_SAMPLED))
+		heap_sampled_clear();
+	/* pairs with the hooks' loads */
+	__atomic_store_n(&heap_mode, is_on ? wanted_mode : 0, __ATOMIC_RELEASE);
+}
+
 static void set_up(void)
 {
 	bool is_first = is_first_of_all();
-	uint32_t mode;
 
 	find_all(is_first);
-	mode = is_first && heap_next.malloc && heap_next.free ? read_mode() : 0;
-	if (mode != 0 && !is_of_libc())
-		mode |= HEAP_FOREIGN;
+	wanted_mode = is_first && heap_next.malloc && heap_next.free ? read_mode() : 0;
+	heap_is_foreign = wanted_mode != 0 && !is_of_libc();
 	/* Without memory for it, stacks are of one frame. */
-	if (mode != 0 && own_stack_setup() <= 0)
+	if (wanted_mode != 0 && own_stack_setup() <= 0)
 		register_wants |= CONTROL_WANTS_ALLOCATIONS;
 	register_start();
-	/* pairs with the hooks' loads */
-	__atomic_store_n(&heap_mode, mode, __ATOMIC_RELEASE);
+	register_on_state = switch_mode;
+	switch_mode(prof_collector_enabled());
 }
 
 bool heap_next_prepare(void)

@@ -13,12 +13,12 @@
 #define HEAP_ALL 0x01u      /* every call is recorded */
 #define HEAP_SAMPLED 0x02u  /* some are: those of heap-sampled.h */
 #define HEAP_MAPPINGS 0x04u /* mmap() and its kind too */
-#define HEAP_FOREIGN \
-	0x08u /* the allocator is not libc's: it may call the names that are hooked itself */
-#define HEAP_UNSET 0x80u /* nothing is known yet */
+#define HEAP_UNSET 0x80u    /* nothing is known yet */
 
-/* HEAP_*; 0: dormant. */
+/* HEAP_*; 0: dormant, as long as no session records the process. */
 extern uint32_t heap_mode __attribute__((visibility("hidden")));
+/* The allocator is not libc's: it may call the names that are hooked itself. */
+extern bool heap_is_foreign __attribute__((visibility("hidden")));
 
 struct heap_next {
 	void *(*malloc)(size_t size);

@@ -56,6 +56,12 @@ bool heap_sampled_setup(void)
 	return true;
 }
 
+void heap_sampled_clear(void)
+{
+	memset(heap_filter, 0, sizeof(heap_filter));
+	madvise(set, SET_BYTES, MADV_DONTNEED);
+}
+
 /* ---- Chance ---- */
 
 /* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
@@ -181,7 +187,7 @@ bool heap_sampled_add(const void *address)
 	return false;
 }
 
-bool heap_sampled_find(const void *address)
+bool heap_sampled_remove(const void *address)
 {
 	uint64_t hash = heap_sampled_hash(address);
 

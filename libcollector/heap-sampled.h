@@ -2,8 +2,8 @@
 /*
  * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
  *
- *     if (heap_sampled_choose(size) && heap_sampled_add(address)) …
- *     if (heap_sampled_remove(address)) …
+ *     if (!heap_sampled_pass_over(size) && heap_sampled_throw(size) && heap_sampled_add(address)) …
+ *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
  * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a size by chance. Any thread,
  * any handler.
@@ -33,9 +33,13 @@ void heap_sampled_set_least(uint64_t bytes);
 /* False: there is no memory for the set. */
 bool heap_sampled_setup(void);
 
-/* What heap_sampled_choose() does where the thread's bytes are used up. */
+/* Nothing is in the set. */
+void heap_sampled_clear(void);
+
+/* Whether an allocation is chosen by which the thread's bytes are used up. */
 bool heap_sampled_throw(uint64_t size);
-bool heap_sampled_find(const void *address);
+/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets it. */
+bool heap_sampled_remove(const void *address);
 
 /* Before the block is seen by anybody else. False: there is no room, and the block is not to be recorded. */
 bool heap_sampled_add(const void *address);
@@ -45,21 +49,21 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 	return ((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static inline __attribute__((always_inline)) bool heap_sampled_choose(uint64_t size)
+/* True: it is not chosen. Else heap_sampled_throw() says. */
+static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint64_t size)
 {
 	if (size < heap_least)
-		return false;
+		return true;
 	heap_chance.left -= (int64_t)MIN_OF(size, (uint64_t)INT64_MAX / 2);
-	return __builtin_expect(heap_chance.left < 0, 0) && heap_sampled_throw(size);
+	return __builtin_expect(heap_chance.left >= 0, 1);
 }
 
-/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets it. */
-static inline __attribute__((always_inline)) bool heap_sampled_remove(const void *address)
+/* True: it is not in the set. Else heap_sampled_remove() says. */
+static inline __attribute__((always_inline)) bool heap_sampled_lacks(const void *address)
 {
 	uint64_t hash = heap_sampled_hash(address);
 
 	return __builtin_expect(__atomic_load_n(&heap_filter[hash >> (64 - HEAP_FILTER_BITS)],
-						__ATOMIC_RELAXED) != 0,
-				0) &&
-	       heap_sampled_find(address);
+						__ATOMIC_RELAXED) == 0,
+				1);
 }

@@ -84,6 +84,7 @@ __thread struct register_thread register_self
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t prof_collector_state;
 uint32_t register_wants;
+void (*register_on_state)(bool is_on);
 
 static struct process *process;
 static struct control_addresses addresses;
@@ -94,6 +95,16 @@ static uint32_t own_tgid, parent_tgid;
 static uint32_t is_set_up;
 static pthread_key_t key;
 static bool has_key;
+
+/* Whether it was on. */
+static bool set_state(bool is_on)
+{
+	bool was_on = __atomic_exchange_n(&prof_collector_state, is_on, __ATOMIC_RELAXED) != 0;
+
+	if (was_on != is_on && register_on_state)
+		register_on_state(is_on);
+	return was_on;
+}
 
 /* ---- System calls ---- */
 
@@ -263,7 +274,7 @@ static int become_registered(void)
 	int r = connect_process();
 
 	if (r != 0)
-		__atomic_store_n(&prof_collector_state, 0, __ATOMIC_RELAXED);
+		set_state(false);
 	__atomic_store_n(&process->state, r == 0 ? PROCESS_READY : PROCESS_INERT, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &process->state, (long)FUTEX_WAKE_PRIVATE, (long)INT_MAX, NULL, NULL,
 		0L);
@@ -598,8 +609,7 @@ void register_ended(struct producer *producer)
 {
 	int error = errno;
 
-	if (__atomic_exchange_n(&prof_collector_state, 0, __ATOMIC_RELAXED) != 0 &&
-	    !(producer->current->flags & RING_NO_SYSCALL))
+	if (set_state(false) && !(producer->current->flags & RING_NO_SYSCALL))
 		control_disconnect(&process->connection);
 	errno = error;
 }
@@ -608,7 +618,7 @@ void register_leave(void)
 {
 	int error = errno;
 
-	if (process && __atomic_exchange_n(&prof_collector_state, 0, __ATOMIC_RELAXED) != 0)
+	if (process && set_state(false))
 		control_disconnect(&process->connection);
 	errno = error;
 }
@@ -802,7 +812,7 @@ __attribute__((constructor(101))) void register_start(void)
 	    getauxval(AT_SECURE) == 0 &&
 	    register_read_variable(CONTROL_VARIABLE, value, sizeof(value)) &&
 	    control_parse(value, &addresses) && set_up_once() == 0)
-		prof_collector_state = 1;
+		set_state(true);
 	errno = error;
 }
 
@@ -836,7 +846,7 @@ int register_connect(const char *text)
 		addresses = parsed;
 		for (uint32_t i = 0; i < count_arenas(); i++)
 			ring_arena_retire(process->arenas[i].arena);
-		__atomic_store_n(&prof_collector_state, 1, __ATOMIC_RELAXED);
+		set_state(true);
 		r = become_registered();
 		register_restore_signals(before);
 	}

@@ -49,6 +49,9 @@ extern __thread struct register_thread register_self
 /* CONTROL_WANTS_*: said when the process registers, so to be set before it does. */
 extern uint32_t register_wants __attribute__((visibility("hidden")));
 
+/* Called when it begins or ends that the process is recorded, as far as anybody knows; NULL: nobody cares. */
+extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
+
 /* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
 void register_start(void);
 /* A variable of the environment that the process was started with. False: there is none, or it is too long. */

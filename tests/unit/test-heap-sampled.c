@@ -15,16 +15,26 @@ static const void *block(size_t i)
 	return (const void *)(uintptr_t)(UINT64_C(0x7f1234560010) + 48 * i);
 }
 
+static bool choose(uint64_t size)
+{
+	return !heap_sampled_pass_over(size) && heap_sampled_throw(size);
+}
+
+static bool remove_block(const void *address)
+{
+	return !heap_sampled_lacks(address) && heap_sampled_remove(address);
+}
+
 static void test_set(void)
 {
-	CHECK(!heap_sampled_remove(block(0)));
-	CHECK(!heap_sampled_remove(NULL));
+	CHECK(!remove_block(block(0)));
+	CHECK(!remove_block(NULL));
 	for (size_t i = 0; i < N; i += 2)
 		CHECK(heap_sampled_add(block(i)));
 	for (size_t i = 0; i < N; i++)
-		CHECK(heap_sampled_remove(block(i)) == (i % 2 == 0));
+		CHECK(remove_block(block(i)) == (i % 2 == 0));
 	for (size_t i = 0; i < N; i++)
-		CHECK(!heap_sampled_remove(block(i)));
+		CHECK(!remove_block(block(i)));
 	for (size_t i = 0; i < 1 << HEAP_FILTER_BITS; i++)
 		CHECK_INT(heap_filter[i], 0);
 }
@@ -37,7 +47,7 @@ static void *add_and_remove(void *data)
 		for (size_t i = 0; i < 2000; i++)
 			n += heap_sampled_add(block(first + i));
 		for (size_t i = 0; i < 2000; i++)
-			n += heap_sampled_remove(block(first + i));
+			n += remove_block(block(first + i));
 	}
 	CHECK_INT(n, 80000);
 	return NULL;
@@ -65,12 +75,15 @@ static void test_full(void)
 		n += is_there[i] = heap_sampled_add(block(i));
 	CHECK(n > 900000 && n <= 1 << 20);
 	for (size_t i = 0; i < MANY; i++) {
-		bool is_found = heap_sampled_remove(block(i));
+		bool is_found = remove_block(block(i));
 
 		CHECK(is_found == is_there[i]);
 		found += is_found;
 	}
 	CHECK_INT(found, n);
+	CHECK(heap_sampled_add(block(0)));
+	heap_sampled_clear();
+	CHECK(!remove_block(block(0)));
 }
 
 static void check_share(uint64_t size, double mean)
@@ -80,7 +93,7 @@ static void check_share(uint64_t size, double mean)
 	int chosen = 0;
 
 	for (int i = 0; i < n; i++)
-		chosen += heap_sampled_choose(size);
+		chosen += choose(size);
 	CHECK(fabs(chosen - n * share) < 6 * sigma);
 }
 
@@ -93,7 +106,7 @@ static void test_chance(void)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		check_share(sizes[i], 4096);
 	for (int i = 0; i < 1000; i++)
-		chosen += heap_sampled_choose(0) + !heap_sampled_choose(UINT64_MAX);
+		chosen += choose(0) + !choose(UINT64_MAX);
 	CHECK_INT(chosen, 0);
 }
 
@@ -103,11 +116,10 @@ static void test_least(void)
 	heap_sampled_set_mean(0);
 	heap_sampled_set_least(100);
 	for (int i = 0; i < 1000; i++)
-		CHECK(!heap_sampled_choose(99) && heap_sampled_choose(100) &&
-		      heap_sampled_choose(UINT64_MAX));
+		CHECK(!choose(99) && choose(100) && choose(UINT64_MAX));
 	heap_sampled_set_mean(4096);
 	for (int i = 0; i < 100000; i++)
-		CHECK(!heap_sampled_choose(99));
+		CHECK(!choose(99));
 	check_share(1000, 4096);
 }
 
