@@ -34,7 +34,7 @@ PROF_PUBLIC int prof_block_new(const struct prof_table_def *def, struct prof_blo
 	if (!block)
 		return -ENOMEM;
 	block->def = def;
-	block->plain = true;
+	block->is_numbers = true;
 	for (size_t i = 0; i < def->n_columns; i++) {
 		struct block_column *column = &block->columns[i];
 
@@ -44,7 +44,8 @@ PROF_PUBLIC int prof_block_new(const struct prof_table_def *def, struct prof_blo
 			free(block);
 			return -EINVAL;
 		}
-		block->plain = block->plain && column->form == FORM_SCALAR && !column->nullable;
+		block->is_numbers = block->is_numbers && column->form == FORM_SCALAR;
+		block->nullable |= (uint64_t)column->nullable << i;
 		block->row_bytes += sizeof(uint64_t) + column->nullable;
 	}
 	block->max_rows = MIN_OF((size_t)PROF_MAX_ROWS, BLOCK_BYTES_MAX / block->row_bytes);
@@ -195,7 +196,7 @@ PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value
 		if (r)
 			return r;
 	}
-	if (block->plain) {
+	if (block->is_numbers && block->nullable == 0) {
 		bool null = false;
 
 		/* where a null is found the row is not counted, so nobody sees what was stored */
@@ -213,6 +214,44 @@ PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value
 			column_store(&block->columns[i], row, &values[i]);
 	}
 	block->item_bytes += item_bytes;
+	block->rows = row + 1;
+	return 0;
+}
+
+/* Of columns that may be null; what is stored of one that is, is the number before. */
+static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
+{
+	for (uint64_t rest = block->nullable; rest; rest &= rest - 1) {
+		unsigned int i = (unsigned int)__builtin_ctzll(rest);
+		struct block_column *column = &block->columns[i];
+		bool null = nulls >> i & 1;
+
+		column->nulls[row] = null;
+		column->n_nulls += null;
+		if (null)
+			column->numbers[row] = row > 0 ? column->numbers[row - 1] : 0;
+	}
+}
+
+PROF_PUBLIC int prof_block_add_numbers(struct prof_block *block, const uint64_t *numbers,
+				       uint64_t nulls)
+{
+	size_t n = block->def->n_columns, row = block->rows;
+	int r;
+
+	if (row == block->max_rows)
+		return PROF_LIMIT;
+	if (!block->is_numbers || nulls & ~block->nullable)
+		return -EINVAL;
+	if (row == block->capacity) {
+		r = block_grow(block);
+		if (r)
+			return r;
+	}
+	for (size_t i = 0; i < n; i++)
+		block->columns[i].numbers[row] = numbers[i];
+	if (block->nullable)
+		store_nulls(block, row, nulls);
 	block->rows = row + 1;
 	return 0;
 }

@@ -29,6 +29,7 @@ struct prof_block {
 	size_t row_bytes;  /* memory of a row without list items and bytes */
 	size_t item_bytes; /* memory of all list items and bytes */
 	uint32_t epoch;
-	bool plain; /* only scalars, none nullable */
+	bool is_numbers;   /* only scalars */
+	uint64_t nullable; /* bit i: column i */
 	struct block_column columns[];
 };

@@ -500,6 +500,10 @@ PROF_PUBLIC void prof_block_free(struct prof_block *block);
  * and list items, or 48 MiB in all. -EINVAL: a null in a column that is not nullable. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
 					       const struct prof_value *values);
+/* The same, faster, of a table without lists and bytes: a number a column. `nulls`: bit i is that column i is null. -EINVAL also
+ * where it is another table. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_block_add_numbers(struct prof_block *block,
+						       const uint64_t *numbers, uint64_t nulls);
 PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
 PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory held by its rows */
 PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block);

@@ -183,7 +183,7 @@ static void copy_out(const struct ring_reader *reader, uint8_t *buffer, uint64_t
 /* How much of the payload means something. False where its length is not what it says. */
 static bool measure_payload(const struct ring_record_header *header, uint32_t *ret_bytes)
 {
-	const struct shape *shape = &shapes[header->type];
+	const struct shape *shape = &shapes[(uint8_t)header->type];
 	uint64_t room = header->bytes - sizeof(*header), bytes = shape->fixed;
 
 	if (room < bytes)
@@ -229,8 +229,9 @@ static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t
 	return judged;
 }
 
-static void count_record(struct ring_reader *reader, const struct ring_batch *batch,
-			 const struct ring_record_header *header)
+/* What is found goes into the copy: the time that counts, and the verdict above the type. */
+static void settle_record(struct ring_reader *reader, const struct ring_batch *batch,
+			  struct ring_record_header *header)
 {
 	struct ring_totals *totals = &reader->totals;
 	uint8_t verdict;
@@ -240,6 +241,8 @@ static void count_record(struct ring_reader *reader, const struct ring_batch *ba
 		return;
 	}
 	reader->last_ns = judge(batch, reader->last_ns, header->time_ns, &verdict);
+	header->time_ns = reader->last_ns;
+	header->type |= (uint16_t)(verdict << RING_VERDICT_SHIFT);
 	totals->records++;
 	totals->clamped += verdict & RING_RECORD_CLAMPED ? 1 : 0;
 	totals->late += verdict & RING_RECORD_LATE ? 1 : 0;
@@ -247,7 +250,7 @@ static void count_record(struct ring_reader *reader, const struct ring_batch *ba
 
 /* How many of the n bytes are good and whole records. */
 static uint64_t check_records(struct ring_reader *reader, const struct ring_batch *batch,
-			      const uint8_t *buffer, uint64_t n, bool is_cut)
+			      uint8_t *buffer, uint64_t n, bool is_cut)
 {
 	uint64_t at = 0;
 	uint32_t bytes;
@@ -260,7 +263,7 @@ static uint64_t check_records(struct ring_reader *reader, const struct ring_batc
 			set_fault(reader, fault, reader->tail + at);
 		if (bytes == 0)
 			break;
-		count_record(reader, batch, (const void *)(buffer + at));
+		settle_record(reader, batch, (void *)(buffer + at));
 		at += bytes;
 	}
 	return at;
@@ -274,12 +277,11 @@ bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record)
 		batch->next += header->bytes;
 		if (header->type == RING_PAD)
 			continue;
-		ret_record->type = header->type;
+		ret_record->type = (uint8_t)header->type;
+		ret_record->verdict = (uint8_t)(header->type >> RING_VERDICT_SHIFT);
 		ret_record->flags = header->flags;
 		ret_record->payload = header + 1;
-		ret_record->time_ns =
-			judge(batch, batch->last_ns, header->time_ns, &ret_record->verdict);
-		batch->last_ns = ret_record->time_ns;
+		ret_record->time_ns = header->time_ns;
 		return measure_payload(header, &ret_record->n_bytes);
 	}
 	return false;
@@ -352,7 +354,6 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 	reader->generation = (uint32_t)(view->state >> 32);
 	reader->head = view->head;
 	reader->last_ns = MAX_OF(reader->last_ns, reader->grant_ns);
-	batch->last_ns = reader->last_ns;
 	copy_out(reader, buffer, n);
 	good = check_records(reader, batch, buffer, n, n < waiting);
 	batch->end = buffer + good;

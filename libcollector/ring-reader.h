@@ -73,6 +73,10 @@ struct ring_reader {
 #define RING_RECORD_CLAMPED 0x01u
 #define RING_RECORD_LATE 0x02u
 
+/* Of the headers between ring_batch's next and end: the verdict is above the type, and the time is the one that counts. */
+#define RING_VERDICT_SHIFT 8
+static_assert(RING_N_TYPES <= 1 << RING_VERDICT_SHIFT, "where the verdict is");
+
 struct ring_record {
 	enum ring_type type;
 	uint16_t flags;  /* the producer's */
@@ -84,7 +88,7 @@ struct ring_record {
 
 struct ring_batch {
 	const uint8_t *next, *end;
-	uint64_t now_ns, last_ns, told_ns;
+	uint64_t now_ns, told_ns;
 	uint32_t tid;      /* what the owner says */
 	bool is_closed;    /* nothing will come, and nothing is left: to be recycled */
 	bool is_more;      /* the buffer was too small */

@@ -79,6 +79,7 @@ static void free_ring(struct peer_ring *ring)
 	while (peer_ring_peek(ring))
 		peer_ring_skip(ring);
 	g_free(ring->queue.bytes);
+	g_free(ring->queue.spans);
 	drop_owner(ring);
 }
 
@@ -230,6 +231,8 @@ static void make_room(struct peer_queue *queue, size_t n)
 		return;
 	if (queue->at)
 		memmove(queue->bytes, queue->bytes + queue->at, queue->n - queue->at);
+	for (uint32_t i = queue->first; i < queue->n_spans; i++)
+		queue->spans[i].end -= queue->at;
 	queue->n -= queue->at;
 	queue->at = 0;
 	if (queue->n + n <= queue->room)
@@ -238,76 +241,86 @@ static void make_room(struct peer_queue *queue, size_t n)
 	queue->bytes = g_realloc(queue->bytes, queue->room);
 }
 
-static size_t put(struct peer_ring *ring, const struct peer_item *item, const void *fixed,
-		  uint32_t n_fixed, const void *text, uint32_t n_text)
+/* What was put last is the ring's owner's. */
+static void extend_span(struct peer_ring *ring)
 {
-	size_t bytes = sizeof(*item) + padded(item->n_bytes);
-	uint8_t *to;
+	struct peer_queue *queue = &ring->queue;
 
-	make_room(&ring->queue, bytes);
-	to = ring->queue.bytes + ring->queue.n;
-	memcpy(to, item, sizeof(*item));
-	memcpy(to + sizeof(*item), fixed, n_fixed);
-	if (n_text)
-		memcpy(to + sizeof(*item) + n_fixed, text, n_text);
-	ring->queue.n += bytes;
-	ring->peer->queued_bytes += bytes;
-	return bytes;
+	if (queue->first == queue->n_spans)
+		queue->first = queue->n_spans = 0;
+	else if (queue->spans[queue->n_spans - 1].owner == ring->owner) {
+		queue->spans[queue->n_spans - 1].end = queue->n;
+		return;
+	}
+	if (queue->n_spans == queue->span_room) {
+		queue->span_room = MAX_OF(queue->span_room * 2, 1u);
+		queue->spans = g_renew(struct peer_span, queue->spans, queue->span_room);
+	}
+	queue->spans[queue->n_spans++] =
+		(struct peer_span){ collector_owner_ref(ring->owner), queue->n };
 }
 
-static size_t put_record(struct peer_ring *ring, const struct ring_record *record)
+/* Behind what is there. */
+static size_t put(struct peer_ring *ring, const void *bytes, size_t n)
 {
-	const struct peer_item item = {
-		.time_ns = record->time_ns,
-		.owner = collector_owner_ref(ring->owner),
-		.n_bytes = record->n_bytes,
-		.flags = record->flags,
-		.type = (uint8_t)record->type,
-		.verdict = record->verdict,
-	};
-
-	return put(ring, &item, record->payload, record->n_bytes, NULL, 0);
+	make_room(&ring->queue, n);
+	memcpy(ring->queue.bytes + ring->queue.n, bytes, n);
+	ring->queue.n += n;
+	ring->peer->queued_bytes += n;
+	extend_span(ring);
+	return n - peer_ring_settle(ring);
 }
 
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
 		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text)
 {
 	const struct peer_item item = {
-		.time_ns = time_ns,
-		.owner = collector_owner_ref(ring->owner),
-		.n_bytes = n_fixed + n_text,
+		.bytes = (uint32_t)(sizeof(item) + padded(n_fixed + n_text)),
 		.type = (uint8_t)type,
+		.time_ns = time_ns,
 	};
+	uint8_t *to;
 
-	return put(ring, &item, fixed, n_fixed, text, n_text);
+	make_room(&ring->queue, item.bytes);
+	to = ring->queue.bytes + ring->queue.n;
+	memcpy(to, &item, sizeof(item));
+	memcpy(to + sizeof(item), fixed, n_fixed);
+	if (n_text)
+		memcpy(to + sizeof(item) + n_fixed, text, n_text);
+	ring->queue.n += item.bytes;
+	ring->peer->queued_bytes += item.bytes;
+	extend_span(ring);
+	return item.bytes;
 }
 
-struct peer_item *peer_ring_peek(const struct peer_ring *ring)
+size_t peer_ring_settle(struct peer_ring *ring)
 {
-	const struct peer_queue *queue = &ring->queue;
+	struct peer_queue *queue = &ring->queue;
+	const struct peer_item *item;
+	size_t bytes = 0;
 
-	return queue->at < queue->n ? (struct peer_item *)(void *)(queue->bytes + queue->at) : NULL;
-}
-
-size_t peer_ring_skip(struct peer_ring *ring)
-{
-	const struct peer_item *item = peer_ring_peek(ring);
-	size_t bytes = sizeof(*item) + padded(item->n_bytes);
-
-	collector_owner_unref(item->owner);
-	ring->queue.at += bytes;
+	for (;;) {
+		while (queue->first < queue->n_spans && queue->at == queue->spans[queue->first].end)
+			collector_owner_unref(queue->spans[queue->first++].owner);
+		item = peer_ring_peek(ring);
+		if (!item || item->type != RING_PAD)
+			break;
+		queue->at += item->bytes;
+		bytes += item->bytes;
+	}
 	ring->peer->queued_bytes -= bytes;
 	/* What a burst took is given back: rings are many. */
-	if (ring->queue.at == ring->queue.n && ring->queue.room > MAX_KEPT_BYTES) {
-		g_free(ring->queue.bytes);
-		ring->queue = (struct peer_queue){ 0 };
+	if (!item && queue->room > MAX_KEPT_BYTES) {
+		g_free(queue->bytes);
+		queue->bytes = NULL;
+		queue->at = queue->n = queue->room = 0;
 	}
 	return bytes;
 }
 
 size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
 {
-	struct peer_item *item = peer_ring_peek(ring);
+	const struct peer_item *item = peer_ring_peek(ring);
 	uint64_t from_ns = item ? item->time_ns : ring->reader.last_ns, to_ns = from_ns, n = 0;
 	size_t bytes = 0;
 
@@ -368,11 +381,18 @@ void peer_loss_tell(const struct peer_loss *loss, struct peer *peer)
 			       loss->to_ns);
 }
 
+static void lose_batch(struct ring_batch *batch, struct peer_loss *loss)
+{
+	struct ring_record record;
+
+	while (ring_batch_next(batch, &record))
+		peer_loss_add(loss, record.type, record.time_ns);
+}
+
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill)
 {
 	struct ring_batch batch;
-	struct ring_record record;
 	uint64_t from_ns = ring->reader.drain_ns;
 	struct peer_loss late = { 0 };
 	size_t bytes = 0;
@@ -383,11 +403,10 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		*ret_fill += (uint64_t)(batch.end - batch.next);
 		if (batch.end > batch.next && !ring->owner)
 			take_owner(ring, batch.tid);
-		while (ring_batch_next(&batch, &record))
-			if (ring->peer->is_late)
-				peer_loss_add(&late, record.type, record.time_ns);
-			else
-				bytes += put_record(ring, &record);
+		if (ring->peer->is_late)
+			lose_batch(&batch, &late);
+		else if (batch.end > batch.next)
+			bytes += put(ring, batch.next, (size_t)(batch.end - batch.next));
 		/* What a producer that is as fast as we are writes meanwhile is taken later. */
 	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
 	peer_loss_tell(&late, ring->peer);

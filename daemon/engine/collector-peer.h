@@ -11,19 +11,35 @@
 #define PEER_MAX_ARENAS 8     /* of our own */
 #define PEER_MAX_SYSPROF 512u /* of sysprof's rings */
 
+/* Up to where in a queue records are an owner's. */
+struct peer_span {
+	struct collector_owner *owner; /* with a reference */
+	size_t end;
+};
+
 /* Records of a ring that are not rows yet. */
 struct peer_queue {
 	uint8_t *bytes; /* struct peer_item, payload, … */
 	size_t at, n, room;
+	struct peer_span *spans; /* of what is there: from the first on */
+	uint32_t first, n_spans, span_room;
 };
 
+/* A record's header as the ring's reader leaves it. */
 struct peer_item {
-	uint64_t time_ns;
-	struct collector_owner *owner; /* with a reference */
-	uint32_t n_bytes;              /* that follow, padded to 8 */
-	uint16_t flags;
+	uint32_t bytes; /* with what follows; a multiple of 8 */
 	uint8_t type, verdict;
+	uint16_t flags;
+	uint64_t time_ns;
 };
+static_assert(sizeof(struct peer_item) == sizeof(struct ring_record_header) &&
+		      offsetof(struct peer_item, verdict) ==
+			      offsetof(struct ring_record_header, type) + 1 &&
+		      offsetof(struct peer_item, flags) ==
+			      offsetof(struct ring_record_header, flags) &&
+		      offsetof(struct peer_item, time_ns) ==
+			      offsetof(struct ring_record_header, time_ns),
+	      "item");
 
 struct peer_ring {
 	struct ring_reader reader;
@@ -133,9 +149,31 @@ MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill);
 /* Its oldest record; NULL: none. */
-struct peer_item *peer_ring_peek(const struct peer_ring *ring);
-/* Behind that; returns the bytes that it took. */
-size_t peer_ring_skip(struct peer_ring *ring);
+static inline struct peer_item *peer_ring_peek(const struct peer_ring *ring)
+{
+	const struct peer_queue *queue = &ring->queue;
+
+	return queue->at < queue->n ? (struct peer_item *)(void *)(queue->bytes + queue->at) : NULL;
+}
+/* Whose that is; borrowed. */
+static inline struct collector_owner *peer_ring_owner(const struct peer_ring *ring)
+{
+	return ring->queue.spans[ring->queue.first].owner;
+}
+/* Another owner's records, a pad, or nothing is next. Returns the bytes that pads took. */
+size_t peer_ring_settle(struct peer_ring *ring);
+/* Behind the oldest record; returns the bytes that it took. */
+static inline size_t peer_ring_skip(struct peer_ring *ring)
+{
+	struct peer_queue *queue = &ring->queue;
+	size_t bytes = peer_ring_peek(ring)->bytes;
+
+	queue->at += bytes;
+	ring->peer->queued_bytes -= bytes;
+	if (queue->at == queue->spans[queue->first].end || peer_ring_peek(ring)->type == RING_PAD)
+		bytes += peer_ring_settle(ring);
+	return bytes;
+}
 /* The ring is not read any more; what is queued is lost. Returns the bytes that it took. */
 size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault);
 /* Of threads that have no ring. */

@@ -767,6 +767,8 @@ enum ring_fault collector_owner_add(struct collector_owner *owner, const struct 
 		return RING_FAULT_TID;
 	if (!adders[record->type])
 		return RING_FAULT_NONE;
-	tasks_need(process->rows->tasks, owner->thread);
+	/* those of allocations do so for each thread that they name */
+	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
+		tasks_need(process->rows->tasks, owner->thread);
 	return adders[record->type](owner, record);
 }

@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 
+#define AHEAD_BYTES 512u /* a dozen records */
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
 #define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
@@ -184,17 +185,25 @@ static void fill_heap(struct collectors *collectors)
 	}
 }
 
+/* How far the ring with the oldest record may go on before another one has its turn. */
+static uint64_t find_turn(const struct collectors *collectors, uint64_t limit_ns)
+{
+	for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
+		limit_ns = MIN_OF(limit_ns, head_ns(collectors->heap[i]));
+	return limit_ns;
+}
+
 /* The oldest record of a ring. */
 static void emit(struct collectors *collectors, struct peer_ring *ring)
 {
-	struct peer_item *item = peer_ring_peek(ring);
+	const struct peer_item *item = peer_ring_peek(ring);
 	const struct ring_record record = {
 		.type = item->type,
 		.flags = item->flags,
 		.verdict = item->verdict,
 		.time_ns = item->time_ns,
 		.payload = item + 1,
-		.n_bytes = item->n_bytes,
+		.n_bytes = (uint32_t)(item->bytes - sizeof(*item)),
 	};
 	struct collector_process *process = &ring->peer->process;
 	enum ring_fault fault = RING_FAULT_TID;
@@ -204,7 +213,7 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
 	heap_merge_run(&collectors->rows->heaps, record.time_ns);
 	if (process->process)
-		fault = collector_owner_add(item->owner, &record);
+		fault = collector_owner_add(peer_ring_owner(ring), &record);
 	if (fault != RING_FAULT_NONE) {
 		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
 		if (!ring->told_fault)
@@ -214,9 +223,46 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
+/* Of what comes soon, from `ahead` on: where a block is that it is about. Returns where it is to go on. */
+static size_t prefetch(const struct peer_queue *queue, size_t ahead, const struct heap_rows *heap)
+{
+	size_t end = MIN_OF(queue->n, queue->at + AHEAD_BYTES);
+
+	for (ahead = MAX_OF(ahead, queue->at); heap && ahead < end;) {
+		const struct peer_item *item = (const void *)(queue->bytes + ahead);
+
+		ahead += item->bytes;
+		if (item->type == RING_ALLOC || item->type == RING_FREE_BLOCK ||
+		    item->type == RING_REALLOC)
+			heap_rows_prefetch(heap, *(const uint64_t *)(const void *)(item + 1));
+	}
+	return ahead;
+}
+
+/* What it has up to the turn of the next one. *n: records so far. */
+static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uint64_t turn_ns,
+		      uint64_t until_ns, unsigned int *n)
+{
+	const struct heap_rows *heap = ring->peer->process.heap;
+	struct output *output = collectors->options.output;
+	size_t ahead = ring->queue.at;
+	const struct peer_item *item;
+
+	do {
+		ahead = prefetch(&ring->queue, ahead, heap);
+		if ((*n)++ % 256 == 255 && collectors_clock() >= until_ns) {
+			collectors->unfinished = true;
+			return;
+		}
+		if (output_epoch_full(output))
+			output_tick(output, output->now_ns);
+		emit(collectors, ring);
+		item = peer_ring_peek(ring);
+	} while (item && item->time_ns <= turn_ns);
+}
+
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
 {
-	struct output *output = collectors->options.output;
 	unsigned int n = 0;
 
 	collectors->unfinished = false;
@@ -224,16 +270,11 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	collectors->n_heap = 0;
 	if (collectors->queued_bytes > 0)
 		fill_heap(collectors);
-	while (collectors->n_heap > 0 && head_ns(collectors->heap[0]) <= limit_ns) {
+	while (!collectors->unfinished && collectors->n_heap > 0 &&
+	       head_ns(collectors->heap[0]) <= limit_ns) {
 		struct peer_ring *ring = collectors->heap[0];
 
-		if (n++ % 256 == 255 && collectors_clock() >= until_ns) {
-			collectors->unfinished = true;
-			break;
-		}
-		if (output_epoch_full(output))
-			output_tick(output, output->now_ns);
-		emit(collectors, ring);
+		emit_turn(collectors, ring, find_turn(collectors, limit_ns), until_ns, &n);
 		if (!peer_ring_peek(ring))
 			collectors->heap[0] = collectors->heap[--collectors->n_heap];
 		if (collectors->n_heap > 1)

@@ -44,6 +44,7 @@ struct heap_thread {
 	uint32_t n_blocks;     /* with those that wait */
 	uint32_t n_pending;
 	uint32_t n_owners;
+	uint32_t epoch; /* that has its row */
 };
 
 struct heap_rows {
@@ -197,24 +198,32 @@ static uint64_t alignment_of(uint8_t log2)
 	return log2 ? UINT64_C(1) << log2 : 0;
 }
 
+/* The id of a thread that a row names. */
+static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
+{
+	struct heap_thread *thread = thread_at(rows, number);
+
+	if (thread->epoch != rows->output->epoch) {
+		tasks_need(rows->process->rows->tasks, thread->thread);
+		thread->epoch = rows->output->epoch;
+	}
+	return thread->thread->row.id;
+}
+
 static void write_live(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
 {
-	struct thread *thread = thread_at(rows, block->thread)->thread;
+	const uint64_t numbers[PROF_LIVE_COLUMNS] = {
+		[PROF_LIVE_TIME] = time_ns,
+		[PROF_LIVE_THREAD] = name_thread(rows, block->thread),
+		[PROF_LIVE_KIND] = heap_block_kind(block),
+		[PROF_LIVE_BLOCK] = heap_block_number(block),
+		[PROF_LIVE_SIZE] = block->size,
+		[PROF_LIVE_ALIGNMENT] = alignment_of(heap_block_alignment(block)),
+		[PROF_LIVE_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
+		[PROF_LIVE_SINCE] = block->since_ns,
+	};
 
-	tasks_need(rows->process->rows->tasks, thread);
-	output_add(rows->output, PROF_TABLE_LIVE,
-		   (const struct prof_value[]){
-			   [PROF_LIVE_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_LIVE_THREAD] = PROF_NUMBER(thread->row.id),
-			   [PROF_LIVE_KIND] = PROF_NUMBER(heap_block_kind(block)),
-			   [PROF_LIVE_BLOCK] = PROF_NUMBER(heap_block_number(block)),
-			   [PROF_LIVE_SIZE] = PROF_NUMBER(block->size),
-			   [PROF_LIVE_ALIGNMENT] =
-				   PROF_NUMBER(alignment_of(heap_block_alignment(block))),
-			   [PROF_LIVE_STACK] = PROF_NUMBER(
-				   call_nodes_stack(&rows->nodes, rows->output, block->calls)),
-			   [PROF_LIVE_SINCE] = PROF_NUMBER(block->since_ns),
-		   });
+	output_add_numbers(rows->output, PROF_TABLE_LIVE, numbers, 0);
 }
 
 /* Those that live until what took their place is there. */
@@ -276,37 +285,32 @@ static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
 
 static void write_alloc(struct heap_rows *rows, const struct heap_block *block, uint64_t prior)
 {
-	struct thread *thread = thread_at(rows, block->thread)->thread;
+	const uint64_t numbers[PROF_ALLOC_COLUMNS] = {
+		[PROF_ALLOC_TIME] = block->since_ns,
+		[PROF_ALLOC_THREAD] = name_thread(rows, block->thread),
+		[PROF_ALLOC_KIND] = heap_block_kind(block),
+		[PROF_ALLOC_BLOCK] = heap_block_number(block),
+		[PROF_ALLOC_SIZE] = block->size,
+		[PROF_ALLOC_ALIGNMENT] = alignment_of(heap_block_alignment(block)),
+		[PROF_ALLOC_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
+		[PROF_ALLOC_PRIOR] = prior,
+	};
 
-	tasks_need(rows->process->rows->tasks, thread);
-	output_add(rows->output, PROF_TABLE_ALLOC,
-		   (const struct prof_value[]){
-			   [PROF_ALLOC_TIME] = PROF_NUMBER(block->since_ns),
-			   [PROF_ALLOC_THREAD] = PROF_NUMBER(thread->row.id),
-			   [PROF_ALLOC_KIND] = PROF_NUMBER(heap_block_kind(block)),
-			   [PROF_ALLOC_BLOCK] = PROF_NUMBER(heap_block_number(block)),
-			   [PROF_ALLOC_SIZE] = PROF_NUMBER(block->size),
-			   [PROF_ALLOC_ALIGNMENT] =
-				   PROF_NUMBER(alignment_of(heap_block_alignment(block))),
-			   [PROF_ALLOC_STACK] = PROF_NUMBER(
-				   call_nodes_stack(&rows->nodes, rows->output, block->calls)),
-			   [PROF_ALLOC_PRIOR] = PROF_NUMBER(prior),
-		   });
+	output_add_numbers(rows->output, PROF_TABLE_ALLOC, numbers, 0);
 }
 
-static void write_free(struct heap_rows *rows, struct thread *thread, uint64_t time_ns,
-		       uint64_t number, uint64_t address, enum prof_free_kind kind)
+/* `thread` is a number of ours. */
+static void write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns, uint64_t number,
+		       uint64_t address, enum prof_free_kind kind)
 {
-	tasks_need(rows->process->rows->tasks, thread);
-	output_add(rows->output, PROF_TABLE_FREE,
-		   (const struct prof_value[]){
-			   [PROF_FREE_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_FREE_THREAD] = PROF_NUMBER(thread->row.id),
-			   [PROF_FREE_BLOCK] = PROF_NUMBER(number),
-			   [PROF_FREE_ADDRESS] = number || !address ? PROF_NULL
-								    : PROF_NUMBER(address),
-			   [PROF_FREE_KIND] = PROF_NUMBER(kind),
-		   });
+	const uint64_t numbers[PROF_FREE_COLUMNS] = {
+		[PROF_FREE_TIME] = time_ns, [PROF_FREE_THREAD] = name_thread(rows, thread),
+		[PROF_FREE_BLOCK] = number, [PROF_FREE_ADDRESS] = address,
+		[PROF_FREE_KIND] = kind,
+	};
+
+	output_add_numbers(rows->output, PROF_TABLE_FREE, numbers,
+			   number || !address ? UINT64_C(1) << PROF_FREE_ADDRESS : 0);
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------- */
@@ -318,8 +322,8 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 	lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
 	/* A row has one prior block only. */
 	if (*prior)
-		write_free(rows, thread_at(rows, block->thread)->thread, block->since_ns,
-			   heap_block_number(before), 0, PROF_FREE_FREE);
+		write_free(rows, block->thread, block->since_ns, heap_block_number(before), 0,
+			   PROF_FREE_FREE);
 	else
 		*prior = heap_block_number(before);
 	release(rows, before);
@@ -349,7 +353,7 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 	write_alloc(rows, block, prior);
 }
 
-static void remove_block(struct heap_rows *rows, struct thread *thread, uint64_t address,
+static void remove_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			 enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct heap_block block = { 0 };
@@ -452,6 +456,11 @@ void heap_rows_free(struct heap_rows *rows)
 	g_free(rows);
 }
 
+void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address)
+{
+	heap_prefetch(&rows->heap, address);
+}
+
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
 void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
@@ -459,7 +468,6 @@ void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct th
 {
 	*owner = (struct heap_owner){
 		.rows = rows,
-		.thread = thread,
 		.stacks = stacks,
 		.number = take_thread(rows, thread),
 	};
@@ -568,7 +576,7 @@ enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_reco
 
 	if (freed->kind >= RING_FREE_N_KINDS)
 		return RING_FAULT_PAYLOAD;
-	remove_block(owner->rows, owner->thread, freed->address, freed->kind, record->time_ns);
+	remove_block(owner->rows, owner->number, freed->address, freed->kind, record->time_ns);
 	return RING_FAULT_NONE;
 }
 
@@ -620,7 +628,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 	    moved->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
 	if (moved->address == 0 && moved->is_freed) {
-		remove_block(owner->rows, owner->thread, moved->prior, free_kind_of(moved->kind),
+		remove_block(owner->rows, owner->number, moved->prior, free_kind_of(moved->kind),
 			     record->time_ns);
 		return RING_FAULT_NONE;
 	}

@@ -44,17 +44,18 @@ struct heap_rows *heap_rows_new(struct collector_process *process);
 /* It has ended, or the session has: what lives still is told. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* takes NULL */
+/* A record that is about this address comes soon. */
+void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address);
 
 /* The owner of a ring, as the rows know it. */
 struct heap_owner {
 	struct heap_rows *rows; /* NULL: it has told of nothing */
-	struct thread *thread;
 	struct collector_stacks *stacks;
-	uint32_t number; /* of the thread, in the rows */
+	uint32_t number; /* of its thread, in the rows */
 	struct call_ids ids;
 };
 
-/* The thread and the stacks are borrowed. */
+/* The stacks are borrowed. */
 void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
 		     struct collector_stacks *stacks);
 void heap_owner_done(struct heap_owner *owner);

@@ -160,8 +160,13 @@ const struct heap_block *heap_find(const struct heap *heap, uint64_t address)
 
 void heap_prefetch(const struct heap *heap, uint64_t address)
 {
-	if (heap->n_slots > 0)
-		prefetch_line(&heap->slots[slot_of(heap, address)]);
+	const struct heap_block *slot;
+
+	if (heap->n_slots == 0)
+		return;
+	slot = &heap->slots[slot_of(heap, address)];
+	prefetch_line(slot);
+	prefetch_line(slot + 1);
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns)

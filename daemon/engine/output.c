@@ -145,6 +145,31 @@ void output_add(struct output *output, enum prof_table table, const struct prof_
 		output_flush(output);
 }
 
+void output_add_numbers(struct output *output, enum prof_table table, const uint64_t *numbers,
+			uint64_t nulls)
+{
+	struct prof_block *block = output->blocks[table];
+	uint64_t row[PROF_MAX_COLUMNS], time_ns = numbers[0];
+
+	if (G_UNLIKELY(time_ns < output->last_ns[table])) {
+		memcpy(row, numbers, prof_table_v1(table)->n_columns * sizeof(*row));
+		row[0] = time_ns = output->last_ns[table];
+		numbers = row;
+	}
+	if (G_UNLIKELY(!block)) {
+		block = open_block(output, table);
+		output->block_from_ns[table] = time_ns;
+	}
+	if (!block || prof_block_add_numbers(block, numbers, nulls) != 0) {
+		drop_rows(output, table, 1, 0, time_ns, time_ns);
+		return;
+	}
+	output->last_ns[table] = time_ns;
+	output->rows[table]++;
+	if (prof_block_rows(block) >= BLOCK_ROWS)
+		output_flush(output);
+}
+
 uint32_t output_string(struct output *output, const void *text, size_t length)
 {
 	bool added;

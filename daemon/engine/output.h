@@ -65,6 +65,9 @@ void output_init(struct output *output, struct writer *writer, uint32_t first_ep
 void output_done(struct output *output);
 
 void output_add(struct output *output, enum prof_table table, const struct prof_value *values);
+/* The same of a table that is timed and has numbers only; `nulls`: bit i is that column i is null. */
+void output_add_numbers(struct output *output, enum prof_table table, const uint64_t *numbers,
+			uint64_t nulls);
 /* Ids in this epoch; the rows are added with their first use. */
 uint32_t output_string(struct output *output, const void *text, size_t length);
 uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0 */
