@@ -105,6 +105,14 @@ static void refuse_wanted(struct peer *peer)
 		sysprof_peer_answer(peer, -1);
 }
 
+static void mark_refused(const struct collectors *collectors, int32_t pid)
+{
+	struct process *process = tasks_process(collectors->options.tasks, pid);
+
+	if (process)
+		process->refused_heap = true;
+}
+
 static void refuse(struct collectors *collectors, struct peer *peer, enum control_status status)
 {
 	if (!peer->is_sysprof)
@@ -113,6 +121,8 @@ static void refuse(struct collectors *collectors, struct peer *peer, enum contro
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
+	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
+		mark_refused(collectors, peer->process.pid);
 }
 
 static uint64_t bytes_of(const struct peer *peer)

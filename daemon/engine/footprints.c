@@ -93,13 +93,15 @@ static void clear_value(gpointer data)
 	unref_counter(((struct footprint_value *)data)->counter);
 }
 
-void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter)
+void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter,
+		     uint64_t now_ns)
 {
 	*footprints = (struct footprints){
 		.tasks = tasks,
 		.last_counter = last_counter,
 		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_footprint),
 		.values = g_array_new(FALSE, FALSE, sizeof(struct footprint_value)),
+		.asked_ns = now_ns,
 		.interval_ns = INTERVAL_NS,
 	};
 	g_array_set_clear_func(footprints->values, clear_value);

@@ -15,7 +15,8 @@ struct footprints {
 	int32_t last_pid; /* of the last request, where one is not enough for all */
 };
 
-void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter);
+void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter,
+		     uint64_t now_ns);
 void footprints_done(struct footprints *footprints);
 
 /* When it is time for the next request; UINT64_MAX: never. */

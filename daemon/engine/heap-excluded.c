@@ -5,7 +5,7 @@
  * Where allocations are expected of some processes and of what they start, each program that runs there has its collector
  * preloaded, and it registers with its first allocation. A process that ended, or still runs, without having done so is
  * told of in one row of the table heap, so that nobody takes what is missing for nothing. A process is an instance here,
- * as in tasks.h: what only forked to execute something else is not told of.
+ * as in tasks.h: what only forked to execute something else is not told of, nor what goes on with its parent's collector.
  * Why, is in the program's file: without a dynamic linker it is static, of another architecture it cannot load our library,
  * and where exec gives rights the dynamic linker must not. The file is asked for when it is mapped, since its path may lead
  * elsewhere later. Who executes something with more rights than its own ends as far as perf tells, before anything is mapped
@@ -24,15 +24,22 @@
 #define REGISTERS_NS SECOND_NS /* a registration that was under way is known by then */
 #define WAIT_NS (4 * SECOND_NS)
 
+/* Whoever was only forked goes on with its parent's collector, and needs it with its first allocation, or executes something. */
+static bool is_excluded(const struct process *process)
+{
+	if (!process->expects_heap || process->has_heap || process->kernel)
+		return false;
+	if (process->executed || process->refused_heap)
+		return true;
+	return !process->replaced && !process->forked_heap;
+}
+
 static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	if (!process->expects_heap || process->has_heap || process->kernel)
-		return;
-	if (process->replaced && !process->executed)
-		return;
-	g_queue_push_tail(&excluded->ended, row_ref(&process->row));
+	if (is_excluded(process))
+		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }
 
 void heap_excluded_begin(struct heap_excluded *excluded, struct tasks *tasks, const int32_t *pids,
@@ -203,7 +210,7 @@ static void finish_running(struct heap_excluded *excluded, uint64_t now_ns)
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct process *process = value;
 
-		if (process->expects_heap && !process->has_heap && !process->kernel)
+		if (is_excluded(process))
 			g_ptr_array_add(running, process);
 	}
 	g_ptr_array_sort(running, by_id);

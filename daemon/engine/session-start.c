@@ -102,7 +102,7 @@ static void begin_memory(struct session *session)
 	session->excluded.data = session;
 	session->events.program = on_program;
 	footprints_init(&session->footprints, &session->tasks,
-			&session->collectors.rows->last_counter);
+			&session->collectors.rows->last_counter, session->start_ns);
 }
 
 static void warn(const char *code, const char *text, void *data)

@@ -345,6 +345,7 @@ static void inherit(struct process *child, const struct process *parent)
 	child->kernel = parent->kernel;
 	child->program = parent->program;
 	child->expects_heap = parent->expects_heap;
+	child->forked_heap = parent->has_heap || parent->forked_heap;
 	child->cmdline = parent->cmdline ? g_bytes_ref(parent->cmdline) : NULL;
 	child->exe = parent->exe ? g_ref_string_acquire(parent->exe) : NULL;
 	child->cgroup = parent->cgroup ? g_ref_string_acquire(parent->cgroup) : NULL;

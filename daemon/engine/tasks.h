@@ -34,8 +34,10 @@ struct process {
 	bool executed;   /* it began by an exec */
 	bool replaced;   /* it ended by one */
 	bool expects_heap; /* it, or whom it descends from, is one whose allocations are to be recorded */
-	bool has_heap;   /* it has registered for that */
-	uint64_t end_ns; /* where it is gone */
+	bool has_heap;     /* it has registered for that */
+	bool forked_heap;  /* it was forked from one that had, so it would */
+	bool refused_heap; /* it wanted to */
+	uint64_t end_ns;   /* where it is gone */
 };
 
 struct thread {

@@ -26,7 +26,7 @@ static void world_init(struct world *world)
 {
 	*world = (struct world){ .last_counter = 7 };
 	parts_init(&world->parts);
-	footprints_init(&world->footprints, &world->parts.tasks, &world->last_counter);
+	footprints_init(&world->footprints, &world->parts.tasks, &world->last_counter, 0);
 }
 
 static void world_done(struct world *world)

@@ -142,6 +142,32 @@ static void test_fork_and_exec(void)
 	world_done(&world);
 }
 
+/* Who was forked from one that has registered would have done so too, had it allocated anything, unless that was refused. */
+static void test_forked(void)
+{
+	struct world world;
+
+	world_init(&world);
+	tasks_process(&world.parts.tasks, 10)->has_heap = true;
+	start(&world, 11, 10, 1000);
+	start(&world, 12, 11, 1100);
+	leave(&world, 12, 1200);
+	start(&world, 13, 11, 1300);
+	tasks_process(&world.parts.tasks, 13)->refused_heap = true;
+	leave(&world, 13, 1400);
+	start(&world, 14, 10, 1500);
+	execute(&world, 14, "/bin/some", 1600)->program->program = IMAGE_PROGRAM_STATIC;
+	start(&world, 15, 14, 1700);
+	heap_excluded_finish(&world.excluded, SECOND);
+	parts_finish(&world.parts);
+	REQUIRE(CHECK_INT(rows_of(&world.parts, PROF_TABLE_HEAP), 3));
+	CHECK_INT(time_of(&world, 0), 1400);
+	CHECK_INT(event_of(&world, 0), PROF_HEAP_UNREGISTERED);
+	CHECK_INT(event_of(&world, 1), PROF_HEAP_STATIC);
+	CHECK_INT(event_of(&world, 2), PROF_HEAP_STATIC);
+	world_done(&world);
+}
+
 static void test_rights(void)
 {
 	static const struct {
@@ -265,6 +291,7 @@ int main(void)
 {
 	RUN(test_once);
 	RUN(test_fork_and_exec);
+	RUN(test_forked);
 	RUN(test_rights);
 	RUN(test_order);
 	RUN(test_silence);

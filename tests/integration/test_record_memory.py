@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profctl record --memory: the library gets into the command and all that it starts, whoever records; and who is left out, and why."""
+import json
+import os
+import platform
+import shutil
+import struct
+import subprocess
+from collections import Counter, defaultdict
+
+import pytest
+
+import schema
+from buses import NOBODY, rules
+from captures import rows
+from recordings import recorded
+
+OWN = rules(allow={"record-own": ["nobody"]})
+
+FAMILY = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* Allocates n times, and its children, which are started in three ways, once more each. */
+int main(int argc, char **argv)
+{
+	int n = atoi(argv[1]), depth = atoi(argv[2]);
+	char number[16];
+
+	for (int i = 0; i < n; i++) {
+		char *block = malloc(1000 + i % 7);
+
+		memset(block, 1, 1000);
+		if (i % 10)
+			free(block);
+	}
+	if (depth == 0)
+		return 7;
+	for (int how = 0; how < 2; how++) {
+		pid_t child = how ? vfork() : fork();
+
+		if (child == 0) {
+			number[0] = '0' + depth - 1;
+			number[1] = 0;
+			execl(argv[0], argv[0], argv[1], number, NULL);
+			_exit(99);
+		}
+		waitpid(child, NULL, 0);
+	}
+	if (fork() == 0) {
+		for (int i = 0; i < n; i++)
+			free(malloc(10));
+		_exit(0);
+	}
+	wait(NULL);
+	return 7;
+}
+"""
+
+SLEEPER = r"""
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	usleep(atoi(argv[1]) * 1000);
+	return argc > 2 ? atoi(argv[2]) : 0;
+}
+"""
+
+LARGE = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void)
+{
+	memset(malloc(64 << 20), 1, 64 << 20);
+	usleep(700000);
+	return 0;
+}
+"""
+
+CONSTRUCTED = "int constructed; __attribute__((constructor)) static void construct(void) { constructed = 1; }"
+
+
+@pytest.fixture(scope="module")
+def sleeper(compile_c):
+    return compile_c("sleeper", SLEEPER)
+
+
+@pytest.fixture(scope="module")
+def static(compile_c):
+    return compile_c("static", SLEEPER, "-static")
+
+
+@pytest.fixture
+def everybody(tmp_path):
+    """A folder where everybody may read and write, and whose parents everybody may enter."""
+    folder = tmp_path / "everybody"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and str(parent) != "/":
+            parent.chmod(parent.stat().st_mode | 0o111)
+    return folder
+
+
+@pytest.fixture
+def as_nobody(profctl, everybody, require):
+    require("setpriv", root=True)
+    if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
+        pytest.skip("the build tree cannot be read by others")
+    return lambda *arguments, **options: recorded(
+        profctl, *arguments, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody, **options)
+
+
+def by_process(profcapture, capture):
+    """(program, generation) and so on of each instance, by its row's id."""
+    return {row["id"]: row for row in rows(profcapture, capture, "process")}
+
+
+def name_of(process):
+    return os.path.basename(process["exe"] or "") or "-"
+
+
+def excluded(profcapture, capture):
+    """Why, by program."""
+    processes = by_process(profcapture, capture)
+    return sorted((name_of(processes[row["process"]]), row["event"]) for row in rows(profcapture, capture, "heap")
+                  if row["event"] in ("static", "setuid", "other-arch", "unregistered"))
+
+
+def allocations(profcapture, capture):
+    """Rows of alloc by process."""
+    owner = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
+    found = defaultdict(list)
+    for row in rows(profcapture, capture, "alloc"):
+        found[owner[row["thread"]]].append(row)
+    return found
+
+
+def frees(profcapture, capture):
+    owner = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
+    found = defaultdict(list)
+    for row in rows(profcapture, capture, "free"):
+        found[owner[row["thread"]]].append(row)
+    return found
+
+
+def left(allocs, freed):
+    """Bytes and blocks that live at the end, reckoned from the rows."""
+    live = {row["block"]: row["size"] for row in allocs if row["block"]}
+    for row in allocs:
+        if row["prior"] and row["block"]:
+            live.pop(row["prior"], None)
+    for row in freed:
+        live.pop(row["block"], None)
+    return sum(live.values()), len(live)
+
+
+def check_ends(profcapture, capture):
+    """What each process had at its end is what its rows come to."""
+    allocs, freed = allocations(profcapture, capture), frees(profcapture, capture)
+    ends = {row["process"]: (row["live_bytes"], row["live_blocks"])
+            for row in rows(profcapture, capture, "heap") if row["event"] == "end"}
+    assert ends.keys() == allocs.keys()
+    for process, end in ends.items():
+        assert end == left(allocs[process], freed[process]), process
+    return allocs
+
+
+def metadata(profcapture, capture):
+    return {row["key"]: row["value"] for row in rows(profcapture, capture, "metadata")}
+
+
+# ---- Programs
+
+
+def test_family(profctl, profcapture, capture, compile_c):
+    """Whoever is started, and however, is a process of its own, with all that it allocated."""
+    program = compile_c("family", FAMILY)
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
+    assert data["command"]["exit"] == 7 and data["lost"] == 0 and data["samples"] == 0
+    assert data["memory"] == {"excluded": {"static": 0, "setuid": 0, "other-arch": 0, "unregistered": 0}}
+    assert data["next"][0] == f"profcapture memory {capture}"
+    allocs = check_ends(profcapture, capture)
+    counts = Counter()
+    for found in allocs.values():
+        counts["large"] += sum(1000 <= row["size"] <= 1006 for row in found)
+        counts["small"] += sum(row["size"] == 10 for row in found)
+    # 1 + 2 + 4 that execute; 3 of them have a child that does not
+    assert counts == {"large": 7 * 500, "small": 3 * 500}
+    assert len(allocs) == 7 + 3
+
+
+@pytest.mark.parametrize("policy", ["private", "nobody"])
+def test_sqlite(profctl, profcapture, everybody, request, require, policy):
+    require("sqlite3")
+    record = request.getfixturevalue("as_nobody") if policy == "nobody" else lambda *a, **o: recorded(profctl, *a, **o)
+    script = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000)" \
+             " insert into t select i, printf('%d', i) from n; select count(*) from t group by b % 10;"
+    capture = everybody / "a.cap"
+    data = record("--memory", "-o", capture, "--", "sqlite3", ":memory:", script)
+    assert data["lost"] == 0 and data["transport"] == "private"
+    allocs, = check_ends(profcapture, capture).values()
+    assert len(allocs) > 3000 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99
+
+
+def test_python(profctl, profcapture, capture):
+    code = "import json; x = [json.dumps({'a': i}) for i in range(5000)]; print(len(x))"
+    done = profctl("record", "--memory", "-F", 0, "-o", capture, "--", "/usr/bin/python3", "-c", code, env={"PYTHONMALLOC": "malloc"})
+    assert done.stdout == "5000\n"
+    assert "Processes without" not in done.stderr and f"Next: profcapture memory {capture}" in done.stderr
+    allocs, = check_ends(profcapture, capture).values()
+    assert len(allocs) > 20000
+
+
+def test_gcc(profctl, profcapture, tmp_path, capture):
+    """A driver with its children; each has a parent that is there."""
+    (tmp_path / "a.c").write_text("#include <stdio.h>\nint main(void) { return printf(\"x\") != 1; }\n")
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c")
+    assert data["lost"] == 0
+    allocs, processes = check_ends(profcapture, capture), by_process(profcapture, capture)
+    names = {name_of(processes[process]) for process in allocs}
+    assert {"cc1", "collect2"} <= names and len(allocs) >= 5
+    assert any(name.endswith("as") for name in names) and any("ld" in name for name in names)
+    pids = {process["pid"] for process in processes.values()}
+    assert all(processes[process]["ppid"] in pids or processes[process]["pid"] == data["command"]["pid"] for process in allocs)
+    assert subprocess.run([tmp_path / "a"], stdout=subprocess.DEVNULL).returncode == 0
+
+
+# ---- Settings
+
+
+def test_environment(profctl, capture, tmp_path, compile_c):
+    """Ours first, what the user preloads behind it, and the settings as the library reads them."""
+    other = compile_c("other.so", CONSTRUCTED, "-shared", "-fPIC")
+    show = ["sh", "-c", "echo $LD_PRELOAD $PROF_MEMORY"]
+    ours = f"{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so"
+    for options, settings in (
+        (["--memory"], "all"),
+        (["--memory=all", "--memory-min", "0"], "all"),
+        (["--memory=sample:512KiB"], "sample=524288"),
+        (["--memory=sample:1.5K", "--memory-min", "64", "--memory-mmap"], "sample=1536,min=64,mmap"),
+        (["--memory", "--memory-mmap", "--memory-min=1K"], "all,min=1024,mmap"),
+    ):
+        done = profctl("record", "-q", *options, "-F", 0, "--force", "-o", capture, "--", *show, env={"LD_PRELOAD": other})
+        assert done.stdout == f"{ours}:{other} {settings}\n"
+    assert profctl("record", "-q", "--memory", "--force", "-o", capture, "--", *show).stdout == f"{ours} all\n"
+    done = profctl("record", "-q", "--force", "-F", 0, "-o", capture, "--", *show)
+    assert done.stdout == "\n"
+    # relative, and the command goes elsewhere
+    (tmp_path / "lib").symlink_to(os.environ["PROF_LIB_DIR"])
+    done = profctl("record", "-q", "--memory", "--force", "-o", capture, "--", "sh", "-c", "cd /; ls -d /; echo $LD_PRELOAD",
+                   cwd=tmp_path, env={"PROF_LIB_DIR": "lib"})
+    assert done.stdout == f"/\n{tmp_path}/lib/libprofpreload-memory.so\n" and not done.stderr
+
+
+def test_metadata(profctl, profcapture, capture):
+    def of(*options):
+        profctl("record", "-q", *options, "-F", 0, "--force", "-o", capture, "--", "true")
+        return {key: value for key, value in metadata(profcapture, capture).items() if key.startswith("memory.")}
+
+    assert of() == {}
+    assert of("--memory") == {"memory.mode": "all"}
+    assert of("--memory=sample:64K") == {"memory.mode": "sample", "memory.sample_bytes": "65536"}
+    assert of("--memory", "--memory-min=1K", "--memory-mmap") == {"memory.mode": "all", "memory.min_bytes": "1024", "memory.mmap": "yes"}
+
+
+def test_missing_library(profctl, capture, tmp_path):
+    """Nothing is started, and no file is left."""
+    done = profctl("record", "--memory", "-o", capture, "--", "touch", tmp_path / "ran", check=1, env={"PROF_LIB_DIR": tmp_path})
+    assert f"'{tmp_path}/libprofpreload-memory.so': No such file or directory; PROF_LIB_DIR" in done.stderr
+    folder = tmp_path / "with a blank"
+    folder.mkdir()
+    shutil.copy(f"{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so", folder)
+    done = profctl("record", "--memory", "-o", capture, "--", "touch", tmp_path / "ran", check=1, env={"PROF_LIB_DIR": folder})
+    assert "blank or a colon" in done.stderr
+    assert not capture.exists() and not (tmp_path / "ran").exists()
+
+
+def test_no_command(profctl, capture):
+    for what in [], ["--system"], ["--pid", os.getpid()]:
+        assert "--memory needs a COMMAND" in profctl("record", "--memory", "-o", capture, *what, check=2).stderr
+    assert not capture.exists()
+
+
+def test_command_that_is_not_there(profctl, capture):
+    assert "command not found" in profctl("record", "--memory", "-o", capture, "no-such-command", check=127).stderr
+    assert not capture.exists()
+
+
+# ---- Who is left out
+
+
+def other_arch(path):
+    """A program of 32 bits that ends with status 5."""
+    code = bytes.fromhex("b801000000" "bb05000000" "cd80")
+    header = b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, 0x8048054, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    segment = struct.pack("<IIIIIIII", 1, 0, 0x8048000, 0x8048000, 84 + len(code), 84 + len(code), 5, 0x1000)
+    path.write_bytes(header + segment + code)
+    path.chmod(0o755)
+    return path
+
+
+def test_static(profctl, profcapture, capture, static, sleeper):
+    """Told of where it was short, where it was not the command, and where it still ran."""
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", static, 1, 3, check=3)
+    assert data["memory"]["excluded"]["static"] == 1 and excluded(profcapture, capture) == [("static", "static")]
+    done = profctl("record", "--memory", "-F", 0, "--force", "-o", capture, "--",
+                   "sh", "-c", f"{static} 1; {static} 300; {sleeper} 1; {static} 5000 & {sleeper} 100")
+    assert "Processes without allocations: 5 (3 static, 2 that recorded none)" in done.stderr
+    assert excluded(profcapture, capture) == [*[("sleeper", "unregistered")] * 2, *[("static", "static")] * 3]
+    check_ends(profcapture, capture)
+
+
+def test_other_arch(profctl, profcapture, capture, tmp_path):
+    if platform.machine() != "x86_64":
+        pytest.skip("there is no program for another architecture here")
+    program = other_arch(tmp_path / "other")
+    try:
+        assert subprocess.run([program]).returncode == 5
+    except OSError:
+        pytest.skip("the kernel does not run programs of 32 bits")
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, check=5)
+    assert data["memory"]["excluded"]["other-arch"] == 1 and excluded(profcapture, capture) == [("other", "other-arch")]
+
+
+def test_setuid(as_nobody, profcapture, everybody, sleeper):
+    """As root's program it has none of the library, and ends as it would."""
+    program = everybody / "setuid"
+    shutil.copy(sleeper, program)
+    program.chmod(0o4755)
+    capture = everybody / "a.cap"
+    data = as_nobody("--memory", "-o", capture, "--", "sh", "-c", f"{program} 1 4; echo $?; {program} 200; ls /", timeout=60)
+    assert data["memory"]["excluded"] == {"static": 0, "setuid": 2, "other-arch": 0, "unregistered": 0}
+    assert [event for _, event in excluded(profcapture, capture)] == ["setuid"] * 2
+    check_ends(profcapture, capture)
+
+
+def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, require):
+    """Who records sees all, and its command starts a program with more rights than that command's."""
+    require("setpriv", root=True)
+    program = everybody / "setuid"
+    shutil.copy(sleeper, program)
+    program.chmod(0o4755)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "setpriv", "--reuid=65534", "--clear-groups", program, 1)
+    assert [event for _, event in excluded(profcapture, capture)] == ["setuid"]
+
+
+def test_summary(profctl, capture, static):
+    """JSON as the schema says, with and without --memory."""
+    for options in ["--memory"], []:
+        done = profctl("record", *options, "-F", 0, "--json", "--force", "-o", capture, "--", static, 1)
+        output = json.loads(done.stdout)
+        schema.check(profctl, "record", output)
+        assert (output["data"]["memory"] is None) == (not options)
+        assert (f"profcapture memory {capture}" in output["data"]["next"]) == bool(options)
+
+
+# ---- Beside it
+
+
+def footprints(profcapture, capture):
+    """Values of rss and pss by (program, name)."""
+    processes = by_process(profcapture, capture)
+    counters = {row["id"]: (name_of(processes[row["process"]]), row["name"]) for row in rows(profcapture, capture, "counter")
+                if row["group"] == "memory" and row["unit"] == "bytes"}
+    found = defaultdict(list)
+    for row in rows(profcapture, capture, "counter_value"):
+        if row["counter"] in counters:
+            found[counters[row["counter"]]].append((row["time_ns"], row["value"]))
+    return found
+
+
+def test_footprints(profctl, profcapture, capture, compile_c, static):
+    """Of everybody in the tree, also where nothing was preloaded, ten times a second."""
+    large = compile_c("large", LARGE)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
+    found = footprints(profcapture, capture)
+    assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
+    for name in "rss", "pss":
+        times, values = zip(*found["large", name])
+        assert 64 << 20 <= max(values) < 72 << 20
+        assert 4 <= len(values) <= 9
+        assert all(later - earlier > 80e6 for earlier, later in zip(times, times[1:]))
+    assert max(value for _, value in found["static", "rss"]) < 8 << 20
+    # and of nobody else's recordings
+    profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", static, 300)
+    assert not footprints(profcapture, capture)
+
+
+def test_with_system(profctl, profcapture, capture, sleeper, static, busy, require):
+    """All that runs is sampled; the command's tree alone is expected to hand over allocations."""
+    require(root=True)
+    data = recorded(profctl, "--memory", "--system", "-o", capture, "--", "sh", "-c", f"ls / >/dev/null; {static} 300; {sleeper} 300")
+    assert data["samples"] > 0 and data["memory"]["excluded"] == {"static": 1, "setuid": 0, "other-arch": 0, "unregistered": 1}
+    assert excluded(profcapture, capture) == [("sleeper", "unregistered"), ("static", "static")]
+    allocs, processes = check_ends(profcapture, capture), by_process(profcapture, capture)
+    assert "ls" in {name_of(processes[process]) for process in allocs}
+    assert "static" in {program for program, _ in footprints(profcapture, capture)}
+    assert busy.pid not in {processes[row["process"]]["pid"] for row in rows(profcapture, capture, "counter")}
+
+
+def test_service(bus, profctl, profcapture, everybody, compile_c, static):
+    """The system's profd, of a user who may record processes of their own."""
+    if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
+        pytest.skip("the build tree cannot be read by others")
+    bus.start(OWN)
+    program = compile_c("family", FAMILY)
+    for path in program, *program.parents, static, *static.parents:
+        if path.stat().st_uid == os.getuid() and str(path) != "/":
+            path.chmod(path.stat().st_mode | 0o555 if path.is_file() else path.stat().st_mode | 0o111)
+    capture = everybody / "a.cap"
+    data = recorded(profctl, "--memory", "--bus", "system", "-o", capture, "--", "sh", "-c", f"{program} 500 1; {static} 500",
+                    env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address}, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody)
+    assert data["transport"] == "system" and data["lost"] == 0
+    assert data["memory"]["excluded"] == {"static": 1, "setuid": 0, "other-arch": 0, "unregistered": 0}
+    allocs = check_ends(profcapture, capture)
+    assert sum(1000 <= row["size"] <= 1006 for found in allocs.values() for row in found) == 3 * 500
+    assert ("static", "pss") in footprints(profcapture, capture)
+    assert metadata(profcapture, capture)["memory.mode"] == "all"
+
+
+def test_options_of_the_session(bus, file):
+    """What contradicts itself, to a client of D-Bus."""
+    from buses import pids, refusal, variant
+
+    bus.start(OWN)
+    client = bus.client()
+    memory, own = {"memory": variant("b", True)}, pids(os.getpid())
+    for options in (
+        {**own, "memory-min": variant("t", 5)},
+        {**own, "memory-sample": variant("t", 5)},
+        {**own, "memory-mmap": variant("b", True)},
+        {**own, "memory": variant("b", False), "memory-min": variant("t", 5)},
+        {**own, **memory, "memory-pid": variant("u", os.getpid())},
+        {"system": variant("b", True), **memory},
+        {"system": variant("b", True), **memory, "memory-pid": variant("u", 0)},
+        {**own, "memory": variant("u", 1)},
+    ):
+        name, text = refusal(client.create, options, file)
+        assert name == "InvalidOption" and "memory" in text
