@@ -9,35 +9,48 @@
 #include "libcollector/message.h"
 #include "tests/unit/ring.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #define BIG (1u << 22)
-#define MAX_SEEN 8192
+#define N_BITS 18
 
 /* What a reader knows of a node: the tree goes on where it was told again. */
 struct node {
 	uint64_t pc; /* its address, found by its image */
 	uint32_t kind;
+	uint64_t inode; /* of its image */
 	const struct node *parent;
 };
 
 struct image {
-	uint64_t start, file_offset;
+	uint64_t start, file_offset, inode;
 };
 
 static struct pair pair;
+static struct ring_reader *reader; /* of the ring that is looked at */
 static struct producer *producer;
 static struct node *nodes[RING_MAX_CALLS];
 static struct image images[8192];
 static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct own_stack own;
+static uint32_t n_unread;
+static uint64_t expected_inode; /* of what calls what calls the hook */
 static uint64_t pcs[OWN_STACK_MAX_FRAMES];
 
 /* ---- The reader ---- */
+
+static void forget_told(void)
+{
+	memset(nodes, 0, sizeof(nodes));
+	memset(images, 0, sizeof(images));
+}
 
 static void take_calls(const struct ring_calls *calls)
 {
@@ -57,11 +70,24 @@ static void take_calls(const struct ring_calls *calls)
 			CHECK(images[frames[i].image].start != 0);
 			node->pc += images[frames[i].image].start -
 				    images[frames[i].image].file_offset;
+			node->inode = images[frames[i].image].inode;
 		}
 		nodes[calls->first + i] = node;
 		parent = node;
 	}
 	n_told += calls->n_frames;
+}
+
+static void take_record(const struct ring_record *record)
+{
+	const struct ring_image *image = record->payload;
+
+	n_records++;
+	if (record->type == RING_CALLS)
+		take_calls(record->payload);
+	if (record->type == RING_IMAGE && CHECK(image->id < ARRAY_SIZE(images)))
+		images[image->id] =
+			(struct image){ image->start, image->file_offset, image->inode };
 }
 
 static void drain(void)
@@ -70,23 +96,48 @@ static void drain(void)
 	struct ring_record record;
 
 	do {
-		ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, sizeof(pair.buffer),
+		ring_reader_drain(reader, RING_DRAIN_LIVE, pair.buffer, sizeof(pair.buffer),
 				  &batch);
-		while (ring_batch_next(&batch, &record)) {
-			const struct ring_image *image = record.payload;
-
-			n_records++;
-			if (record.type == RING_CALLS)
-				take_calls(record.payload);
-			if (record.type == RING_IMAGE && CHECK(image->id < ARRAY_SIZE(images)))
-				images[image->id] =
-					(struct image){ image->start, image->file_offset };
-		}
+		while (ring_batch_next(&batch, &record))
+			take_record(&record);
 	} while (batch.is_more);
-	CHECK_INT(pair.reader.fault, RING_FAULT_NONE);
+	CHECK_INT(reader->fault, RING_FAULT_NONE);
 }
 
 /* ---- The program ---- */
+
+static const struct node *check_frames(const struct node *node, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++, node = node->parent)
+		if (!CHECK(node) || !CHECK_INT(node->pc, pcs[i]) ||
+		    !CHECK_INT(node->kind & ~RING_FRAME_CUT, RING_FRAME_RETURN))
+			return NULL;
+	return node;
+}
+
+/* Of a deep stack both have what is furthest in and what is furthest out. */
+static void check_deep(const struct node *node, const struct own_stack_chain *chain)
+{
+	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
+	const struct node *at = node;
+
+	for (; at && !(at->kind & RING_FRAME_CUT); at = at->parent)
+		n_inner++;
+	CHECK_INT(n_inner + 1, CALL_TREE_INNER);
+	check_frames(node, 1, CALL_TREE_INNER + 1);
+	for (at = at ? at->parent : NULL; at; at = at->parent)
+		n_outer++;
+	if (n_all > OWN_CALLS_MAX_FRAMES) {
+		CHECK_INT(n_outer, 0);
+		return;
+	}
+	CHECK_INT(n_outer, CALL_TREE_MAX_DEPTH - CALL_TREE_INNER);
+	for (at = node; at && n_outer-- > 0;)
+		at = at->parent;
+	while (at && at->parent && n_all-- > 0)
+		at = at->parent;
+	CHECK(at && at->pc == pcs[chain->n - 1]);
+}
 
 static void check_node(uint32_t id, const struct own_stack_chain *chain)
 {
@@ -94,11 +145,12 @@ static void check_node(uint32_t id, const struct own_stack_chain *chain)
 
 	if (!CHECK(id != 0 && node))
 		return;
-	for (size_t i = 1; i < chain->n; i++, node = node->parent)
-		if (!CHECK(node) || !CHECK_INT(node->pc, pcs[i]) ||
-		    !CHECK_INT(node->kind, RING_FRAME_RETURN))
-			return;
-	CHECK(!node);
+	if (expected_inode)
+		CHECK(node->parent && node->parent->inode == expected_inode);
+	if (chain->n + chain->n_cut - 1 > CALL_TREE_MAX_DEPTH)
+		check_deep(node, chain);
+	else
+		CHECK(!check_frames(node, 1, chain->n));
 }
 
 static __attribute__((noinline)) uint32_t see(void)
@@ -115,6 +167,19 @@ static __attribute__((noinline)) uint32_t see(void)
 	own_stack_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
 	drain();
 	check_node(id, &chain);
+	return id;
+}
+
+/* The same without looking. */
+static __attribute__((noinline)) uint32_t call_here(void)
+{
+	struct walk_registers caller;
+	uint32_t id;
+
+	own_calls_get_caller(&caller);
+	id = call_tree_get(producer, &caller);
+	if (++n_unread % 4096 == 0)
+		drain();
 	return id;
 }
 
@@ -143,7 +208,8 @@ static void begin(uint64_t bytes)
 	producer->ended = &never_ended;
 	producer->n_types = RING_N_TYPES;
 	intern_restart(&producer->intern);
-	memset(nodes, 0, sizeof(nodes));
+	reader = &pair.reader;
+	forget_told();
 	n_told = n_records = 0;
 }
 
@@ -183,8 +249,7 @@ static void test_epochs(void)
 	for (int i = 0; i < 20; i++) {
 		recurse(7);
 		intern_restart(&producer->intern);
-		memset(nodes, 0, sizeof(nodes));
-		memset(images, 0, sizeof(images));
+		forget_told();
 		recurse(9);
 		own_stack_forget();
 		memset(nodes, 0, sizeof(nodes));
@@ -214,6 +279,168 @@ static void test_full(void)
 	pair_done(&pair);
 }
 
+/* The thread is in a bigger ring from some record on: its owner has been told of nothing. */
+static void test_bigger(void)
+{
+	const struct ring_arena_sizes sizes = { { { 4096, 1, RING_DROP },
+						  { 1u << 20, 1, RING_DROP } } };
+	struct ring_reader bigger;
+	uint32_t depth = 1;
+
+	begin(BIG);
+	pair_done(&pair);
+	REQUIRE(ring_arena_make(&sizes, &pair.memory, &pair.fd) == 0 &&
+		ring_arena_map(pair.fd, &pair.arena) == 0);
+	ring_reader_init(&pair.reader, &pair.memory, 0);
+	ring_reader_init(&bigger, &pair.memory, 1);
+	pair.ring = ring_claim(pair.arena, 1, 0, 0);
+	producer->ring = producer->current = pair.ring;
+	intern_restart(&producer->intern);
+	recurse(3);
+	/* Until a node is told in the other one, as there is no room for it. */
+	while (write_mark(pair.ring, 1) && !pair.ring->bigger)
+		;
+	reader = &bigger;
+	forget_told();
+	for (; depth < 30; depth++)
+		recurse((int)depth);
+	CHECK(producer->current == pair.ring->bigger);
+	pair_done(&pair);
+}
+
+/* More nodes than there can be: what was told is told again, under an id that another one had. */
+static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
+{
+	volatile uint32_t id;
+
+	if (n == 0) {
+		id = bits % 64 ? call_here() : see();
+	} else if (bits >> (n - 1) & 1) {
+		id = path(bits, n - 1);
+	} else {
+		id = path(bits, n - 1);
+		__asm__ volatile("nop"); /* another place than that one */
+	}
+	return id;
+}
+
+static void test_evicted(void)
+{
+	uint32_t most = 0;
+
+	begin(BIG);
+	for (uint32_t i = 0; i < 1u << N_BITS; i++) {
+		uint32_t id = path(i, N_BITS);
+
+		most = id > most ? id : most;
+		if (i % 64 == 0)
+			path(0, N_BITS);
+	}
+	CHECK(n_told > RING_MAX_CALLS);
+	CHECK(most < RING_MAX_CALLS);
+	for (uint32_t i = 0; i < 64 * 64; i += 64)
+		path(i, N_BITS);
+	pair_done(&pair);
+}
+
+static void test_deep(void)
+{
+	begin(BIG);
+	for (int i = 0; i < 3; i++) {
+		recurse(1000);
+		recurse(1010 + i);
+		recurse(2000 + i);
+		recurse(4500);
+		other(3000);
+	}
+	pair_done(&pair);
+}
+
+/* ---- Modules ---- */
+
+static int call_see(void)
+{
+	return see() != 0;
+}
+
+static void call_module(const char *path, uint64_t *ret_at)
+{
+	void *module = dlopen(path, RTLD_NOW);
+	int (*call)(int (*)(void)) = NULL;
+	struct stat status;
+
+	if (module)
+		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
+	if (!CHECK(call && stat(path, &status) == 0))
+		return;
+	expected_inode = status.st_ino;
+	for (int i = 0; i < 3; i++)
+		call(call_see);
+	expected_inode = 0;
+	*ret_at = (uint64_t)(uintptr_t)call;
+	dlclose(module);
+	own_stack_forget();
+}
+
+/* The same address, and another function. */
+static void test_modules(void)
+{
+	uint64_t a = 0, b = 1;
+	unsigned int n_same = 0;
+
+	begin(BIG);
+	for (int i = 0; i < 100; i++) {
+		call_module(OWN_MODULE_A, &a);
+		call_module(OWN_MODULE_B, &b);
+		n_same += a == b;
+	}
+	CHECK(n_same > 10);
+	pair_done(&pair);
+}
+
+/* ---- Handlers ---- */
+
+static volatile sig_atomic_t n_signals, may_restart;
+
+static void restart_handler(int number)
+{
+	n_signals = n_signals + 1;
+	if (may_restart)
+		intern_restart(&producer->intern);
+}
+
+/* Who finds that the epoch is the id's may use it; a handler may begin another one at any time. */
+static void test_handler(void)
+{
+	struct sigaction action = { .sa_handler = restart_handler }, before;
+	const struct itimerspec often = { { 0, 100000 }, { 0, 100000 } };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF };
+	uint32_t n_kept = 0;
+	timer_t timer;
+
+	begin(BIG);
+	CHECK(sigaction(SIGPROF, &action, &before) == 0);
+	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
+	      timer_settime(timer, 0, &often, NULL) == 0);
+	while (n_signals < 2000) {
+		uint32_t id;
+
+		may_restart = 1;
+		id = path((uint32_t)n_signals * 64 + 1, 12);
+		may_restart = 0;
+		drain();
+		if (id != 0 && producer->intern.epoch == call_tree_epoch(producer)) {
+			n_kept++;
+			CHECK(nodes[id]);
+		}
+		see();
+	}
+	timer_delete(timer);
+	sigaction(SIGPROF, &before, NULL);
+	CHECK(n_kept > 100);
+	pair_done(&pair);
+}
+
 int main(void)
 {
 	if (own_stack_setup() < 0)
@@ -222,5 +449,10 @@ int main(void)
 	RUN(test_owners);
 	RUN(test_epochs);
 	RUN(test_full);
+	RUN(test_bigger);
+	RUN(test_evicted);
+	RUN(test_deep);
+	RUN(test_modules);
+	RUN(test_handler);
 	return test_end();
 }
