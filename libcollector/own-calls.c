@@ -7,7 +7,8 @@
  * row, outermost first. A walk steps from the innermost frame on until it is at one that it was at the last time. If all checks
  * from there on still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
  *
- * Nearly all places say the same simple thing, which a row of eight words has. All else is own-stack.c's, a step at a time.
+ * Nearly all places say the same simple thing, which a row has; generated code, which says nothing, has frame pointers. All else is
+ * own-stack.c's, a step at a time.
  *
  * fp is a number like others in most code: what it was is checked only where some frame further out is found by it.
  * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated]
@@ -32,7 +33,18 @@
 #define GIVES_FP 0x80u      /* the last word is the caller's fp */
 #define USES_FP 0x01000000u /* the step or one further out, of what fp is here */
 
-enum row_kind { ROW_PLAIN, ROW_ROOT = 0x100 };
+/* of a row, with NEEDS_FP and GIVES_FP */
+#define ROW_ROOT 0x100u
+#define ROW_CHAIN \
+	0x200u /* no rule is there: a frame pointer is followed, if all is as it should be */
+#define ROW_CALLED 0x400u /* what stands before is a call, as one that was followed led here */
+
+/* Where one points at the next one, below the return address. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define HAS_RECORDS true
+#else
+#define HAS_RECORDS false
+#endif
 
 #define ODD UINT64_C(0x9e3779b97f4a7c15)
 
@@ -149,6 +161,13 @@ static inline bool is_full(const struct visit *visit)
 	       visit->n_words > OWN_CALLS_MAX_CHECKS - OWN_STACK_MAX_WORDS;
 }
 
+static inline bool is_called(struct own_calls *calls, uint64_t pc)
+{
+	const struct own_calls_row *row = row_of(calls, pc);
+
+	return row->pc == pc && row->turn == calls->turn && (row->kind & ROW_CALLED);
+}
+
 /* By a row. False: there is none, or it does not do. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
@@ -172,7 +191,10 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	    ra_at - visit->start > most || fp_at - visit->start > most)
 		return false;
 	ra = load(ra_at);
-	pending = add_pending(visit, row->kind);
+	if (__builtin_expect(row->kind & ROW_CHAIN, 0) &&
+	    (visit->fp < visit->sp || ra == 0 || !is_called(calls, ra & ~visit->pac_mask)))
+		return false;
+	pending = add_pending(visit, row->kind & (NEEDS_FP | GIVES_FP));
 	add_word(visit, pending, ra_at, ra);
 	if (row->kind & GIVES_FP) {
 		visit->fp = load(fp_at);
@@ -180,20 +202,33 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	}
 	visit->pc = ra & ~visit->pac_mask;
 	visit->sp = cfa;
-	visit->state &= SWITCHES;
+	visit->state = (visit->state & SWITCHES) | (row->kind & ROW_CHAIN ? BY_FP : 0);
 	*ret_stop = visit->pc == 0 ? WALK_ROOT : WALK_N_STOPS;
 	return true;
+}
+
+/* A frame pointer was followed, and that is all that was looked at. */
+static bool is_chain(const struct own_stack_step *step)
+{
+	uint64_t fp = step->at.at.fp;
+
+	return HAS_RECORDS && step->stop == WALK_N_STOPS && (step->next.flags & WALK_FRAME_FP) &&
+	       fp != 0 && step->n_words == 2 && step->words[0].at == fp + 8 &&
+	       step->words[1].at == fp;
 }
 
 /* A row's kind for what is said there; GENERAL: no row can say it. */
 static uint32_t classify(const struct own_stack_step *step)
 {
 	const struct cfi_rule *rule = &step->slot.rule;
-	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE &&
-			rule->cfa != CFI_CFA_UNSUPPORTED && !(rule->flags & CFI_SIGNAL);
+	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE;
 
-	if (!is_ruled || (step->at.flags & WALK_FRAME_EXACT) || !step->at.fp_known ||
-	    step->at.lr_known || !step->is_own)
+	if ((step->at.flags & WALK_FRAME_EXACT) || !step->at.fp_known || step->at.lr_known ||
+	    !step->is_own)
+		return GENERAL;
+	if (!is_ruled)
+		return is_chain(step) ? ROW_CHAIN | NEEDS_FP | GIVES_FP : GENERAL;
+	if (rule->cfa == CFI_CFA_UNSUPPORTED || (rule->flags & CFI_SIGNAL))
 		return GENERAL;
 	if (rule->ra == CFI_UNDEFINED)
 		return ROW_ROOT;
@@ -201,23 +236,34 @@ static uint32_t classify(const struct own_stack_step *step)
 	    (rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
 	    step->n_words != 1 + (rule->fp == CFI_AT_CFA))
 		return GENERAL;
-	return ROW_PLAIN | (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) |
-	       (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
+	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
 }
 
 static void add_row(struct own_calls *calls, const struct own_stack_step *step, uint32_t kind)
 {
-	const struct cfi_rule *rule = &step->slot.rule;
+	static const struct cfi_rule record = { .cfa_offset = 16,
+						.ra_offset = -8,
+						.fp_offset = -16 };
+	const struct cfi_rule *rule = kind & ROW_CHAIN ? &record : &step->slot.rule;
 
 	*row_of(calls, step->at.at.pc) = (struct own_calls_row){
 		.pc = step->at.at.pc,
 		.turn = calls->turn,
-		.kind = kind,
+		.kind = kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0),
 		.cfa_offset = rule->cfa_offset,
 		.ra_offset = rule->ra_offset,
 		/* one that is as good, where none is loaded */
 		.fp_offset = kind & GIVES_FP ? rule->fp_offset : rule->ra_offset,
 	};
+}
+
+/* Where there is a row, it has said nothing of that before. */
+static void note_call(struct own_calls *calls, const struct walk_place *place)
+{
+	struct own_calls_row *row = row_of(calls, place->at.pc);
+
+	if ((place->flags & WALK_FRAME_FP) && row->pc == place->at.pc && row->turn == calls->turn)
+		row->kind |= ROW_CALLED;
 }
 
 static void set_place(struct visit *visit, const struct walk_place *place)
@@ -258,13 +304,14 @@ static bool take(void *data, const struct own_stack_step *step)
 		add_row(visit->calls, step, kind);
 	else if (visit->n_pending == 0)
 		kind |= FIRST;
-	pending = add_pending(visit, kind & ~(uint32_t)ROW_ROOT);
+	pending = add_pending(visit, kind & (GENERAL | FIRST | NEEDS_FP | GIVES_FP));
 	for (uint32_t i = 0; i < step->n_words; i++)
 		add_word(visit, pending, step->words[i].at, step->words[i].value);
 	visit->is_open |= !step->is_own;
 	if (step->stop != WALK_N_STOPS)
 		return true;
 	set_place(visit, &step->next);
+	note_call(visit->calls, &step->next);
 	visit->is_met = meet(visit);
 	return !visit->is_met && !is_full(visit) &&
 	       row_of(visit->calls, visit->pc)->pc != visit->pc;

@@ -273,10 +273,67 @@ static __attribute__((noinline)) int by_signal(int depth)
 	return descend(depth) + see();
 }
 
-static int (*const kinds[])(int) = { plain,      wide,       with_alloca,  by_tail_call,
-				     by_fp,      by_fp,      in_registers, in_registers,
-				     many_sites, many_sites, with_target,  leave,
-				     by_qsort,   by_signal };
+/* With a frame pointer, and the same without; the last bytes are padding. */
+#if defined(__x86_64__)
+#define N_GENERATED 2
+static const uint8_t generated[N_GENERATED][16] = {
+	{ 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 },
+	{ 0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3 },
+};
+#elif defined(__aarch64__)
+#define N_GENERATED 1
+static const uint32_t generated[N_GENERATED][8] = {
+	{ 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0 },
+};
+#else
+#define N_GENERATED 0
+#endif
+
+#if N_GENERATED
+static char *generated_code;
+static _Thread_local int depth_of_generated;
+
+static bool generate(void)
+{
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	char *code = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (!CHECK(code != MAP_FAILED))
+		return false;
+	memcpy(code, generated, sizeof(generated));
+	__builtin___clear_cache(code, code + sizeof(generated));
+	generated_code = code;
+	return CHECK(mprotect(code, size, PROT_READ | PROT_EXEC) == 0);
+}
+
+static int from_generated(void)
+{
+	return descend(depth_of_generated) + see();
+}
+
+static __attribute__((noinline)) int by_generated(int depth)
+{
+	char *code = generated_code + get_random() % N_GENERATED * sizeof(generated[0]);
+
+	if (get_random() % 4 != 0)
+		return descend(depth) + 1; /* walks through it take long */
+	depth_of_generated = depth;
+	((void (*)(int (*)(void)))(uintptr_t)code)(from_generated);
+	return see();
+}
+#else
+#define by_generated plain
+
+static bool generate(void)
+{
+	return true;
+}
+#endif
+
+static int (*const kinds[])(int) = { plain,        wide,       with_alloca,  by_tail_call,
+				     by_fp,        by_fp,      in_registers, in_registers,
+				     many_sites,   many_sites, with_target,  leave,
+				     by_generated, by_qsort,   by_signal };
 
 static _Thread_local int64_t n_left;
 
@@ -620,7 +677,7 @@ static void test_left(void)
 
 int main(void)
 {
-	if (own_stack_setup() < 0)
+	if (own_stack_setup() < 0 || !generate())
 		return 1;
 	RUN(test_random);
 	RUN(test_threads);
