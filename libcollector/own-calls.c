@@ -421,9 +421,10 @@ void own_calls_clear(struct own_calls *calls)
 /* What most calls find: all is as it was, to the innermost frame. */
 static inline bool is_same(const struct own_calls *calls, const struct walk_registers *caller)
 {
-	const struct own_calls_frame *frame = &calls->frames[calls->n - 1];
+	uint32_t n = calls->n;
+	const struct own_calls_frame *frame = &calls->frames[n > 0 ? n - 1 : 0];
 
-	return calls->n > 0 && frame->pc == caller->pc && frame->sp == caller->sp &&
+	return n > 0 && frame->pc == caller->pc && frame->sp == caller->sp &&
 	       !(frame->state & (PLACE | FP_UNKNOWN | GENERAL)) &&
 	       (!(frame->state & USES_FP) || frame->fp == caller->fp) && !calls->is_open &&
 	       !calls->is_busy && calls->forgotten == own_stack_forgotten() &&
