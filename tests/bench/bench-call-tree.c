@@ -95,14 +95,15 @@ static __attribute__((noinline)) void by_libgcc(void)
 
 /* ---- Programs ---- */
 
-#define LEAF(prefix, attribute, i)                                               \
-	static __attribute__((noinline)) attribute void prefix##_leaf_##i(int n) \
-	{                                                                        \
-		volatile char room[8 * (i + 1)];                                 \
-                                                                                 \
-		room[0] = (char)n;                                               \
-		hook();                                                          \
-		room[1] = room[0];                                               \
+#define LEAF(prefix, frame, i)                                         \
+	static __attribute__((noinline)) void prefix##_leaf_##i(int n) \
+	{                                                              \
+		volatile char room[8 * (i + 1)];                       \
+                                                                       \
+		room[0] = (char)n;                                     \
+		__asm__ volatile("" ::"r"(frame));                     \
+		hook();                                                \
+		room[1] = room[0];                                     \
 	}
 
 #define SITE(prefix, i)               \
@@ -110,103 +111,110 @@ static __attribute__((noinline)) void by_libgcc(void)
 		prefix##_leaf_##i(n); \
 		break;
 
-#define PROGRAMS(prefix, attribute)                                                        \
-	LEAF(prefix, attribute, 0)                                                         \
-	LEAF(prefix, attribute, 1)                                                         \
-	LEAF(prefix, attribute, 2)                                                         \
-	LEAF(prefix, attribute, 3)                                                         \
-	LEAF(prefix, attribute, 4)                                                         \
-	LEAF(prefix, attribute, 5)                                                         \
-	LEAF(prefix, attribute, 6)                                                         \
-	LEAF(prefix, attribute, 7)                                                         \
-	LEAF(prefix, attribute, 8)                                                         \
-	LEAF(prefix, attribute, 9)                                                         \
-	LEAF(prefix, attribute, 10)                                                        \
-	LEAF(prefix, attribute, 11)                                                        \
-	LEAF(prefix, attribute, 12)                                                        \
-	LEAF(prefix, attribute, 13)                                                        \
-	LEAF(prefix, attribute, 14)                                                        \
-	LEAF(prefix, attribute, 15)                                                        \
-                                                                                           \
-	static __attribute__((noinline)) attribute void prefix##_sites(int runs)           \
-	{                                                                                  \
-		for (int n = 0; n < runs; n++)                                             \
-			switch (n * 7 % N_SITES) {                                         \
-				SITE(prefix, 0)                                            \
-				SITE(prefix, 1)                                            \
-				SITE(prefix, 2)                                            \
-				SITE(prefix, 3)                                            \
-				SITE(prefix, 4)                                            \
-				SITE(prefix, 5)                                            \
-				SITE(prefix, 6)                                            \
-				SITE(prefix, 7)                                            \
-				SITE(prefix, 8)                                            \
-				SITE(prefix, 9)                                            \
-				SITE(prefix, 10)                                           \
-				SITE(prefix, 11)                                           \
-				SITE(prefix, 12)                                           \
-				SITE(prefix, 13)                                           \
-				SITE(prefix, 14)                                           \
-				SITE(prefix, 15)                                           \
-			}                                                                  \
-	}                                                                                  \
-                                                                                           \
-	static __attribute__((noinline)) attribute void prefix##_same(int runs)            \
-	{                                                                                  \
-		for (int n = 0; n < runs; n++)                                             \
-			hook();                                                            \
-	}                                                                                  \
-                                                                                           \
-	static __attribute__((noinline)) attribute int prefix##_down(int levels)           \
-	{                                                                                  \
-		volatile int r = levels;                                                   \
-                                                                                           \
-		hook();                                                                    \
-		if (levels > 0)                                                            \
-			r += prefix##_down(levels - 1);                                    \
-		hook();                                                                    \
-		return r;                                                                  \
-	}                                                                                  \
-                                                                                           \
-	static __attribute__((noinline)) attribute void prefix##_recursion(int runs)       \
-	{                                                                                  \
-		for (int n = 0; n < runs; n += 20)                                         \
-			prefix##_down(9);                                                  \
-	}                                                                                  \
-                                                                                           \
-	/* A path of 14 bits has not been there before. */                                 \
-	static __attribute__((noinline)) attribute int prefix##_path(uint32_t path, int n) \
-	{                                                                                  \
-		volatile int r = 0;                                                        \
-                                                                                           \
-		if (n == 0)                                                                \
-			hook();                                                            \
-		else if (path & 1)                                                         \
-			r += prefix##_path(path >> 1, n - 1) + 1;                          \
-		else                                                                       \
-			r += prefix##_path(path >> 1, n - 1) - 1;                          \
-		return r;                                                                  \
-	}                                                                                  \
-                                                                                           \
-	static __attribute__((noinline)) attribute void prefix##_new(int runs)             \
-	{                                                                                  \
-		for (int n = 0; n < runs; n++)                                             \
-			prefix##_path((uint32_t)n, 15);                                    \
-	}                                                                                  \
-                                                                                           \
-	static __attribute__((noinline))                                                   \
-	attribute int prefix##_deep(int n, void (*program)(int), int runs)                 \
-	{                                                                                  \
-		volatile char room[40];                                                    \
-                                                                                           \
-		room[0] = (char)n;                                                         \
-		if (n == 0)                                                                \
-			program(runs);                                                     \
-		return n == 0 ? 0 : prefix##_deep(n - 1, program, runs) + room[0];         \
+#define PROGRAMS(prefix, frame)                                                                   \
+	LEAF(prefix, frame, 0)                                                                    \
+	LEAF(prefix, frame, 1)                                                                    \
+	LEAF(prefix, frame, 2)                                                                    \
+	LEAF(prefix, frame, 3)                                                                    \
+	LEAF(prefix, frame, 4)                                                                    \
+	LEAF(prefix, frame, 5)                                                                    \
+	LEAF(prefix, frame, 6)                                                                    \
+	LEAF(prefix, frame, 7)                                                                    \
+	LEAF(prefix, frame, 8)                                                                    \
+	LEAF(prefix, frame, 9)                                                                    \
+	LEAF(prefix, frame, 10)                                                                   \
+	LEAF(prefix, frame, 11)                                                                   \
+	LEAF(prefix, frame, 12)                                                                   \
+	LEAF(prefix, frame, 13)                                                                   \
+	LEAF(prefix, frame, 14)                                                                   \
+	LEAF(prefix, frame, 15)                                                                   \
+                                                                                                  \
+	static __attribute__((noinline)) void prefix##_sites(int runs)                            \
+	{                                                                                         \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		for (int n = 0; n < runs; n++)                                                    \
+			switch (n * 7 % N_SITES) {                                                \
+				SITE(prefix, 0)                                                   \
+				SITE(prefix, 1)                                                   \
+				SITE(prefix, 2)                                                   \
+				SITE(prefix, 3)                                                   \
+				SITE(prefix, 4)                                                   \
+				SITE(prefix, 5)                                                   \
+				SITE(prefix, 6)                                                   \
+				SITE(prefix, 7)                                                   \
+				SITE(prefix, 8)                                                   \
+				SITE(prefix, 9)                                                   \
+				SITE(prefix, 10)                                                  \
+				SITE(prefix, 11)                                                  \
+				SITE(prefix, 12)                                                  \
+				SITE(prefix, 13)                                                  \
+				SITE(prefix, 14)                                                  \
+				SITE(prefix, 15)                                                  \
+			}                                                                         \
+	}                                                                                         \
+                                                                                                  \
+	static __attribute__((noinline)) void prefix##_same(int runs)                             \
+	{                                                                                         \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		for (int n = 0; n < runs; n++)                                                    \
+			hook();                                                                   \
+	}                                                                                         \
+                                                                                                  \
+	static __attribute__((noinline)) int prefix##_down(int levels)                            \
+	{                                                                                         \
+		volatile int r = levels;                                                          \
+                                                                                                  \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		hook();                                                                           \
+		if (levels > 0)                                                                   \
+			r += prefix##_down(levels - 1);                                           \
+		hook();                                                                           \
+		return r;                                                                         \
+	}                                                                                         \
+                                                                                                  \
+	static __attribute__((noinline)) void prefix##_recursion(int runs)                        \
+	{                                                                                         \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		for (int n = 0; n < runs; n += 20)                                                \
+			prefix##_down(9);                                                         \
+	}                                                                                         \
+                                                                                                  \
+	/* A path of 14 bits has not been there before. */                                        \
+	static __attribute__((noinline)) int prefix##_path(uint32_t path, int n)                  \
+	{                                                                                         \
+		volatile int r = 0;                                                               \
+                                                                                                  \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		if (n == 0)                                                                       \
+			hook();                                                                   \
+		else if (path & 1)                                                                \
+			r += prefix##_path(path >> 1, n - 1) + 1;                                 \
+		else                                                                              \
+			r += prefix##_path(path >> 1, n - 1) - 1;                                 \
+		return r;                                                                         \
+	}                                                                                         \
+                                                                                                  \
+	static __attribute__((noinline)) void prefix##_new(int runs)                              \
+	{                                                                                         \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		for (int n = 0; n < runs; n++)                                                    \
+			prefix##_path((uint32_t)n, 15);                                           \
+	}                                                                                         \
+                                                                                                  \
+	static __attribute__((noinline)) int prefix##_deep(int n, void (*program)(int), int runs) \
+	{                                                                                         \
+		volatile char room[40];                                                           \
+                                                                                                  \
+		room[0] = (char)n;                                                                \
+		__asm__ volatile("" ::"r"(frame));                                                \
+		if (n == 0)                                                                       \
+			program(runs);                                                            \
+		return n == 0 ? 0 : prefix##_deep(n - 1, program, runs) + room[0];                \
 	}
 
-PROGRAMS(without, )
-PROGRAMS(with, __attribute__((optimize("no-omit-frame-pointer"))))
+PROGRAMS(without, 0)
+/* Who asks for its frame's address has it in a register. */
+PROGRAMS(with, (int)(uintptr_t)__builtin_frame_address(0))
 
 struct program {
 	const char *name;

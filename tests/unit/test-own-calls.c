@@ -180,12 +180,13 @@ static __attribute__((noinline)) int by_tail_call(int depth)
 	return descend(depth);
 }
 
-static __attribute__((noinline, optimize("no-omit-frame-pointer"))) int by_fp(int depth)
+/* Who asks for its frame's address has it in a register. */
+static __attribute__((noinline)) int by_fp(int depth)
 {
-	volatile char room[40];
+	void *volatile room[5];
 
-	room[0] = (char)depth;
-	return descend(depth) + room[0];
+	room[0] = __builtin_frame_address(0);
+	return descend(depth) + (room[0] != NULL);
 }
 
 /* Values of its own in every register that a call keeps. */
@@ -199,7 +200,7 @@ static __attribute__((noinline)) int in_registers(int depth)
 		__asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
 		r += descend(depth);
 	}
-	return r + (int)(a ^ b ^ c ^ d ^ e ^ f);
+	return r + (int)((a ^ b ^ c ^ d ^ e ^ f) & 1);
 }
 
 static __attribute__((noinline)) int many_sites(int depth)
@@ -460,16 +461,16 @@ static __attribute__((noinline)) int descend_to_mutate(int depth)
 	return r;
 }
 
-static __attribute__((noinline, optimize("no-omit-frame-pointer"))) int descend_by_fp(int depth)
+static __attribute__((noinline)) int descend_by_fp(int depth)
 {
-	volatile char room[24];
+	void *volatile room[3];
 	int r;
 
-	room[0] = (char)depth;
+	room[0] = __builtin_frame_address(0);
 	if (depth <= 0)
-		r = descend_to_mutate(10) + room[0];
+		r = descend_to_mutate(10) + (room[0] != NULL);
 	else if (get_random() % 2)
-		r = descend_by_fp(depth - 1) + room[0];
+		r = descend_by_fp(depth - 1) + (room[0] != NULL);
 	else
 		r = descend_to_mutate(depth / 2) + 1;
 	return r;
