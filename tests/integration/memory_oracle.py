@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What glibc's own libmemusage counts of a program, and what a recording of the same program has: see test_memory_oracle.py.
+
+Both see the same program: no randomisation of addresses or hashes, the same arguments, the same environment, of which LD_PRELOAD has
+another value of the same length.
+"""
+import json
+import os
+import re
+import subprocess
+
+MEMUSAGE = "libmemusage.so"
+FIXED = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
+PREFIX = ["setarch", "-R"]
+LARGE = 65536
+# What our own library adds to a process: nothing, as it allocates nothing.
+OWN_CALLS = 0
+
+
+class Usage:
+    """One process: its calls, how many of them asked for how much in steps of 16 bytes, the bytes that were there at most and at the end.
+    The memalign family is not among them: libmemusage does not know it."""
+
+    def __init__(self, calls, sizes, peak, leaked):
+        self.calls, self.sizes, self.peak, self.leaked = calls, sizes, peak, leaked
+
+    def key(self):
+        return sorted(self.calls.items())
+
+    def __repr__(self):
+        return f"{self.calls} peak {self.peak} leaked {self.leaked}"
+
+
+def usages(text):
+    """What libmemusage printed when each process ended."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    found = []
+    for part in text.split("Memory usage summary:")[1:]:
+        heap, peak = map(int, re.match(r"\s*heap total: (\d+), heap peak: (\d+)", part).groups())
+        calls = {}
+        for name in ("malloc", "realloc", "calloc", "free"):
+            calls[name], size = map(int, re.search(rf"^\s*{name}\|\s+(\d+)\s+(\d+)", part, re.M).groups())
+            if name == "free":
+                heap -= size
+        sizes = {int(start): int(n) for start, n in re.findall(r"^\s*(\d+)-\d+\s+(\d+)\s", part, re.M)}
+        sizes.update({LARGE: int(n) for n in re.findall(r"^\s*large\s+(\d+)\s", part, re.M)})
+        # what realloc() made smaller is not in these bytes
+        is_known = int(re.search(r"dec:(\d+)", part).group(1)) == 0
+        found.append(Usage(calls, sizes, peak, heap if is_known else None))
+    return found
+
+
+def recorded_usage(process):
+    """The same of a process of heap-counts."""
+    allocs, frees = process["allocs"], process["frees"]
+    calls = {
+        "malloc": allocs["malloc"],
+        "calloc": allocs["calloc"],
+        # reallocarray() calls realloc(); to size 0 it is the end of a block, and no new one
+        "realloc": allocs["realloc"] + allocs["reallocarray"] + frees["realloc"] + frees["reallocarray"],
+        "free": frees["free"] - process["free_aligned"],
+    }
+    sizes = {int(start): n for start, n in process["sizes"].items()}
+    return Usage(calls, sizes, process["peak"], process["leaked_bytes"])
+
+
+def environment_of_recorded(profctl, capture, extra):
+    """What a command that is recorded has as its environment."""
+    done = profctl("record", "--memory", "-F", "0", "-q", "--force", "-o", capture, "--", "env", "-0", env={**FIXED, **extra}, prefix=PREFIX)
+    return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+
+
+def run_memusage(command, environment, **options):
+    preload = environment["LD_PRELOAD"]
+    environment = {**environment, "LD_PRELOAD": MEMUSAGE.ljust(len(preload), ":")}
+    done = subprocess.run([*PREFIX, *command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, encoding="utf-8", errors="replace", timeout=120, check=True, **options)
+    return usages(done.stderr)
+
+
+def record(profctl, command, capture, extra, *, options=(), **more):
+    profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", *options, "-o", capture, "--", *command,
+            env={**FIXED, **extra}, prefix=PREFIX, **more)
+
+
+def heap_counts(capture):
+    return json.loads(subprocess.run([os.environ["HEAP_COUNTS"], capture], stdout=subprocess.PIPE, check=True, timeout=120).stdout)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Allocations in a capture beside what others count, to the last call: glibc's libmemusage, and valgrind.
+
+PROF_TEST_FULL=1 takes larger inputs.
+"""
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import memory_oracle as oracle
+
+SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
+
+FULL = os.environ.get("PROF_TEST_FULL") == "1"
+
+
+def size(small, full):
+    return full if FULL else small
+
+
+SQL = f"""create table t(a integer primary key, b text, c real);
+with recursive n(x) as (select 1 union all select x+1 from n limit {size(100000, 200000)}) insert into t select x, hex(x * 7919 % 10007), x*1.5 from n;
+select count(*) from (select b from t order by b);
+"""
+PYTHON = f"""
+import json
+for i in range({size(2, 20)}):
+    rows = [dict(id=i, name="name %d" % i, tags=["a%d" % (i % 7), "b"], value=i / 3) for i in range(4000)]
+    assert json.loads(json.dumps(rows)) == rows
+print(len(set(str(row) for row in rows)))
+"""
+PERL = f"for my $r (1 .. 4) {{ my %h; for my $i (1 .. {size(20000, 300000)}) {{ $h{{$i}} = [$i, \"x$i\"] }} $s += keys %h }} print $s"
+CPLUSPLUS = """
+#include <map>
+#include <string>
+#include <vector>
+int main(int argc, char **argv)
+{
+	std::map<std::string, std::vector<int>> all;
+	for (int i = 0; i < argc; i++)
+		all[argv[i]].push_back(i);
+	return (int)all.size();
+}
+"""
+C = """
+#include <stdio.h>
+int main(void) { printf("hello\\n"); return 0; }
+"""
+
+
+def git_repository(folder):
+    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    lines = []
+    for i in range(200):
+        message, text = f"commit {i}\n", f"line {i}\n" * (i % 40 + 1)
+        lines.append(f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + i} +0000\n"
+                     f"data {len(message)}\n{message}\nM 644 inline file{i % 10}\ndata {len(text)}\n{text}\n")
+    subprocess.run(["git", "-C", folder, "fast-import", "--quiet"], input="".join(lines), encoding="utf-8", check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """{name: (command, what it needs in its environment)}"""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def file(name, text):
+        (folder / name).write_text(text)
+        return str(folder / name)
+
+    rows = [{"id": i, "tags": [f"t{i % 13}", f"u{i % 7}"], "value": i * 1.5} for i in range(size(4000, 40000))]
+    source, plusplus = file("hello.c", C), file("t.cc", CPLUSPLUS)
+    subprocess.run(["g++", "-E", plusplus, "-o", folder / "t.ii"], check=True)
+    cc1plus = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout.strip()
+    return {
+        "sqlite3": (["/usr/bin/sqlite3", ":memory:", f".read {file('q.sql', SQL)}"], {}),
+        "python3": (["/usr/bin/python3", "-S", "-c", PYTHON], {"PYTHONMALLOC": "malloc"}),
+        "jq": (["/usr/bin/jq", "-c", "[.[]|{k:.id,t:(.tags|join(\",\"))}]|length", file("d.json", json.dumps(rows))], {}),
+        "perl": (["/usr/bin/perl", "-e", PERL], {}),
+        "cc1plus": ([cc1plus, "-fpreprocessed", str(folder / "t.ii"), "-quiet", "-O1", "-o", "/dev/null"], {}),
+        "gcc": (["/usr/bin/gcc", "-O1", "-o", str(folder / "hello"), source], {}),
+        "git": (["/usr/bin/git", "-C", str(git_repository(folder / "repository")), "log", "--stat", "-p"], {}),
+    }
+
+
+# What depends on where things are in memory, which is not the same with another library preloaded: cc1plus has a table of 4096
+# pointers for each 16 MiB that its own heap lies in; python3 keeps names in a cache by their addresses.
+PLACE_BLOCKS = {"cc1plus": 4096 * 8}
+PLACE_PEAK = {"python3": 1 / 5000}
+
+
+def differing(a, b):
+    return {key: (a.get(key, 0), b.get(key, 0)) for key in {*a, *b} if a.get(key, 0) != b.get(key, 0)}
+
+
+def check_process(name, expected, found):
+    block = PLACE_BLOCKS.get(name)
+    sizes, calls = differing(expected.sizes, found.sizes), differing(expected.calls, found.calls)
+    peak = found.peak
+    if block in sizes:
+        said, recorded = sizes.pop(block)
+        more = said - recorded
+        assert abs(more) <= 2
+        assert {kind: a - b for kind, (a, b) in calls.items()} == {"calloc": more}
+        peak, calls = peak + more * block, {}
+    assert calls == {}
+    assert sizes == {}
+    assert abs(peak - expected.peak) <= expected.peak * PLACE_PEAK.get(name, 0)
+    if expected.leaked is not None and block is None:
+        assert found.leaked == expected.leaked
+
+
+def check_consistent(process):
+    """What the engine says of a process is what its rows come to."""
+    assert process["wrong"] == process["untold"] == process["foreign"] == 0
+    assert (process["begins"], process["ends"]) == (1, 1)
+    assert (process["heap_blocks"], process["heap_bytes"]) == (process["leaked_blocks"], process["leaked_bytes"])
+    assert (process["live_rows"], process["live_bytes"]) == (process["leaked_blocks"], process["leaked_bytes"])
+    assert process["heap_peak"] == process["peak"]
+
+
+@pytest.mark.parametrize("name", ["sqlite3", "python3", "jq", "perl", "cc1plus", "gcc", "git"])
+def test_memusage(profctl, capture, programs, require, name):
+    """Each call of each process is there, with its size, and no other; as many bytes are allocated at most, and at the end."""
+    command, extra = programs[name]
+    require("memusage", command[0])
+    environment = oracle.environment_of_recorded(profctl, capture, extra)
+    expected = sorted(oracle.run_memusage(command, environment), key=oracle.Usage.key)
+    oracle.record(profctl, command, capture, extra, stdout=subprocess.DEVNULL)
+    counts = oracle.heap_counts(capture)
+    assert counts["lost"] == 0
+    found = sorted(map(oracle.recorded_usage, counts["processes"]), key=oracle.Usage.key)
+    assert len(found) == len(expected) >= (5 if name == "gcc" else 1)
+    for a, b in zip(expected, found):
+        check_process(name, a, b)
+    for process in counts["processes"]:
+        check_consistent(process)
+
+
+LEAKS = """
+#include <stdlib.h>
+int main(void)
+{
+	void *block;
+	for (int i = 0; i < 100; i++) {
+		char *at = malloc((size_t)i * 10 + 1);
+		if (i % 3 == 0)
+			at = realloc(at, (size_t)i * 20 + 1);
+		if (i % 2)
+			free(at);
+	}
+	if (posix_memalign(&block, 64, 1000))
+		return 1;
+	block = aligned_alloc(32, 64);
+	free(block);
+	block = reallocarray(calloc(10, 10), 30, 7);
+	return block == NULL;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["leaks", "sqlite3", "find", "ls"])
+def test_valgrind(profctl, capture, compile_c, require, tmp_path, name):
+    """What was not freed, in blocks and bytes. Of programs that keep no copy of their environment, to which valgrind adds."""
+    require("valgrind", name if name != "leaks" else "gcc")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    command = {
+        "leaks": [compile_c("leaks", LEAKS, "-O0") if name == "leaks" else None],
+        "sqlite3": ["/usr/bin/sqlite3", ":memory:", "create table t(a); insert into t values(1),(2); select * from t;"],
+        "find": ["/usr/bin/find", folder],
+        "ls": ["/usr/bin/ls", "-l", folder],
+    }[name]
+    done = subprocess.run(["valgrind", "--tool=memcheck", "--leak-check=no", "--run-libc-freeres=no", *command], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", timeout=120, check=True)
+    size, blocks = re.search(r"in use at exit: ([\d,]+) bytes in ([\d,]+) blocks", done.stderr).groups()
+    oracle.record(profctl, command, capture, {}, stdout=subprocess.DEVNULL)
+    counts = oracle.heap_counts(capture)
+    assert counts["lost"] == 0
+    (process,) = counts["processes"]
+    check_consistent(process)
+    assert (process["leaked_blocks"], process["leaked_bytes"]) == (int(blocks.replace(",", "")), int(size.replace(",", "")))
