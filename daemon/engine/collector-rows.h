@@ -32,6 +32,7 @@ struct collector_rows {
 	uint64_t text_bytes; /* of strings and stacks */
 	uint32_t n_images;
 	struct image *lost_image; /* made when a frame names one that was never told of */
+	struct image *cut_image;  /* made when callers of a frame are missing */
 	uint32_t last_counter;
 	unsigned int n_streams; /* of processes that lost something */
 	struct heap_merge heaps;

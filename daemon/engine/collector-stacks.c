@@ -189,6 +189,13 @@ struct image *collector_lost_image(struct collector_rows *rows)
 	return rows->lost_image;
 }
 
+struct image *collector_cut_image(struct collector_rows *rows)
+{
+	if (!rows->cut_image)
+		rows->cut_image = images_new(rows->images, PROF_IMAGE_ANON, "<cut>", NULL);
+	return rows->cut_image;
+}
+
 static struct output_place place_in(const struct mapping *mapping, uint64_t address)
 {
 	return (struct output_place){ .image = &mapping->image->row,

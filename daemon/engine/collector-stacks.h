@@ -25,7 +25,8 @@ struct output_place collector_stacks_place(struct collector_stacks *stacks,
 /* A stack as a node of these; 0: nobody has told of it, or there is no room. */
 uint32_t collector_stacks_node(struct collector_stacks *stacks, uint32_t id,
 			       struct call_nodes *nodes);
-/* Of frames in an image that nobody has told of. */
+/* Of frames in an image that nobody has told of; of what stands for callers that are missing. */
 struct image *collector_lost_image(struct collector_rows *rows);
+struct image *collector_cut_image(struct collector_rows *rows);
 /* The capture's id of a stack; 0: none. */
 uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint64_t time_ns);

@@ -535,7 +535,9 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
-	if (peer->ended && limit_ns >= peer->came_ns && may_end(collectors, peer)) {
+	/* What executed another program has given up its memory; that one may never register. */
+	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
+	    limit_ns >= peer->came_ns && may_end(collectors, peer)) {
 		end_peer(collectors, peer);
 		return;
 	}
@@ -663,6 +665,8 @@ void collectors_done(struct collectors *collectors)
 	heap_merge_done(&collectors->rows->heaps);
 	if (collectors->rows->lost_image)
 		row_unref(&collectors->rows->lost_image->row);
+	if (collectors->rows->cut_image)
+		row_unref(&collectors->rows->cut_image->row);
 	g_free(collectors->rows);
 	g_free(collectors->buffer);
 	*collectors = (struct collectors){ 0 };

@@ -7,10 +7,11 @@
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread may get the address that was given up,
  * or give up the one that comes. So the second waits, and is merged with the records of all processes.
+ * Mappings may end by parts, and begin where others are: they are kept by where they are, and what is left of one is a block of its own.
  * An address that is given out though there is a block at it says that the end of that one was not told: it ends there.
  * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
  * many events; not before half as many events as there are blocks, so that it costs no more than the events do.
- * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse]
+ * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
  *                                                                            [test-engine-heap: checkpoint]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
@@ -126,6 +127,12 @@ static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 	return merge->last_ns;
 }
 
+/* Of the last row that is there; what processes without allocations are is told in rows too. */
+static uint64_t last_time(const struct heap_rows *rows)
+{
+	return MAX_OF(rows->merge->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
+}
+
 static void lose(const struct heap_rows *rows, enum prof_loss_cause cause, uint64_t time_ns)
 {
 	collector_process_lose(rows->process, cause, 1, time_ns, time_ns);
@@ -186,7 +193,7 @@ static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint6
 			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->process->row.id),
 			   [PROF_HEAP_EVENT] = PROF_NUMBER(event),
 			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(heap->live_bytes),
-			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(heap->n + heap->n_held),
+			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(heap_count(heap)),
 			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(heap->peak_bytes),
 			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(heap->peak_ns),
 		   });
@@ -245,7 +252,7 @@ static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64
 {
 	g_autofree const struct heap_block **held = list_held(rows);
 	g_autofree const struct heap_block **blocks = heap_sorted(&rows->heap, held);
-	uint32_t n = rows->heap.n + rows->heap.n_held;
+	uint32_t n = heap_count(&rows->heap);
 
 	write_heap(rows, event, time_ns);
 	for (uint32_t i = 0; blocks && i < n; i++)
@@ -269,9 +276,9 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 	if (!rows->has_begun)
 		begin(rows, time_ns);
 	/* All that is told has to be behind all rows of its time. */
-	else if (time_ns > rows->merge->last_ns && rows->n_events >= rows->heap.n / 2 &&
+	else if (time_ns > last_time(rows) && rows->n_events >= rows->heap.n / 2 &&
 		 rows->n_events > 0)
-		write_all(rows, PROF_HEAP_CHECKPOINT, rows->merge->last_ns);
+		write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
 }
 
 /* Before each event; returns the time of its row. */
@@ -313,6 +320,69 @@ static void write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns
 			   number || !address ? UINT64_C(1) << PROF_FREE_ADDRESS : 0);
 }
 
+/* ---- Mappings ----------------------------------------------------------------------------------- */
+
+static bool is_mapping(const struct heap_block *block)
+{
+	return block->address && heap_block_kind(block) >= PROF_ALLOC_MMAP;
+}
+
+/* What is left of a mapping of which a part has ended: a block of its own. */
+static void add_rest(struct heap_rows *rows, const struct heap_block *block, uint64_t from,
+		     uint64_t to, uint64_t time_ns)
+{
+	struct heap_block rest = *block;
+
+	if (from >= to)
+		return;
+	rest.address = from;
+	rest.size = to - from;
+	rest.since_ns = time_ns;
+	rest.label = heap_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
+	if (!heap_map(&rows->heap, &rest)) {
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		return;
+	}
+	rows->last_number++;
+	thread_at(rows, rest.thread)->n_blocks++;
+	write_alloc(rows, &rest, heap_block_number(block));
+}
+
+/* What is mapped there ends; `thread` is a number of ours. False: nothing is, as far as we know. */
+static bool unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		  enum prof_free_kind kind, uint64_t time_ns)
+{
+	struct heap_block block;
+	bool is_known = false;
+
+	for (; heap_unmap(&rows->heap, from, to, &block); is_known = true) {
+		uint64_t end = heap_mapping_end(&block);
+
+		heap_drop(&rows->heap, &block);
+		if (block.address >= from && end <= to)
+			write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
+		add_rest(rows, &block, block.address, from, time_ns);
+		add_rest(rows, &block, to, end, time_ns);
+		release(rows, &block);
+	}
+	return is_known;
+}
+
+static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64_t prior)
+{
+	/* Of a mapping that another one took the place of nobody may have told. */
+	unmap(rows, block->thread, block->address, heap_mapping_end(block), PROF_FREE_MUNMAP,
+	      block->since_ns);
+	block->label |= heap_label(rows->last_number + 1, 0, 0);
+	if (!heap_map(&rows->heap, block)) {
+		lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
+		release(rows, block);
+		return;
+	}
+	rows->last_number++;
+	write_alloc(rows, block, prior);
+}
+
 /* ---- Blocks ------------------------------------------------------------------------------------- */
 
 /* A block whose end was not told: another one is at its address. */
@@ -339,6 +409,10 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 	if (block->address == 0) {
 		write_alloc(rows, block, prior);
 		release(rows, block);
+		return;
+	}
+	if (is_mapping(block)) {
+		add_mapping(rows, block, prior);
 		return;
 	}
 	block->label |= heap_label(rows->last_number + 1, 0, 0);
@@ -428,7 +502,7 @@ void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 	complete_all(rows, time_ns);
 	if (!rows->has_begun)
 		return;
-	write_all(rows, PROF_HEAP_END, row_time(rows, time_ns));
+	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
 	rows->has_begun = false;
 	rows->epoch = 0;
 }
@@ -514,6 +588,22 @@ static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags,
 	return lost_node(owner);
 }
 
+/* A frame that `node` calls, or somebody whom it calls; 0: there is no room. */
+static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct ring_frame *frame)
+{
+	struct heap_rows *rows = owner->rows;
+	const struct output_place place = collector_stacks_place(owner->stacks, frame);
+	struct output_place missing = { 0 };
+
+	if (frame->kind & RING_FRAME_CUT) {
+		missing.image = &collector_cut_image(rows->process->rows)->row;
+		node = call_nodes_add(&rows->nodes, node, &missing);
+		if (!node)
+			return 0;
+	}
+	return call_nodes_add(&rows->nodes, node, &place);
+}
+
 enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record)
 {
 	const struct ring_calls *calls = record->payload;
@@ -525,7 +615,7 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 	    calls->parent >= RING_MAX_CALLS)
 		return RING_FAULT_PAYLOAD;
 	for (uint32_t i = 0; i < n; i++)
-		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE))
+		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
 			return RING_FAULT_PAYLOAD;
 	/* begun in vain */
 	if (calls->first == 0)
@@ -538,8 +628,7 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		const struct output_place place = collector_stacks_place(owner->stacks, &frames[i]);
-		uint32_t added = call_nodes_add(&rows->nodes, node, &place);
+		uint32_t added = add_node(owner, node, &frames[i]);
 
 		/* Where there is no room for it, it reads as who called it. */
 		node = added ? added : node;
@@ -570,12 +659,29 @@ enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_rec
 	return RING_FAULT_NONE;
 }
 
+static void remove_mapping(struct heap_owner *owner, const struct ring_free_block *freed,
+			   uint64_t time_ns)
+{
+	struct heap_rows *rows = owner->rows;
+	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
+
+	time_ns = prepare(rows, time_ns);
+	if (!unmap(rows, owner->number, freed->address,
+		   freed->address + MIN_OF(bytes, UINT64_MAX - freed->address), freed->kind,
+		   time_ns))
+		write_free(rows, owner->number, time_ns, 0, freed->address, freed->kind);
+}
+
 enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record)
 {
 	const struct ring_free_block *freed = record->payload;
 
 	if (freed->kind >= RING_FREE_N_KINDS)
 		return RING_FAULT_PAYLOAD;
+	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK) {
+		remove_mapping(owner, freed, record->time_ns);
+		return RING_FAULT_NONE;
+	}
 	remove_block(owner->rows, owner->number, freed->address, freed->kind, record->time_ns);
 	return RING_FAULT_NONE;
 }
@@ -601,11 +707,15 @@ static void give_up(struct heap_pending *pending, const struct ring_realloc *rec
 	if (record->prior == 0)
 		return;
 	if (record->address != 0) {
-		(void)heap_hold(heap, record->prior, &pending->prior);
+		if (record->kind == RING_ALLOC_MREMAP)
+			(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
+		else
+			(void)heap_hold(heap, record->prior, &pending->prior);
 		pending->prior_number = heap_block_number(&pending->prior);
 		return;
 	}
-	found = heap_find(heap, record->prior);
+	found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
+						  : heap_find(heap, record->prior);
 	pending->prior_number = found ? heap_block_number(found) : 0;
 }
 

@@ -13,21 +13,36 @@
 
 #include "arch/base.h"
 
-#include <glib.h>
 #include <string.h>
 
 #define FIRST_SLOTS 1024u
+#define PAGE UINT64_C(4096)
+#define MAPPING_BYTES 128u    /* that one takes here */
 #define MANY_SLOTS (1u << 20) /* from there on it grows by half, not to the double */
+
+static gint by_address(gconstpointer a, gconstpointer b, gpointer data)
+{
+	uint64_t x = ((const struct heap_block *)a)->address,
+		 y = ((const struct heap_block *)b)->address;
+
+	return x < y ? -1 : x > y;
+}
 
 void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 {
-	*heap = (struct heap){ .seed = seed, .budget = budget };
+	*heap = (struct heap){
+		.seed = seed,
+		.budget = budget,
+		.mapped = g_tree_new_full(by_address, NULL, g_free, NULL),
+	};
 }
 
 void heap_done(struct heap *heap)
 {
 	heap_budget_give(heap->budget, (uint64_t)heap->n_slots * sizeof(*heap->slots));
+	heap_budget_give(heap->budget, (uint64_t)heap->n_mapped * MAPPING_BYTES);
 	free(heap->slots);
+	g_tree_destroy(heap->mapped);
 	*heap = (struct heap){ 0 };
 }
 
@@ -79,6 +94,14 @@ static bool grow(struct heap *heap)
 	return true;
 }
 
+static void note_peak(struct heap *heap, uint64_t time_ns)
+{
+	if (heap->live_bytes <= heap->peak_bytes)
+		return;
+	heap->peak_bytes = heap->live_bytes;
+	heap->peak_ns = time_ns;
+}
+
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before)
 {
 	struct heap_block *slot;
@@ -90,10 +113,7 @@ bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_blo
 	heap->n += slot->label == 0;
 	heap->live_bytes += block->size - slot->size;
 	*slot = *block;
-	if (heap->live_bytes > heap->peak_bytes) {
-		heap->peak_bytes = heap->live_bytes;
-		heap->peak_ns = block->since_ns;
-	}
+	note_peak(heap, block->since_ns);
 	return true;
 }
 
@@ -158,6 +178,64 @@ const struct heap_block *heap_find(const struct heap *heap, uint64_t address)
 	return slot->label != 0 ? slot : NULL;
 }
 
+/* ---- Mappings ----------------------------------------------------------------------------------- */
+
+uint64_t heap_mapping_end(const struct heap_block *block)
+{
+	uint64_t room = UINT64_MAX - block->address;
+	uint64_t pages = block->size / PAGE + (block->size % PAGE != 0 || block->size == 0);
+
+	return block->address + (pages > room / PAGE ? room : pages * PAGE);
+}
+
+bool heap_map(struct heap *heap, const struct heap_block *block)
+{
+	struct heap_block *kept;
+
+	if (!heap_budget_take(heap->budget, MAPPING_BYTES))
+		return false;
+	kept = g_memdup2(block, sizeof(*block));
+	g_tree_insert(heap->mapped, kept, kept);
+	heap->n_mapped++;
+	heap->live_bytes += block->size;
+	note_peak(heap, block->since_ns);
+	return true;
+}
+
+static const struct heap_block *find_mapped(const struct heap *heap, uint64_t from, uint64_t to)
+{
+	const struct heap_block key = { .address = from }, *block;
+	GTreeNode *behind = g_tree_upper_bound(heap->mapped, &key);
+	GTreeNode *before = behind ? g_tree_node_previous(behind) : g_tree_node_last(heap->mapped);
+
+	block = before ? g_tree_node_value(before) : NULL;
+	if (block && heap_mapping_end(block) > from)
+		return block;
+	block = behind ? g_tree_node_value(behind) : NULL;
+	return block && block->address < to ? block : NULL;
+}
+
+const struct heap_block *heap_mapped(const struct heap *heap, uint64_t address)
+{
+	return find_mapped(heap, address, address);
+}
+
+bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block *ret_block)
+{
+	const struct heap_block *block = find_mapped(heap, from, to);
+
+	if (!block)
+		return false;
+	*ret_block = *block;
+	g_tree_remove(heap->mapped, ret_block);
+	heap_budget_give(heap->budget, MAPPING_BYTES);
+	heap->n_mapped--;
+	heap->n_held++;
+	return true;
+}
+
+/* ---- Of all ------------------------------------------------------------------------------------- */
+
 void heap_prefetch(const struct heap *heap, uint64_t address)
 {
 	const struct heap_block *slot;
@@ -188,13 +266,15 @@ const struct heap_block **heap_sorted(const struct heap *heap, const struct heap
 	const struct heap_block **sorted;
 	size_t n = 0;
 
-	if (heap->n + heap->n_held == 0)
+	if (heap_count(heap) == 0)
 		return NULL;
-	sorted = g_try_new(const struct heap_block *, (size_t)heap->n + heap->n_held);
+	sorted = g_try_new(const struct heap_block *, heap_count(heap));
 	if (!sorted)
 		return NULL;
 	for (; n < heap->n_held; n++)
 		sorted[n] = held[n];
+	for (GTreeNode *node = g_tree_node_first(heap->mapped); node; node = g_tree_node_next(node))
+		sorted[n++] = g_tree_node_value(node);
 	for (uint32_t i = 0; i < heap->n_slots; i++)
 		if (heap->slots[i].label != 0)
 			sorted[n++] = &heap->slots[i];

@@ -3,6 +3,7 @@
 
 #include "daemon/engine/heap-budget.h"
 
+#include <glib.h>
 #include <stddef.h>
 
 #define HEAP_MAX_NUMBER (UINT64_C(1) << 48)
@@ -43,6 +44,8 @@ struct heap {
 	uint32_t n_slots, n;
 	uint32_t max;    /* more than these many need more slots */
 	uint32_t n_held; /* not found any more, but they live */
+	uint32_t n_mapped;
+	GTree *mapped; /* struct heap_block by address; they lie apart */
 	uint64_t seed;
 	struct heap_budget *budget;
 	uint64_t live_bytes;
@@ -67,6 +70,20 @@ void heap_drop(struct heap *heap, const struct heap_block *block);
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* One of these will be asked for it soon. */
 void heap_prefetch(const struct heap *heap, uint64_t address);
+
+/* A mapping, where there is none. False: there is no room. */
+bool heap_map(struct heap *heap, const struct heap_block *block);
+/* Gives back the first mapping that has a byte there, which lives until heap_drop(); false: there is none. */
+bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block *ret_block);
+/* The one that has this byte; NULL: none. */
+const struct heap_block *heap_mapped(const struct heap *heap, uint64_t address);
+/* Behind its last page. */
+uint64_t heap_mapping_end(const struct heap_block *block);
+
+static inline uint32_t heap_count(const struct heap *heap)
+{
+	return heap->n + heap->n_held + heap->n_mapped;
+}
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns);
 /*

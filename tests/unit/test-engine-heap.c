@@ -64,6 +64,8 @@ static void fixture_done(struct fixture *fixture)
 	heap_merge_done(&fixture->rows.heaps);
 	if (fixture->rows.lost_image)
 		row_unref(&fixture->rows.lost_image->row);
+	if (fixture->rows.cut_image)
+		row_unref(&fixture->rows.cut_image->row);
 	parts_done(&fixture->parts);
 }
 
@@ -266,7 +268,7 @@ static void test_lies(void)
 	const struct {
 		struct ring_calls calls;
 		struct ring_frame frame;
-	} kind = { { .first = 1, .n_frames = 1 }, { .kind = 4 } },
+	} kind = { { .first = 1, .n_frames = 1 }, { .kind = 8 } },
 	  last = { { .first = RING_MAX_CALLS - 1, .n_frames = 1 }, { 0 } };
 	struct fixture fixture;
 
@@ -386,6 +388,73 @@ static void test_lost_free(void)
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
 	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 2);
+	fixture_done(&fixture);
+}
+
+static void add_map(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
+		    uint64_t address, uint64_t pages)
+{
+	add_alloc(owner, fixture, time_ns,
+		  (struct ring_alloc){
+			  .address = address, .size = pages * 4096, .kind = RING_ALLOC_MMAP });
+}
+
+static void add_unmap(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
+		      uint64_t address, uint32_t pages)
+{
+	const struct ring_free_block freed = { .address = address,
+					       .kind = RING_FREE_MUNMAP,
+					       .pages = pages };
+
+	CHECK_INT(add(owner, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
+		  RING_FAULT_NONE);
+}
+
+/* Mappings end by parts, several at once, by others that take their place, and by mremap. */
+static void test_mappings(void)
+{
+	const uint64_t page = 4096, at = 1 << 20;
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_map(fixture.owner, &fixture, 10, at, 10);
+	/* a hole */
+	add_unmap(fixture.second, &fixture, 20, at + 4 * page, 2);
+	add_map(fixture.owner, &fixture, 30, at + 20 * page, 1);
+	/* the end of one rest and all of what is behind it but for the other map's */
+	add_unmap(fixture.second, &fixture, 40, at + 3 * page, 17);
+	add_unmap(fixture.second, &fixture, 50, at + 100 * page, 1);
+	add_map(fixture.second, &fixture, 60, at + 20 * page, 2);
+	add_realloc(fixture.second, &fixture, 70,
+		    (struct ring_realloc){ .prior = at + 20 * page,
+					   .address = at + 30 * page,
+					   .size = 3 * page,
+					   .duration_ns = 5,
+					   .kind = RING_ALLOC_MREMAP });
+	add_realloc(fixture.second, &fixture, 80,
+		    (struct ring_realloc){
+			    .prior = at + 30 * page, .size = 9 * page, .kind = RING_ALLOC_MREMAP });
+	/* a block of the heap lies in what is mapped */
+	add_malloc(fixture.owner, &fixture, 90, at, 1);
+	add_map(fixture.owner, &fixture, 100, UINT64_MAX - 100, 100);
+	finish(&fixture, 200);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 10, MAIN, PROF_ALLOC_MMAP, 1, 10 * page, 0, 0, 0);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 1, 20, MAIN, PROF_ALLOC_MMAP, 2, 4 * page, 0, 0, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 20, MAIN, PROF_ALLOC_MMAP, 3, 4 * page, 0, 0, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 3, 30, MAIN, PROF_ALLOC_MMAP, 4, page, 0, 0, 0);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 4, 40, MAIN, PROF_ALLOC_MMAP, 5, 3 * page, 0, 0, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, SECOND, 3);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 50, SECOND, 0, at + 100 * page, PROF_FREE_MUNMAP);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 60, SECOND, 4);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 5, 60, SECOND, PROF_ALLOC_MMAP, 6, 2 * page, 0, 0, 0);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 75, SECOND, PROF_ALLOC_MREMAP, 7, 3 * page, 0, 0,
+		  6);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 7, 80, SECOND, PROF_ALLOC_MREMAP, 0, 9 * page, 0, 0,
+		  7);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 200, 1, PROF_HEAP_END, 106 * page + 1, 4,
+		  106 * page + 1, 100);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 3);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 4);
 	fixture_done(&fixture);
 }
 
@@ -533,6 +602,11 @@ static void test_nodes(void)
 		struct ring_stack stack;
 		struct ring_frame frames[2];
 	} handler = { { 5, 2 }, { { CODE + 2, 0, 2 }, { CODE + 1, 0, 2 } } };
+	const struct {
+		struct ring_calls calls;
+		struct ring_frame frame;
+	} cut = { { .first = 200, .parent = 13, .n_frames = 1 },
+		  { CODE + 5, 0, RING_FRAME_NO_FILE | RING_FRAME_CUT } };
 	struct fixture fixture;
 
 	fixture_init(&fixture);
@@ -559,6 +633,8 @@ static void test_nodes(void)
 	add_calls(fixture.owner, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
 	add_at(fixture.owner, &fixture, 16, 100, 0);
 	add_calls(fixture.owner, &fixture, 17, 0, 0, (const uint32_t[]){ 4 }, 1);
+	CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 18, &cut, sizeof(cut)), RING_FAULT_NONE);
+	add_at(fixture.owner, &fixture, 19, 200, 0);
 	finish(&fixture, 20);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), 3);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 1)), 2);
@@ -573,6 +649,11 @@ static void test_nodes(void)
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 7)), -CODE);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 8)), 4);
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 8)), stack_of(&fixture, 7));
+	/* callers are missing */
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 9)), 5);
+	CHECK_INT(offset_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))), -CODE);
+	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))),
+		  stack_of(&fixture, 5));
 	fixture_done(&fixture);
 }
 
@@ -697,6 +778,7 @@ int main(void)
 	RUN(test_realloc);
 	RUN(test_reuse);
 	RUN(test_lost_free);
+	RUN(test_mappings);
 	RUN(test_checkpoint);
 	RUN(test_ends);
 	RUN(test_two_processes);
