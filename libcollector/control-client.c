@@ -21,8 +21,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 #define RETRY_NS UINT64_C(2000000) /* where the listener's backlog is full */
-#define AWAKE_NS UINT64_C(100000)
-#define MAX_FDS 4 /* that one packet is looked through for */
+#define MAX_FDS 4                  /* that one packet is looked through for */
 
 static const int high_fds[] = { 1000, 200 };
 
@@ -206,18 +205,6 @@ int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, in
 		if (r < 0)
 			return r;
 	}
-}
-
-int control_receive_soon(int fd, void *packet, size_t bytes, uint64_t deadline_ns, int *ret_fd)
-{
-	uint64_t awake_ns = control_now_ns() + AWAKE_NS;
-	int r;
-
-	do {
-		r = take_packet(fd, packet, bytes, ret_fd);
-	} while (r == -EAGAIN && control_now_ns() < awake_ns);
-	return r == -EAGAIN || r == -EINTR ? control_receive(fd, packet, bytes, deadline_ns, ret_fd)
-					   : r;
 }
 
 /* The arena's memfd goes along with what was granted, and with nothing else. */

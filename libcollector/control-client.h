@@ -56,9 +56,6 @@ bool control_is_open(const struct control_connection *connection);
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);
-/* The same, awake for a while: falling asleep, and being woken, takes as long as a good answer does. */
-MUST_CHECK int control_receive_soon(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
-				    int *ret_fd);
 /* Closes the socket, and nothing else that may have its number. */
 void control_disconnect(struct control_connection *connection);
 

@@ -327,7 +327,7 @@ static int ask_engine(struct recorder *self, bool on, uint32_t wants, int *ret_f
 	while (r == 0 && done.serial != request.serial) {
 		if (fd >= 0)
 			syscall(SYS_close, fd);
-		r = control_receive_soon(self->toggle.fd, &done, sizeof(done), deadline_ns, &fd);
+		r = control_receive(self->toggle.fd, &done, sizeof(done), deadline_ns, &fd);
 		if (r == 0 && done.magic != CONTROL_SWITCH_MAGIC)
 			r = PROF_RECORDER_ENDED;
 	}
