@@ -399,6 +399,7 @@ static void test_threads(void)
 /* ---- Words that change ---- */
 
 static uint64_t known_pcs[256];
+static bool may_mutate;
 
 static uint64_t bad_word(uint64_t before)
 {
@@ -453,7 +454,7 @@ static __attribute__((noinline)) int descend_to_mutate(int depth)
 	room[0] = (char)depth;
 	if (depth <= 0)
 		for (int i = 0; i < 20; i++)
-			r += mutate();
+			r += may_mutate ? mutate() : see();
 	else if (get_random() % 2)
 		r = descend_to_mutate(depth - 1) + room[0];
 	else
@@ -481,14 +482,23 @@ static void test_mutated(void)
 	int failures = atomic_load(&test_failures);
 
 	REQUIRE(make_ready());
-	descend_by_fp(0);
-	for (size_t i = 0; i < ARRAY_SIZE(known_pcs); i++)
-		known_pcs[i] = state.calls->frames[i % state.calls->n].pc;
+	may_mutate = true;
 	state.n_walks = state.n_whole = 0;
 	for (int i = 0; i < N_MUTATED && atomic_load(&test_failures) == failures; i += 60)
 		descend_by_fp((int)(get_random() % 20));
 	printf("# %lu walks, %.3f whole\n", (unsigned long)state.n_walks,
 	       (double)state.n_whole / (double)state.n_walks);
+}
+
+/* Where functions of this program call others. */
+static void test_places(void)
+{
+	REQUIRE(make_ready());
+	for (size_t i = 0; i < ARRAY_SIZE(known_pcs); i++) {
+		if (i % 32 == 0)
+			descend_by_fp((int)(get_random() % 20));
+		known_pcs[i] = state.calls->frames[i % state.calls->n].pc;
+	}
 }
 
 /* Stacks that are made up, of which a few words change from one time to the next. */
@@ -682,11 +692,15 @@ int main(void)
 		return 1;
 	RUN(test_random);
 	RUN(test_threads);
-	RUN(test_mutated);
+	RUN(test_places);
 	RUN(test_made_up);
-	RUN(test_fiber);
 	RUN(test_deep);
 	RUN(test_modules);
+	/* own_stack_walk() loads words that AddressSanitizer has poisoned, which does not know of fibers, nor of frames that are left. */
+	if (PROF_SANITIZED)
+		return test_end();
+	RUN(test_mutated);
+	RUN(test_fiber);
 	RUN(test_left);
 	return test_end();
 }
