@@ -258,8 +258,7 @@ HOOK void *realloc(void *prior, size_t size)
 {
 	struct heap_call call = { RING_ALLOC_REALLOC, 0, size, { 0 } };
 
-	/* Both are asked: the bytes count. */
-	if (is_passed(size) & is_end_passed(prior))
+	if (is_passed(size) && is_end_passed(prior))
 		return heap_next.realloc(prior, size);
 	own_calls_get_caller(&call.caller);
 	return realloc_awake(&call, prior);
@@ -282,7 +281,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
 	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
-	if (!is_too_much && is_passed(call.size) & is_end_passed(prior))
+	if (!is_too_much && is_passed(call.size) && is_end_passed(prior))
 		return heap_next.realloc(prior, call.size);
 	own_calls_get_caller(&call.caller);
 	if (!is_too_much)
@@ -475,3 +474,28 @@ HOOK int dlclose(void *handle)
 	own_stack_forget();
 	return r;
 }
+
+/*
+ * A namespace has a libc of its own, whose heap is not this one. Who calls decides what is looked for where, so the next one is to be
+ * jumped to.
+ */
+OUTLINE void note_namespace(long space, const char *file)
+{
+	if (is_ready() && space == LM_ID_NEWLM)
+		heap_next_warn("no allocation is recorded of a namespace of its own, with ", file);
+}
+
+#if defined(__clang__)
+HOOK void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+	note_namespace(space, file);
+	__attribute__((musttail)) return heap_next.dlmopen(space, file, mode);
+}
+#else
+void *dlmopen(Lmid_t space, const char *file, int mode) __attribute__((optimize("O2")));
+HOOK void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+	note_namespace(space, file);
+	return heap_next.dlmopen(space, file, mode);
+}
+#endif

@@ -19,8 +19,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/auxv.h>
+#include <syslog.h>
 
 #define MAX_VARIABLE 200u
+#define MAX_WARNING 512u
 #define POOL_ALIGNMENT 16u
 
 uint32_t heap_mode = HEAP_UNSET;
@@ -29,6 +31,7 @@ struct heap_next heap_next;
 uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
 static uint32_t is_begun, wanted_mode;
+static bool is_wanted;
 static size_t pool_used;
 
 /* ---- The pool ---- */
@@ -112,6 +115,7 @@ static const struct function {
 	{ "free_sized", AT(free_sized), (void *)free_any_size },
 	{ "free_aligned_sized", AT(free_aligned_sized), (void *)free_any_alignment },
 	{ "dlclose", AT(dlclose), NULL },
+	{ "dlmopen", AT(dlmopen), NULL },
 },
   mappings[] = {
 	  { "mmap", AT(mmap), NULL },     { "munmap", AT(munmap), NULL },
@@ -171,6 +175,35 @@ static bool is_first_of_all(void)
 	if (release)
 		release(address);
 	return false;
+}
+
+/* ---- What is not recorded ---- */
+
+static size_t append(char *text, size_t n, const char *part)
+{
+	while (*part && n < MAX_WARNING - 1)
+		text[n++] = *part++;
+	text[n] = 0;
+	return n;
+}
+
+void heap_next_warn(const char *why, const char *what)
+{
+	char text[MAX_WARNING];
+
+	if (is_wanted)
+		append(text, append(text, 0, why), what ? what : "another");
+	if (is_wanted)
+		prof_log(LOG_WARNING, "memory", text);
+}
+
+static void warn_of_first(void)
+{
+	Dl_info info;
+	void *first = find_first("malloc");
+
+	heap_next_warn("no allocation is recorded, as the program's allocator is ",
+		       first && dladdr(first, &info) ? info.dli_fname : NULL);
 }
 
 /* ---- What is wanted ---- */
@@ -249,7 +282,10 @@ static void set_up(void)
 	bool is_first = is_first_of_all();
 
 	find_all(is_first);
-	wanted_mode = is_first && heap_next.malloc && heap_next.free ? read_mode() : 0;
+	wanted_mode = read_mode();
+	is_wanted = wanted_mode != 0;
+	if (!is_first || !heap_next.malloc || !heap_next.free)
+		wanted_mode = 0;
 	heap_is_foreign = wanted_mode != 0 && !is_of_libc();
 	/* Without memory for it, stacks are of one frame. */
 	if (wanted_mode != 0 && own_stack_setup() <= 0)
@@ -257,6 +293,8 @@ static void set_up(void)
 	register_start();
 	register_on_state = switch_mode;
 	switch_mode(prof_collector_enabled());
+	if (!is_first)
+		warn_of_first();
 }
 
 bool heap_next_prepare(void)

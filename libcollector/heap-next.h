@@ -39,6 +39,7 @@ struct heap_next {
 	int (*brk)(void *address);
 	void *(*sbrk)(intptr_t bytes);
 	int (*dlclose)(void *handle);
+	void *(*dlmopen)(long space, const char *file, int mode);
 };
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
 
@@ -47,6 +48,8 @@ extern struct heap_next heap_next __attribute__((visibility("hidden")));
  * used.
  */
 bool heap_next_prepare(void);
+/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where PROF_MEMORY asked for it. */
+void heap_next_warn(const char *why, const char *what);
 /* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
 void heap_next_find_mappings(void);
 

@@ -25,7 +25,7 @@
 #define MAX_PEERS 512
 #define MAX_ARENAS 16
 #define MAX_STRINGS 65536
-#define LONG_STRING 80
+#define LONG_STRING 400
 #define PATIENCE_NS UINT64_C(60000000000)
 
 static struct {
