@@ -91,9 +91,8 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		cpu->source_fds[i] = steal_fd(&fds[1 + i]);
 		cpu->source_ids[i] = message->source_ids[i];
 	}
-	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error) ||
-	    (cpu->n_sources &&
-	     !ring_init(&cpu->samples, cpu->source_fds[0], message->sample_pages, error))) {
+	cpu->sample_pages = message->sample_pages;
+	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
 		g_prefix_error(error, "CPU %u: ", message->cpu);
 		cpu_close(cpu);
 		return NULL;
@@ -102,6 +101,14 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
 	return cpu;
+}
+
+bool cpu_map_samples(struct cpu *cpu, GError **error)
+{
+	if (ring_init(&cpu->samples, cpu->source_fds[0], cpu->sample_pages, error))
+		return true;
+	g_prefix_error(error, "CPU %u: ", cpu->number);
+	return false;
 }
 
 static bool fail_event(const struct message_event *message, GError **error)

@@ -23,7 +23,8 @@ struct cpu {
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
 	GPtrArray *
 		events; /* by task: struct task_event; then the descriptors above are for the rings */
-	struct ring side_band, samples; /* samples.control NULL: none */
+	struct ring side_band, samples; /* samples.control NULL: none, or not mapped yet */
+	uint32_t sample_pages;
 	struct switches switches;
 	uint64_t told_lost[2];    /* by LOST records: samples, side band */
 	uint64_t counted_lost;    /* samples of the first source that are in sampled_ns */
@@ -51,9 +52,11 @@ struct cpus {
 
 void cpus_init(struct cpus *cpus, int online_fd, bool by_task);
 void cpus_done(struct cpus *cpus);
-/* Takes the descriptors of a MESSAGE_CPU and maps their rings; a CPU that was known has been closed before. */
+/* Takes the descriptors of a MESSAGE_CPU and maps the side band; a CPU that was known has been closed before. */
 struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int *fds, size_t n_fds,
 		      GError **error);
+/* The ring of its sources; there are some. */
+bool cpu_map_samples(struct cpu *cpu, GError **error);
 /* Takes the descriptor of one of MESSAGE_EVENTS, whatever comes of it, and has it write into a ring of its CPU. */
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error);
 /* The event of a thread, or NULL: there is none with that id, or events are not by task. */

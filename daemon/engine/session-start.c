@@ -5,6 +5,8 @@
  * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc read, unless the broker
  * began with both before: what happens meanwhile stays in the rings. When the snapshot is there it is applied, and sampling is enabled; the records of the
  * side band that are older than the snapshot are recognised by their time.
+ * A large ring takes a millisecond to map, and where the broker began it keeps its own mapping until STARTED: then the rings of
+ * the samples are mapped when the events write into them already, and whatever else the first sample need not wait for is done.
  */
 #include "daemon/engine/session.h"
 
@@ -117,8 +119,6 @@ static void connect_parts(struct session *session)
 
 	images_init(&session->images);
 	kernel_init(&session->kernel, &session->images);
-	if (session->kallsyms_fd >= 0)
-		kernel_read_text(&session->kernel, session->kallsyms_fd);
 	tasks_init(&session->tasks, &session->output);
 	if (!session->config.system)
 		tasks_filter(&session->tasks, session->config.targets, session->config.n_targets,
@@ -219,6 +219,22 @@ static void end_gap(struct session *session, struct cpu *cpu, uint64_t now_ns)
 	switches_init(&cpu->switches, now_ns);
 }
 
+static bool map_samples(struct session *session, struct cpu *cpu, GError **error)
+{
+	if (!cpu->n_sources)
+		return true;
+	if (!cpu_map_samples(cpu, error))
+		return false;
+	round_add_ring(&session->round, &cpu->samples, cpu, false);
+	return watch(session, cpu->source_fds[0], error);
+}
+
+/* Without our mapping the ring is there. */
+static bool is_kept(const struct session *session)
+{
+	return session->state == SESSION_NEW && session->config.begin_ns != 0;
+}
+
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_cpu body;
@@ -235,11 +251,8 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	round_add_ring(&session->round, &cpu->side_band, cpu, true);
 	if (!watch(session, cpu->side_band_fd, error))
 		return false;
-	if (cpu->n_sources) {
-		round_add_ring(&session->round, &cpu->samples, cpu, false);
-		if (!watch(session, cpu->source_fds[0], error))
-			return false;
-	}
+	if (!is_kept(session) && !map_samples(session, cpu, error))
+		return false;
 	if (session->state == SESSION_NEW)
 		return true;
 	end_gap(session, cpu, session_clock());
@@ -348,12 +361,25 @@ bool session_enable_again(struct session *session, GError **error)
 	return true;
 }
 
+static bool map_all_samples(struct session *session, GError **error)
+{
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (cpu->open && !cpu->samples.control && !map_samples(session, cpu, error))
+			return false;
+	}
+	return true;
+}
+
 bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = session_clock();
 	begin_memory(session);
-	if (!session_begin_sampling(session, error))
+	if (!session_begin_sampling(session, error) || !map_all_samples(session, error))
 		return false;
+	if (session->kallsyms_fd >= 0)
+		kernel_read_text(&session->kernel, session->kallsyms_fd);
 	session->closed_ns = session->checked_ns = session->start_ns;
 	session->state = SESSION_RUNNING;
 	channel_send(&session->channel, MESSAGE_STARTED, NULL, 0, NULL, 0);
