@@ -147,7 +147,10 @@ def steady(recorder, tmp_path, capture):
 
 
 def check_bounds(lines):
-    """10 ms a wait, 1 s a minute, and what the machine took for something else."""
+    """
+    10 ms a wait, 1 s a minute (docs/ring.md, section 7), and what the machine took for something else. How many waits that are is
+    not promised: one ends when there is room, and another begins. A thread that waits is woken a little late each time.
+    """
     assert max(line.longest_us for line in lines) < 10_000 + LATE_US, lines
     waits = sum(line.waits for line in lines)
     assert sum(line.waited_us for line in lines) <= 1_010_000 + waits * 2000, lines

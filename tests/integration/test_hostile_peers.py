@@ -20,8 +20,9 @@ HONEST = 400
 MIB = 1 << 20
 SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where memory is kept that is freed, and all takes longer
 SHARE = 0.4
-# Records wait in 48 MiB, in arrays that grow by doubling, and the dictionaries of an epoch may have 128 MiB of strings and
-# 2 M frames and stacks. An engine that is not bounded has its 1 GiB in a second or two.
+# Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
+# queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
+# epoch may have 128 MiB of strings and 2 M frames and stacks. An engine that is not bounded has its 1 GiB in a second or two.
 MOST = {"strings": 400 * MIB, "stacks": 400 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB, "rings": 60 * MIB}
 
 # What each says, and the reason for which its ring is given up.

@@ -422,7 +422,11 @@ def lengths(tmp_path_factory):
 
 @pytest.mark.parametrize("verb", ["dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut"])
 def test_memory_by_length(tmp_path, lengths, verb):
-    """Eight times as many chunks take no more memory: what is known of them is packed, and read a piece at a time."""
+    """
+    Eight times as many chunks take hardly more memory: what is known of them is packed, and read a piece at a time. What
+    compact keeps of a chunk is in memory until its new file is whole: 35 bytes of each, as measured, of 82,000 more.
+    """
+    more = 2e6 if verb == "compact" else 1e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     for files in lengths:
         took = []
@@ -432,4 +436,4 @@ def test_memory_by_length(tmp_path, lengths, verb):
             measured = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
             assert measured["status"] in (0, 3)
             took.append(measured["bytes"])
-        assert sanitized() or took[1] < took[0] * 1.15 + 2e6, took
+        assert sanitized() or took[1] < took[0] * 1.15 + more, took
