@@ -51,8 +51,8 @@ enum message_type {
 	MESSAGE_CPU_REQUEST,      /* struct message_cpu_request: a CPU came online */
 	MESSAGE_PROGRESS,         /* struct message_progress, about one a second */
 	MESSAGE_WARNING,          /* struct message_warning */
+	MESSAGE_FINISHED,         /* struct message_finished, the last message */
 	MESSAGE_FOOTPRINT_REQUEST, /* struct message_footprint_request; answered by SNAPSHOT, if at all */
-	MESSAGE_FINISHED,          /* struct message_finished, the last message */
 };
 
 struct message {

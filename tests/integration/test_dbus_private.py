@@ -590,7 +590,7 @@ def send(kind, body=b"", length=None):
     sock.send(struct.pack("II", kind, len(body) if length is None else length) + body)
 def started():
     send(64)
-STARTED, SNAPSHOT, IMAGE, CPU, PROGRESS, WARNING, FINISHED = range(64, 71)
+STARTED, SNAPSHOT, IMAGE, CPU, PROGRESS, WARNING, FINISHED, FOOTPRINTS = range(64, 72)
 %s
 while sock.recv(65536):
     pass
@@ -620,9 +620,10 @@ def hostile(tmp_path):
     "send(STARTED, b'x')",
     "send(PROGRESS, b'x' * 31)",
     "send(PROGRESS, b'x' * 32, length=2**32 - 1)",
-    "send(FINISHED, b'x' * 103)",
+    "send(FINISHED, b'x' * 135)",
     "send(CPU, b'x' * 5)",
     "send(IMAGE, b'x' * 31)",
+    "send(FOOTPRINTS, b'x' * 7)",
 ])
 def test_malformed_message_ends_the_engine(rights, hostile, file, script):
     with hostile(script) as profd:
@@ -634,8 +635,10 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
 
 
 @pytest.mark.parametrize("script", [
-    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 88)",  # losses that are not there
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 120)",  # losses that are not there
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
+    "send(FOOTPRINTS, struct.pack('IIi', 1, 1, 1))",  # nobody asked for allocations
+    "send(FOOTPRINTS, struct.pack('II', 1, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
     "send(SNAPSHOT, struct.pack('IiII', 1, -5, 0, 0))",
@@ -716,7 +719,7 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
 @pytest.mark.parametrize("script", ["started()\n", ""])
 def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
     """What it said stands; but the session does not wait for its end for ever."""
-    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(88))") as profd:
+    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(120))") as profd:
         path = profd.create(SYSTEM, file)
         with contextlib.suppress(GLib.Error):
             profd.session(path, "Start")
