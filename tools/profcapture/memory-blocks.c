@@ -15,6 +15,7 @@
 #define FIRST_RECENT 256
 #define MOST_RECENT (1u << 16)
 #define FIRST_OLD 64
+#define TOGETHER 16
 
 static void table_init(struct memory_table *table, size_t n, bool more)
 {
@@ -54,12 +55,13 @@ void memory_blocks_done(struct memory_blocks *blocks)
 
 /* ---- the hash table ------------------------------------------------------------------------------ */
 
+/* Blocks of about the same age, which often go together, stand together: that spares misses of caches. */
 static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 {
-	uint64_t mixed = (number ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
 
 	mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
-	return (mixed ^ mixed >> 32) & (blocks->old.n - 1);
+	return ((mixed ^ mixed >> 32) * TOGETHER + number % TOGETHER) & (blocks->old.n - 1);
 }
 
 /* Where it stands, or the free place where it would. */

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""memory, on captures whose maker counted what is to be found in them in the plainest way; in all formats."""
+import csv
+import io
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+
+MAKE_HEAP = os.environ["MAKE_HEAP"]
+VIEWS = [[], ["--leaks"], ["--temporary"], ["--peak"], ["--at", "1ms"], ["--diff", "1ms", "2ms"], ["--sizes"], ["--lifetimes"],
+         ["--threads"], ["--cross-thread"], ["--reallocs"]]
+TREES = [[], ["--leaks"], ["--temporary"], ["--peak"], ["--at", "1ms"], ["--diff", "1ms..2ms"], ["--cross-thread"], ["--reallocs"]]
+
+
+def make(path, *options):
+    done = subprocess.run([MAKE_HEAP, *map(str, options), path], check=True, capture_output=True, text=True, timeout=120)
+    return path, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", params=[[], ["--epoch", 7000], ["--killed"], ["--checkpoint", 0], ["--threads", 7, "--live", 5000]], ids=str)
+def heap(request, tmp_path_factory):
+    return make(tmp_path_factory.mktemp("memory") / "heap.cap", *request.param)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("memory") / "whole.cap")[0]
+
+
+def ask(profcapture, capture, *options):
+    output = profcapture.json("memory", capture, *options)
+    schema.check(profcapture, "memory", output)
+    assert not output["truncated"] or "--tree" in options
+    return output["data"]
+
+
+def by_function(data, field):
+    return {row["name"]: row[field] for row in data["rows"] if row[field]}
+
+
+def test_summary(profcapture, heap):
+    capture, want = heap
+    data = ask(profcapture, capture)
+    summary = data["summary"]
+    calls = {name: count for name, count in summary["calls"].items() if count}
+    assert calls == {name: want[name] for name in ("malloc", "realloc", "free")}
+    assert summary["allocations"] == want["malloc"] + want["realloc"]
+    for name in "allocated_bytes", "freed_bytes", "temporary":
+        assert summary[name] == want[name]
+    assert (summary["peak_bytes"], summary["peak_ns"]) == (want["peak"]["bytes"], want["peak_ns"])
+    assert (summary["leaked_bytes"], summary["leaked_blocks"]) == (want["leaked"]["bytes"], want["leaked"]["blocks"])
+    assert (summary["live_bytes"], summary["live_blocks"]) == (want["leaked"]["bytes"], want["leaked"]["blocks"])
+    assert by_function(data, "leaked_bytes") == want["leaked"]["functions"]
+    assert by_function(data, "peak_bytes") == want["peak"]["functions"]
+    assert summary["lost"] == summary["failed"] == summary["foreign_frees"] == 0 and not data["incomplete"]
+    [process] = data["processes"]
+    assert process["pid"] == 1000 and process["comm"] == "made-up" and process["excluded"] is None
+    for name in summary:
+        assert process[name] == summary[name], name
+    for field in "allocations", "allocated_bytes", "freed_bytes", "live_bytes", "temporary":
+        assert sum(row[field] for row in data["rows"]) == summary[field], field
+
+
+def test_what_lives(profcapture, heap):
+    capture, want = heap
+    for options, key in ((["--leaks"], "leaked"), (["--peak"], "peak"), (["--at", f"{want['at_ns']}ns"], "then")):
+        data = ask(profcapture, capture, *options)
+        field = "leaked" if key == "leaked" else "live"
+        assert data["view"] == options[0][2:]
+        assert data["summary"][field + "_bytes"] == want[key]["bytes"]
+        assert data["summary"][field + "_blocks"] == want[key]["blocks"]
+        assert by_function(data, field + "_bytes") == want[key]["functions"]
+        root = ask(profcapture, capture, *options, "--tree", "--limit", 0)["root"]
+        assert (root["total_bytes"], root["total_blocks"]) == (want[key]["bytes"], want[key]["blocks"])
+        check_tree(root)
+    assert data["at_ns"] == want["at_ns"]
+
+
+def check_tree(node):
+    for field in "bytes", "blocks":
+        assert node["total_" + field] == node["self_" + field] + sum(child["total_" + field] for child in node["children"])
+    for child in node["children"]:
+        check_tree(child)
+
+
+def test_diff(profcapture, heap):
+    capture, want = heap
+    later = f"{want['at_ns'] * 3 // 2}ns"
+    before = by_function(ask(profcapture, capture, "--at", f"{want['at_ns']}ns"), "live_bytes")
+    after = by_function(ask(profcapture, capture, "--at", later), "live_bytes")
+    for options in ["--diff", f"{want['at_ns']}ns", later], ["--diff", f"{want['at_ns']}ns..{later}"]:
+        data = ask(profcapture, capture, *options)
+        assert {row["name"]: row["delta_bytes"] for row in data["rows"] if row["delta_bytes"]} == {
+            name: after.get(name, 0) - before.get(name, 0) for name in before.keys() | after.keys() if after.get(name, 0) != before.get(name, 0)}
+        assert by_function(data, "before_bytes") == before
+
+
+def test_other_rows(profcapture, heap):
+    """Whatever the rows are, they add up to the same."""
+    capture, want = heap
+    sizes, threads = ask(profcapture, capture, "--sizes"), ask(profcapture, capture, "--threads")
+    for data in sizes, threads:
+        for field in "allocations", "allocated_bytes", "freed_bytes", "live_bytes", "leaked_bytes", "peak_bytes", "temporary":
+            assert sum(row[field] for row in data["rows"]) == data["summary"][field], field
+        for name in "malloc", "realloc", "free":
+            assert sum(row["calls"][name] for row in data["rows"]) == want[name]
+    for row, following in zip(sizes["rows"], sizes["rows"][1:]):
+        assert row["size_to"] < following["size_from"]
+        assert row["size_from"] * row["allocations"] <= row["allocated_bytes"] <= row["size_to"] * row["allocations"]
+    lived = ask(profcapture, capture, "--lifetimes")["rows"]
+    assert sum(row["allocated_bytes"] for row in lived) == want["freed_bytes"]
+    assert lived[-1]["lifetime_from_ns"] is None and lived[-1]["leaked_bytes"] == want["leaked"]["bytes"]
+    pairs = ask(profcapture, capture, "--cross-thread")["rows"]
+    assert sum(row["calls"]["free"] for row in pairs if row["alloc_tid"] != row["free_tid"]) == want["crossed"]
+    assert sum(row["freed_bytes"] for row in pairs) == want["freed_bytes"]
+    reallocs = ask(profcapture, capture, "--reallocs")["rows"]
+    assert sum(row["reallocs"] for row in reallocs) == want["realloc"]
+
+
+def test_ranges_add_up(profcapture, heap):
+    capture, want = heap
+    parts = [ask(profcapture, capture, "--to", f"{want['at_ns']}ns"), ask(profcapture, capture, "--from", f"{want['at_ns'] + 1}ns")]
+    for field in "allocations", "allocated_bytes", "freed_bytes", "leaked_bytes":
+        whole = want["malloc"] + want["realloc"] if field == "allocations" else want[field] if field in want else want["leaked"]["bytes"]
+        assert sum(part["summary"][field] for part in parts) == whole, field
+    assert parts[0]["summary"]["live_bytes"] == want["then"]["bytes"]
+    assert parts[1]["summary"]["live_bytes"] == want["leaked"]["bytes"]
+    assert max(part["summary"]["peak_bytes"] for part in parts) == want["peak"]["bytes"]
+    for part in parts:
+        assert sum(row["peak_bytes"] for row in part["rows"]) == part["summary"]["peak_bytes"]
+
+
+def test_threads_pass(profcapture, heap):
+    capture, want = heap
+    for options in ["--tid", 1000], ["--pid", 1000], ["--pid", 7], ["--tid", 7], ["--comm", "made-up"]:
+        rows = [row for row in ask(profcapture, capture, "--threads")["rows"]
+                if {"--tid": row["tid"], "--pid": row["pid"], "--comm": row["comm"]}[options[0]] == options[1]]
+        data = ask(profcapture, capture, *options)
+        for field in "allocations", "allocated_bytes", "leaked_bytes", "live_bytes":
+            assert data["summary"][field] == sum(row[field] for row in rows), (options, field)
+        assert data["summary"]["calls"]["free"] == sum(row["calls"]["free"] for row in rows)
+        leaks = ask(profcapture, capture, "--leaks", *options)
+        assert leaks["summary"]["leaked_bytes"] == data["summary"]["leaked_bytes"]
+        peak = ask(profcapture, capture, "--peak", *options)
+        assert peak["summary"]["peak_bytes"] == data["summary"]["peak_bytes"]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=str)
+def test_formats(profcapture, whole, view):
+    output = profcapture.json("memory", whole, *view)
+    schema.check(profcapture, "memory", output)
+    rows = output["data"]["rows"]
+    assert rows
+    lines = profcapture("memory", whole, *view, "--format", "ndjson").stdout.splitlines()
+    assert [json.loads(line) for line in lines[1:]] == rows and json.loads(lines[0])["schema"] == "profcapture.memory/1"
+    table = list(csv.DictReader(io.StringIO(profcapture("memory", whole, *view, "--format", "csv").stdout)))
+    assert [{name: "" if value is None else json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else str(value)
+             for name, value in row.items()} for row in rows] == table
+    text = profcapture("memory", whole, *view, "--limit", 1).stdout
+    assert f"showing 1 of {len(rows)}" in text or len(rows) == 1
+    assert profcapture.json("memory", whole, *view, "--limit", 1)["truncated"] == (len(rows) > 1)
+    assert text == profcapture("memory", whole, *view, "--limit", 1).stdout
+
+
+@pytest.mark.parametrize("view", TREES, ids=str)
+def test_trees(profcapture, whole, view):
+    """The same numbers as in rows, by function."""
+    root = ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"]
+    check_tree(root)
+    assert root["name"] == "<root>" and root["total_blocks"] > 0
+    if view not in ([], ["--cross-thread"]):
+        self_blocks = {}
+        walk = [root]
+        while walk:
+            node = walk.pop()
+            self_blocks[node["name"]] = self_blocks.get(node["name"], 0) + node["self_blocks"]
+            walk += node["children"]
+        field = {"--leaks": "leaked_blocks", "--temporary": "temporary", "--reallocs": "reallocs"}.get(view[0], "live_blocks")
+        rows = by_function(ask(profcapture, whole, *view), field)
+        assert {name: count for name, count in self_blocks.items() if count} == rows
+    text = profcapture("memory", whole, *view, "--tree").stdout
+    assert "f1" in text and "small or deep branches" in text
+    assert profcapture.json("memory", whole, *view, "--tree", "--limit", 1)["truncated"]
+
+
+def test_suppressions(profcapture, whole, tmp_path):
+    rules = tmp_path / "rules"
+    rules.write_text("# what is known\nleak:^f1$\nleak:no such function\n")
+    plain, data = ask(profcapture, whole, "--leaks"), ask(profcapture, whole, "--leaks", "--suppressions", rules)
+    one, none = data["suppressed"]
+    assert one["pattern"] == "^f1$" and one["bytes"] > 0 and none == {"pattern": "no such function", "bytes": 0, "blocks": 0}
+    assert data["summary"]["leaked_bytes"] + one["bytes"] == plain["summary"]["leaked_bytes"]
+    assert "f1" not in by_function(data, "leaked_bytes")
+    # f1 is at the root of others, which are left out with it
+    assert one["bytes"] > by_function(plain, "leaked_bytes")["f1"]
+    assert "suppressed: " in profcapture("memory", whole, "--leaks", "--suppressions", rules).stdout
+    rules.write_text("leak:lib/made-up\n")
+    assert ask(profcapture, whole, "--leaks", "--suppressions", rules)["summary"]["leaked_blocks"] == 0
+    rules.write_text("leak f1\n")
+    assert "line 1" in profcapture("memory", whole, "--leaks", "--suppressions", rules, check=2).stderr
+    assert "cannot read suppressions" in profcapture("memory", whole, "--suppressions", tmp_path / "none", check=1).stderr
+
+
+def test_options(profcapture, whole):
+    for options, message in (
+        (["--leaks", "--peak"], "--peak does not go with --leaks"),
+        (["--at", "1s", "--sizes"], "does not go with"),
+        (["--sizes", "--tree"], "--tree does not go with --sizes"),
+        (["--tree", "--format", "csv"], "--tree is printed as text or json"),
+        (["--diff", "1s"], "--diff takes two times"),
+        (["--diff", "2s", "1s"], "is after"),
+        (["--at", "1s", "--from", "0"], "--from and --to do not go with --at"),
+        (["--threshold", "-1"], "--threshold"),
+        (["--at", "soon"], "--at"),
+        (["--at", "@mark:none"], "has no mark 'none'"),
+    ):
+        assert message in profcapture("memory", whole, *options, check=2).stderr, options
+
+
+def test_temporary_by_threshold(profcapture, whole):
+    found = [ask(profcapture, whole, "--threshold", n)["summary"]["temporary"] for n in (0, 1, 2, 100, 1 << 20)]
+    assert found == sorted(found) and found[0] < found[-1]
+    by_time = [ask(profcapture, whole, "--temporary", "--within", t)["summary"]["temporary"] for t in ("0ns", "1us", "1ms", "1h")]
+    assert by_time == sorted(by_time) and by_time[0] == 0
+    assert by_time[-1] == ask(profcapture, whole)["summary"]["calls"]["free"]
+
+
+def test_other_captures(profcapture, tmp_path):
+    """Without allocations there is nothing, and what is lost is said first."""
+    path = tmp_path / "other.cap"
+    subprocess.run([os.environ["MAKE_CAPTURE"], "--rows", "100", path], check=True)
+    for view in VIEWS:
+        data = ask(profcapture, path, *view)
+        assert data["rows"] == [] and data["summary"]["lost"] == 0 and not data["incomplete"]
+        assert "lost" not in profcapture("memory", path, *view).stdout
+    subprocess.run([os.environ["MAKE_CAPTURE"], "--append", "--first", "100", "--only", "loss", "--rows", "50", path], check=True)
+    for view in VIEWS:
+        data = ask(profcapture, path, *view, *([] if view[:1] in (["--at"], ["--diff"]) else ["--from", "0"]))
+        if view[:1] not in (["--at"], ["--diff"]):
+            assert data["incomplete"] and data["summary"]["lost"] > 0
+            assert "records were lost: " in profcapture("memory", path, *view).stdout.splitlines()[0]
+
+
+def test_memory(tmp_path):
+    """Ten times as many rows, of as many blocks that live, take no more memory."""
+    if "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text():
+        pytest.skip("a sanitizer keeps what was freed")
+    for view in [], ["--leaks"], ["--peak"], ["--at", "-0s"]:
+        took = []
+        for events in 60000, 600000:
+            path, _ = make(tmp_path / f"{events}.cap", "--events", events)
+            command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], "memory", path, *view]
+            took.append(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)["bytes"])
+        assert took[1] - took[0] < 8 << 20, (view, took)
+    assert math.isfinite(took[0])
