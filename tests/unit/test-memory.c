@@ -565,6 +565,31 @@ static void test_tree(void)
 	build_done(&build);
 }
 
+/* What c and b allocate counts for a, if they are to be looked through; where there is nobody else, for the root. */
+static void test_through(void)
+{
+	static const char *const patterns[] = { "^b$", "^c$", "^a$" };
+
+	for (unsigned n = 0; n <= ARRAY_SIZE(patterns); n++) {
+		static const char *const names[] = { "c", "c", "a", "a" };
+		struct memory memory;
+		struct build build;
+
+		begin(&build);
+		malloc_row(&build, 10, 1, 1, 20, 3);
+		build_finish(&build);
+		ask(&memory, MEMORY_LEAKS);
+		memory.through = g_ptr_array_new();
+		for (unsigned i = 0; i < n; i++)
+			g_ptr_array_add(memory.through, (gpointer)patterns[i]);
+		REQUIRE(answer(&memory, &build));
+		CHECK_SUM(line_of(&memory, names[n])->self, 20, 1);
+		CHECK_SUM(line_of(&memory, "c")->total, 20, 1);
+		memory_done(&memory);
+		build_done(&build);
+	}
+}
+
 /* ---- marks --------------------------------------------------------------------------------------- */
 
 /* What stands before a mark is not what its blocks say: so whoever reads it finds something else. */
@@ -783,6 +808,7 @@ static void test_sampled(void)
 	CHECK(fabs(memory.all.leaked_bytes - 100 / chance) < 1e-6);
 	CHECK(fabs(memory.all.live_bytes - 100 / chance) < 1e-6);
 	CHECK_NUMBER(memory.all.calls[MEMORY_CALL_FREE], 1);
+	CHECK(!(memory.has_all & MEMORY_HAS_TEMPORARY));
 	CHECK(fabs(line_of(&memory, "c")->self.bytes - 100 / chance) < 1e-6);
 	memory_done(&memory);
 	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
@@ -1004,6 +1030,7 @@ int main(void)
 	RUN(test_reallocs);
 	RUN(test_temporary);
 	RUN(test_tree);
+	RUN(test_through);
 	RUN(test_marks);
 	RUN(test_broken);
 	RUN(test_peak_of_two);

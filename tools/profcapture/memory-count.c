@@ -301,6 +301,8 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 static bool is_temporary(const struct memory *memory, const struct memory_event *event,
 			 const struct memory_block *block, const struct memory_block_more *more)
 {
+	if (!memory_knows_temporary(memory))
+		return false;
 	if (memory->within_ns != UINT64_MAX)
 		return event->time >= more->since && event->time - more->since <= memory->within_ns;
 	return event->thread == block->thread && event->others <= memory->threshold;
@@ -508,5 +510,10 @@ bool memory_count(struct memory *memory, GError **error)
 	memory->has_rows = memory->view == MEMORY_LIFETIMES || memory->view == MEMORY_CROSS_THREAD
 				   ? MEMORY_HAS_CALLS
 				   : MEMORY_HAS_CALLS | MEMORY_HAS_LIVE | MEMORY_HAS_PEAK;
+	if (memory_knows_temporary(memory)) {
+		memory->has_all |= MEMORY_HAS_TEMPORARY;
+		memory->has_processes |= MEMORY_HAS_TEMPORARY;
+		memory->has_rows |= MEMORY_HAS_TEMPORARY;
+	}
 	return true;
 }

@@ -52,7 +52,7 @@ static void write_counts(struct json *json, const struct memory_counts *counts, 
 	write_number(json, "live_blocks", live, counts->live_blocks);
 	write_number(json, "leaked_bytes", leaked, counts->leaked_bytes);
 	write_number(json, "leaked_blocks", leaked, counts->leaked_blocks);
-	write_number(json, "temporary", calls, counts->temporary);
+	write_number(json, "temporary", has & MEMORY_HAS_TEMPORARY, counts->temporary);
 	if (has & MEMORY_HAS_LOST)
 		json_uint(json, "lost", lost);
 	else
@@ -258,7 +258,9 @@ void memory_write_node(struct memory *memory, struct json *json, uint32_t functi
 	struct memory_counts counts = { 0 };
 	bool by_calls = memory->view == MEMORY_SUMMARY || memory->view == MEMORY_TEMPORARY ||
 			memory->view == MEMORY_REALLOCS || memory->view == MEMORY_CROSS_THREAD;
-	unsigned has = by_calls ? 0 : memory->has_rows & ~(unsigned)MEMORY_HAS_CALLS;
+	unsigned has = by_calls ? 0
+				: memory->has_rows &
+					  ~(unsigned)(MEMORY_HAS_CALLS | MEMORY_HAS_TEMPORARY);
 
 	if (is_root) {
 		json_string(json, "name", "<root>");

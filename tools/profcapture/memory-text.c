@@ -193,6 +193,11 @@ static void print_temporary(const struct memory *memory, struct out *out)
 	const struct memory_counts *all = &memory->all;
 	g_autofree char *count = count_text(all->temporary), *of = count_text(all->allocations);
 
+	if (!memory_knows_temporary(memory)) {
+		out_text(out, _("Temporary:  not known of a sampled recording; --within says what "
+				"was freed within a time\n"));
+		return;
+	}
 	out_printf(out, _("Temporary:  %s of %s blocks (%.1f %%)"), count, of,
 		   all->allocations > 0 ? 100 * all->temporary / all->allocations : 0);
 	if (memory->within_ns != UINT64_MAX) {

@@ -10,9 +10,12 @@
 
 #include "tools/profcapture/memory-tree.h"
 
+#include "tools/profcapture/suppressions.h"
+
 #include <string.h>
 
-bool memory_tree_init(struct memory_tree *tree, struct reader *reader, GError **error)
+bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
+		      GError **error)
 {
 	const struct memory_node first[] = {
 		{ 0 },
@@ -20,7 +23,7 @@ bool memory_tree_init(struct memory_tree *tree, struct reader *reader, GError **
 		{ 0, FUNCTION_LOST, FUNCTION_LOST },
 	};
 
-	*tree = (struct memory_tree){ .reader = reader };
+	*tree = (struct memory_tree){ .reader = reader, .through = through };
 	number_map_init(&tree->index);
 	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
 	tree->passes = g_byte_array_new();
@@ -52,7 +55,7 @@ void memory_tree_done(struct memory_tree *tree)
 /* ---- nodes --------------------------------------------------------------------------------------- */
 
 /* Who calls these allocates: what they do themselves says nothing. */
-static bool is_allocator(const char *name)
+static bool is_allocator(const struct memory_tree *tree, const char *name)
 {
 	static const char *const begins[] = {
 		"operator new",        "std::__new_allocator<",  "__gnu_cxx::new_allocator<",
@@ -62,6 +65,9 @@ static bool is_allocator(const char *name)
 
 	for (size_t i = 0; i < ARRAY_SIZE(begins); i++)
 		if (g_str_has_prefix(name, begins[i]))
+			return true;
+	for (guint i = 0; tree->through && i < tree->through->len; i++)
+		if (suppression_matches(tree->through->pdata[i], name))
 			return true;
 	return false;
 }
@@ -78,7 +84,8 @@ static bool passes_on(struct memory_tree *tree, uint32_t function)
 	}
 	if (tree->passes->data[function] == UNKNOWN)
 		tree->passes->data[function] =
-			is_allocator(functions_at(tree->functions, function)->name) ? YES : NO;
+			is_allocator(tree, functions_at(tree->functions, function)->name) ? YES
+											  : NO;
 	return tree->passes->data[function] == YES;
 }
 

@@ -35,6 +35,8 @@ struct memory_epoch {
 
 struct memory_tree {
 	struct reader *reader;
+	const GPtrArray *
+		through; /* patterns (suppressions.h) of functions that allocate for their callers, or NULL */
 	struct functions *functions;
 	GArray *nodes; /* struct memory_node, a parent before its children */
 	struct number_map index;
@@ -43,7 +45,8 @@ struct memory_tree {
 	GByteArray *passes; /* by function: is it of an allocator? 0 = not asked yet */
 };
 
-bool memory_tree_init(struct memory_tree *tree, struct reader *reader, GError **error);
+bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
+		      GError **error);
 void memory_tree_done(struct memory_tree *tree);
 
 static inline const struct memory_node *memory_node_at(const struct memory_tree *tree,

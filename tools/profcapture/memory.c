@@ -66,6 +66,8 @@ static const struct cli_option options[] = {
 	  N_("blocks that were reallocated, and how often in a row") },
 	{ "tree", 0, CLI_FLAG, offsetof(struct memory, is_tree), NULL,
 	  N_("the call tree, from the roots down") },
+	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
+	  N_("what these functions allocate counts for who calls them, as with C++'s new") },
 	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),
 	  N_("leave out leaks that a line leak:PATTERN of the file matches") },
 	{ "threshold", 0, CLI_UINT, offsetof(struct memory, threshold), "N",
@@ -228,7 +230,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 		return false;
 	memory->sampled_bytes = number_of(reader->capture, "memory.sample_bytes");
 	init_answer(memory);
-	if (!memory_tree_init(&memory->tree, reader, error) ||
+	if (!memory_tree_init(&memory->tree, reader, memory->through, error) ||
 	    !memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
 	list_processes(memory);
@@ -254,6 +256,8 @@ void memory_done(struct memory *memory)
 		if (memory->before)
 			g_array_unref(memory->before);
 	}
+	if (memory->through)
+		g_ptr_array_unref(memory->through);
 	if (memory->suppression_files)
 		g_ptr_array_unref(memory->suppression_files);
 	suppressions_done(&memory->suppressions);

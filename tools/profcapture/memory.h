@@ -56,6 +56,7 @@ enum {
 	MEMORY_HAS_LEAKED = 4,
 	MEMORY_HAS_PEAK = 8,
 	MEMORY_HAS_LOST = 16,
+	MEMORY_HAS_TEMPORARY = 32,
 };
 
 struct memory_pair {               /* --cross-thread */
@@ -78,7 +79,7 @@ struct memory {
 	struct units_range diff;
 	uint64_t threshold; /* other allocations of the thread */
 	uint64_t within_ns; /* UINT64_MAX: by the threshold */
-	GPtrArray *suppression_files;
+	GPtrArray *suppression_files, *through;
 	enum memory_view view;
 	int64_t at_ns, before_ns;
 	double sampled_bytes; /* 0: each allocation is in the capture */
@@ -109,6 +110,12 @@ static inline struct memory_counts *memory_counts_of(GArray *all, uint32_t entit
 	counts = &((struct memory_counts *)(void *)all->data)[entity];
 	counts->is_there = true;
 	return counts;
+}
+
+/* Between two allocations of a sampled recording there were others, so nobody knows which were freed soon by their number. */
+static inline bool memory_knows_temporary(const struct memory *memory)
+{
+	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;
 }
 
 /* How many blocks one of that size stands for. */
