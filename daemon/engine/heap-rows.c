@@ -27,6 +27,7 @@
 #include <assert.h>
 #include <sys/random.h>
 
+#define AHEAD 16u /* blocks */
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
 /* Of a thread: handlers that reallocate amid a realloc. More are a lie. */
 #define MAX_PENDING 8u
@@ -251,13 +252,15 @@ static const struct heap_block **list_held(const struct heap_rows *rows)
 static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
 	g_autofree const struct heap_block **held = list_held(rows);
-	g_autofree const struct heap_block **blocks = heap_sorted(&rows->heap, held);
+	g_autofree struct heap_item *items = heap_sorted(&rows->heap, held);
 	uint32_t n = heap_count(&rows->heap);
 
 	write_heap(rows, event, time_ns);
-	for (uint32_t i = 0; blocks && i < n; i++)
-		write_live(rows, blocks[i], time_ns);
-	if (!blocks)
+	for (uint32_t i = 0; items && i < n; i++) {
+		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
+		write_live(rows, items[i].block, time_ns);
+	}
+	if (!items)
 		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
 	rows->n_events = 0;
 	rows->epoch = rows->output->epoch;

@@ -17,7 +17,10 @@
 
 #define FIRST_SLOTS 1024u
 #define PAGE UINT64_C(4096)
-#define MAPPING_BYTES 128u    /* that one takes here */
+#define MAPPING_BYTES 128u /* that one takes here */
+#define SOME 8u            /* slots that are looked at with each change, while blocks move */
+#define DIGIT_BITS 11u
+#define DIGITS (1u << DIGIT_BITS)
 #define MANY_SLOTS (1u << 20) /* from there on it grows by half, not to the double */
 
 static gint by_address(gconstpointer a, gconstpointer b, gpointer data)
@@ -41,41 +44,82 @@ void heap_done(struct heap *heap)
 {
 	heap_budget_give(heap->budget, (uint64_t)heap->n_slots * sizeof(*heap->slots));
 	heap_budget_give(heap->budget, (uint64_t)heap->n_mapped * MAPPING_BYTES);
+	heap_budget_give(heap->budget, (uint64_t)heap->n_old_slots * sizeof(*heap->old));
 	free(heap->slots);
+	free(heap->old);
 	g_tree_destroy(heap->mapped);
 	*heap = (struct heap){ 0 };
 }
 
-static uint32_t slot_of(const struct heap *heap, uint64_t address)
+/* Of n slots. */
+static uint32_t slot_of(const struct heap *heap, uint32_t n, uint64_t address)
 {
 	unsigned __int128 product = (unsigned __int128)(address ^ heap->seed) * 0x9e3779b97f4a7c15u;
 	uint32_t hash = (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
 
-	return (uint32_t)((uint64_t)hash * heap->n_slots >> 32);
+	return (uint32_t)((uint64_t)hash * n >> 32);
 }
 
-static uint32_t next_slot(const struct heap *heap, uint32_t i)
+static inline uint32_t next_slot(uint32_t n, uint32_t i)
 {
-	return ++i == heap->n_slots ? 0 : i;
+	return ++i == n ? 0 : i;
 }
 
 /* Where the address is, or would be. */
-static struct heap_block *find_slot(const struct heap *heap, uint64_t address)
+static struct heap_block *find_slot(const struct heap *heap, struct heap_block *slots, uint32_t n,
+				    uint64_t address)
 {
-	uint32_t i = slot_of(heap, address);
+	uint32_t i = slot_of(heap, n, address);
 
-	while (heap->slots[i].label != 0 && heap->slots[i].address != address)
-		i = next_slot(heap, i);
-	return &heap->slots[i];
+	while (slots[i].label != 0 && slots[i].address != address)
+		i = next_slot(n, i);
+	return &slots[i];
+}
+
+/* Those behind an empty slot that were not where they would be, as somebody was there, come nearer to it. */
+static void close_gap(const struct heap *heap, struct heap_block *slots, uint32_t n, uint32_t gap)
+{
+	for (uint32_t i = next_slot(n, gap); slots[i].label != 0; i = next_slot(n, i)) {
+		uint32_t home = slot_of(heap, n, slots[i].address);
+
+		/* It is between the gap, exclusive, and where it is. */
+		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
+			continue;
+		slots[gap] = slots[i];
+		gap = i;
+	}
+	slots[gap] = (struct heap_block){ 0 };
+}
+
+static void move_some(struct heap *heap, uint32_t n)
+{
+	for (; n > 0 && heap->n_moved < heap->n_old_slots; n--) {
+		const struct heap_block block = heap->old[heap->n_moved];
+
+		if (block.label == 0) {
+			heap->n_moved++;
+			continue;
+		}
+		/* What came into its place is moved next. */
+		close_gap(heap, heap->old, heap->n_old_slots, heap->n_moved);
+		*find_slot(heap, heap->slots, heap->n_slots, block.address) = block;
+	}
+	if (heap->n_moved < heap->n_old_slots)
+		return;
+	heap_budget_give(heap->budget, (uint64_t)heap->n_old_slots * sizeof(*heap->old));
+	free(heap->old);
+	heap->old = NULL;
+	heap->n_old_slots = heap->n_moved = 0;
 }
 
 static bool grow(struct heap *heap)
 {
-	const struct heap before = *heap;
-	uint32_t n = before.n_slots < MANY_SLOTS ? MAX_OF(before.n_slots * 2, FIRST_SLOTS)
-						 : before.n_slots + before.n_slots / 2;
+	uint32_t n = heap->n_slots < MANY_SLOTS ? MAX_OF(heap->n_slots * 2, FIRST_SLOTS)
+						: heap->n_slots + heap->n_slots / 2;
 	struct heap_block *slots;
 
+	if (heap->old)
+		move_some(heap, UINT32_MAX);
 	if (!heap_budget_take(heap->budget, (uint64_t)n * sizeof(*slots)))
 		return false;
 	slots = calloc(n, sizeof(*slots));
@@ -83,15 +127,37 @@ static bool grow(struct heap *heap)
 		heap_budget_give(heap->budget, (uint64_t)n * sizeof(*slots));
 		return false;
 	}
+	heap->old = heap->slots;
+	heap->n_old_slots = heap->n_slots;
+	heap->n_moved = 0;
 	heap->slots = slots;
 	heap->n_slots = n;
 	heap->max = n / 3 * 2;
-	for (uint32_t i = 0; i < before.n_slots; i++)
-		if (before.slots[i].label != 0)
-			*find_slot(heap, before.slots[i].address) = before.slots[i];
-	heap_budget_give(heap->budget, (uint64_t)before.n_slots * sizeof(*slots));
-	free(before.slots);
 	return true;
+}
+
+/* The block at this address; NULL: there is none. */
+static struct heap_block *find(const struct heap *heap, uint64_t address, bool *ret_is_old)
+{
+	struct heap_block *slot;
+
+	*ret_is_old = false;
+	if (heap->n == 0)
+		return NULL;
+	slot = find_slot(heap, heap->slots, heap->n_slots, address);
+	if (slot->label == 0 && heap->old) {
+		*ret_is_old = true;
+		slot = find_slot(heap, heap->old, heap->n_old_slots, address);
+	}
+	return slot->label != 0 ? slot : NULL;
+}
+
+static void remove_slot(struct heap *heap, struct heap_block *slot, bool is_old)
+{
+	if (is_old)
+		close_gap(heap, heap->old, heap->n_old_slots, (uint32_t)(slot - heap->old));
+	else
+		close_gap(heap, heap->slots, heap->n_slots, (uint32_t)(slot - heap->slots));
 }
 
 static void note_peak(struct heap *heap, uint64_t time_ns)
@@ -105,11 +171,23 @@ static void note_peak(struct heap *heap, uint64_t time_ns)
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before)
 {
 	struct heap_block *slot;
+	bool is_old;
 
+	if (heap->old)
+		move_some(heap, SOME);
 	if (heap->n == heap->max && !grow(heap))
 		return false;
-	slot = find_slot(heap, block->address);
-	*ret_before = *slot;
+	*ret_before = (struct heap_block){ 0 };
+	slot = heap->old ? find(heap, block->address, &is_old) : NULL;
+	if (slot && is_old) {
+		*ret_before = *slot;
+		remove_slot(heap, slot, true);
+		heap->n--;
+		heap->live_bytes -= ret_before->size;
+	}
+	slot = find_slot(heap, heap->slots, heap->n_slots, block->address);
+	if (slot->label != 0)
+		*ret_before = *slot;
 	heap->n += slot->label == 0;
 	heap->live_bytes += block->size - slot->size;
 	*slot = *block;
@@ -117,40 +195,20 @@ bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_blo
 	return true;
 }
 
-/* Those behind an empty slot that were not where they would be, as somebody was there, come nearer to it. */
-static void close_gap(struct heap *heap, uint32_t gap)
-{
-	uint32_t i = gap;
-
-	for (;;) {
-		uint32_t home;
-
-		i = next_slot(heap, i);
-		if (heap->slots[i].label == 0)
-			break;
-		home = slot_of(heap, heap->slots[i].address);
-		/* It is between the gap, exclusive, and where it is. */
-		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
-			continue;
-		heap->slots[gap] = heap->slots[i];
-		gap = i;
-	}
-	heap->slots[gap] = (struct heap_block){ 0 };
-}
-
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block)
 {
 	struct heap_block *slot;
+	bool is_old;
 
-	if (heap->n == 0)
-		return false;
-	slot = find_slot(heap, address);
-	if (slot->label == 0)
+	if (heap->old)
+		move_some(heap, SOME);
+	slot = find(heap, address, &is_old);
+	if (!slot)
 		return false;
 	*ret_block = *slot;
 	heap->n--;
 	heap->n_held++;
-	close_gap(heap, (uint32_t)(slot - heap->slots));
+	remove_slot(heap, slot, is_old);
 	return true;
 }
 
@@ -170,12 +228,9 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address)
 {
-	const struct heap_block *slot;
+	bool is_old;
 
-	if (heap->n == 0)
-		return NULL;
-	slot = find_slot(heap, address);
-	return slot->label != 0 ? slot : NULL;
+	return find(heap, address, &is_old);
 }
 
 /* ---- Mappings ----------------------------------------------------------------------------------- */
@@ -242,9 +297,11 @@ void heap_prefetch(const struct heap *heap, uint64_t address)
 
 	if (heap->n_slots == 0)
 		return;
-	slot = &heap->slots[slot_of(heap, address)];
+	slot = &heap->slots[slot_of(heap, heap->n_slots, address)];
 	prefetch_line(slot);
 	prefetch_line(slot + 1);
+	if (heap->old)
+		prefetch_line(&heap->old[slot_of(heap, heap->n_old_slots, address)]);
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns)
@@ -253,31 +310,70 @@ void heap_reset_peak(struct heap *heap, uint64_t time_ns)
 	heap->peak_ns = time_ns;
 }
 
-static int by_number(const void *a, const void *b)
+static void add_item(struct heap_item *items, uint32_t *n, const struct heap_block *block)
 {
-	uint64_t x = (*(const struct heap_block *const *)a)->label,
-		 y = (*(const struct heap_block *const *)b)->label;
-
-	return x < y ? -1 : x > y;
+	items[(*n)++] = (struct heap_item){ heap_block_number(block), block };
 }
 
-const struct heap_block **heap_sorted(const struct heap *heap, const struct heap_block *const *held)
+static void list(const struct heap *heap, const struct heap_block *const *held,
+		 struct heap_item *items)
 {
-	const struct heap_block **sorted;
-	size_t n = 0;
+	uint32_t n = 0;
 
-	if (heap_count(heap) == 0)
-		return NULL;
-	sorted = g_try_new(const struct heap_block *, heap_count(heap));
-	if (!sorted)
-		return NULL;
-	for (; n < heap->n_held; n++)
-		sorted[n] = held[n];
+	for (uint32_t i = 0; i < heap->n_held; i++)
+		add_item(items, &n, held[i]);
 	for (GTreeNode *node = g_tree_node_first(heap->mapped); node; node = g_tree_node_next(node))
-		sorted[n++] = g_tree_node_value(node);
+		add_item(items, &n, g_tree_node_value(node));
 	for (uint32_t i = 0; i < heap->n_slots; i++)
 		if (heap->slots[i].label != 0)
-			sorted[n++] = &heap->slots[i];
-	qsort(sorted, n, sizeof(*sorted), by_number);
-	return sorted;
+			add_item(items, &n, &heap->slots[i]);
+	for (uint32_t i = heap->n_moved; i < heap->n_old_slots; i++)
+		if (heap->old[i].label != 0)
+			add_item(items, &n, &heap->old[i]);
+}
+
+/* By one digit of the number; those that have the same stay in their order. */
+static void sort_by_digit(const struct heap_item *from, struct heap_item *to, uint32_t n,
+			  unsigned int shift)
+{
+	uint32_t at[DIGITS] = { 0 }, sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[from[i].number >> shift & (DIGITS - 1)]++;
+	for (uint32_t i = 0; i < DIGITS; i++) {
+		uint32_t count = at[i];
+
+		at[i] = sum;
+		sum += count;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		to[at[from[i].number >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held)
+{
+	uint32_t n = heap_count(heap);
+	struct heap_item *items, *other, *swapped;
+	uint64_t highest = 0;
+
+	if (n == 0)
+		return NULL;
+	items = g_try_new(struct heap_item, n);
+	other = g_try_new(struct heap_item, n);
+	if (!items || !other) {
+		g_free(items);
+		g_free(other);
+		return NULL;
+	}
+	list(heap, held, items);
+	for (uint32_t i = 0; i < n; i++)
+		highest = MAX_OF(highest, items[i].number);
+	for (unsigned int shift = 0; highest >> shift; shift += DIGIT_BITS) {
+		sort_by_digit(items, other, n, shift);
+		swapped = items;
+		items = other;
+		other = swapped;
+	}
+	g_free(other);
+	return items;
 }

@@ -42,8 +42,12 @@ static inline uint8_t heap_block_alignment(const struct heap_block *block)
 struct heap {
 	struct heap_block *slots;
 	uint32_t n_slots, n;
-	uint32_t max;    /* more than these many need more slots */
-	uint32_t n_held; /* not found any more, but they live */
+	uint32_t max; /* more than these many need more slots */
+	/* Slots that were too few: what is in them moves, some with each change, so that none takes long. */
+	struct heap_block *old; /* NULL: none */
+	uint32_t n_old_slots;
+	uint32_t n_moved; /* these are empty */
+	uint32_t n_held;  /* not found any more, but they live */
 	uint32_t n_mapped;
 	GTree *mapped; /* struct heap_block by address; they lie apart */
 	uint64_t seed;
@@ -86,9 +90,13 @@ static inline uint32_t heap_count(const struct heap *heap)
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns);
+struct heap_item {
+	uint64_t number;
+	const struct heap_block *block;
+};
+
 /*
  * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the heap changes. NULL: no memory, or
  * none.
  */
-const struct heap_block **heap_sorted(const struct heap *heap,
-				      const struct heap_block *const *held);
+struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held);
