@@ -620,6 +620,25 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 
 /* ---- The end ------------------------------------------------------------------------------------ */
 
+uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns)
+{
+	bool has_heap = false;
+	uint64_t left = 0;
+
+	for (guint i = 0; i < collectors->peers->len; i++)
+		has_heap = has_heap || peer_at(collectors, i)->process.heap;
+	if (!has_heap)
+		return 0;
+	for (guint i = 0; i < collectors->peers->len; i++)
+		stop_producers(peer_at(collectors, i));
+	collectors_drain(collectors, collectors_clock());
+	collectors_emit(collectors, UINT64_MAX, until_ns);
+	for (guint i = 0; i < collectors->peers->len; i++)
+		if (peer_at(collectors, i)->state == PEER_ACTIVE)
+			left += collectors_unread(peer_at(collectors, i));
+	return left + collectors->queued_bytes;
+}
+
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 {
 	bool known;

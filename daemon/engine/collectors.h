@@ -70,6 +70,11 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 /* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns);
 /*
+ * Before that, as long as it returns more than 0: producers stop, and some of what they have written becomes rows, until until_ns of the
+ * clock. Returns the bytes that are left, if there are allocations among what processes tell of: of these nothing is to be lost.
+ */
+uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
+/*
  * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost; half-way to it,
  * what is queued of those of whom that is much, where others wait.
  */

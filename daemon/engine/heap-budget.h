@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEAP_PROCESS_BYTES (UINT64_C(320) << 20)
-#define HEAP_ALL_BYTES (UINT64_C(384) << 20)
+#define HEAP_PROCESS_BYTES (UINT64_C(400) << 20)
+#define HEAP_ALL_BYTES (UINT64_C(448) << 20)
 
 struct heap_budget {
 	uint64_t used, limit;

@@ -24,6 +24,10 @@
 #define DRAIN_NS (300 * MS)  /* samples are taken from the rings */
 #define TABLES_NS (450 * MS) /* and wait for tables */
 #define WALK_NS (600 * MS)   /* and are walked with what is there */
+/* What tells of allocations becomes rows all the same, as long as that moves: who waits is told how far it is. */
+#define ALLOCATIONS_NS (20000 * MS)
+#define PIECE_NS (50 * MS)
+#define MAX_STILL 10 /* pieces without one row */
 /* What is queued is written, if that moves. The broker has patience for a minute of it. */
 #define WRITE_NS (50000 * MS)
 
@@ -225,13 +229,34 @@ static void finish_excluded(struct session *session)
 	footprints_write(&session->footprints, UINT64_MAX);
 }
 
+static void finish_allocations(struct session *session)
+{
+	uint64_t left, before = UINT64_MAX, now_ns = session_clock();
+	unsigned int still = 0;
+
+	while (now_ns < session->end_ns + ALLOCATIONS_NS && still < MAX_STILL) {
+		left = collectors_finish_some(&session->collectors, now_ns + PIECE_NS);
+		if (left == 0)
+			break;
+		still = left < before ? 0 : still + 1;
+		if (still > 0)
+			g_usleep(PIECE_NS / 1000 / MAX_STILL);
+		before = left;
+		now_ns = session_clock();
+		output_tick(&session->output, now_ns);
+		session_tell_progress(session);
+	}
+}
+
 void session_finish(struct session *session)
 {
 	bool whole = false;
 
 	if (session->output.writer) {
 		close_cpus(session);
-		collectors_finish(&session->collectors, session->end_ns + TABLES_NS);
+		finish_allocations(session);
+		collectors_finish(&session->collectors,
+				  MAX_OF(session->end_ns + TABLES_NS, session_clock() + PIECE_NS));
 		finish_samples(session);
 		finish_excluded(session);
 		session_tell_progress(session);

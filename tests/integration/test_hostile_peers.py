@@ -22,17 +22,22 @@ SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where memory is kept
 SHARE = 0.4
 # Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
 # queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
-# epoch may have 128 MiB of strings and 2 M frames and stacks. An engine that is not bounded has its 1 GiB in a second or two.
-MOST = {"strings": 400 * MIB, "stacks": 400 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB, "rings": 60 * MIB}
+# epoch may have 128 MiB of strings and 2 M frames and stacks. Blocks that live may have 400 MiB
+# (heap-budget.h). An engine that is not bounded has its 1 GiB in a second or two.
+MOST = {
+    "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
+    "rings": 60 * MIB,
+}
 
 # What each says, and the reason for which its ring is given up.
 LIES = {
     "beyond": "position", "backwards": "position", "zero": "length", "huge": "length", "misaligned": "length", "type": "type",
-    "string": "payload", "kind": "payload", "state": "state", "lost": "counts", "attempted": "counts", "tid": "tid", "nobody": "tid",
+    "string": "payload", "kind": "payload", "alloc": "payload", "calls": "payload", "state": "state", "lost": "counts",
+    "attempted": "counts", "tid": "tid", "nobody": "tid",
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
 # How many records are counted as lost with it, where it is not that ring's one, and how many marks are there, where it is not one.
-CORRUPT = {"kind": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
+CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]
 

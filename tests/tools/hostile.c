@@ -132,7 +132,9 @@ static struct ring_record_header *next_record(void)
 	return (void *)(data_of(0) + header_of(0)->head % place_of(0)->data_bytes);
 }
 
-static void put(uint32_t bytes, uint16_t type, const void *payload, size_t n)
+/* As much as `published` is to be read. */
+static void publish(uint32_t bytes, uint16_t type, const void *payload, size_t n,
+		    uint32_t published)
 {
 	struct ring_record_header *record = next_record();
 
@@ -140,7 +142,20 @@ static void put(uint32_t bytes, uint16_t type, const void *payload, size_t n)
 		(struct ring_record_header){ .bytes = bytes, .type = type, .time_ns = clock_ns() };
 	memcpy(record + 1, payload, n);
 	header_of(0)->attempted++;
-	__atomic_fetch_add(&header_of(0)->head, MARK_BYTES, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&header_of(0)->head, published, __ATOMIC_RELEASE);
+}
+
+static void put(uint32_t bytes, uint16_t type, const void *payload, size_t n)
+{
+	publish(bytes, type, payload, n, MARK_BYTES);
+}
+
+/* A record that is whole. */
+static void put_record(uint16_t type, const void *payload, size_t n)
+{
+	const uint32_t bytes = (uint32_t)(sizeof(struct ring_record_header) + n);
+
+	publish(bytes, type, payload, n, bytes);
 }
 
 static void put_mark(uint32_t bytes, uint16_t type)
@@ -192,6 +207,20 @@ static void lie_kind(void)
 	const struct ring_mark mark = { .kind = 99 };
 
 	put(MARK_BYTES, RING_MARK, &mark, sizeof(mark));
+}
+
+static void lie_alloc(void)
+{
+	const struct ring_alloc alloc = { .address = 16, .kind = 99 };
+
+	put_record(RING_ALLOC, &alloc, sizeof(alloc));
+}
+
+static void lie_calls(void)
+{
+	const struct ring_calls calls = { .first = RING_MAX_CALLS };
+
+	put_record(RING_CALLS, &calls, sizeof(calls));
 }
 
 static void lie_state(void)
@@ -412,6 +441,32 @@ static void flood_stacks(void)
 	}
 }
 
+/* Blocks that nobody frees, each made by other calls. */
+static void flood_blocks(void)
+{
+	for (uint32_t id = 1; !is_over(); id++) {
+		struct {
+			struct ring_calls calls;
+			struct ring_frame frame;
+		} *told = ring_begin(ring, RING_CALLS, sizeof(*told));
+		struct ring_alloc *alloc;
+
+		if (told) {
+			told->calls = (struct ring_calls){ .first = 1 + id % (RING_MAX_CALLS - 1),
+							   .n_frames = 1 };
+			told->frame = (struct ring_frame){ id, 0, RING_FRAME_NO_FILE };
+			ring_end(ring, told);
+		}
+		alloc = ring_begin(ring, RING_ALLOC, sizeof(*alloc));
+		if (!alloc)
+			continue;
+		*alloc = (struct ring_alloc){ .address = (uint64_t)id << 4,
+					      .size = 16,
+					      .stack = 1 + id % (RING_MAX_CALLS - 1) };
+		ring_end(ring, alloc);
+	}
+}
+
 static void fill_with_marks(uint32_t i)
 {
 	const struct ring_mark mark = { .id = 1 };
@@ -531,6 +586,8 @@ static const struct {
 	{ "type", lie_type },
 	{ "string", lie_string },
 	{ "kind", lie_kind },
+	{ "alloc", lie_alloc },
+	{ "calls", lie_calls },
 	{ "state", lie_state },
 	{ "lost", lie_lost },
 	{ "attempted", lie_attempted },
@@ -549,6 +606,7 @@ static const struct {
 	{ "flood-logs", flood_logs },
 	{ "flood-counters", flood_counters },
 	{ "flood-stacks", flood_stacks },
+	{ "flood-blocks", flood_blocks },
 	{ "flood-records", flood_records },
 	{ "flood-rings", flood_rings },
 	{ "flood-requests", flood_requests },

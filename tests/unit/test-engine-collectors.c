@@ -1111,6 +1111,11 @@ static void check_allocations(bool dies)
 		settle(&fixture);
 		CHECK_INT(fixture.collectors.peers->len, 0);
 	}
+	/* producers stop, and no time is too short */
+	for (int i = 0; i < 1000 && collectors_finish_some(&fixture.collectors, 0) > 0; i++)
+		usleep(1000);
+	CHECK_INT(collectors_finish_some(&fixture.collectors, 0), 0);
+	CHECK(dies || fixture.shared->ended == 1);
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 102);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 100);
