@@ -175,8 +175,12 @@ void heap_record_alloc(const struct heap_call *call, const void *address)
 
 void heap_record_free(enum ring_free_kind kind, const void *address, uint64_t bytes)
 {
-	struct begun begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
+	struct begun begun;
 
+	/* libc frees what it never had when a thread has ended: not worth a ring, which the thread would leave behind. */
+	if (__builtin_expect(!address && !register_self.producer && register_self.is_done, 0))
+		return;
+	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
 	if (!begun.payload)
 		return;
 	*(struct ring_free_block *)begun.payload = (struct ring_free_block){

@@ -654,6 +654,7 @@ static void thread_done(void *value)
 
 	/* A handler that comes now does not sweep, nor claim, what is just being released. */
 	self->is_inside = true;
+	self->is_done = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	producer = self->producer;
 	self->producer = NULL;

@@ -41,6 +41,7 @@ struct register_thread {
 	uint32_t last_skip;
 	bool is_inside;
 	bool no_syscall;
+	bool is_done; /* its destructors have run, if for the last time is not known */
 };
 
 extern __thread struct register_thread register_self
