@@ -301,6 +301,8 @@ static void take_alloc(struct names *names, const struct stream *stream)
 		process->failed++;
 		return;
 	}
+	process->cross += find_block(process, prior) && !is_mapping(kind) &&
+			  find_block(process, prior)->thread != block.thread;
 	if (prior && kind != PROF_ALLOC_REALLOC && kind != PROF_ALLOC_REALLOCARRAY &&
 	    !is_mapping(kind))
 		process->untold++;

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Allocations of many threads that get one another's addresses, of processes however they end, and with an engine that stands still."""
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import memory_oracle as oracle
+from recordings import children, until
+
+LIFE = os.environ["HEAP_LIFE"]
+SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
+
+REUSED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_ARENA_MAX": "1"}
+OWN, CHILD = "1008", "2000"  # where heap-counts has heap-life's sizes
+
+
+def record(profctl, capture, *command, env=None, **options):
+    options.setdefault("stdout", subprocess.DEVNULL)
+    profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", *command, env=env,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), **options)
+    return oracle.heap_counts(capture)
+
+
+def memory(profcapture, capture, *options):
+    return profcapture.json("memory", *options, capture)["data"]
+
+
+def test_reuse(profctl, profcapture, capture):
+    """Twenty processes, in each of which threads free and get one another's addresses: each block has one end, which is its own."""
+    script = f"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do {LIFE} reuse 4 2000 || exit; done"
+    counts = record(profctl, capture, "sh", "-c", script, env=REUSED)
+    assert counts["lost"] == 0
+    found = [process for process in counts["processes"] if process["exe"] == LIFE]
+    assert len(found) == 20
+    assert sum(process["cross"] for process in found) > 10000
+    for process in found:
+        assert process["allocs"]["realloc"] > 8000
+        said = [process[name] for name in ("leaked_blocks", "foreign", "untold", "wrong", "live_rows", "heap_blocks")]
+        assert said == [0] * 6, process
+    for process in memory(profcapture, capture)["processes"]:
+        if process["comm"] == "heap-life":
+            assert (process["leaked_blocks"], process["leaked_bytes"], process["foreign_frees"], process["lost"]) == (0, 0, 0, 0)
+
+
+def test_hand_over(profctl, profcapture, capture):
+    """A block that another thread frees at once is not a temporary one, but crosses threads."""
+    n = 2000
+    counts = record(profctl, capture, LIFE, "hand-over", n)
+    (process,) = counts["processes"]
+    assert (process["cross"], process["leaked_blocks"], counts["lost"]) == (n, 0, 0)
+    said = memory(profcapture, capture)["summary"]
+    assert (said["leaked_blocks"], said["foreign_frees"], said["temporary"]) == (0, 0, process["temporary"])
+    assert said["temporary"] < 20
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit", "kill", "abort", "exec", "fork", "vfork", "spawn"])
+def test_end(profctl, profcapture, capture, end):
+    """All that was allocated until then is there, of each process by itself."""
+    n = 5000
+    status = {"kill": 128 + signal.SIGKILL, "abort": 128 + signal.SIGABRT}.get(end, 0)
+    counts = record(profctl, capture, LIFE, end, n, check=status)
+    assert counts["lost"] == 0
+    made = sorted((process["sizes"].get(OWN, 0), process["sizes"].get(CHILD, 0)) for process in counts["processes"])
+    assert made == ([(0, n)] if end in ("exec", "fork", "vfork", "spawn") else []) + [(n, 0)]
+    for process in counts["processes"]:
+        assert process["wrong"] == process["untold"] == process["foreign"] == 0
+        assert process["leaked_blocks"] == process["live_rows"] == process["heap_blocks"] >= n
+        assert (process["begins"], process["ends"]) == (1, 1)
+    said = memory(profcapture, capture)
+    assert sorted(process["leaked_blocks"] for process in said["processes"]) == sorted(p["leaked_blocks"] for p in counts["processes"])
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_engine_stands_still(profctl, recorder, tmp_path, policy):
+    """What a program wanted to record is a record, or counted as lost."""
+
+    def run(name, stop):
+        capture = tmp_path / name
+        process = recorder("--memory", "-F", "0", "-q", "--no-symbols", "--policy", policy, "-o", capture, "--", LIFE, "steady", 3)
+        if stop:
+            until(lambda: "profd-engine" in tree(process.pid))
+            time.sleep(0.5)
+            engine = tree(process.pid)["profd-engine"]
+            os.kill(engine, signal.SIGSTOP)
+            time.sleep(1)
+            os.kill(engine, signal.SIGCONT)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        counts = oracle.heap_counts(capture)
+        (heap,) = counts["processes"]
+        rows = sum(heap["allocs"].values()) + sum(heap["frees"].values())
+        return rows + counts["lost"] - 2 * int(output.split()[0]), heap, counts["lost"]
+
+    others, heap, lost = run("running", False)
+    others_stopped, heap_stopped, lost_stopped = run("stopped", True)
+    assert heap["wrong"] == heap_stopped["wrong"] == 0
+    if policy == "lossless":
+        assert others == others_stopped
+    else:
+        # what tells of stacks is lost too, and counted
+        assert lost_stopped > 0 and min(others, others_stopped) >= 1
+
+
+def tree(pid):
+    """All processes below, by name."""
+    found = children(pid)
+    for child in list(found.values()):
+        found.update(tree(child))
+    return found

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap life - allocations whose number is known, before a program ends or becomes another one
+ *
+ *     heap-life reuse THREADS N    threads that allocate, reallocate and free, also one another's blocks; all is freed
+ *     heap-life hand-over N        one thread allocates, another one frees
+ *     heap-life END N              N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec, fork, vfork, spawn
+ *     heap-life steady N           blocks that are freed at once, for N seconds; prints how many
+ *
+ * A forked or started child allocates N blocks of 2003 bytes itself.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OWN_BYTES 1009u
+#define CHILD_BYTES 2003u
+#define N_SLOTS 64u
+
+/* In no header. */
+extern void __libc_freeres(void);
+
+static const char *program;
+static _Atomic(char *) slots[N_SLOTS];
+static unsigned long n_each;
+static sem_t is_made, is_taken;
+static char *volatile handed;
+
+/* So that no call is optimised away. */
+static char *keep(char *block)
+{
+	__asm__ volatile("" : "+r"(block) : : "memory");
+	if (!block)
+		_exit(99);
+	return block;
+}
+
+static void allocate(unsigned long n, size_t size)
+{
+	for (unsigned long i = 0; i < n; i++)
+		keep(malloc(size));
+}
+
+/* ---- Reuse ---- */
+
+static void *reuse(void *data)
+{
+	unsigned seed = (unsigned)(uintptr_t)data;
+
+	for (unsigned long i = 0; i < n_each; i++) {
+		_Atomic(char *) *slot = &slots[(unsigned)rand_r(&seed) % N_SLOTS];
+		char *block = atomic_exchange(slot, NULL);
+		size_t size = 16 + (unsigned)rand_r(&seed) % 8 * 16;
+
+		if (!block)
+			block = keep(malloc(size));
+		else if (i % 3)
+			block = keep(realloc(block, size));
+		block = atomic_exchange(slot, block);
+		free(block);
+		free(keep(realloc(keep(malloc(24)), 200)));
+		/* so that they take turns on one CPU too */
+		if (i % 16 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static int run_reuse(unsigned n_threads)
+{
+	pthread_t ids[16];
+
+	for (uintptr_t i = 0; i < n_threads && i < 16; i++)
+		if (pthread_create(&ids[i], NULL, reuse, (void *)(i + 1)))
+			return 1;
+	for (unsigned i = 0; i < n_threads && i < 16; i++)
+		pthread_join(ids[i], NULL);
+	for (unsigned i = 0; i < N_SLOTS; i++)
+		free(slots[i]);
+	/* What libc keeps of threads that ended. */
+	__libc_freeres();
+	return 0;
+}
+
+static void *take(void *data)
+{
+	for (unsigned long i = 0; i < n_each; i++) {
+		sem_wait(&is_made);
+		free(handed);
+		sem_post(&is_taken);
+	}
+	return NULL;
+}
+
+static int run_hand_over(void)
+{
+	pthread_t id;
+
+	sem_init(&is_made, 0, 0);
+	sem_init(&is_taken, 0, 0);
+	if (pthread_create(&id, NULL, take, NULL))
+		return 1;
+	for (unsigned long i = 0; i < n_each; i++) {
+		handed = keep(malloc(OWN_BYTES));
+		sem_post(&is_made);
+		sem_wait(&is_taken);
+	}
+	pthread_join(id, NULL);
+	__libc_freeres();
+	return 0;
+}
+
+/* ---- Ends ---- */
+
+extern char **environ;
+
+static char **child_arguments(void)
+{
+	static char number[32];
+	static char *arguments[] = { NULL, (char *)"child", number, NULL };
+
+	arguments[0] = (char *)program;
+	snprintf(number, sizeof(number), "%lu", n_each);
+	return arguments;
+}
+
+static int run_end(const char *end)
+{
+	char **arguments = child_arguments();
+	pid_t pid = 0;
+	int status = 0;
+
+	allocate(n_each, strcmp(end, "child") == 0 ? CHILD_BYTES : OWN_BYTES);
+	if (strcmp(end, "_exit") == 0)
+		_exit(0);
+	if (strcmp(end, "kill") == 0)
+		raise(SIGKILL);
+	if (strcmp(end, "abort") == 0)
+		abort();
+	if (strcmp(end, "exec") == 0)
+		execv(program, arguments);
+	if (strcmp(end, "fork") == 0 && (pid = fork()) == 0) {
+		allocate(n_each, CHILD_BYTES);
+		_exit(0);
+	}
+	if (strcmp(end, "vfork") == 0 && (pid = vfork()) == 0) {
+		execv(program, arguments);
+		_exit(99);
+	}
+	if (strcmp(end, "spawn") == 0 &&
+	    posix_spawn(&pid, program, NULL, NULL, arguments, environ) != 0)
+		return 1;
+	if (pid != 0 && (waitpid(pid, &status, 0) != pid || status != 0))
+		return 1;
+	return 0;
+}
+
+static int run_steady(void)
+{
+	struct timespec now;
+	time_t end;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	end = now.tv_sec + (time_t)n_each;
+	for (unsigned long n = 1;; n++) {
+		free(keep(malloc(OWN_BYTES)));
+		if (n % 1000 == 0)
+			clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec >= end) {
+			printf("%lu\n", n);
+			return fflush(stdout);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	program = argv[0];
+	if (argc < 3)
+		return 2;
+	n_each = strtoul(argv[argc - 1], NULL, 10);
+	if (strcmp(argv[1], "reuse") == 0 && argc == 4)
+		return run_reuse((unsigned)atoi(argv[2]));
+	if (strcmp(argv[1], "hand-over") == 0)
+		return run_hand_over();
+	if (strcmp(argv[1], "steady") == 0)
+		return run_steady();
+	return run_end(argv[1]);
+}
