@@ -2,7 +2,7 @@
 """What glibc's own libmemusage counts of a program, and what a recording of the same program has: see test_memory_oracle.py.
 
 Both see the same program: no randomisation of addresses or hashes, the same arguments, the same environment, of which LD_PRELOAD has
-another value of the same length.
+another value of the same length; or even the same processes. Our own library adds nothing to what a program does, as it allocates nothing.
 """
 import json
 import os
@@ -13,8 +13,6 @@ MEMUSAGE = "libmemusage.so"
 FIXED = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
 PREFIX = ["setarch", "-R"]
 LARGE = 65536
-# What our own library adds to a process: nothing, as it allocates nothing.
-OWN_CALLS = 0
 
 
 class Usage:
@@ -81,6 +79,16 @@ def run_memusage(command, environment, **options):
 def record(profctl, command, capture, extra, *, options=(), **more):
     profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", *options, "-o", capture, "--", *command,
             env={**FIXED, **extra}, prefix=PREFIX, **more)
+
+
+TOGETHER = f'export LD_PRELOAD="$LD_PRELOAD:{MEMUSAGE}"; exec "$@"'
+
+
+def record_with_memusage(profctl, command, capture, extra):
+    """Both see the same processes, with all that depends on where things are in memory. Returns what libmemusage says."""
+    done = profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", "/bin/sh", "-c", TOGETHER, "sh",
+                   *command, env={**FIXED, **extra}, prefix=PREFIX, stdout=subprocess.DEVNULL)
+    return usages(done.stderr)
 
 
 def heap_counts(capture):

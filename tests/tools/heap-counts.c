@@ -335,7 +335,8 @@ static void take_free(struct names *names, const struct stream *stream)
 	if (block && !is_mapping(block->kind)) {
 		process->free_aligned += is_aligned(block->kind);
 		process->cross += block->thread != thread;
-		process->temporary += block->thread == thread && threads[thread].n == block->turn;
+		process->temporary += block->thread == thread &&
+				      threads[thread].n - block->turn <= 1;
 	}
 	end_block(process, number);
 }
