@@ -37,7 +37,7 @@ def found(capture, *options):
 
 def main():
     large = "--large" in sys.argv
-    events = (900 if large else 30) * MILLION
+    events = (1280 if large else 30) * MILLION
     table = bench.Table("profcapture memory (made-up allocations, one core)")
     with bench.scratch() as folder:
         capture = os.path.join(folder, "heap.cap")

@@ -58,10 +58,16 @@ static void malloc_row(struct build *build, uint64_t time, uint64_t thread, uint
 	alloc_row(build, time, thread, PROF_ALLOC_MALLOC, block, size, stack, 0);
 }
 
-static void free_row(struct build *build, uint64_t time, uint64_t thread, uint64_t block)
+static void end_row(struct build *build, uint64_t time, uint64_t thread, uint64_t block,
+		    enum prof_free_kind kind)
 {
 	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + time), N(thread), N(block), PROF_NULL,
-	      N(PROF_FREE_FREE));
+	      N(kind));
+}
+
+static void free_row(struct build *build, uint64_t time, uint64_t thread, uint64_t block)
+{
+	end_row(build, time, thread, block, PROF_FREE_FREE);
 }
 
 static void heap_row(struct build *build, uint64_t time, uint64_t process,
@@ -801,10 +807,13 @@ static void test_sampled(void)
 	malloc_row(&build, 10, 1, 1, 100, 3);
 	malloc_row(&build, 20, 1, 2, 1000000, 2);
 	free_row(&build, 30, 1, 2);
+	malloc_row(&build, 40, 1, 3, 1000000, 2);
+	end_row(&build, 50, 1, 3, PROF_FREE_REALLOC);
 	build_finish(&build);
 	REQUIRE(ask_view(&memory, MEMORY_SUMMARY, &build));
-	CHECK(fabs(memory.all.allocations - (1 / chance + 1)) < 1e-6);
-	CHECK(fabs(memory.all.calls[PROF_ALLOC_MALLOC] - (1 / chance + 1)) < 1e-6);
+	CHECK(fabs(memory.all.allocations - (1 / chance + 2)) < 1e-6);
+	CHECK_NUMBER(memory.all.calls[PROF_ALLOC_REALLOC], 0);
+	CHECK(fabs(memory.all.calls[PROF_ALLOC_MALLOC] - (1 / chance + 2)) < 1e-6);
 	CHECK(fabs(memory.all.leaked_bytes - 100 / chance) < 1e-6);
 	CHECK(fabs(memory.all.live_bytes - 100 / chance) < 1e-6);
 	CHECK_NUMBER(memory.all.calls[MEMORY_CALL_FREE], 1);

@@ -334,7 +334,9 @@ static void add_release(struct count *count, struct memory_counts *to,
 	to->freed_blocks += weight;
 	if (temporary)
 		to->temporary += weight;
-	if (event->is_free && count->memory->sampled_bytes > 0)
+	/* The call that ended a block by realloc() is a sample by itself, or none. */
+	if (event->is_free && count->memory->sampled_bytes > 0 &&
+	    event->kind != PROF_FREE_REALLOC && event->kind != PROF_FREE_REALLOCARRAY)
 		add_call(to, event, weight);
 }
 
