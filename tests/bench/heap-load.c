@@ -18,7 +18,7 @@
 
 /* So that no call is optimised away. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
-#define OUTLINE __attribute__((noinline, noclone))
+#define OUTLINE __attribute__((noinline))
 
 static unsigned n_deep;
 static unsigned long n_each;

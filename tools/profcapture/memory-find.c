@@ -677,11 +677,11 @@ bool memory_find(struct memory *memory, GError **error)
 		return true;
 	case MEMORY_PEAK:
 		return find_peak(memory, error);
-	case MEMORY_DIFF:
-		if (!find_at(memory, memory->before_ns, &memory->before, error))
-			return false;
-		/* fall through */
 	case MEMORY_AT:
+	case MEMORY_DIFF:
+		if (memory->view == MEMORY_DIFF &&
+		    !find_at(memory, memory->before_ns, &memory->before, error))
+			return false;
 		if (!find_at(memory, memory->at_ns, &sums, error))
 			return false;
 		g_array_unref(memory->sums);

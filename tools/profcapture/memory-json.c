@@ -72,7 +72,9 @@ static void set_sum(const struct memory *memory, struct memory_counts *counts,
 		break;
 	case MEMORY_PEAK:
 		counts->peak_bytes = sum->bytes;
-		/* fall through */
+		counts->live_bytes = sum->bytes;
+		counts->live_blocks = sum->blocks;
+		break;
 	case MEMORY_AT:
 	case MEMORY_DIFF:
 		counts->live_bytes = sum->bytes;
