@@ -11,7 +11,9 @@
  * own-stack.c's, a step at a time.
  *
  * fp is a number like others in most code: what it was is checked only where some frame further out is found by it.
- * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated]
+ * A return address that is none may be anywhere; what stands before it on the stack is among the words too, as it is looked at
+ * for a call. Code elsewhere is taken for what it was.
+ * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated, made up]
  *             (2) a check loads what is on the thread's own stack, not below the innermost frame
  *                                                                      [test-own-calls: fiber, signal stack]
  *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules]

@@ -514,6 +514,21 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 	return true;
 }
 
+/* The same of code that is on the stack, as a return address is that is none: what is there changes as all else there does. */
+static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
+{
+	struct visit *visit = data;
+	struct own_stack_step *step = visit->step;
+	uint64_t end = address + size, word;
+
+	if (address < visit->high && end + GUARD_BYTES > visit->low) {
+		step->is_own &= address >= visit->start && end <= visit->high;
+		for (uint64_t at = address & ~UINT64_C(7); step->is_own && at < end; at += 8)
+			read_and_note(data, at, &word);
+	}
+	return read_code(data, address, buffer, size);
+}
+
 /* At most OWN_STACK_MAX_FOREIGN frames are on a fiber, and no others where it begins on one. */
 static bool may_step(const struct visit *visit, uint64_t start, uint64_t sp, uint32_t n,
 		     uint32_t *n_foreign)
@@ -530,7 +545,7 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 		.arch = REGS_NATIVE,
 		.pac_mask = own_stack_pac_bits,
 		.read_word = read_and_note,
-		.read_code = read_code,
+		.read_code = read_code_and_note,
 		.resolve = resolve,
 		.data = visit,
 		.cache = &visit->cache->slots,

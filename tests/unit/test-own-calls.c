@@ -501,6 +501,32 @@ static void test_places(void)
 	}
 }
 
+/* A word that ends with a call, where it is taken for code. */
+#if defined(__x86_64__)
+#define CALL_WORD (UINT64_C(0xd0ff) << 48) /* call *%rax */
+#elif defined(__aarch64__)
+#define CALL_WORD (UINT64_C(0xd63f0000) << 32) /* blr x0 */
+#else
+#define CALL_WORD UINT64_C(0)
+#endif
+
+/* Return addresses that are on the stack have what looks like a call before them, or not. */
+static uint64_t made_up_word(uint64_t here)
+{
+	switch (get_random() % 16) {
+	case 0:
+	case 1:
+		return CALL_WORD;
+	case 2:
+	case 3:
+	case 4:
+	case 5:
+		return here + get_random() % 64 * 8;
+	default:
+		return known_pcs[get_random() % ARRAY_SIZE(known_pcs)];
+	}
+}
+
 /* Stacks that are made up, of which a few words change from one time to the next. */
 static void test_made_up(void)
 {
@@ -513,9 +539,7 @@ static void test_made_up(void)
 		uint32_t n = i % 64 ? (uint32_t)(get_random() % 4) : ARRAY_SIZE(words);
 
 		for (uint32_t j = 0; j < n; j++)
-			words[n == ARRAY_SIZE(words) ? j : get_random() % 16] =
-				get_random() % 4 ? known_pcs[get_random() % ARRAY_SIZE(known_pcs)]
-						 : here + get_random() % 64 * 8;
+			words[n == ARRAY_SIZE(words) ? j : get_random() % 16] = made_up_word(here);
 		if (i % 16 == 0) {
 			caller.pc = known_pcs[get_random() % ARRAY_SIZE(known_pcs)];
 			caller.sp = here + get_random() % 4 * 8;
