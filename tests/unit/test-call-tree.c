@@ -320,6 +320,7 @@ static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 	if (n == 0) {
 		id = bits % 64 ? call_here() : see();
 	} else if (bits >> (n - 1) & 1) {
+		__asm__ volatile("nop");
 		id = path(bits, n - 1);
 	} else {
 		id = path(bits, n - 1);

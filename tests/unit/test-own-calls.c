@@ -648,7 +648,7 @@ static uint64_t call_module(const char *path)
 		return 0;
 	for (int i = 0; i < 3; i++)
 		call(see);
-	from = state.pcs[2];
+	from = (uint64_t)(uintptr_t)call;
 	dlclose(module);
 	own_stack_forget();
 	return from;
