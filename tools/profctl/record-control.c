@@ -100,6 +100,8 @@ void record_control_ready(struct record_control *control, const char *where)
 	};
 
 	g_strlcpy(report.text, where ? where : "", sizeof(report.text));
+	/* The engine's alone from now on: where it ends, the program sees that at once. */
+	close(steal_fd(&control->switch_fd));
 	send_report(control, &report, control->program_fd);
 	close(steal_fd(&control->program_fd));
 }
