@@ -87,3 +87,16 @@ uint32_t number_map_get(const struct number_map *map, uint64_t key)
 {
 	return map->n_slots ? find(map, key)->value : 0;
 }
+
+bool number_map_next(const struct number_map *map, size_t *at, uint64_t *ret_key,
+		     uint32_t *ret_value)
+{
+	while (*at < map->n_slots && map->slots[*at].value == 0)
+		++*at;
+	if (*at >= map->n_slots)
+		return false;
+	*ret_key = map->slots[*at].key;
+	*ret_value = map->slots[*at].value;
+	++*at;
+	return true;
+}

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,3 +25,6 @@ void number_map_clear(struct number_map *map);
 uint32_t *number_map_at(struct number_map *map, uint64_t key);
 /* The value, or 0. */
 uint32_t number_map_get(const struct number_map *map, uint64_t key);
+/* Goes through all, in no order: *at begins as 0. False at the end. */
+bool number_map_next(const struct number_map *map, size_t *at, uint64_t *ret_key,
+		     uint32_t *ret_value);

@@ -64,6 +64,8 @@ gint report_compare_lines(gconstpointer left, gconstpointer right)
 
 static bool worth_a_line(const struct report *report, uint32_t entity, struct tally_count count)
 {
+	if (report->no_children && count.self == 0)
+		return false;
 	/* A thread that only waited has a row too. */
 	return count.total > 0 || (report->times && entity < report->times->len &&
 				   g_array_index(report->times, struct run_time, entity).known);
@@ -210,13 +212,20 @@ static void write_rows(const struct report *report, struct json *json, const GAr
 
 /* ---- text --------------------------------------------------------------------------------------- */
 
+/* Is the total another one than self? */
+static bool has_children(const struct report *report)
+{
+	return !report->no_children &&
+	       (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE);
+}
+
 static void print_columns(const struct report *report, struct out *out)
 {
 	static const char *const titles[] = { N_("function"), N_("image"), N_("thread"),
 					      N_("process"), N_("cgroup") };
 
 	reader_style(&report->reader, out, READER_BOLD);
-	if (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE)
+	if (has_children(report))
 		out_printf(out, "%8s %8s %10s  ", _("self %"), _("total %"), _("samples"));
 	else
 		out_printf(out, "%8s %10s  ", _("self %"), _("samples"));
@@ -228,7 +237,7 @@ static void print_columns(const struct report *report, struct out *out)
 
 static void print_count(const struct report *report, struct out *out, struct tally_count count)
 {
-	if (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE)
+	if (has_children(report))
 		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", report_percent(report, count.self),
 			   report_percent(report, count.total), count.self);
 	else

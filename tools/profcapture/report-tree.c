@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-tree - the call tree, from the roots down
+ * Report-tree - the call tree, from the roots down, or from what was hit up
  *
  * Children are lists in two arrays, eight bytes a node; only those of nodes that are shown are sorted.
  */
@@ -117,6 +117,14 @@ static void write_root(struct json *json)
 	json_null(json, "line");
 }
 
+static double percent_of_parent(const struct report *report, const struct tally_node *node,
+				uint32_t index)
+{
+	uint64_t above = index ? node_at(report, node->parent)->count.total : node->count.total;
+
+	return above ? 100.0 * (double)node->count.total / (double)above : 0;
+}
+
 static void write_node(const struct tree *tree, struct json *json, uint32_t index, const char *key,
 		       unsigned depth)
 {
@@ -130,6 +138,7 @@ static void write_node(const struct tree *tree, struct json *json, uint32_t inde
 	else
 		report_write_entity(tree->report, json, node->entity);
 	report_write_counts(tree->report, json, node->count);
+	json_double(json, "parent_pct", percent_of_parent(tree->report, node, index));
 	json_begin_array(json, "children");
 	for (guint i = 0; i < children->len; i++)
 		write_node(tree, json, g_array_index(children, uint32_t, i), NULL, depth + 1);
@@ -144,9 +153,11 @@ static void print_node(const struct tree *tree, struct out *out, uint32_t index,
 	g_autoptr(GArray) children = open_children(tree, index, depth, &folded);
 
 	if (index != 0) {
-		out_printf(out, "%8.2f %8.2f  %*s", report_percent(tree->report, node->count.total),
-			   report_percent(tree->report, node->count.self), (int)(depth - 1) * 2,
-			   "");
+		out_printf(out, "%8.2f %8.2f ", report_percent(tree->report, node->count.total),
+			   percent_of_parent(tree->report, node, index));
+		if (!tree->report->tally.inverted)
+			out_printf(out, "%8.2f ", report_percent(tree->report, node->count.self));
+		out_printf(out, " %*s", (int)(depth - 1) * 2, "");
 		report_print_entity(tree->report, out, node->entity);
 	}
 	for (guint i = 0; i < children->len; i++)
@@ -157,7 +168,12 @@ static void print_tree(const struct tree *tree, struct out *out, bool is_cut)
 {
 	report_print_head(tree->report, out);
 	reader_style(&tree->report->reader, out, READER_BOLD);
-	out_printf(out, "%8s %8s  %s\n", _("total %"), _("self %"), _("function"));
+	if (tree->report->tally.inverted)
+		out_printf(out, "%8s %8s  %s\n", _("self %"), _("parent %"),
+			   _("function, and who called it"));
+	else
+		out_printf(out, "%8s %8s %8s  %s\n", _("total %"), _("parent %"), _("self %"),
+			   _("function"));
 	reader_style(&tree->report->reader, out, READER_PLAIN);
 	print_node(tree, out, 0, 0);
 	if (is_cut && tree->report->reader.limit)
@@ -172,7 +188,8 @@ void report_show_tree(struct report *report, struct out *out)
 	struct tree tree;
 	bool is_cut;
 
-	root->count = (struct tally_count){ .total = report->tally.samples };
+	root->count =
+		(struct tally_count){ .total = report->tally.samples - report->tally.filtered };
 	tree_init(&tree, report);
 	is_cut = report->tally.tree.cut || has_folded(&tree, 0, 0);
 	if (report->reader.format == READER_TEXT) {

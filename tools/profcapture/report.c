@@ -21,6 +21,8 @@ static const struct cli_option options[] = {
 	  tally_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
 	  N_("the call tree, from the roots down") },
+	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
+	  N_("the call tree, from what was hit up to who called it") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
 	  N_("who calls this function") },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
@@ -29,6 +31,10 @@ static const struct cli_option options[] = {
 	  N_("only samples inside spans of the mark NAME, of who marked") },
 	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, scope), N_("SCOPE"),
 	  N_("who that is: all of the process, by default, or its thread only"), span_scope_names },
+	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
+	  N_("only samples taken in this mode"), tally_modes },
+	{ "no-children", 0, CLI_FLAG, offsetof(struct report, no_children), NULL,
+	  N_("rows without what their callees took") },
 	{ NULL },
 };
 
@@ -80,7 +86,11 @@ void report_write_head(const struct report *report, struct json *json)
 	json_string(json, "by", tally_by_names[tally->by]);
 	json_string(json, "metric", "samples");
 	json_uint(json, "total", tally->samples);
-	json_uint(json, "self_total", tally->samples);
+	json_uint(json, "self_total", tally->samples - tally->filtered);
+	json_begin_object(json, "modes");
+	json_uint(json, "user", tally->samples - tally->kernel);
+	json_uint(json, "kernel", tally->kernel);
+	json_end(json);
 	if (tally->period_ns)
 		json_uint(json, "period_ns", tally->period_ns);
 	else
@@ -88,6 +98,21 @@ void report_write_head(const struct report *report, struct json *json)
 	tally_write_unwind(tally, json, "unwind");
 	if (report->per_mark)
 		write_per_mark(report, json);
+}
+
+static void print_filtered(const struct report *report, struct out *out)
+{
+	const struct tally *tally = &report->tally;
+	g_autofree char *samples = text_count(tally->samples - tally->filtered);
+
+	if (tally->filters)
+		out_printf(out, _("%s of them (%.2f %%) pass the filters of frames\n"), samples,
+			   report_percent(report, tally->samples - tally->filtered));
+	if (tally->mode == TALLY_ANY_MODE && tally->kernel)
+		out_printf(out, _("In the kernel: %.2f %%\n"),
+			   report_percent(report, tally->kernel));
+	else if (tally->mode != TALLY_ANY_MODE)
+		out_printf(out, _("Only samples in %s mode\n"), tally_modes[tally->mode]);
 }
 
 void report_print_head(const struct report *report, struct out *out)
@@ -110,6 +135,7 @@ void report_print_head(const struct report *report, struct out *out)
 	out_char(out, '\n');
 	if (report->per_mark)
 		print_per_mark(report, out);
+	print_filtered(report, out);
 	tally_print_quality(tally, out);
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
@@ -124,6 +150,10 @@ static int check_options(struct report *report)
 	bool edges = report->callers || report->callees;
 	bool nested = report->tree || edges;
 
+	if (report->tally.inverted && edges)
+		return cli_usage_error(_("--inverted does not go with --callers or --callees"));
+	if (report->no_children && nested)
+		return cli_usage_error(_("--no-children is about rows, not about a tree"));
 	if (report->callers && report->callees && strcmp(report->callers, report->callees) != 0)
 		return cli_usage_error(_("--callers and --callees together take one function"));
 	if (report->tree && edges)
@@ -176,8 +206,11 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	/* A whole tree is rarely what anybody wants, in any format. */
 	if (report->tree && report->reader.limit == READER_LIMIT_UNSET)
 		report->reader.limit = DEFAULT_LIMIT;
-	if (!reader_open(&report->reader, file, error))
+	if (!frame_filters_open(&report->filters, error) ||
+	    !reader_open(&report->reader, file, error))
 		return false;
+	if (frame_filters_any(&report->filters))
+		report->tally.filters = &report->filters;
 	if (report->per_mark && !read_marks(report, error))
 		return false;
 	report->tally.by = (enum tally_by)report->by;
@@ -204,6 +237,7 @@ static void report_done(struct report *report)
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
 	tally_done(&report->tally);
+	frame_filters_done(&report->filters);
 	span_set_done(&report->inside);
 	reader_done(&report->reader);
 }
@@ -219,19 +253,22 @@ int verb_report(int argc, char **argv)
 	CLEANUP(report_done)
 	struct report report = { .reader.limit = READER_LIMIT_UNSET,
 				 .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { NULL, options, &report },
-					    { N_("What is read"), reader_time_options,
-					      &report.reader },
-					    { NULL, reader_process_options, &report.reader },
-					    { NULL, reader_thread_options, &report.reader },
-					    { NULL, reader_cpu_options, &report.reader },
-					    { N_("Output"), reader_output_options, &report.reader },
-					    { NULL } };
+	const struct cli_group groups[] = {
+		{ NULL, options, &report },
+		{ N_("What is read"), reader_time_options, &report.reader },
+		{ NULL, reader_process_options, &report.reader },
+		{ NULL, reader_thread_options, &report.reader },
+		{ NULL, reader_cpu_options, &report.reader },
+		{ N_("Frames, as in pprof"), frame_filter_options, &report.filters },
+		{ N_("Output"), reader_output_options, &report.reader },
+		{ NULL }
+	};
 	struct out *out = out_stdout();
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 
 	json_init(&report.json, out);
+	report.tree |= report.tally.inverted;
 	if (status == CLI_CONTINUE)
 		status = check_options(&report);
 	if (status != CLI_CONTINUE)

@@ -12,7 +12,8 @@ struct report {
 	struct reader reader;
 	struct tally tally;
 	int by;
-	bool tree;
+	bool tree, no_children;
+	struct frame_filters filters;
 	const char *callers, *callees;
 	const char *per_mark; /* NULL = all samples */
 	int scope;            /* enum span_scope */

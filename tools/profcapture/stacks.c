@@ -199,26 +199,50 @@ uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint3
 
 /* ---- Totals --------------------------------------------------------------------------------------- */
 
+void stacks_sum(struct stacks *stacks)
+{
+	for (size_t i = stacks->n; i > 0; i--) {
+		uint32_t row = stacks->order[i - 1], parent = stacks->parent[row];
+
+		stacks->total[row] += stacks->self[row];
+		if (parent != STACKS_NO_ROW)
+			stacks->total[parent] += stacks->total[row];
+	}
+}
+
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost)
 {
-	for (size_t i = stacks->n; i > 0; i--) {
-		uint32_t row = stacks->order[i - 1];
-		uint32_t parent = stacks->parent[row];
+	stacks_sum(stacks);
+	for (size_t row = 0; row < stacks->n_rows; row++) {
 		ssize_t frame;
 
-		stacks->total[row] += stacks->self[row];
 		if (stacks->total[row] == 0)
 			continue;
-		if (parent != STACKS_NO_ROW)
-			stacks->total[parent] += stacks->total[row];
-		if (row >= stacks->n_rows)
-			continue;
-		frame = frame_row(stacks, row);
+		frame = frame_row(stacks, (uint32_t)row);
 		stacks->entity[row] = frame < 0 ? lost
 						: entity_of(stacks->epoch, (size_t)frame, data);
 	}
+}
+
+struct stacks *stacks_invert(const struct stacks *stacks)
+{
+	struct stacks *inverted = g_new0(struct stacks, 1);
+
+	inverted->epoch = stacks->epoch;
+	number_map_init(&inverted->made);
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t node = STACKS_NO_ROW;
+
+		if (stacks->self[i] == 0)
+			continue;
+		for (uint32_t row = (uint32_t)i; row != STACKS_NO_ROW; row = stacks->parent[row])
+			node = make_node(inverted, node, stacks->entity[row]);
+		inverted->self[node] += stacks->self[i];
+	}
+	stacks_sum(inverted);
+	return inverted;
 }
 
 /* Children as lists: the first of each node, and the next of the same parent. */

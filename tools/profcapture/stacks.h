@@ -46,6 +46,12 @@ void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost);
 
+/* Sums up totals, which are zero, from what ended in each node. */
+void stacks_sum(struct stacks *stacks);
+/* The same samples from the innermost frame to the outermost, settled: a root is what was hit, and below it is who called it.
+ * A sample ends in the outermost frame of its stack. */
+struct stacks *stacks_invert(const struct stacks *stacks);
+
 /* enter() is called when the walk goes down into a node, leave() when it comes back. Only nodes with samples. */
 struct stacks_visitor {
 	void (*enter)(const struct stacks *stacks, uint32_t row, void *data);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 const char *const tally_by_names[] = { "function", "image", "thread", "process", "cgroup", NULL };
+const char *const tally_modes[] = { "any", "user", "kernel", NULL };
 
 /* What goes on while one epoch is read. */
 struct pass {
@@ -29,12 +30,15 @@ struct pass {
 	GArray *caller_on, *callee_on;
 	uint32_t focus_on;
 	GByteArray *is_focus; /* by function: 0 = not asked yet */
+	struct number_map
+		by_node; /* node and entity → samples; where stacks filter what is counted by something else */
 };
 
-enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, N_COLUMNS };
+enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, N_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
-	PROF_SAMPLE_TIME,   PROF_SAMPLE_THREAD,      PROF_SAMPLE_CPU,       PROF_SAMPLE_STACK,
-	PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP,
+	PROF_SAMPLE_TIME,      PROF_SAMPLE_THREAD, PROF_SAMPLE_CPU,
+	PROF_SAMPLE_STACK,     PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD,
+	PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP, PROF_SAMPLE_MODE,
 };
 
 /* ---- counting ----------------------------------------------------------------------------------- */
@@ -44,6 +48,14 @@ static struct tally_count *count_of(GArray *counts, uint32_t entity)
 	if (counts->len <= entity)
 		g_array_set_size(counts, entity + 1);
 	return &g_array_index(counts, struct tally_count, entity);
+}
+
+static void count_entity(struct pass *pass, uint32_t entity, uint64_t samples)
+{
+	struct tally_count *count = count_of(pass->tally->counts, entity);
+
+	count->self += samples;
+	count->total += samples;
 }
 
 static uint32_t *number_of(GArray *numbers, uint32_t entity)
@@ -56,6 +68,17 @@ static uint32_t *number_of(GArray *numbers, uint32_t entity)
 static bool by_stack(const struct tally *tally)
 {
 	return tally->by == TALLY_FUNCTION || tally->by == TALLY_IMAGE;
+}
+
+static bool wants_stacks(const struct tally *tally)
+{
+	return by_stack(tally) || tally->filters;
+}
+
+/* Are nodes of stacks functions until the filters are done? */
+static bool by_function(const struct tally *tally)
+{
+	return tally->by == TALLY_FUNCTION || tally->filters;
 }
 
 static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, void *data)
@@ -169,7 +192,7 @@ static void count_unresolved(struct pass *pass)
 {
 	const struct stacks *stacks = pass->stacks;
 
-	if (pass->tally->by != TALLY_FUNCTION)
+	if (!by_function(pass->tally))
 		return;
 	for (size_t row = 0; row < stacks->n; row++)
 		if (stacks->self[row] &&
@@ -178,23 +201,53 @@ static void count_unresolved(struct pass *pass)
 			pass->tally->unresolved += stacks->self[row];
 }
 
+static void filter(struct pass *pass)
+{
+	struct tally *tally = pass->tally;
+	struct stacks *stacks = pass->stacks;
+	g_autofree bool *passes = g_new0(bool, stacks->n);
+	uint64_t key;
+	uint32_t samples;
+	size_t at = 0;
+
+	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions, passes);
+	for (size_t i = 0; tally->by == TALLY_IMAGE && i < stacks->n; i++)
+		stacks->entity[i] = functions_at(tally->functions, stacks->entity[i])->image;
+	while (number_map_next(&pass->by_node, &at, &key, &samples))
+		if (passes[key >> 32])
+			count_entity(pass, (uint32_t)key, samples);
+	number_map_clear(&pass->by_node);
+}
+
+static void add_to_tree(struct pass *pass)
+{
+	struct stacks *inverted = pass->tally->inverted ? stacks_invert(pass->stacks) : NULL;
+
+	tally_tree_add(&pass->tally->tree, inverted ? inverted : pass->stacks,
+		       pass->tally->samples - pass->samples_before);
+	stacks_free(inverted);
+}
+
 static void finish_epoch(struct pass *pass)
 {
 	static const struct stacks_visitor plain = { enter_plain, leave_plain, NULL };
 	static const struct stacks_visitor focus = { enter_focus, leave_focus, NULL };
 	struct stacks_visitor visitor = pass->tally->focus ? focus : plain;
-	bool functions = pass->tally->by == TALLY_FUNCTION;
+	bool functions = by_function(pass->tally);
 
 	if (!pass->stacks)
 		return;
 	stacks_settle(pass->stacks, functions ? function_entity : image_entity, pass,
 		      functions ? FUNCTION_LOST : NAMES_LOST);
-	visitor.data = pass;
-	stacks_walk(pass->stacks, &visitor);
 	count_unresolved(pass);
+	if (pass->tally->filters)
+		filter(pass);
+	if (by_stack(pass->tally)) {
+		visitor.data = pass;
+		stacks_walk(pass->stacks, &visitor);
+	}
 	if (pass->tally->wants_tree)
-		tally_tree_add(&pass->tally->tree, pass->stacks,
-			       pass->tally->samples - pass->samples_before);
+		add_to_tree(pass);
 	pass->tally->bad_stacks += pass->stacks->cut;
 	stacks_free(pass->stacks);
 	pass->stacks = NULL;
@@ -206,11 +259,12 @@ static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 	pass->epoch = names_epoch(pass->tally->reader->capture->names, number, error);
 	if (!pass->epoch || !names_load_identities(pass->epoch, error))
 		return false;
-	if (by_stack(pass->tally))
-		pass->stacks = stacks_load(pass->epoch, error);
-	if (pass->stacks && pass->tally->by == TALLY_FUNCTION)
+	if (!wants_stacks(pass->tally))
+		return true;
+	pass->stacks = stacks_load(pass->epoch, error);
+	if (pass->stacks && by_function(pass->tally))
 		stacks_time(pass->stacks, pass->tally->functions);
-	return !by_stack(pass->tally) || pass->stacks;
+	return pass->stacks;
 }
 
 /* ---- reading the samples ------------------------------------------------------------------------ */
@@ -250,17 +304,47 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 	return pass->tally->cgroups->len - 1;
 }
 
-static void count_stack(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
+/* The node that the sample ended in; STACKS_NO_ROW where it has no stack that the capture knows. */
+static uint32_t node_of(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
 {
 	ssize_t row = names_row(pass->epoch, NAMES_STACK, stack);
+
+	if (row < 0 || (size_t)row >= pass->stacks->n_rows)
+		return STACKS_NO_ROW;
+	return stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, segment, time_ns);
+}
+
+static void count_stack(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
+{
+	uint32_t node = node_of(pass, stack, segment, time_ns);
+
+	if (node != STACKS_NO_ROW)
+		pass->stacks->self[node]++;
+	else if (pass->tally->filters && !frame_filters_want_bare(pass->tally->filters))
+		pass->tally->filtered++;
+	else
+		count_without_frames(pass->tally, stack);
+}
+
+/* Counts a sample in what is no part of its stack. */
+static void count_by(struct pass *pass, uint32_t entity, uint64_t stack, uint32_t segment,
+		     uint64_t time_ns)
+{
 	uint32_t node;
 
-	if (row < 0 || (size_t)row >= pass->stacks->n_rows) {
-		count_without_frames(pass->tally, stack);
+	if (!pass->tally->filters) {
+		count_entity(pass, entity, 1);
 		return;
 	}
-	node = stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, segment, time_ns);
-	pass->stacks->self[node]++;
+	node = node_of(pass, stack, segment, time_ns);
+	if (node != STACKS_NO_ROW) {
+		pass->stacks->self[node]++;
+		++*number_map_at(&pass->by_node, (uint64_t)node << 32 | entity);
+	} else if (frame_filters_want_bare(pass->tally->filters)) {
+		count_entity(pass, entity, 1);
+	} else {
+		pass->tally->filtered++;
+	}
 }
 
 static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
@@ -280,36 +364,33 @@ static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
 		tally->unwind[UNWIND_GUESSED]++;
 }
 
-static void count_entity(struct pass *pass, uint32_t entity)
-{
-	struct tally_count *count = count_of(pass->tally->counts, entity);
-
-	count->self++;
-	count->total++;
-}
-
 static void count_sample(struct pass *pass, const struct prof_batch *batch, size_t i,
 			 uint32_t thread)
 {
 	const struct prof_array *c = batch->columns;
 	struct tally *tally = pass->tally;
+	uint64_t stack = array_number_or(&c[STACK], i, 0);
+	uint64_t time_ns = array_number_or(&c[TIME], i, 0);
 
 	tally->samples++;
 	count_unwind(tally, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
+	if (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL)
+		tally->kernel++;
 	switch (tally->by) {
 	case TALLY_THREAD:
-		count_entity(pass, thread);
+		count_by(pass, thread, stack, batch->segment, time_ns);
 		break;
 	case TALLY_PROCESS:
-		count_entity(pass, names_thread_at(tally->functions->names, thread)->process);
+		count_by(pass, names_thread_at(tally->functions->names, thread)->process, stack,
+			 batch->segment, time_ns);
 		break;
 	case TALLY_CGROUP:
-		count_entity(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)));
+		count_by(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)), stack,
+			 batch->segment, time_ns);
 		break;
 	default:
-		count_stack(pass, array_number_or(&c[STACK], i, 0), batch->segment,
-			    array_number_or(&c[TIME], i, 0));
+		count_stack(pass, stack, batch->segment, time_ns);
 	}
 }
 
@@ -328,6 +409,10 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 		uint32_t thread = NAMES_NONE;
 
 		if (time < from || time > to)
+			continue;
+		if (pass->tally->mode != TALLY_ANY_MODE &&
+		    (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL) !=
+			    (pass->tally->mode == TALLY_KERNEL))
 			continue;
 		if (reader->cpus &&
 		    !reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
@@ -369,6 +454,7 @@ static void forget_counts(struct tally *tally)
 	g_array_set_size(tally->counts, 0);
 	memset(tally->unwind, 0, sizeof(tally->unwind));
 	tally->samples = tally->unresolved = tally->bad_stacks = 0;
+	tally->filtered = tally->kernel = 0;
 }
 
 static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
@@ -464,6 +550,7 @@ static void pass_init(struct pass *pass, struct tally *tally)
 	pass->caller_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->callee_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->is_focus = g_byte_array_new();
+	number_map_init(&pass->by_node);
 }
 
 static void pass_done(struct pass *pass)
@@ -474,6 +561,7 @@ static void pass_done(struct pass *pass)
 	g_array_unref(pass->caller_on);
 	g_array_unref(pass->callee_on);
 	g_byte_array_unref(pass->is_focus);
+	number_map_done(&pass->by_node);
 }
 
 bool tally_run(struct tally *tally, struct reader *reader, GError **error)

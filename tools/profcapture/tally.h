@@ -7,13 +7,15 @@
  */
 #pragma once
 
-#include "tools/profcapture/functions.h"
+#include "tools/profcapture/frame-filters.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/span-set.h"
 #include "tools/profcapture/tally-tree.h"
 
 enum tally_by { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD, TALLY_PROCESS, TALLY_CGROUP };
 extern const char *const tally_by_names[];
+enum tally_mode { TALLY_ANY_MODE, TALLY_USER, TALLY_KERNEL };
+extern const char *const tally_modes[];
 
 enum tally_unwind { UNWIND_COMPLETE, UNWIND_TRUNCATED, UNWIND_GUESSED, UNWIND_NONE, UNWIND_KINDS };
 
@@ -21,6 +23,9 @@ struct tally {
 	/* what is wanted */
 	enum tally_by by;
 	bool wants_tree;
+	bool inverted;                 /* the tree goes from what was hit to who called it */
+	struct frame_filters *filters; /* opened, or NULL */
+	int mode;                      /* index of tally_modes */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
 	/* the answer */
@@ -28,8 +33,10 @@ struct tally {
 	struct functions *functions; /* by function, and for unresolved */
 	GArray *counts; /* struct tally_count by entity: index of functions or names, or of cgroups */
 	GPtrArray *cgroups;  /* interned paths; 0 is NULL: none */
-	uint64_t samples;    /* that pass the filter */
+	uint64_t samples;    /* of the time, threads, CPUs, spans and mode that are wanted */
+	uint64_t filtered;   /* of them: frame filters took them away */
 	uint64_t unresolved; /* of them: the leaf has no name */
+	uint64_t kernel;     /* of them: taken in the kernel */
 	uint64_t unwind[UNWIND_KINDS];
 	uint64_t period_ns; /* 0 = unknown, or not the same for all */
 	uint64_t bad_stacks;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Frame-filters - which samples count, and which of their frames are shown, by patterns on the frames
+ *
+ * Invariants: (1) samples that pass and samples that were taken are all samples   [test-frame-filters: every test]
+ *             (2) a function is matched once, whatever the number of stacks
+ */
+#include "config.h"
+
+#include "tools/profcapture/frame-filters.h"
+
+#include <glib/gi18n.h>
+
+#define ASKED (1u << FRAME_FILTERS)
+#define BIT(filter) (1u << (filter))
+
+#define PATTERN(filter) CLI_STRING, offsetof(struct frame_filters, pattern[filter]), N_("PATTERN")
+
+const struct cli_option frame_filter_options[] = {
+	{ "focus", 0, PATTERN(FRAME_FOCUS),
+	  N_("only samples with a frame whose function, file or image matches this regular expression") },
+	{ "ignore", 0, PATTERN(FRAME_IGNORE), N_("leave out samples with a frame that matches") },
+	{ "hide", 0, PATTERN(FRAME_HIDE), N_("leave out frames that match") },
+	{ "show", 0, PATTERN(FRAME_SHOW), N_("leave out frames that do not match") },
+	{ "show-from", 0, PATTERN(FRAME_SHOW_FROM),
+	  N_("leave out what is above the outermost frame that matches, and samples without one") },
+	{ NULL },
+};
+
+bool frame_filters_open(struct frame_filters *filters, GError **error)
+{
+	for (size_t i = 0; i < FRAME_FILTERS; i++) {
+		g_autoptr(GError) cause = NULL;
+
+		if (!filters->pattern[i])
+			continue;
+		/* names are bytes */
+		filters->regex[i] =
+			g_regex_new(filters->pattern[i], G_REGEX_RAW | G_REGEX_OPTIMIZE, 0, &cause);
+		if (!filters->regex[i]) {
+			g_set_error(error, CLI_ERROR, CLI_USAGE,
+				    _("--%s: '%s' is no regular expression: %s"),
+				    frame_filter_options[i].name, filters->pattern[i],
+				    cause->message);
+			return false;
+		}
+	}
+	filters->matches = g_byte_array_new();
+	return true;
+}
+
+void frame_filters_done(struct frame_filters *filters)
+{
+	for (size_t i = 0; i < FRAME_FILTERS; i++)
+		if (filters->regex[i])
+			g_regex_unref(filters->regex[i]);
+	if (filters->matches)
+		g_byte_array_unref(filters->matches);
+	*filters = (struct frame_filters){ 0 };
+}
+
+bool frame_filters_want_bare(const struct frame_filters *filters)
+{
+	return !filters->pattern[FRAME_FOCUS] && !filters->pattern[FRAME_SHOW] &&
+	       !filters->pattern[FRAME_SHOW_FROM];
+}
+
+/* The filters that match a function. */
+static unsigned matches(struct frame_filters *filters, const struct functions *functions,
+			uint32_t function)
+{
+	const struct function *f = functions_at(functions, function);
+	const char *texts[] = { f->name, f->raw_name == f->name ? NULL : f->raw_name, f->file,
+				functions_image(functions, function) };
+	unsigned bits = ASKED;
+
+	if (filters->matches->len <= function) {
+		guint before = filters->matches->len;
+
+		g_byte_array_set_size(filters->matches, functions->all->len);
+		memset(filters->matches->data + before, 0, filters->matches->len - before);
+	}
+	if (filters->matches->data[function])
+		return filters->matches->data[function];
+	for (size_t i = 0; i < FRAME_FILTERS; i++)
+		for (size_t k = 0; filters->regex[i] && k < ARRAY_SIZE(texts); k++)
+			if (texts[k] && g_regex_match(filters->regex[i], texts[k], 0, NULL))
+				bits |= BIT(i);
+	filters->matches->data[function] = (uint8_t)bits;
+	return bits;
+}
+
+/* What is known of a node from the root down to it. */
+struct path {
+	unsigned met;   /* filters that matched */
+	uint32_t shown; /* the nearest node that is shown, it or above; STACKS_NO_ROW: none */
+};
+
+static struct path go_down(struct frame_filters *filters, struct stacks *stacks, uint32_t row,
+			   struct path above, unsigned match)
+{
+	bool shown = !(match & BIT(FRAME_HIDE)) &&
+		     (!filters->regex[FRAME_SHOW] || match & BIT(FRAME_SHOW));
+
+	above.met |= match & (BIT(FRAME_FOCUS) | BIT(FRAME_IGNORE));
+	if (shown)
+		above.met |= match & BIT(FRAME_SHOW_FROM);
+	if (shown && (!filters->regex[FRAME_SHOW_FROM] || above.met & BIT(FRAME_SHOW_FROM))) {
+		stacks->parent[row] = above.shown;
+		above.shown = row;
+	}
+	return above;
+}
+
+static bool passes(const struct frame_filters *filters, struct path path)
+{
+	return path.shown != STACKS_NO_ROW && !(path.met & BIT(FRAME_IGNORE)) &&
+	       (!filters->regex[FRAME_FOCUS] || path.met & BIT(FRAME_FOCUS));
+}
+
+uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
+			     const struct functions *functions, bool *ret_passes)
+{
+	g_autofree struct path *paths = g_new(struct path, stacks->n);
+	uint64_t taken = 0;
+
+	/* A caller comes before what it calls: its own samples were looked at when others come to it. */
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		uint64_t self = stacks->self[row];
+
+		if (stacks->total[row] == 0)
+			continue;
+		paths[row] = go_down(filters, stacks, row,
+				     parent == STACKS_NO_ROW ? (struct path){ 0, STACKS_NO_ROW }
+							     : paths[parent],
+				     matches(filters, functions, stacks->entity[row]));
+		stacks->self[row] = stacks->total[row] = 0;
+		if (ret_passes)
+			ret_passes[row] = passes(filters, paths[row]);
+		if (passes(filters, paths[row]))
+			stacks->self[paths[row].shown] += self;
+		else
+			taken += self;
+	}
+	stacks_sum(stacks);
+	return taken;
+}
