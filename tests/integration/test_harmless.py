@@ -333,6 +333,140 @@ def test_zoo(profctl, profcapture, capture, tmp_path, policy):
     assert causes <= {"ring-full", "ring-refused", "late"}
 
 
+# ---- what the readers make of it
+
+SPANS = """
+#include <prof/mark.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+static uint64_t id, times[4];
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+static void spin(unsigned ms)
+{
+	uint64_t end = now() + ms * 1000000ull;
+
+	while (now() < end)
+		;
+}
+
+static void say(const char *name)
+{
+	printf("%s %lu %lu %lu %lu\\n", name, times[0], times[1], times[2], times[3]);
+}
+
+static void nested(void)
+{
+	uint64_t outer[4];
+
+	outer[0] = now();
+	{
+		prof_scope("spans", "outer");
+		outer[1] = times[0] = now();
+		{
+			prof_scope("spans", "inner");
+			times[1] = now();
+			spin(40);
+			times[2] = now();
+		}
+		times[3] = now();
+		spin(20);
+		outer[2] = now();
+	}
+	outer[3] = now();
+	say("inner");
+	for (int i = 0; i < 4; i++)
+		times[i] = outer[i];
+	say("outer");
+}
+
+static void begin(const char *name)
+{
+	id = prof_new_id();
+	times[0] = now();
+	prof_begin(id, "spans", name);
+	times[1] = now();
+}
+
+static void *end(void *name)
+{
+	times[2] = now();
+	prof_end(id, "spans", name);
+	times[3] = now();
+	say(name);
+	return NULL;
+}
+
+static void overlapping(void)
+{
+	uint64_t before, first[2];
+
+	begin("first");
+	before = id, first[0] = times[0], first[1] = times[1];
+	spin(20);
+	begin("second");
+	spin(20);
+	{
+		uint64_t after = id, second[2] = { times[0], times[1] };
+
+		id = before, times[0] = first[0], times[1] = first[1];
+		end((void *)"first");
+		spin(20);
+		id = after, times[0] = second[0], times[1] = second[1];
+		end((void *)"second");
+	}
+}
+
+static void crossing(void)
+{
+	pthread_t thread;
+
+	begin("crossing");
+	spin(20);
+	pthread_create(&thread, NULL, end, (void *)"crossing");
+	pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+	nested();
+	overlapping();
+	crossing();
+	return 0;
+}
+"""
+
+
+def test_spans(profctl, profcapture, capture, compile_c):
+    """Each took as long as the program says, and stands where it was: so do the samples in it."""
+    program = compile_c("spans", SPANS, "-I", INCLUDE, "-pthread")
+    done = profctl("record", "-o", capture, "--no-symbols", "--", program)
+    marks = profcapture.json("marks", capture)
+    start = marks["capture"]["start_monotonic_ns"]
+    totals = {row["name"]: row["total_ns"] for row in marks["data"]["rows"]}
+    samples = [row["time_ns"] for row in rows(profcapture, capture, "sample")]
+    assert samples
+    said = [line.split() for line in done.stdout.splitlines()]
+    assert totals.keys() == {name for name, *_ in said} == {"inner", "outer", "first", "second", "crossing"}
+    for name, *times in said:
+        latest_begin, earliest_end = (int(time) - start for time in times[1:3])
+        earliest_begin, latest_end = (int(time) - start for time in times[::3])
+        assert earliest_end - latest_begin <= totals[name] <= latest_end - earliest_begin, name
+        most = sum(earliest_begin <= time <= latest_end for time in samples)
+        least = sum(latest_begin <= time <= earliest_end for time in samples)
+        for options in ["--per-mark", name], ["--from", f"@mark:{name}", "--to", f"@mark:{name}"]:
+            assert least <= profcapture.json("report", capture, *options)["data"]["self_total"] <= most, (name, options)
+
+
 # ---- AT_SECURE
 
 SECURE = """

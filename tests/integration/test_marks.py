@@ -38,19 +38,19 @@ def found(profcapture, whole):
 def pair(marks, process):
     found, begun = [], defaultdict(list)
     for row in marks:
-        start, mark = row["time_ns"], (row["pid"], row["tid"], row["group"], row["name"])
+        at, mark = row["time_ns"], (row["pid"], row["tid"], row["group"], row["name"])
         key = (row["id"], process[row["thread"]] if row["id"] else row["thread"], row["group"], row["name"])
         if row["kind"] == "instant":
-            found.append(("instant", start, start, *mark))
+            found.append(("instant", at, at, *mark))
         elif row["kind"] == "complete":
-            found.append(("span", start, start + row["duration"], *mark))
+            found.append(("span", at - row["duration"], at, *mark))
         elif row["kind"] == "begin":
-            begun[key].append((start, mark))
+            begun[key].append((at, mark))
         elif begun[key]:
             begin, mark = begun[key].pop()
-            found.append(("span", begin, start, *mark))
+            found.append(("span", begin, at, *mark))
         else:
-            found.append(("no begin", start, start, *mark))
+            found.append(("no begin", at, at, *mark))
     return found + [("no end", start, start, *mark) for left in begun.values() for start, mark in left]
 
 

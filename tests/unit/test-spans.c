@@ -235,7 +235,7 @@ static void test_every_row(void)
 	CHECK_NO_BEGIN("a", 0, 101);
 	CHECK_NO_BEGIN("a", 1, 101);
 	CHECK(has(&answer, capture, SPAN_INSTANT, "a", 2, 2, 101));
-	CHECK_WHOLE("b", 3, 8, 101);
+	CHECK_WHOLE("b", -2, 3, 101);
 	CHECK(has(&answer, capture, SPAN_INSTANT, "b", 4, 4, 101));
 	CHECK_WHOLE("a", 5, 5, 101);
 	CHECK_NO_END(NULL, 6, 101);
@@ -261,7 +261,7 @@ static void test_lost(void)
 	CHECK_NO_BEGIN("a", 1, 0);
 	CHECK_NO_END("a", 2, 0);
 	CHECK_NO_BEGIN("a", 3, 0);
-	CHECK_WHOLE(NAMES_LOST_TEXT, 4, 9, 0);
+	CHECK_WHOLE(NAMES_LOST_TEXT, -1, 4, 0);
 	done(&build, capture);
 }
 
@@ -373,9 +373,9 @@ static void test_sets(void)
 	OPEN(35, 2, 5, A);
 	SHUT(40, 2, 4, 0);
 	SHUT(50, 1, 5, A);
-	mark(&build, 60, 1, PROF_MARK_COMPLETE, 0, A);
-	mark(&build, 70, 3, PROF_MARK_COMPLETE, 0, A);
-	mark(&build, 80, 1, PROF_MARK_COMPLETE, 0, B);
+	mark(&build, 65, 1, PROF_MARK_COMPLETE, 0, A);
+	mark(&build, 75, 3, PROF_MARK_COMPLETE, 0, A);
+	mark(&build, 85, 1, PROF_MARK_COMPLETE, 0, B);
 	OPEN(90, 1, 0, A);
 	build_finish(&build);
 	REQUIRE(reader_open(&reader, build.path, NULL));

@@ -188,13 +188,13 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 	hand_out(pairing, span, SPAN_WHOLE);
 }
 
-static int64_t end_of(int64_t start, uint64_t duration)
+static int64_t begin_of(int64_t end, uint64_t duration)
 {
-	int64_t end;
+	int64_t begin;
 
-	return duration > INT64_MAX || __builtin_add_overflow(start, (int64_t)duration, &end)
-		       ? INT64_MAX
-		       : end;
+	return duration > INT64_MAX || __builtin_sub_overflow(end, (int64_t)duration, &begin)
+		       ? INT64_MIN
+		       : begin;
 }
 
 static void add_row(struct pairing *pairing, struct names_epoch *epoch,
@@ -219,7 +219,7 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 		add_end(pairing, id, &mark);
 		break;
 	case PROF_MARK_COMPLETE:
-		mark.end_ns = end_of(mark.start_ns, array_number_or(&c[DURATION], row, 0));
+		mark.start_ns = begin_of(mark.end_ns, array_number_or(&c[DURATION], row, 0));
 		hand_out(pairing, mark, SPAN_WHOLE);
 		break;
 	default:
