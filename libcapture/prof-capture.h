@@ -417,6 +417,7 @@ enum prof_free_kind {
 	PROF_FREE_REALLOCARRAY,
 	PROF_FREE_MUNMAP,
 	PROF_FREE_BRK,
+	PROF_FREE_UNTOLD,
 	PROF_FREE_KINDS
 };
 /* why a process has no allocations is an event of its own */

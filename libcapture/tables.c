@@ -45,9 +45,17 @@ static const char *const alloc_kinds[] = {
 	"brk",      NULL
 };
 static_assert(ARRAY_SIZE(alloc_kinds) == PROF_ALLOC_KINDS + 1, "alloc.kind");
-static const char *const free_kinds[] = { "free",   "cfree",   "free_sized",   "free_aligned_sized",
-					  "delete", "realloc", "reallocarray", "munmap",
-					  "brk",    NULL };
+static const char *const free_kinds[] = { "free",
+					  "cfree",
+					  "free_sized",
+					  "free_aligned_sized",
+					  "delete",
+					  "realloc",
+					  "reallocarray",
+					  "munmap",
+					  "brk",
+					  "untold",
+					  NULL };
 static_assert(ARRAY_SIZE(free_kinds) == PROF_FREE_KINDS + 1, "free.kind");
 static const char *const heap_events[] = { "begin",        "checkpoint", "paused", "resumed",
 					   "end",          "static",     "setuid", "other-arch",

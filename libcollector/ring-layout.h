@@ -131,6 +131,13 @@ enum ring_type {
 	RING_N_TYPES
 };
 
+/* Not what only tells what others name: nothing but a name is missing without it, so it is not counted where it is lost. */
+static inline bool ring_type_is_event(uint32_t type)
+{
+	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
+	       type != RING_COUNTER && type != RING_CALLS;
+}
+
 #define RING_FLAG_ABANDONED 0x0001u /* of a pad: a record was begun here and will never be ended */
 #define RING_FLAG_MORE 0x0001u      /* of a string or a log: the next one of this ring goes on */
 

@@ -48,6 +48,15 @@ static void count_lost(struct ring_header *shared, enum ring_lost cause)
 			 __ATOMIC_RELEASE);
 }
 
+/* What would only have told what another record names is missed by that one, which is the attempt. */
+static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
+{
+	if (!ring_type_is_event(type))
+		return;
+	ring_add(&shared->attempted, 1);
+	count_lost(shared, cause);
+}
+
 /* By a handler, in the middle of anything. */
 static void *count_nested(struct ring_header *shared)
 {
@@ -304,23 +313,23 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	struct ring_record_header *header;
 
 	if (level == RING_MAX_OPEN || !ring->nestable)
-		return count_nested(shared);
+		return ring_type_is_event(type) ? count_nested(shared) : NULL;
 	ring->nestable = false;
 	SIGNAL_FENCE();
 	ring_abandon(ring, level);
 	ring->open[level].sp = sp;
-	ring_add(&shared->attempted, 1);
 	if (bytes != 0 && !find_room(ring, ring->end, bytes, &at)) {
 		cause = RING_LOST_FULL;
 		bytes = 0;
 	}
 	if (bytes == 0) {
-		count_lost(shared, cause);
+		count_attempt(shared, cause, type);
 		ring->open[level].sp = 0;
 		SIGNAL_FENCE();
 		ring->nestable = true;
 		return NULL;
 	}
+	ring_add(&shared->attempted, 1);
 	write_pad_before(ring, at);
 	ring_reserve(ring, level, at, bytes);
 	header = ring_write_header(ring, type, at, bytes);
@@ -330,10 +339,9 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 }
 
 /* Of the outermost record. Not nestable, as `end` is only what was published. */
-static void *lose(struct ring *ring, struct ring_header *shared, enum ring_lost cause)
+static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 {
-	ring_add(&shared->attempted, 1);
-	count_lost(shared, cause);
+	count_attempt(ring->shared, cause, type);
 	SIGNAL_FENCE();
 	ring->open[0].sp = 0;
 	return NULL;
@@ -358,12 +366,12 @@ static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t ty
 	if (RING_LOAD(&shared->policy) != RING_LOSSLESS) {
 		ring->full_tail = ring->tail + 1;
 		ring->full_bytes = (uint32_t)payload_bytes;
-		return lose(ring, shared, RING_LOST_FULL);
+		return lose(ring, RING_LOST_FULL, type);
 	}
 	if (wait_for_room(ring, ring->end, bytes, &at))
 		return begin_at(ring, type, at, bytes);
-	return lose(ring, shared,
-		    RING_LOAD(&shared->waits) != waits ? RING_LOST_TIMEOUT : RING_LOST_FULL);
+	return lose(ring, RING_LOAD(&shared->waits) != waits ? RING_LOST_TIMEOUT : RING_LOST_FULL,
+		    type);
 }
 
 /* 0: no ring of this size takes it. */
@@ -406,7 +414,7 @@ static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64
 	ring->open[0].sp = sp;
 	SIGNAL_FENCE();
 	if (bytes == 0)
-		return lose(ring, ring->shared, RING_LOST_BIG);
+		return lose(ring, RING_LOST_BIG, type);
 	if (find_room(ring, ring->end, bytes, &at))
 		return begin_at(ring, type, at, bytes);
 	return begin_full(ring, type, payload_bytes, bytes);

@@ -327,7 +327,7 @@ size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
 	ring_reader_quarantine(&ring->reader, fault);
 	while ((item = peer_ring_peek(ring)) != NULL) {
 		to_ns = item->time_ns;
-		n += collector_is_event(item->type);
+		n += ring_type_is_event(item->type);
 		bytes += peer_ring_skip(ring);
 	}
 	if (n)
@@ -368,7 +368,7 @@ static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns)
 {
-	if (!collector_is_event(type))
+	if (!ring_type_is_event(type))
 		return;
 	if (loss->count++ == 0)
 		loss->from_ns = time_ns;

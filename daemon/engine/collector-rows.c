@@ -751,12 +751,6 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 	[RING_CALLS] = add_calls,
 };
 
-bool collector_is_event(enum ring_type type)
-{
-	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
-	       type != RING_COUNTER && type != RING_CALLS;
-}
-
 enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)
 {
 	struct collector_process *process = owner->process;

@@ -85,9 +85,6 @@ struct collector_owner *collector_owner_ref(struct collector_owner *owner);
 void collector_owner_unref(struct collector_owner *owner); /* takes NULL */
 uint32_t collector_owner_tid(const struct collector_owner *owner);
 
-/* Not what only names something: nothing is missing without what names it. */
-bool collector_is_event(enum ring_type type);
-
 /* A record becomes a row, or part of one. The process is bound. Not NONE: its ring lies, and there is no row. */
 enum ring_fault collector_owner_add(struct collector_owner *owner,
 				    const struct ring_record *record);

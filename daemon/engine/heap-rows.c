@@ -35,7 +35,7 @@
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
 	      "alloc.kind");
-static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_KINDS &&
+static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
 		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
 	      "free.kind");
 
@@ -388,15 +388,16 @@ static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64
 
 /* ---- Blocks ------------------------------------------------------------------------------------- */
 
-/* A block whose end was not told: another one is at its address. */
+/* A block whose end was not told: another one is at its address. Where records were lost, that has been counted. */
 static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 		       const struct heap_block *block, uint64_t *prior)
 {
-	lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
+	if (!rows->process->has_lost)
+		lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
 	/* A row has one prior block only. */
 	if (*prior)
 		write_free(rows, block->thread, block->since_ns, heap_block_number(before), 0,
-			   PROF_FREE_FREE);
+			   PROF_FREE_UNTOLD);
 	else
 		*prior = heap_block_number(before);
 	release(rows, before);

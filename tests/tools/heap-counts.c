@@ -22,7 +22,7 @@ static const char *const alloc_kinds[PROF_ALLOC_KINDS] = {
 	"aligned_alloc", "memalign", "valloc",  "pvalloc",      "new",
 	"mmap",          "mremap",   "brk",
 };
-static const char *const free_kinds[PROF_FREE_KINDS] = {
+static const char *const free_kinds[PROF_FREE_UNTOLD] = {
 	"free",         "cfree",  "free_sized", "free_aligned_sized", "delete", "realloc",
 	"reallocarray", "munmap", "brk",
 };
@@ -46,7 +46,7 @@ struct thread {
 struct process {
 	uint64_t pid, ppid, start, generation;
 	char exe[256];
-	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_KINDS];
+	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
@@ -326,7 +326,10 @@ static void take_free(struct names *names, const struct stream *stream)
 		process->wrong++;
 		return;
 	}
-	process->frees[kind]++;
+	if (kind == PROF_FREE_UNTOLD)
+		process->untold++;
+	else
+		process->frees[kind]++;
 	if (number == 0) {
 		*(cell(stream, PROF_FREE_ADDRESS) ? &process->foreign : &process->free_null) += 1;
 		return;
@@ -500,7 +503,7 @@ static void print_process(const struct process *process)
 		printf(",\"%s\":%" PRIu64, numbers[i].name, numbers[i].value);
 	print_sizes(process);
 	print_kinds("allocs", process->allocs, alloc_kinds, PROF_ALLOC_KINDS);
-	print_kinds("frees", process->frees, free_kinds, PROF_FREE_KINDS);
+	print_kinds("frees", process->frees, free_kinds, PROF_FREE_UNTOLD);
 	printf("}");
 }
 

@@ -211,6 +211,9 @@ static void test_full(void)
 	CHECK_INT(n, room);
 	CHECK(!ring_begin(pair.ring, RING_MARK, SMALL));
 	CHECK(!ring_begin(pair.ring, RING_MARK, SIZE_MAX));
+	/* what only tells of names is no attempt */
+	CHECK(!ring_begin(pair.ring, RING_CALLS, SMALL / 8));
+	CHECK(!ring_begin(pair.ring, RING_STRING, SMALL));
 	batch = drain(RING_DRAIN_LIVE);
 	CHECK_INT(check_marks(&batch, &last), room);
 	CHECK_INT(pair.reader.totals.lost[RING_LOST_FULL], 1000 - room);
