@@ -83,6 +83,7 @@ static bool put_descriptors(const int *fds, unsigned n_fds)
 struct start {
 	const char *path;
 	char *const *argv;
+	char *const *environment;
 	unsigned n_fds;
 	bool own_session; /* a Ctrl-C at the terminal does not reach it */
 	int failed;
@@ -116,7 +117,7 @@ static int run_child(void *data)
 		    dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && close(null) == 0) {
 			for (unsigned i = 0; i < start->n_fds; i++)
 				fcntl(FIRST_FD + (int)i, F_SETFD, 0);
-			execve(start->path, start->argv, environ);
+			execve(start->path, start->argv, start->environment);
 		}
 	}
 	start->failed = errno;
@@ -152,9 +153,12 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 {
 	g_autofree char *path = find_program(program);
 	char *const argv[] = { (char *)program, (char *)argument, NULL };
+	/* What a user preloads is for what they record: an allocator may not even start in the engine's sandbox. */
+	g_auto(GStrv) environment = g_environ_unsetenv(g_get_environ(), "LD_PRELOAD");
 	struct start start = {
 		.path = path,
 		.argv = argv,
+		.environment = environment,
 		.n_fds = n_fds,
 		/* sandbox.c has raised our session */
 		.own_session = getsid(0) != getpid(),
