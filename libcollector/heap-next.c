@@ -194,7 +194,7 @@ void heap_next_warn(const char *why, const char *what)
 	if (is_wanted)
 		append(text, append(text, 0, why), what ? what : "another");
 	if (is_wanted)
-		prof_log(LOG_WARNING, "memory", text);
+		prof_log(LOG_WARNING, "profd", text);
 }
 
 static void warn_of_first(void)
@@ -204,6 +204,19 @@ static void warn_of_first(void)
 
 	heap_next_warn("no allocation is recorded, as the program's allocator is ",
 		       first && dladdr(first, &info) ? info.dli_fname : NULL);
+}
+
+/* The allocator's own do not get to the hooks. */
+static void warn_of_operators(void)
+{
+	Dl_info info;
+	void *operator_new = dlsym(RTLD_DEFAULT, "_Znwm");
+
+	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
+	    dladdr(operator_new, &info))
+		heap_next_warn(
+			"what C++'s operator new allocates is not recorded, as it is that of ",
+			info.dli_fname);
 }
 
 /* ---- What is wanted ---- */
@@ -295,6 +308,8 @@ static void set_up(void)
 	switch_mode(prof_collector_enabled());
 	if (!is_first)
 		warn_of_first();
+	if (heap_is_foreign)
+		warn_of_operators();
 }
 
 bool heap_next_prepare(void)

@@ -268,10 +268,17 @@ def allocator(request):
     return LIBRARIES[request.param]
 
 
+def check_operators(recorded, allocator):
+    """What is the allocator's own cannot be seen, which is said."""
+    (log,) = set(recorded.logs)
+    assert log.startswith("what C++'s operator new allocates is not recorded, as it is that of /") and allocator in log
+
+
 @pytest.mark.parametrize("mode", SOME)
 def test_behind(run, allocator, mode):
     recorded = run(mode, preload=[PRELOAD, allocator], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
     recorded.check_counts()
+    check_operators(recorded, allocator)
 
 
 @pytest.mark.parametrize("mode", SOME)
@@ -310,6 +317,7 @@ def test_linked(run, allocator, tmp_path, compile_c):
     recorded = run([program])
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
     assert (heap.allocs, heap.reallocs, heap.frees, heap.unknown) == (2000, 1000, 2000, [])
+    check_operators(recorded, allocator)
 
 
 STATIC_ALLOCATOR = r"""

@@ -256,6 +256,21 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     assert done.stdout == f"/\n{tmp_path}/lib/libprofpreload-memory.so\n" and not done.stderr
 
 
+def test_other_allocator(profctl, profcapture, capture, compile_c):
+    """That a user preloads: it gets into the command and not into the engine, and what cannot be seen of it is said."""
+    if "libjemalloc.so.2" not in subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout:
+        pytest.skip("libjemalloc.so.2 is not installed")
+    program = compile_c("family", FAMILY)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 0, check=7, env={"LD_PRELOAD": "libjemalloc.so.2"})
+    allocs, = check_ends(profcapture, capture).values()
+    assert sum(1000 <= row["size"] <= 1006 for row in allocs) == 500
+    output = profcapture.json("memory", "--leaks", capture)
+    schema.check(profcapture, "memory", output)
+    warning, = output["data"]["warnings"]
+    assert "C++'s operator new" in warning["text"] and "/libjemalloc.so.2" in warning["text"] and warning["processes"] == 1
+    assert f"In 1 process, {warning['text']}" == profcapture("memory", "--leaks", capture).stdout.splitlines()[0]
+
+
 def test_metadata(profctl, profcapture, capture):
     def of(*options):
         profctl("record", "-q", *options, "-F", 0, "--force", "-o", capture, "--", "true")

@@ -410,6 +410,7 @@ static void write_head(struct memory *memory)
 	write_counts(json, &memory->all, memory->has_all, memory->lost);
 	json_end(json);
 	write_processes(memory);
+	memory_write_warnings(memory, json);
 	if (memory->suppressions.all)
 		write_suppressed(memory);
 }

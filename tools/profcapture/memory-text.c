@@ -293,6 +293,7 @@ static void print_head(const struct memory *memory, struct out *out)
 	print_loss(memory, out);
 	reader_print_losses(&memory->reader, out, READER_LOSSES);
 	reader_print_lost_names(&memory->reader, out);
+	memory_print_warnings(memory, out);
 	print_sampling(memory, out);
 	switch (memory->view) {
 	case MEMORY_LEAKS:

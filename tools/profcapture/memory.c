@@ -206,6 +206,7 @@ static void init_answer(struct memory *memory)
 	memory->pairs = g_array_new(FALSE, FALSE, sizeof(struct memory_pair));
 	memory->sums = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
 	memory->lines = g_array_new(FALSE, TRUE, sizeof(struct memory_line));
+	memory->warnings = g_array_new(FALSE, FALSE, sizeof(struct memory_warning));
 }
 
 /* Each process that has a heap, or has none for a reason, has a row, whatever it allocated. */
@@ -234,7 +235,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	    !memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
 	list_processes(memory);
-	if (!memory_find(memory, error))
+	if (!memory_find(memory, error) || !memory_read_warnings(memory, error))
 		return false;
 	memory->lost = reader_lost_rows(reader, tables, NULL);
 	memory->is_incomplete = memory->lost > 0;
@@ -253,6 +254,7 @@ void memory_done(struct memory *memory)
 		g_array_unref(memory->processes);
 		g_array_unref(memory->pairs);
 		g_array_unref(memory->sums);
+		g_array_unref(memory->warnings);
 		if (memory->before)
 			g_array_unref(memory->before);
 	}

@@ -63,6 +63,11 @@ struct memory_pair {               /* --cross-thread */
 	uint32_t allocator, freer; /* index of names */
 };
 
+struct memory_warning {
+	const char *text; /* interned: what is not recorded */
+	unsigned processes;
+};
+
 struct memory_line {
 	uint32_t entity;
 	const struct memory_counts *counts; /* NULL: only sums are known */
@@ -92,6 +97,7 @@ struct memory {
 	GArray *pairs;     /* struct memory_pair by entity */
 	GArray *sums;      /* struct memory_sum by node: what the view is about */
 	GArray *before;    /* the same, of the first time of --diff */
+	GArray *warnings;  /* struct memory_warning */
 	struct memory_counts all;
 	unsigned has_all, has_processes, has_rows;
 	uint64_t lost, unknown;
@@ -145,6 +151,11 @@ bool memory_wants_heap(const struct memory *memory, uint32_t heap);
 bool memory_find(struct memory *memory, GError **error);
 bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
+
+/* Appends to ->warnings. */
+bool memory_read_warnings(struct memory *memory, GError **error);
+void memory_print_warnings(const struct memory *memory, struct out *out);
+void memory_write_warnings(const struct memory *memory, struct json *json);
 
 /* What there is to say of a process: why it has no heap, or NULL; its name, or NULL; what it lost. */
 const char *memory_excluded(const struct memory *memory, uint32_t process);
