@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of where debug files are looked for: only what is the right one, only regular files, nothing outside a sysroot.
+ */
+#include "tests/unit/elf-builder.h"
+#include "tests/unit/test.h"
+#include "tools/common/debug-files.h"
+
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <sys/stat.h>
+
+static const struct build right = { .build_id = "\xab\xcd\xef 1", .build_id_size = 5 };
+static const struct build wrong = { .build_id = "\xab\xcd\xef 2", .build_id_size = 5 };
+
+static char folder[64];
+
+static const char *in(const char *name)
+{
+	static char path[2][256];
+	static int turn;
+
+	turn = !turn;
+	snprintf(path[turn], sizeof(path[turn]), "%s/%s", folder, name);
+	return path[turn];
+}
+
+static void put_file(const char *name, const struct build *build)
+{
+	CLEANUP_CLOSE int from = build_elf(build);
+	CLEANUP_CLOSE int to = -1;
+	g_autofree char *parent = g_path_get_dirname(in(name));
+	static char bytes[BUILD_FILE_BYTES];
+	ssize_t n = pread(from, bytes, sizeof(bytes), 0);
+
+	CHECK_INT(g_mkdir_with_parents(parent, 0700), 0);
+	to = open(in(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CHECK(n > 0 && write(to, bytes, (size_t)n) == n);
+}
+
+/* Path of what is found for the image with the build-id of `right`; to be freed. */
+static char *find(const char *sysroot, const char *debug_folder)
+{
+	const char *const folders[] = { debug_folder, NULL };
+	struct debug_files *files = debug_files_new(sysroot, folders);
+	CLEANUP_CLOSE int fd = build_elf(&right);
+	struct elf_image *image = elf_image_open(fd);
+	struct debug_file *found = debug_files_find(files, image, "/bin/x");
+	char *path = found ? g_strdup(found->path) : NULL;
+
+	debug_file_free(found);
+	elf_image_free(image);
+	debug_files_free(files);
+	return path;
+}
+
+static void test_wrong(void)
+{
+	g_autofree char *none = NULL, *one = NULL;
+
+	put_file("a/.build-id/ab/cdef2031.debug", &wrong);
+	none = find(NULL, in("a"));
+	CHECK_STR(none, NULL);
+	put_file("a/.build-id/ab/cdef2031.debug", &right);
+	one = find(NULL, in("a"));
+	CHECK_STR(one, in("a/.build-id/ab/cdef2031.debug"));
+}
+
+static void test_sysroot(void)
+{
+	struct debug_files *files;
+	g_autofree char *found = NULL;
+
+	put_file("root/usr/lib/debug/.build-id/ab/cdef2031.debug", &right);
+	found = find(in("root"), NULL);
+	CHECK_STR(found, "/usr/lib/debug/.build-id/ab/cdef2031.debug");
+	put_file("outside", &right);
+	CHECK_INT(symlink(in("outside"), in("root/out")), 0);
+	CHECK_INT(symlink("../../outside", in("root/up")), 0);
+	CHECK_INT(symlink("/usr/lib/debug/.build-id/ab/cdef2031.debug", in("root/inside")), 0);
+	files = debug_files_new(in("root"), NULL);
+	REQUIRE(files);
+	CHECK_INT(debug_files_open_path(files, "/out"), -1);
+	CHECK_INT(debug_files_open_path(files, "/up"), -1);
+	CHECK_INT(debug_files_open_path(files, "/../outside"), -1);
+	CHECK_INT(debug_files_open_path(files, "outside"), -1);
+	CHECK_INT(close(debug_files_open_path(files, "/inside")), 0);
+	debug_files_free(files);
+	CHECK(!debug_files_new(in("nowhere"), NULL));
+}
+
+static void test_pipe(void)
+{
+	struct debug_files *files = debug_files_new(NULL, NULL);
+
+	CHECK_INT(mkfifo(in("pipe"), 0600), 0);
+	CHECK_INT(debug_files_open_path(files, in("pipe")), -1);
+	CHECK_INT(debug_files_open_path(files, folder), -1);
+	debug_files_free(files);
+}
+
+int main(void)
+{
+	g_autofree char *remove = NULL;
+	int status;
+
+	snprintf(folder, sizeof(folder), "%s/debug-files-XXXXXX", g_get_tmp_dir());
+	if (!mkdtemp(folder))
+		return 1;
+	RUN(test_wrong);
+	RUN(test_sysroot);
+	RUN(test_pipe);
+	status = test_end();
+	remove = g_strdup_printf("rm -r '%s'", folder);
+	return system(remove) == 0 ? status : 1;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Debug files - where the symbols and the DWARF of a file are that were taken out of it
+ *
+ * Invariants: (1) a file is used only where its build-id, or the checksum of its bytes, is the one asked for
+ *                 [test-debug-files: wrong]
+ *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold  [test-debug-files: sysroot]
+ *             (3) nothing but regular files is opened for longer than a look  [test-debug-files: pipe]
+ *             (4) what is unpacked, and what libdw reads into memory, is bounded
+ */
+#include "tools/common/debug-files.h"
+
+#include "arch/base.h"
+
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <linux/openat2.h>
+#include <lzma.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define MAX_SECTIONS_BYTES (UINT64_C(4) << 30)
+#define MAX_UNPACKED_BYTES (UINT64_C(256) << 20)
+#define MAX_LZMA_BYTES (UINT64_C(128) << 20)
+#define USUAL_FOLDER "/usr/lib/debug"
+
+struct debug_files {
+	int root; /* AT_FDCWD = none */
+	GPtrArray *folders;
+};
+
+void debug_files_free(struct debug_files *files)
+{
+	if (!files)
+		return;
+	if (files->root >= 0)
+		close(files->root);
+	g_ptr_array_unref(files->folders);
+	g_free(files);
+}
+
+struct debug_files *debug_files_new(const char *sysroot, const char *const *folders)
+{
+	struct debug_files *files;
+	int root = AT_FDCWD;
+
+	if (sysroot) {
+		root = open(sysroot, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (root < 0)
+			return NULL;
+	}
+	files = g_new0(struct debug_files, 1);
+	files->root = root;
+	files->folders = g_ptr_array_new_with_free_func(g_free);
+	for (size_t i = 0; folders && folders[i]; i++)
+		g_ptr_array_add(files->folders, g_strdup(folders[i]));
+	return files;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+static int keep_regular(int opened)
+{
+	CLEANUP_CLOSE int fd = opened;
+	struct stat status;
+
+	return fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? steal_fd(&fd) : -1;
+}
+
+static int open_outside(const char *path)
+{
+	return keep_regular(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+}
+
+int debug_files_open_path(const struct debug_files *files, const char *path)
+{
+	const struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+				      .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+
+	if (!path || path[0] != '/')
+		return -1;
+	if (files->root < 0)
+		return open_outside(path);
+	return keep_regular((int)syscall(SYS_openat2, files->root, path, &how, sizeof(how)));
+}
+
+/* Something below the folders, theirs first; *ret_path is where it was found. */
+static int open_in_folders(const struct debug_files *files, const char *name, guint *at,
+			   char **ret_path)
+{
+	for (; *at <= files->folders->len; (*at)++) {
+		bool usual = *at == files->folders->len;
+		g_autofree char *path = g_build_filename(
+			usual ? USUAL_FOLDER : files->folders->pdata[*at], name, NULL);
+		int fd = usual ? debug_files_open_path(files, path) : open_outside(path);
+
+		if (fd < 0)
+			continue;
+		(*at)++;
+		*ret_path = g_steal_pointer(&path);
+		return fd;
+	}
+	return -1;
+}
+
+/* ---- what is asked for --------------------------------------------------------------------------- */
+
+static void free_elf(struct elf_image **elf)
+{
+	if (*elf)
+		close((*elf)->fd);
+	elf_image_free(*elf);
+}
+
+static struct elf_image *open_elf(int fd)
+{
+	struct elf_image *elf = fd >= 0 ? elf_image_open(fd) : NULL;
+
+	if (!elf && fd >= 0)
+		close(fd);
+	return elf;
+}
+
+/* objcopy leaves program headers in debug files that name what is not there, and files may be without sections. */
+static bool has_build_id(const struct elf_image *elf, const void *id, size_t size)
+{
+	uint8_t loaded[ELF_IMAGE_MAX_BUILD_ID];
+	const void *own;
+	ssize_t own_size = dwelf_elf_gnu_build_id(elf->elf, &own);
+
+	if (own_size > 0)
+		return (size_t)own_size == size && memcmp(own, id, size) == 0;
+	return elf_image_get_build_id(elf, loaded) == size && memcmp(loaded, id, size) == 0;
+}
+
+static struct elf_image *find_by_build_id(const struct debug_files *files, const uint8_t *id,
+					  size_t size, char **ret_path)
+{
+	g_autoptr(GString) name = g_string_new(".build-id/");
+	guint at = 0;
+	int fd;
+
+	if (size < 2)
+		return NULL;
+	for (size_t i = 0; i < size; i++)
+		g_string_append_printf(name, i == 0 ? "%02x/" : "%02x", id[i]);
+	g_string_append(name, ".debug");
+	for (;;) {
+		g_autofree char *path = NULL;
+		CLEANUP(free_elf) struct elf_image *elf = NULL;
+
+		fd = open_in_folders(files, name->str, &at, &path);
+		if (fd < 0)
+			return NULL;
+		elf = open_elf(fd);
+		if (elf && has_build_id(elf, id, size)) {
+			*ret_path = g_steal_pointer(&path);
+			return steal_ptr(&elf);
+		}
+	}
+}
+
+static bool has_checksum(int fd, uint32_t wanted)
+{
+	g_autofree uint8_t *bytes = g_malloc(1 << 20);
+	uint32_t sum = 0;
+	off_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(fd, bytes, 1 << 20, at)) > 0) {
+		sum = lzma_crc32(bytes, (size_t)n, sum);
+		at += n;
+	}
+	return n == 0 && sum == wanted;
+}
+
+/* Takes the fd. */
+static struct elf_image *check_linked(int fd, uint32_t checksum)
+{
+	CLEANUP(free_elf) struct elf_image *elf = open_elf(fd);
+
+	return elf && has_checksum(fd, checksum) ? steal_ptr(&elf) : NULL;
+}
+
+static struct elf_image *find_by_link(const struct debug_files *files,
+				      const struct elf_image *image, const char *path,
+				      char **ret_path)
+{
+	GElf_Word checksum;
+	const char *name = dwelf_elf_gnu_debuglink(image->elf, &checksum);
+	g_autofree char *folder = path && path[0] == '/' ? g_path_get_dirname(path) : NULL;
+	g_autofree char *below = NULL;
+	guint at = 0;
+	int fd;
+
+	if (!name || !name[0] || strchr(name, '/') || !folder)
+		return NULL;
+	for (int hidden = 0; hidden < 2; hidden++) {
+		g_autofree char *near =
+			g_build_filename(folder, hidden ? ".debug" : "", name, NULL);
+		struct elf_image *elf = check_linked(debug_files_open_path(files, near), checksum);
+
+		if (elf) {
+			*ret_path = g_steal_pointer(&near);
+			return elf;
+		}
+	}
+	below = g_build_filename(folder, name, NULL);
+	for (;;) {
+		g_autofree char *far = NULL;
+		struct elf_image *elf;
+
+		fd = open_in_folders(files, below, &at, &far);
+		if (fd < 0)
+			return NULL;
+		elf = check_linked(fd, checksum);
+		if (elf) {
+			*ret_path = g_steal_pointer(&far);
+			return elf;
+		}
+	}
+}
+
+/* ---- DWARF --------------------------------------------------------------------------------------- */
+
+/* libdw reads whole sections into memory, and unpacks those that are compressed. */
+static Dwarf *open_dwarf(const struct elf_image *elf)
+{
+	uint64_t total = 0;
+	Elf_Scn *section = NULL;
+	GElf_Shdr found;
+
+	if (!elf_image_get_section(elf, ".debug_info", &found) &&
+	    !elf_image_get_section(elf, ".zdebug_info", &found))
+		return NULL;
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Chdr compressed;
+		GElf_Shdr header;
+
+		if (!gelf_getshdr(section, &header) || header.sh_type == SHT_NOBITS)
+			continue;
+		if ((header.sh_flags & SHF_COMPRESSED) && gelf_getchdr(section, &compressed))
+			header.sh_size = compressed.ch_size;
+		if (!add_u64(total, header.sh_size, &total) || total > MAX_SECTIONS_BYTES)
+			return NULL;
+	}
+	return dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL);
+}
+
+/* By its name, which is relative to the file that names it, and by its build-id. */
+static struct elf_image *find_shared(const struct debug_files *files, const char *name,
+				     const char *path, const void *id, size_t id_size,
+				     char **ret_path)
+{
+	g_autofree char *folder = path ? g_path_get_dirname(path) : NULL;
+	g_autofree char *near = name[0] == '/' || !folder ? g_strdup(name)
+							  : g_build_filename(folder, name, NULL);
+	CLEANUP(free_elf) struct elf_image *elf = open_elf(debug_files_open_path(files, near));
+
+	/* A debug file of a folder outside of the sysroot names what is beside it. */
+	if (!elf && files->root >= 0 && name[0] != '/')
+		elf = open_elf(open_outside(near));
+	if (!elf || !has_build_id(elf, id, id_size))
+		return find_by_build_id(files, id, id_size, ret_path);
+	*ret_path = g_steal_pointer(&near);
+	return steal_ptr(&elf);
+}
+
+/* False where what the DWARF shares is not there: it would say half of the truth. */
+static bool add_shared(const struct debug_files *files, struct debug_file *file, const char *path)
+{
+	const char *name;
+	const void *id;
+	ssize_t id_size = dwelf_dwarf_gnu_debugaltlink(file->dwarf, &name, &id);
+
+	if (id_size <= 0)
+		return id_size == 0;
+	file->shared = g_new0(struct debug_file, 1);
+	file->shared->elf =
+		find_shared(files, name, path, id, (size_t)id_size, &file->shared->path);
+	if (file->shared->elf)
+		file->shared->dwarf = open_dwarf(file->shared->elf);
+	if (file->shared->dwarf)
+		dwarf_setalt(file->dwarf, file->shared->dwarf);
+	return file->shared->dwarf != NULL;
+}
+
+void debug_file_free(struct debug_file *file)
+{
+	if (!file)
+		return;
+	dwarf_end(file->dwarf);
+	debug_file_free(file->shared);
+	free_elf(&file->elf);
+	g_free(file->path);
+	g_free(file);
+}
+
+struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
+				    const char *path)
+{
+	struct debug_file *file = g_new0(struct debug_file, 1);
+	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+
+	file->elf = find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
+	if (!file->elf)
+		file->elf = find_by_link(files, image, path, &file->path);
+	if (file->elf)
+		file->dwarf = open_dwarf(file->elf);
+	if (!file->dwarf)
+		file->dwarf = open_dwarf(image);
+	if (file->dwarf && !add_shared(files, file, file->path ? file->path : path)) {
+		dwarf_end(file->dwarf);
+		file->dwarf = NULL;
+	}
+	if (file->elf || file->dwarf)
+		return file;
+	debug_file_free(file);
+	return NULL;
+}
+
+/* ---- what is packed into the file itself --------------------------------------------------------- */
+
+/* All of `data`, unpacked into the file; false where it is no whole xz stream or too large. */
+static bool unpack(const Elf_Data *data, int fd)
+{
+	lzma_stream stream = LZMA_STREAM_INIT;
+	g_autofree uint8_t *bytes = g_malloc(1 << 20);
+	lzma_ret r = lzma_stream_decoder(&stream, MAX_LZMA_BYTES, 0);
+	bool ok = r == LZMA_OK;
+
+	stream.next_in = data->d_buf;
+	stream.avail_in = data->d_size;
+	while (ok && r == LZMA_OK) {
+		size_t n;
+
+		stream.next_out = bytes;
+		stream.avail_out = 1 << 20;
+		r = lzma_code(&stream, LZMA_FINISH);
+		n = (1 << 20) - stream.avail_out;
+		ok = (r == LZMA_OK || r == LZMA_STREAM_END) &&
+		     stream.total_out <= MAX_UNPACKED_BYTES && write(fd, bytes, n) == (ssize_t)n;
+	}
+	lzma_end(&stream);
+	return ok;
+}
+
+struct elf_image *debug_files_unpack(const struct elf_image *image)
+{
+	GElf_Shdr header;
+	Elf_Scn *section = elf_image_get_section(image, ".gnu_debugdata", &header);
+	Elf_Data *data = section ? elf_image_get_data(image, section) : NULL;
+	CLEANUP_CLOSE int fd = data ? memfd_create("debugdata", MFD_CLOEXEC) : -1;
+
+	if (fd < 0 || !unpack(data, fd))
+		return NULL;
+	return open_elf(steal_fd(&fd));
+}
