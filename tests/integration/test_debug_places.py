@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Functions, inlined calls and lines from DWARF are what addr2line says: binutils' -i -f, or LLVM's where binutils errs. With
+PROF_TEST_FULL=1 for 10 000 addresses."""
+import collections
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FULL = os.environ.get("PROF_TEST_FULL") == "1"
+DEBUG = Path("/usr/lib/debug/.build-id")
+CPP = """
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+struct item { std::string name; int value; };
+static int weigh(const item &i) { return i.value * 3 + (int)i.name.size(); }
+namespace inner {
+struct S { int v; int twice() const { return v * 2; } };
+__attribute__((noinline)) int sum(const std::vector<S> &v) { int s = 0; for (const S &x : v) s += x.twice(); return s; }
+}
+static void order(std::vector<item> &items)
+{
+	std::sort(items.begin(), items.end(), [](const item &a, const item &b) { return weigh(a) < weigh(b); });
+}
+int main(int argc, char **argv)
+{
+	std::vector<item> items; std::map<std::string, int> m; std::vector<inner::S> v;
+	for (int i = 0; i < 1000 * argc; i++) {
+		items.push_back({std::to_string(i), i ^ 5});
+		m[items.back().name] += i;
+		v.push_back({i});
+	}
+	order(items);
+	std::function<int(int)> f = [&](int x) { return x + items[x].value; };
+	return printf("%d %d %d", f(3), inner::sum(v), (int)m.size());
+}
+"""
+C = """
+static inline int mix(int a, int b) { return (a * 31 ^ b) + (b >> 3); }
+static inline int twice(int a, int b) { return mix(a, b) + mix(b, a); }
+__attribute__((noinline)) int loop(const int *v, int n) { int s = 0; for (int i = 0; i < n; i++) s = twice(s, v[i]); return s; }
+__attribute__((noinline, cold)) int rare(int n) { return mix(n, n + 1); }
+int main(int argc, char **argv) { int v[64]; for (int i = 0; i < 64; i++) v[i] = twice(i, argc);
+	return argc > 5 ? rare(argc) : loop(v, 64) & 1; }
+"""
+# name: language, options of the compiler
+BUILT = {
+    "c": (C, ["-gdwarf-5"]),
+    "c-4": (C, ["-gdwarf-4"]),
+    "c-split": (C, ["-gdwarf-5", "-gsplit-dwarf"]),
+    "c-types": (C, ["-gdwarf-4", "-fdebug-types-section", "-gz"]),
+    "cpp": (CPP, ["-gdwarf-5"]),
+    "cpp-4": (CPP, ["-gdwarf-4"]),
+    "cpp-split": (CPP, ["-gdwarf-5", "-gsplit-dwarf"]),
+    "cpp-split-4": (CPP, ["-gdwarf-4", "-gsplit-dwarf"]),
+    "cpp-lto": (CPP, ["-gdwarf-5", "-flto"]),
+}
+# What may differ, and in how many of a hundred addresses at most. "llvm": binutils errs, LLVM says the same as we: binutils does not
+# read split DWARF 5, takes the files of DWARF 5 for one off, and calls an inlined C++ function without a linker's name by the name
+# around it. "alias": the outermost function has several names, of which each takes another, or DWARF has the plain one only and the
+# symbol table the mangled one. "symbol": DWARF has no function there (assembly, start files), and the two take the name from the symbol
+# table, which is not asked here.
+MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 40}
+
+
+def code(path):
+    shown = subprocess.run(["readelf", "-SW", path], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    for line in shown.splitlines():
+        field = line.replace("[ ", "[").split()
+        if len(field) > 6 and field[1] == ".text":
+            return int(field[3], 16), int(field[5], 16)
+    raise AssertionError(path)
+
+
+def pick(path, count):
+    start, size = code(path)
+    numbers = random.Random(size)
+    return sorted({start + numbers.randrange(size) for _ in range(count)})
+
+
+def ours(path, addresses, *folders):
+    asked = "".join(f"{a:x}\n" for a in addresses)
+    answer = subprocess.run(
+        [os.environ["DEBUG_PLACES"], path, *folders], input=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=True
+    )
+    blocks = answer.stdout.strip("\n").split("\n\n")
+    return [[tuple(line.split("\t")) for line in block.split("\n\t")[1:]] for block in blocks], answer.stderr.split()
+
+
+def theirs(tool, path, addresses):
+    asked = "".join(f"{a:#x}\n" for a in addresses)
+    answer = subprocess.run([tool, "-i", "-f", "-a", "-e", path], input=asked, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    places, lines = [], iter(answer.stdout.splitlines())
+    for line in lines:
+        if line.startswith("0x"):
+            places.append([])
+        else:
+            places[-1].append((line, next(lines)))
+    return places
+
+
+def place(text):
+    file, _, line = text.partition(" ")[0].rpartition(":")
+    line = 0 if line == "?" else int(line)
+    return (file, line) if line else ("", 0)
+
+
+def same_file(ours, theirs):
+    """Where the compiler's folder is a relative path, which is the start of the path that it is relative to is anybody's guess."""
+    left, right = os.path.normpath(ours), os.path.normpath(theirs)
+    return left == right or (not ours.startswith("/") and (theirs.endswith("/" + ours.removeprefix("./")) or right.endswith("/" + left)))
+
+
+def same_lines(own, other):
+    return len(own) == len(other) and all(
+        place(a[1])[1] == place(b[1])[1] and same_file(place(a[1])[0], place(b[1])[0]) for a, b in zip(own, other)
+    )
+
+
+def same_names(own, other):
+    return [name for name, _ in own] == [name for name, _ in other]
+
+
+def symbols_of(path):
+    """Address of each name, for who has several."""
+    shown = subprocess.run(["nm", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=False).stdout
+    return {line.split()[2]: line.split()[0] for line in shown.splitlines() if len(line.split()) == 3}
+
+
+def is_alias(symbols, own, other):
+    if not same_names(own[:-1], other[:-1]):
+        return False
+    a, b = own[-1][0], other[-1][0]
+    plain = a.partition("<")[0]
+    mangled = b.startswith("_Z") and f"{len(plain)}{plain}" in b
+    return mangled or b.partition(".")[0] == a or (a in symbols and symbols.get(a) == symbols.get(b))
+
+
+def compare(own, binutils, llvm, symbols):
+    """The class of an address; None where nobody says the same."""
+    for name, other in (("equal", binutils), ("llvm", llvm)):
+        if same_lines(own, other) and same_names(own, other):
+            return name
+    if own == [("??", "??:0")] or (len(own) == 1 and own[0][0] == "??" and (same_lines(own, binutils) or same_lines(own, llvm))):
+        return "symbol"
+    for lines in (binutils, llvm):
+        if same_lines(own, lines) and (is_alias(symbols, own, binutils) or is_alias(symbols, own, llvm)):
+            return "alias"
+    return None
+
+
+def check(path, debug, count, *folders):
+    """Compares; returns how many addresses have a line, and how many are inlined."""
+    addresses = pick(path, count)
+    places, times = ours(path, addresses, *folders)
+    binutils = theirs("addr2line", debug, addresses)
+    llvm = theirs("llvm-addr2line-14", debug, addresses)
+    symbols = symbols_of(debug)
+    assert len(places) == len(binutils) == len(llvm) == len(addresses)
+    classes, wrong = collections.Counter(), []
+    for address, *three in zip(addresses, places, binutils, llvm):
+        found = compare(*three, symbols)
+        classes[found] += 1
+        if found is None:
+            wrong.append((hex(address), *three))
+    print(path, dict(classes), *times)
+    assert not wrong, (len(wrong), wrong[:3])
+    for name, most in MOST.items():
+        assert classes[name] <= most * len(addresses) / 100, classes
+    return sum(place(own[0][1])[1] > 0 for own in places), sum(len(own) > 1 for own in places)
+
+
+def build(folder, name):
+    if (folder / name).exists():
+        return folder / name
+    source, options = BUILT[name]
+    language = "c" if name.startswith("c-") or name == "c" else "cc"
+    (folder / f"{name}.{language}").write_text(source)
+    subprocess.run(["gcc" if language == "c" else "g++", "-O2", *options, f"{name}.{language}", "-o", name], cwd=folder, check=True)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def built(require, tmp_path_factory):
+    require("gcc", "g++", "addr2line", "llvm-addr2line-14", "readelf", "nm")
+    return tmp_path_factory.mktemp("debug-places")
+
+
+def debug_file(path):
+    shown = subprocess.run(["readelf", "-n", path], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    build_id = shown.partition("Build ID: ")[2].split()[0]
+    return DEBUG / build_id[:2] / f"{build_id[2:]}.debug"
+
+
+def test_installed(built):
+    """What Debian built, whose DWARF dwz has packed, in files apart; and the quota of the whole."""
+    lines = inlined = checked = 0
+    for path in (os.path.realpath("/lib/x86_64-linux-gnu/libc.so.6"), "/usr/bin/python3.11"):
+        debug = debug_file(path) if os.path.exists(path) else None
+        if not debug or not debug.exists():
+            pytest.skip(f"no debug file of {path} is installed: ./dev setup installs it")
+        count = 5000 if FULL else 300
+        with_line, with_inlined = check(path, debug, count)
+        lines, inlined, checked = lines + with_line, inlined + with_inlined, checked + count
+    assert lines >= 0.8 * checked and inlined >= 0.1 * checked
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_built(built, name):
+    lines, inlined = check(build(built, name), built / name, 1000 if FULL else 100)
+    assert lines > 20 and inlined > 20
+
+
+@pytest.mark.parametrize("options", [[], ["-m", "common.debug"]], ids=["alone", "shared"])
+def test_dwz(built, require, options):
+    """Partial units, and those in another file."""
+    require("dwz")
+    names = [f"dwz{len(options)}-{i}" for i in range(2)]
+    for name in names:
+        shutil.copy(build(built, "cpp-4"), built / name)
+        subprocess.run(["objcopy", "--update-section", f".note.gnu.build-id={note(built, name)}", name], cwd=built, check=True)
+    subprocess.run(["dwz", *options, *names], cwd=built, check=True)
+    if options:
+        assert b".gnu_debugaltlink" in (built / names[0]).read_bytes()
+    # what addr2line says of the same program before
+    lines, inlined = check(built / names[0], build(built, "cpp-4"), 100)
+    assert lines > 20 and inlined > 20
+
+
+def note(folder, name):
+    """A build-id of its own."""
+    path = folder / f"{name}.note"
+    path.write_bytes(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0" + name.ljust(20).encode())
+    return path

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * debug-places FILE [FOLDER…]: for each hexadecimal address of standard input, a line with it and one "\tNAME\tFILE:LINE"
+ * a function, innermost first, and an empty one. FOLDERs are those of debug files. At the end, on standard error, ns a lookup
+ * of addresses whose units are flattened.
+ */
+#include "tools/common/debug-files.h"
+#include "tools/common/debug-info.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TIMES 20
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void print_frame(const char *name, const char *file, uint32_t line)
+{
+	printf("\t%s\t%s:%u\n", name ? name : "??", file ? file : "??", line);
+}
+
+static void print(uint64_t address, const struct debug_info_place *place)
+{
+	const struct debug_info_function *function = place->function;
+	const char *file = place->file;
+	uint32_t line = place->line;
+
+	printf("%" PRIx64 "\n", address);
+	for (; function && function->caller; function = function->caller) {
+		print_frame(function->name, file, line);
+		file = function->file;
+		line = function->line;
+	}
+	print_frame(function ? function->name : NULL, file, line);
+	printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+	struct debug_files *files = debug_files_new(NULL, (const char *const *)argv + 2);
+	int fd = argc > 1 ? open(argv[1], O_RDONLY | O_CLOEXEC) : -1;
+	struct elf_image *elf = fd >= 0 ? elf_image_open(fd) : NULL;
+	struct debug_file *found = elf ? debug_files_find(files, elf, argv[1]) : NULL;
+	struct debug_info *info;
+	uint64_t *addresses = NULL, start;
+	size_t n = 0;
+	char line[64];
+
+	if (!found || !found->dwarf)
+		return 1;
+	info = debug_info_new(found->dwarf);
+	start = now_ns();
+	while (fgets(line, sizeof(line), stdin)) {
+		struct debug_info_place place = { 0 };
+
+		addresses = realloc(addresses, (n + 1) * sizeof(*addresses));
+		addresses[n] = strtoull(line, NULL, 16);
+		(void)debug_info_find(info, addresses[n], &place);
+		print(addresses[n++], &place);
+	}
+	fprintf(stderr, "%.3f ms", (double)(now_ns() - start) / 1e6);
+	start = now_ns();
+	for (int i = 0; i < TIMES; i++)
+		for (size_t j = 0; j < n; j++) {
+			struct debug_info_place place;
+
+			(void)debug_info_find(info, addresses[j], &place);
+		}
+	fprintf(stderr, " %.1f ns\n", (double)(now_ns() - start) / (TIMES * (double)(n ? n : 1)));
+	debug_info_free(info);
+	debug_file_free(found);
+	elf_image_free(elf);
+	debug_files_free(files);
+	free(addresses);
+	close(fd);
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Debug unit - one unit of DWARF, flattened into ranges of functions and of lines
+ */
+#pragma once
+
+#include "tools/common/debug-info.h"
+
+/* What may be spent on one file, all units together. */
+struct debug_budget {
+	uint64_t dies;     /* visited */
+	uint64_t ranges;   /* of functions and calls */
+	uint64_t lines;    /* rows */
+	uint64_t until_ns; /* CLOCK_MONOTONIC */
+	bool spent;        /* one of these ran out */
+};
+
+/* [start, start of the next one) belongs to functions[function]; the end of a stretch is one that belongs to none. */
+struct debug_range {
+	uint64_t start;
+	uint32_t function; /* DEBUG_UNIT_NONE = none */
+};
+
+/* Likewise; NULL = unknown. */
+struct debug_line {
+	uint64_t start;
+	const char *file;
+	uint32_t line;
+};
+
+#define DEBUG_UNIT_NONE UINT32_MAX
+
+struct debug_unit {
+	struct debug_info_function *functions;
+	struct debug_range *ranges; /* by start */
+	struct debug_line *lines;   /* by start */
+	size_t n_functions, n_ranges, n_lines;
+	Dwarf_Die die; /* of the unit, in the .dwo file where there is one */
+};
+
+/* Never fails: what cannot be read, or is beyond the budget, is not there. */
+void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_budget *budget);
+void debug_unit_done(struct debug_unit *unit);
+
+/* Both: DEBUG_UNIT_NONE and false where nothing is known. The range is narrowed to what has the same answer. */
+struct debug_info_function *debug_unit_find_function(struct debug_unit *unit, uint64_t address,
+						     uint64_t *start, uint64_t *end);
+const struct debug_line *debug_unit_find_line(const struct debug_unit *unit, uint64_t address,
+					      uint64_t *start, uint64_t *end);
