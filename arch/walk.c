@@ -34,6 +34,7 @@ struct state {
 	uint32_t flags; /* of the frame to be stored */
 	unsigned int n_switches;
 	size_t n, n_lookups;
+	size_t n_inner; /* so many are stored in order */
 	struct walk_result *result;
 };
 
@@ -94,12 +95,12 @@ static bool is_after_call(const struct state *state, uint64_t address)
 static bool store(struct state *state)
 {
 	const struct walk *walk = state->walk;
-	size_t n_inner = walk->n_frames - walk->n_roots, at = state->n;
+	size_t at = state->n;
 
-	if (at >= WALK_MAX_STEPS || (at >= n_inner && walk->n_roots == 0))
+	if (at >= WALK_MAX_STEPS || (at >= state->n_inner && walk->n_roots == 0))
 		return false;
-	if (at >= n_inner)
-		at = n_inner + (at - n_inner) % walk->n_roots;
+	if (at >= state->n_inner)
+		at = state->n_inner + (at - state->n_inner) % walk->n_roots;
 	walk->frames[at] = (struct walk_frame){ state->at.pc, state->at.sp, state->flags, 0 };
 	state->result->flags |= state->flags;
 	state->n++;
@@ -120,7 +121,7 @@ static void reverse(struct walk_frame *frames, size_t n)
 static void finish(const struct state *state)
 {
 	const struct walk *walk = state->walk;
-	size_t n_inner = walk->n_frames - walk->n_roots, first;
+	size_t n_inner = state->n_inner, first;
 	struct walk_result *result = state->result;
 
 	result->last = state->at;
@@ -225,22 +226,24 @@ static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cf
 	state->fp_known = is_popped(state, rule, cfa);
 }
 
-static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
-	      "one comparison tells whether it is one of the two");
+/* A step by a plain rule. */
+struct move {
+	uint64_t cfa;
+	const uint8_t *ra_at, *fp_at; /* in the copy */
+	bool has_fp;
+};
 
-/* What nearly all rules say: no branch on what differs from one to the next, since that is as good as random. False where
- * it is something else, or cannot be read in the copy. */
-static inline bool step_plainly(struct state *state, const struct cfi_rule *rule,
-				enum walk_stop *ret_stop)
+/* No branch on what differs from one rule to the next, since that is as good as random. False where the copy does not
+ * have all of it. */
+static inline bool plan(const struct state *state, const struct cfi_rule *rule,
+			struct move *ret_move)
 {
 	const struct walk *walk = state->walk;
 	const bool by_fp = rule->cfa == CFI_CFA_FP, has_fp = rule->fp == CFI_AT_CFA;
-	uint64_t cfa, ra, fp, ra_at, fp_at;
+	uint64_t cfa, ra_at, fp_at;
 
-	if (((rule->cfa ^ CFI_CFA_SP) > 1) | ((rule->fp ^ CFI_SAME) > 1) |
-	    (rule->ra != CFI_AT_CFA) | (rule->flags & CFI_SIGNAL) | (by_fp & !state->fp_known))
-		return false;
-	if (!add_offset(by_fp ? state->at.fp : state->at.sp, rule->cfa_offset, &cfa) ||
+	if ((by_fp & !state->fp_known) ||
+	    !add_offset(by_fp ? state->at.fp : state->at.sp, rule->cfa_offset, &cfa) ||
 	    cfa <= state->at.sp || cfa % 8 != 0 || walk->stack_size < 8)
 		return false;
 	ra_at = cfa - walk->stack_start + (uint64_t)(int64_t)rule->ra_offset;
@@ -248,12 +251,19 @@ static inline bool step_plainly(struct state *state, const struct cfi_rule *rule
 	fp_at = has_fp ? fp_at : ra_at;
 	if ((ra_at > walk->stack_size - 8) | (fp_at > walk->stack_size - 8))
 		return false;
-	memcpy(&ra, walk->stack + ra_at, 8);
-	memcpy(&fp, walk->stack + fp_at, 8);
-	state->at.fp = has_fp ? fp : state->at.fp;
-	state->fp_known |= has_fp;
-	*ret_stop = go_to(state, ra, cfa, 0);
+	*ret_move = (struct move){ cfa, walk->stack + ra_at, walk->stack + fp_at, has_fp };
 	return true;
+}
+
+static inline enum walk_stop go(struct state *state, const struct move *move)
+{
+	uint64_t ra, fp;
+
+	memcpy(&ra, move->ra_at, 8);
+	memcpy(&fp, move->fp_at, 8);
+	state->at.fp = move->has_fp ? fp : state->at.fp;
+	state->fp_known |= move->has_fp;
+	return go_to(state, ra, move->cfa, 0);
 }
 
 static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *rule)
@@ -262,8 +272,6 @@ static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *r
 	uint64_t cfa, ra = state->at.lr;
 	enum walk_stop stop;
 
-	if (step_plainly(state, rule, &stop))
-		return stop;
 	if (rule->cfa == CFI_CFA_UNSUPPORTED)
 		return WALK_NO_RULE;
 	if (rule->ra == CFI_UNDEFINED)
@@ -378,6 +386,15 @@ static enum walk_stop step_by_signal(struct state *state)
 
 /* ---- Looking up ---- */
 
+static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
+	      "one comparison tells whether it is one of the two");
+
+static bool is_plain(const struct cfi_rule *rule)
+{
+	return (rule->cfa ^ CFI_CFA_SP) <= 1 && (rule->fp ^ CFI_SAME) <= 1 &&
+	       rule->ra == CFI_AT_CFA && !(rule->flags & CFI_SIGNAL);
+}
+
 static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)
 {
 	struct walk_code code = { .kind = WALK_CODE_NONE };
@@ -394,28 +411,24 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 		ret_slot->kind = WALK_CODE_TABLE;
 		ret_slot->rule = code.rule;
 	}
+	ret_slot->is_plain = ret_slot->kind == WALK_CODE_TABLE && is_plain(&ret_slot->rule);
 }
 
-static struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
+static inline struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 {
 	uint64_t hash = (pc ^ walk->generation) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
 }
 
-/* `own` is used where there is no cache. NULL: too much was looked up. */
-static const struct walk_slot *find_slot(struct state *state, uint64_t pc, struct walk_slot *own)
+/* For find_slot(), where the cache has not got it. */
+static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
-	struct walk_slot *slot = own;
+	struct walk_slot *slot = walk->cache ? slot_of(walk, pc) : own;
 
-	if (walk->cache) {
-		slot = slot_of(walk, pc);
-		if (slot->pc == pc && slot->generation == walk->generation)
-			return slot;
-		if (state->n + WALK_LOOKUP_STEPS * state->n_lookups++ >= WALK_MAX_STEPS)
-			return NULL;
-	}
+	if (walk->cache && state->n + WALK_LOOKUP_STEPS * state->n_lookups++ >= WALK_MAX_STEPS)
+		return NULL;
 	look_up(walk, pc, slot);
 	if ((slot->kind == WALK_CODE_PENDING || slot->kind == WALK_CODE_NONE) && walk->cache) {
 		*own = *slot;
@@ -423,6 +436,21 @@ static const struct walk_slot *find_slot(struct state *state, uint64_t pc, struc
 		return own;
 	}
 	return slot;
+}
+
+/* `own` is used where there is no cache. NULL: too much was looked up. */
+static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc,
+						struct walk_slot *own)
+{
+	const struct walk *walk = state->walk;
+
+	if (walk->cache) {
+		struct walk_slot *slot = slot_of(walk, pc);
+
+		if (slot->pc == pc && slot->generation == walk->generation)
+			return slot;
+	}
+	return fill_slot(state, pc, own);
 }
 
 /* The rule of a signal trampoline finds all but lr; a trampoline without a rule is known by its code. */
@@ -434,9 +462,10 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 }
 
 /* What is at the next place, told by `slot`, and on to the one behind it. */
-static enum walk_stop step(struct state *state, const struct walk_slot *slot)
+static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
+	struct move move;
 
 	if (slot->kind == WALK_CODE_NONE && state->n > 0)
 		return WALK_BAD_FRAME;
@@ -452,9 +481,32 @@ static enum walk_stop step(struct state *state, const struct walk_slot *slot)
 		return WALK_NO_TABLE;
 	if (slot->kind == WALK_CODE_TABLE && slot->rule.cfa != CFI_CFA_NONE)
 		rule = &slot->rule;
+	if (slot->is_plain && plan(state, rule, &move))
+		return go(state, &move);
 	if (is_signal_trampoline(state, rule))
 		return step_by_signal(state);
 	return rule ? step_by_rule(state, rule) : step_by_fp(state);
+}
+
+/* Nearly all steps are such. */
+static inline bool plan_step(const struct state *state, const struct walk_slot *slot,
+			     struct move *ret_move)
+{
+	return slot->is_plain && state->flags == 0 && state->n < state->n_inner &&
+	       plan(state, &slot->rule, ret_move);
+}
+
+static inline enum walk_stop step_plainly(struct state *state, const struct move *move)
+{
+	state->walk->frames[state->n++] = (struct walk_frame){ state->at.pc, state->at.sp, 0, 0 };
+	return go(state, move);
+}
+
+static inline enum walk_stop step(struct state *state, const struct walk_slot *slot)
+{
+	struct move move;
+
+	return plan_step(state, slot, &move) ? step_plainly(state, &move) : step_any(state, slot);
 }
 
 static uint64_t place_of(const struct state *state)
@@ -474,6 +526,7 @@ static void begin(struct state *state, const struct walk *walk,
 		.fp_known = true,
 		.exact = true,
 		.flags = WALK_FRAME_EXACT,
+		.n_inner = MIN_OF(walk->n_frames - walk->n_roots, (size_t)WALK_MAX_STEPS),
 		.result = result,
 	};
 	assert(state->regs);
@@ -513,6 +566,7 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 		.n_switches = place->n_switches,
 		.n = place->n,
 		.n_lookups = place->n_lookups,
+		.n_inner = 1,
 		.result = &result,
 	};
 	const struct walk_slot *slot = find_slot(&state, place_of(&state), ret_slot);
@@ -540,54 +594,35 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 
 /* ---- Side by side ---- */
 
-/* A walk, and what was found at its next place. */
+/* A walk, and what its next step is: a move, or what was found at its place. */
 struct lane {
 	struct state state;
+	bool is_planned;
+	struct move move;
 	struct walk_slot slot; /* a copy: the others use the same cache */
 };
 
-static void prefetch_stack(const struct walk *walk, uint64_t address)
-{
-	uint64_t at = address - walk->stack_start;
-
-	if (at < walk->stack_size)
-		prefetch_line(walk->stack + at);
-}
-
-/* What a step by the rule is about to read. */
-static void prefetch_frame(const struct lane *lane)
-{
-	const struct state *state = &lane->state;
-	const struct cfi_rule *rule = &lane->slot.rule;
-	uint64_t cfa = state->at.fp;
-
-	if (lane->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE) {
-		cfa = rule->cfa == CFI_CFA_FP || rule->cfa == CFI_CFA_AT_FP ? state->at.fp
-									    : state->at.sp;
-		cfa += (uint64_t)(int64_t)rule->cfa_offset;
-		if (rule->fp == CFI_AT_CFA)
-			prefetch_stack(state->walk, cfa + (uint64_t)(int64_t)rule->fp_offset);
-		cfa += (uint64_t)(int64_t)rule->ra_offset;
-	}
-	prefetch_stack(state->walk, cfa);
-}
-
-/* Finds what is at the next place, and has fetched what the step from there will read. */
-static enum walk_stop look_ahead(struct lane *lane)
+/* Finds the next step, and fetches what it will read. */
+static inline enum walk_stop look_ahead(struct lane *lane)
 {
 	const struct walk_slot *slot = find_slot(&lane->state, place_of(&lane->state), &lane->slot);
 
 	if (!slot)
 		return WALK_DEPTH;
-	if (slot != &lane->slot)
+	lane->is_planned = plan_step(&lane->state, slot, &lane->move);
+	if (lane->is_planned) {
+		prefetch_line(lane->move.ra_at);
+		prefetch_line(lane->move.fp_at);
+	} else if (slot != &lane->slot) {
 		lane->slot = *slot;
-	prefetch_frame(lane);
+	}
 	return WALK_GO;
 }
 
-static enum walk_stop advance(struct lane *lane)
+static inline enum walk_stop advance(struct lane *lane)
 {
-	enum walk_stop stop = step(&lane->state, &lane->slot);
+	enum walk_stop stop = lane->is_planned ? step_plainly(&lane->state, &lane->move)
+					       : step_any(&lane->state, &lane->slot);
 
 	return stop == WALK_GO ? look_ahead(lane) : stop;
 }

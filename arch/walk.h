@@ -67,8 +67,9 @@ struct walk_frame {
 struct walk_slot {
 	uint64_t pc;
 	uint32_t generation;
-	uint8_t kind; /* enum walk_code_kind */
-	uint8_t reserved[3];
+	uint8_t kind;  /* enum walk_code_kind */
+	bool is_plain; /* the rule is one of those that nearly all are: see is_plain() in walk.c */
+	uint8_t reserved[2];
 	struct cfi_rule rule;
 };
 
