@@ -50,6 +50,19 @@ def test_recursion(samples_of):
     expect(at(samples), "spin;(down;){500}" + MAIN, least=50)
 
 
+@pytest.mark.parametrize("way, method, stop, chain", [
+    ("auto", "cfi", "root", "spin;(down;){5}" + MAIN),
+    ("dwarf", "cfi", "root", "spin;(down;){5}" + MAIN),
+    ("fp", "fp", "unknown", r"spin;(down;){5}main(;libc\.so\.6\+\w+|;__libc_start_call_main)?"),
+    ("none", "fp", "unknown", "spin"),
+])
+def test_call_graph(samples_of, way, method, stop, chain):
+    """What is asked for is what is recorded: the kernel's chain of frame pointers ends where libc has none."""
+    flags = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"]
+    samples = samples_of("recursion", RECURSION, *flags, arguments=[5], options=["--call-graph", way, "-F", 499])
+    expect(at(samples), chain, method=method, stop=stop, least=50)
+
+
 def test_recursion_of_more_frames_than_are_kept(samples_of):
     samples = samples_of("recursion", RECURSION, arguments=[2000], options=["-F", 249])
     expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, stop="depth", least=50)

@@ -3,6 +3,7 @@
  * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this program's own file,
  * mappings and stack, and on files that are wrong.
  */
+#include "config.h"
 #include "daemon/engine/sample-queue.h"
 #include "daemon/engine/unwind-file.h"
 #include "tests/unit/elf-builder.h"
@@ -10,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <ucontext.h>
 
 #define MANY (UINT64_C(64) << 20)
@@ -400,6 +402,41 @@ static void test_stitch(void)
 	self_done(&self);
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Another process of files that have their tables: its mappings, and its first stack, which waits for nothing. */
+static void test_first_sample(void)
+{
+	struct snapshot_of_self snapshot;
+	struct image *missing = NULL;
+	struct unwind_stack stack;
+	struct self self;
+	uint64_t start, took;
+
+	REQUIRE(self_init(&self));
+	make_tables(&self);
+	dive(20, &snapshot);
+	maps_unref(self.maps);
+	start = cpu_ns();
+	self.maps = maps_new();
+	read_maps(&self);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	took = cpu_ns() - start;
+	CHECK_INT(stack.stop, PROF_STOP_ROOT);
+	CHECK_INT(stack.method, PROF_METHOD_CFI);
+	CHECK_INT(self.wanted, 0);
+	printf("# the first sample of a new process: %" PRIu64 " us\n", took / 1000);
+	CHECK(PROF_SANITIZED || took < 5000000);
+	free(snapshot.stack);
+	self_done(&self);
+}
+
 /* Deeper than there is room: the leaf and the root are there, and how much is not. */
 static void test_cut(void)
 {
@@ -571,6 +608,7 @@ int main(void)
 	RUN(test_shared);
 	RUN(test_bad);
 	RUN(test_waits);
+	RUN(test_first_sample);
 	RUN(test_stitch);
 	RUN(test_cut);
 	RUN(test_queue_order);
