@@ -329,6 +329,7 @@ enum {
 	PROF_HEAP_LIVE_BLOCKS,
 	PROF_HEAP_PEAK_BYTES,
 	PROF_HEAP_PEAK_TIME,
+	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
 /* the blocks that lived at a heap row of event checkpoint, paused or end, with that row's time */

@@ -265,6 +265,7 @@ static const struct prof_column_def heap_columns[] = {
 	COLUMN(PROF_HEAP_LIVE_BLOCKS, "live_blocks", UINT, .unit = PROF_UNIT_COUNT),
 	COLUMN(PROF_HEAP_PEAK_BYTES, "peak_bytes", UINT, .unit = PROF_UNIT_BYTES),
 	COLUMN_ORDERED(PROF_HEAP_PEAK_TIME, "peak_time", TIME, DELTA, .unit = PROF_UNIT_NS),
+	COLUMN(PROF_HEAP_INHERITED, "inherited", UINT),
 };
 static const struct prof_column_def live_columns[] = {
 	TIME(PROF_LIVE_TIME),

@@ -51,7 +51,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->images = options->images;
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
-	heap_merge_init(&collectors->rows->heaps);
+	heap_merge_init(&collectors->rows->heaps, options->tasks);
 }
 
 /* ---- Descriptors -------------------------------------------------------------------------------- */

@@ -152,6 +152,7 @@ static void write_row(struct heap_excluded *excluded, struct process *process, u
 			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(0),
 			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(0),
 			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_HEAP_INHERITED] = PROF_NUMBER(0),
 		   });
 }
 

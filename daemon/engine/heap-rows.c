@@ -16,7 +16,8 @@
  *                                                                            [test-engine-heap: checkpoint]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
  *                                                                            [test-engine-heap: ends; test-engine-collectors: allocations]
- *             (4) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
+ *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap: forks]
+ *             (5) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows.h"
@@ -55,6 +56,7 @@ struct heap_rows {
 	struct heap_merge *merge;
 	struct heap_budget budget;
 	struct heap heap;
+	struct heap_parent parent; /* as those know it that it forks */
 	struct call_nodes nodes;
 	uint32_t lost; /* node; 0: not made yet */
 	GArray *threads;
@@ -67,13 +69,15 @@ struct heap_rows {
 
 /* ---- What all share ----------------------------------------------------------------------------- */
 
-void heap_merge_init(struct heap_merge *merge)
+void heap_merge_init(struct heap_merge *merge, struct tasks *tasks)
 {
 	*merge = (struct heap_merge){ .budget.limit = HEAP_ALL_BYTES };
+	heap_forks_init(&merge->forks, tasks, merge);
 }
 
 void heap_merge_done(struct heap_merge *merge)
 {
+	heap_forks_done(&merge->forks);
 	g_free(merge->pending);
 	*merge = (struct heap_merge){ 0 };
 }
@@ -197,6 +201,7 @@ static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint6
 			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(heap_count(heap)),
 			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(heap->peak_bytes),
 			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(heap->peak_ns),
+			   [PROF_HEAP_INHERITED] = PROF_NUMBER(rows->parent.n_inherited),
 		   });
 	heap_reset_peak(&rows->heap, time_ns);
 }
@@ -289,6 +294,7 @@ static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS)
 		check(rows, time_ns);
+	heap_forks_run(&rows->merge->forks, &rows->parent, time_ns);
 	rows->n_events++;
 	return row_time(rows, time_ns);
 }
@@ -400,6 +406,7 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 			   PROF_FREE_UNTOLD);
 	else
 		*prior = heap_block_number(before);
+	heap_forks_end(&rows->merge->forks, &rows->parent, before);
 	release(rows, before);
 }
 
@@ -435,14 +442,18 @@ static void remove_block(struct heap_rows *rows, uint32_t thread, uint64_t addre
 			 enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct heap_block block = { 0 };
+	bool is_own;
 
 	time_ns = prepare(rows, time_ns);
-	if (!address || !heap_take(&rows->heap, address, &block)) {
+	is_own = address && heap_take(&rows->heap, address, &block);
+	if (!is_own && (!address || !heap_take(&rows->parent.inherited, address, &block))) {
 		write_free(rows, thread, time_ns, 0, address, kind);
 		return;
 	}
+	heap_forks_end(&rows->merge->forks, &rows->parent, &block);
 	write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
-	release(rows, &block);
+	if (is_own)
+		release(rows, &block);
 }
 
 /* Of a realloc: what it gave up has ended, and what it got is there. */
@@ -497,6 +508,15 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
 	rows->first_free = UINT32_MAX;
 	heap_init(&rows->heap, random_seed(rows), &rows->budget);
+	rows->parent = (struct heap_parent){
+		.process = process->process,
+		.heap = &rows->heap,
+		.last_number = &rows->last_number,
+		.budget = &rows->budget,
+	};
+	heap_forks_join(&rows->merge->forks, &rows->parent);
+	/* Its own are told from these by their numbers. */
+	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
 	return rows;
 }
@@ -529,6 +549,7 @@ void heap_rows_free(struct heap_rows *rows)
 		if (thread_at(rows, i)->thread)
 			row_unref(&thread_at(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
+	heap_forks_leave(&merge->forks, &rows->parent);
 	heap_done(&rows->heap);
 	call_nodes_done(&rows->nodes);
 	g_free(rows);
@@ -705,22 +726,32 @@ static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
 /* What was at its `prior` is not there any more, if it was not in vain. */
 static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
 {
-	struct heap *heap = &pending->rows->heap;
+	struct heap_rows *rows = pending->rows;
+	struct heap *heap = &rows->heap;
+	bool is_moved = record->address != 0;
+	struct heap_block block = { 0 };
 	const struct heap_block *found;
 
 	if (record->prior == 0)
 		return;
-	if (record->address != 0) {
-		if (record->kind == RING_ALLOC_MREMAP)
-			(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
+	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
+		(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
+		block = pending->prior;
+	} else if (is_moved) {
+		if (heap_hold(heap, record->prior, &pending->prior))
+			block = pending->prior;
 		else
-			(void)heap_hold(heap, record->prior, &pending->prior);
-		pending->prior_number = heap_block_number(&pending->prior);
-		return;
+			(void)heap_take(&rows->parent.inherited, record->prior, &block);
+		if (block.label)
+			heap_forks_end(&rows->merge->forks, &rows->parent, &block);
+	} else {
+		found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
+							  : heap_find(heap, record->prior);
+		if (!found)
+			found = heap_find(&rows->parent.inherited, record->prior);
+		block.label = found ? found->label : 0;
 	}
-	found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
-						  : heap_find(heap, record->prior);
-	pending->prior_number = found ? heap_block_number(found) : 0;
+	pending->prior_number = heap_block_number(&block);
 }
 
 enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
@@ -747,6 +778,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 		return RING_FAULT_NONE;
 	}
 	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
+	heap_forks_run(&owner->rows->merge->forks, &owner->rows->parent, record->time_ns);
 	give_up(&pending, moved);
 	thread->n_blocks++;
 	if (thread->n_pending >= MAX_PENDING) {

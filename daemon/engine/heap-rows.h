@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/engine/call-nodes.h"
-#include "daemon/engine/heap.h"
+#include "daemon/engine/heap-forks.h"
 #include "daemon/engine/tasks.h"
 #include "libcollector/ring-reader.h"
 
@@ -27,9 +27,11 @@ struct heap_merge {
 	size_t n, room;
 	uint64_t last_ns; /* of the last row */
 	struct heap_budget budget;
+	struct heap_forks forks;
 };
 
-void heap_merge_init(struct heap_merge *merge);
+/* The tasks are borrowed. */
+void heap_merge_init(struct heap_merge *merge, struct tasks *tasks);
 void heap_merge_done(struct heap_merge *merge);
 /* Before a record of that time is added: what came to be until then is a row. */
 void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns);

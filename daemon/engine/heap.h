@@ -70,6 +70,8 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 /* The same, but it lives until heap_drop(). */
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
 void heap_drop(struct heap *heap, const struct heap_block *block);
+/* Puts the blocks of another one with numbers up to that, but its mappings and who is held. False: there was no room for all. */
+bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number);
 /* NULL: none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* One of these will be asked for it soon. */

@@ -387,6 +387,8 @@ void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t ti
 			inherit(process, from);
 		if (tasks->filtered)
 			g_hash_table_add(tasks->targets, GINT_TO_POINTER(task->pid));
+		if (from && tasks->forked)
+			tasks->forked(from, process, time_ns, tasks->forked_data);
 	} else if (!process) {
 		process = new_process(tasks, task->pid, time_ns);
 	}

@@ -67,6 +67,9 @@ struct tasks {
 	GHashTable *ranks; /* by tid, of threads that are alive and got events of their own */
 	void (*ended)(struct process *process, void *data); /* NULL: nobody wants to know */
 	void *data;
+	/* A process was forked; NULL: the same. */
+	void (*forked)(struct process *parent, struct process *child, uint64_t time_ns, void *data);
+	void *forked_data;
 };
 
 void tasks_init(struct tasks *tasks, struct output *output);

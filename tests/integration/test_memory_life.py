@@ -76,6 +76,21 @@ def test_end(profctl, profcapture, capture, end):
     assert sorted(process["leaked_blocks"] for process in said["processes"]) == sorted(p["leaked_blocks"] for p in counts["processes"])
 
 
+def test_inherit(profctl, profcapture, capture):
+    """A forked process has its parent's blocks of that time, whatever became of them there; they are not its own, nor anybody's."""
+    n = 3000
+    counts = record(profctl, capture, LIFE, "inherit", n)
+    parent, *others = sorted(counts["processes"], key=lambda process: -process["allocs"]["malloc"])
+    assert (counts["lost"], len(others)) == (0, 2)
+    assert parent["inherited_ends"] == 0 and parent["allocs"]["malloc"] > n
+    for process in counts["processes"]:
+        assert process["wrong"] == process["untold"] == process["foreign"] == 0
+        assert process["frees"]["free"] == n and process["allocs"]["realloc"] == n / 2
+        assert process["inherited_ends"] == (n if process in others else 0)
+    said = memory(profcapture, capture)
+    assert {process["foreign_frees"] for process in said["processes"]} == {0}
+
+
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stands_still(profctl, recorder, tmp_path, policy):
     """What a program wanted to record is a record, or counted as lost."""

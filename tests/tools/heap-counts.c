@@ -49,6 +49,7 @@ struct process {
 	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
+	uint64_t inherited, inherited_ends; /* the last number of its parent's blocks */
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
 	unsigned int begins, ends, event;
 	struct block *blocks; /* by number */
@@ -206,6 +207,10 @@ static void end_block(struct process *process, uint64_t number)
 {
 	struct block *block = find_block(process, number);
 
+	if (number <= process->inherited) {
+		process->inherited_ends++;
+		return;
+	}
 	if (!block) {
 		process->wrong++;
 		return;
@@ -225,7 +230,7 @@ static void add_block(struct process *process, uint64_t number, const struct blo
 		process->blocks = more(process->blocks, 0, sizeof(*block));
 		process->blocks[process->n_blocks++] = (struct block){ 0 };
 	}
-	process->wrong += number != process->n_blocks;
+	process->wrong += number != MAX_OF(process->n_blocks, process->inherited + 1);
 	while (process->n_blocks <= number) {
 		process->blocks = more(process->blocks, process->n_blocks, sizeof(*block));
 		process->blocks[process->n_blocks++] = (struct block){ 0 };
@@ -391,12 +396,15 @@ static void read_heaps(struct names *names, const struct prof_reader *reader)
 	for (; stream_fill(&stream); stream.row++) {
 		uint64_t event = cell(&stream, PROF_HEAP_EVENT);
 		struct process *process;
+		size_t at;
 
 		load_names(names, stream.batch.epoch);
-		process = &processes[find_process(names, cell(&stream, PROF_HEAP_PROCESS))];
+		at = find_process(names, cell(&stream, PROF_HEAP_PROCESS));
+		process = &processes[at];
 		process->begins += event == PROF_HEAP_BEGIN;
 		process->ends += event == PROF_HEAP_END;
 		process->event = (unsigned int)event;
+		process->inherited = cell(&stream, PROF_HEAP_INHERITED);
 		process->heap_bytes = cell(&stream, PROF_HEAP_LIVE_BYTES);
 		process->heap_blocks = cell(&stream, PROF_HEAP_LIVE_BLOCKS);
 		process->heap_peak =
@@ -487,6 +495,7 @@ static void print_process(const struct process *process)
 		{ "cross", process->cross },
 		{ "temporary", process->temporary },
 		{ "untold", process->untold },
+		{ "inherited_ends", process->inherited_ends },
 		{ "wrong", process->wrong },
 		{ "begins", process->begins },
 		{ "ends", process->ends },
@@ -518,8 +527,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	names.reader = reader;
-	replay(&names, reader);
 	read_heaps(&names, reader);
+	replay(&names, reader);
 	read_live(&names, reader);
 	read_losses(reader);
 	printf("{\"lost\":%" PRIu64 ",\"processes\":[", lost);

@@ -5,6 +5,7 @@
  *     heap-life reuse THREADS N    threads that allocate, reallocate and free, also one another's blocks; all is freed
  *     heap-life hand-over N        one thread allocates, another one frees
  *     heap-life END N              N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec, fork, vfork, spawn
+ *     heap-life inherit N          blocks that it, its child and that one's give up, one after the other
  *     heap-life steady N           blocks that are freed at once, for N seconds; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
@@ -165,6 +166,37 @@ static int run_end(const char *end)
 	return 0;
 }
 
+static int free_all(void **blocks)
+{
+	for (unsigned long i = 0; i < n_each; i++)
+		free(i % 2 ? blocks[i] : keep(realloc(blocks[i], CHILD_BYTES)));
+	return 0;
+}
+
+/* Each of three gives up the same blocks, when who had them first has done so. */
+static int run_inherit(void)
+{
+	void **blocks = malloc(n_each * sizeof(*blocks));
+	int status = 0, both[2];
+	char byte;
+	pid_t pid;
+
+	for (unsigned long i = 0; i < n_each; i++)
+		blocks[i] = keep(malloc(OWN_BYTES));
+	if (pipe(both) < 0 || (pid = fork()) < 0)
+		return 1;
+	if (pid == 0) {
+		close(both[1]);
+		pid = fork();
+		if (pid == 0)
+			_exit(read(both[0], &byte, 1) != 0 || free_all(blocks));
+		_exit(waitpid(pid, &status, 0) != pid || status != 0 || free_all(blocks));
+	}
+	free_all(blocks);
+	close(both[1]);
+	return waitpid(pid, &status, 0) != pid || status != 0;
+}
+
 static int run_steady(void)
 {
 	struct timespec now;
@@ -193,6 +225,8 @@ int main(int argc, char **argv)
 		return run_reuse((unsigned)atoi(argv[2]));
 	if (strcmp(argv[1], "hand-over") == 0)
 		return run_hand_over();
+	if (strcmp(argv[1], "inherit") == 0)
+		return run_inherit();
 	if (strcmp(argv[1], "steady") == 0)
 		return run_steady();
 	return run_end(argv[1]);

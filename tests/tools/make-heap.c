@@ -146,7 +146,7 @@ static int compare_blocks(const void *left, const void *right)
 static void add_mark(struct heap *heap, enum prof_heap_event event)
 {
 	ADD(heap, PROF_TABLE_HEAP, N(heap->time), N(1), N(event), N(heap->now.bytes),
-	    N(heap->now.blocks), N(heap->span_peak), N(heap->span_peak_time));
+	    N(heap->now.blocks), N(heap->span_peak), N(heap->span_peak_time), N(0));
 	heap->span_peak = heap->now.bytes;
 	heap->span_peak_time = heap->time;
 	if (event == PROF_HEAP_BEGIN)

@@ -32,7 +32,7 @@ static void fixture_init(struct fixture *fixture)
 		.losses = &fixture->parts.losses,
 		.images = &fixture->parts.images,
 	};
-	heap_merge_init(&fixture->rows.heaps);
+	heap_merge_init(&fixture->rows.heaps, &fixture->parts.tasks);
 	collector_process_init(&fixture->process, &fixture->rows, PID, 0);
 	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
 	CHECK(collector_process_bind(&fixture->process));
@@ -739,6 +739,68 @@ static void test_depth(void)
 /* ---- Limits ------------------------------------------------------------------------------------- */
 
 /* Blocks, nodes and reallocs without end. */
+static void fork_at(struct fixture *fixture, int32_t parent, int32_t pid, uint64_t time_ns)
+{
+	const struct record_task task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
+
+	tasks_process(&fixture->parts.tasks, parent)->has_heap = true;
+	tasks_fork(&fixture->parts.tasks, &task, time_ns);
+}
+
+/* A process begins with what its parent had when it was forked, and with no block of its own. */
+static void test_forks(void)
+{
+	struct fixture fixture;
+	struct collector_process child, grandchild;
+	struct collector_owner *owner, *grand;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
+	add_free(fixture.owner, &fixture, 13, 0x1000);
+	fork_at(&fixture, PID, 2000000010, 20);
+	/* one that comes to nothing, and whose child does not */
+	fork_at(&fixture, PID, 2000000011, 20);
+	fork_at(&fixture, 2000000011, 2000000012, 21);
+	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);
+	add_free(fixture.owner, &fixture, 30, 0x2000);
+	add_malloc(fixture.owner, &fixture, 31, 0x2000, 4);
+	add_malloc(fixture.owner, &fixture, 32, 0x4000, 5);
+	add_realloc(fixture.owner, &fixture, 33,
+		    (struct ring_realloc){ .prior = 0x3000, .address = 0x5000, .size = 6 });
+	fork_at(&fixture, PID, 2000000013, 200000000);
+	collector_process_init(&child, &fixture.rows, 2000000010, 0);
+	collector_process_init(&grandchild, &fixture.rows, 2000000012, 0);
+	REQUIRE(collector_process_bind(&child) && collector_process_bind(&grandchild));
+	owner = collector_owner_new(&child, 2000000010);
+	grand = collector_owner_new(&grandchild, 2000000012);
+	add_free(owner, &fixture, 40, 0x2000);
+	add_free(owner, &fixture, 41, 0x2000);
+	add_malloc(owner, &fixture, 42, 0x2000, 7);
+	add_realloc(owner, &fixture, 43,
+		    (struct ring_realloc){ .prior = 0x3000, .address = 0x6000, .size = 8 });
+	add_free(owner, &fixture, 44, 0x4000);
+	add_free(grand, &fixture, 45, 0x3000);
+	heap_merge_run(&fixture.rows.heaps, 50);
+	collector_process_end(&child, 50);
+	collector_process_end(&grandchild, 50);
+	finish(&fixture, 50);
+	/* its parent's second one, once */
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 41, 4, 0, 0x2000);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 42, 4, PROF_ALLOC_MALLOC, 4, 7);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 7, 43, 4, PROF_ALLOC_REALLOC, 5, 8, 0, 0, 3);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 4, 44, 4, 0, 0x4000);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 5, 45, 6, 3);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 50, 3, PROF_HEAP_END, 15, 2, 15, 43, 3);
+	collector_owner_unref(owner);
+	collector_owner_unref(grand);
+	collector_process_done(&child);
+	collector_process_done(&grandchild);
+	fixture_done(&fixture);
+}
+
 static void test_limits(void)
 {
 	struct fixture fixture;
@@ -787,6 +849,7 @@ int main(void)
 	RUN(test_nodes);
 	RUN(test_epochs);
 	RUN(test_depth);
+	RUN(test_forks);
 	RUN(test_limits);
 	return test_end();
 }

@@ -75,7 +75,7 @@ static void heap_row(struct build *build, uint64_t time, uint64_t process,
 		     uint64_t peak_time)
 {
 	BUILD(build, PROF_TABLE_HEAP, N(BUILD_START + time), N(process), N(event), N(bytes),
-	      N(blocks), N(peak), N(BUILD_START + peak_time));
+	      N(blocks), N(peak), N(BUILD_START + peak_time), N(0));
 }
 
 static void live_row(struct build *build, uint64_t time, uint64_t thread, uint64_t block,
@@ -868,7 +868,7 @@ static void test_hostile(void)
 		}
 		if (i % 100 == 0)
 			BUILD(&build, PROF_TABLE_HEAP, N(i), N(pick[0]), N(pick[1] & 15),
-			      N(pick[2]), N(pick[3]), N(pick[4]), N(pick[5]));
+			      N(pick[2]), N(pick[3]), N(pick[4]), N(pick[5]), N(pick[3]));
 		BUILD(&build, PROF_TABLE_ALLOC, N(i), N(pick[0]), N(pick[1] & 63), N(pick[2]),
 		      N(pick[3]), N(pick[4]), N(pick[5]), N(pick[1]));
 		BUILD(&build, PROF_TABLE_FREE, N(i), N(pick[1]), N(pick[3]),

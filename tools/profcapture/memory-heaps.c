@@ -59,6 +59,7 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 		heap->excluded = mark->event;
 		return;
 	}
+	heap->inherited = MAX_OF(heap->inherited, mark->inherited);
 	mark->heap = index;
 	mark->before = heap->last;
 	/* They are in the order of time; what is not cannot be looked up. */
@@ -86,6 +87,7 @@ static void add_marks(struct memory_heaps *heaps, struct names_epoch *names,
 			.live_blocks = array_number_or(&c[PROF_HEAP_LIVE_BLOCKS], i, 0),
 			.peak_bytes = array_number_or(&c[PROF_HEAP_PEAK_BYTES], i, 0),
 			.peak_time = array_number_or(&c[PROF_HEAP_PEAK_TIME], i, 0),
+			.inherited = array_number_or(&c[PROF_HEAP_INHERITED], i, 0),
 		};
 		uint32_t process =
 			names_process(names, array_number_or(&c[PROF_HEAP_PROCESS], i, 0));

@@ -12,7 +12,7 @@
 
 struct memory_mark { /* a row of heap */
 	uint64_t time;
-	uint64_t live_bytes, live_blocks, peak_bytes, peak_time;
+	uint64_t live_bytes, live_blocks, peak_bytes, peak_time, inherited;
 	uint32_t segment;
 	uint32_t heap;   /* index */
 	uint32_t before; /* index + 1 of the heap's mark before, 0: none */
@@ -25,6 +25,7 @@ struct memory_heap {
 	uint32_t first, last;      /* index + 1 of its marks */
 	uint32_t end;              /* index + 1 of the mark with which it ended, 0: it has none */
 	uint32_t excluded;         /* enum prof_heap_event, or 0 */
+	uint64_t inherited;        /* blocks up to this number are those of who forked it */
 	bool has_ended; /* its process ended, and not only the recording: where it has an end */
 };
 

@@ -114,7 +114,8 @@ static void release(struct memory_replay *replay, const struct memory_event *eve
 	struct memory_block block;
 
 	if (!blocks || !memory_blocks_take(blocks, number, &block, &more)) {
-		if (how == MEMORY_FREED && event->is_counted)
+		if (how == MEMORY_FREED && event->is_counted &&
+		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
 		return;
 	}

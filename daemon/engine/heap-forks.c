@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap forks - the blocks that a forked process has of its parent's
+ *
+ * They are known by their addresses and their parent's numbers only, so that their ends are told from those of blocks that nobody
+ * knows. Most who are forked execute something at once, and tell of no allocation: nothing is copied until one does. As numbers grow,
+ * what its parent had then is what it has now with numbers up to that time's last one, and what of those has ended since; so these ends
+ * are kept, as long as somebody may ask.
+ * What is kept is taken from the parent's budget, and the copy from the child's. Where there is no room for it, ends are of blocks that
+ * nobody knows.
+ * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told since [test-engine-heap: forks]
+ *             (2) what is kept of ends is given back when nobody can ask any more                        [test-engine-heap: forks]
+ * Runs on the drain thread only. Mappings are not inherited.
+ */
+#include "daemon/engine/heap-forks.h"
+
+#include "arch/base.h"
+#include "daemon/engine/heap-rows.h"
+
+#define MAX_FORKS 1024u
+#define LOOK_EVERY 4096u /* ends */
+#define NOT_REACHED UINT64_MAX
+#define LATE_NS UINT64_C(100000000) /* who has ended may still tell of something for so long */
+
+struct heap_fork {
+	struct process *parent, *child; /* referenced */
+	uint64_t time_ns;
+	uint64_t number; /* the last one that its parent had then, or NOT_REACHED */
+	size_t log_at;   /* what of these ended since is from there on */
+};
+
+struct heap_end {
+	uint64_t address, label;
+};
+
+static struct heap_fork *fork_at(const struct heap_forks *forks, guint i)
+{
+	return &g_array_index(forks->forks, struct heap_fork, i);
+}
+
+static struct heap_parent *parent_of(const struct heap_forks *forks, const struct heap_fork *fork)
+{
+	return g_hash_table_lookup(forks->parents, fork->parent);
+}
+
+/* ---- What is kept ------------------------------------------------------------------------------- */
+
+/* Whose ends are to be kept may have changed. */
+static void update(const struct heap_forks *forks, struct heap_parent *parent)
+{
+	parent->fork_ns = UINT64_MAX;
+	parent->log_to = 0;
+	for (guint i = 0; i < forks->forks->len; i++) {
+		const struct heap_fork *fork = fork_at(forks, i);
+
+		if (fork->parent != parent->process)
+			continue;
+		if (fork->number == NOT_REACHED)
+			parent->fork_ns = MIN_OF(parent->fork_ns, fork->time_ns);
+		else
+			parent->log_to = MAX_OF(parent->log_to, fork->number);
+	}
+	if (parent->log_to == 0) {
+		heap_budget_give(parent->budget, parent->log->len * sizeof(struct heap_end));
+		g_array_set_size(parent->log, 0);
+	}
+}
+
+static void remove_fork(struct heap_forks *forks, guint i)
+{
+	struct heap_fork fork = *fork_at(forks, i);
+	struct heap_parent *parent = parent_of(forks, &fork);
+
+	g_array_remove_index(forks->forks, i);
+	if (parent)
+		update(forks, parent);
+	row_unref(&fork.parent->row);
+	row_unref(&fork.child->row);
+}
+
+static void remove_children(struct heap_forks *forks, const struct heap_parent *parent)
+{
+	for (guint i = forks->forks->len; i-- > 0;)
+		if (fork_at(forks, i)->parent == parent->process)
+			remove_fork(forks, i);
+}
+
+/* UINT_MAX: it has been none, or has told of something. */
+static guint find_child(const struct heap_forks *forks, const struct process *child)
+{
+	for (guint i = 0; i < forks->forks->len; i++)
+		if (fork_at(forks, i)->child == child)
+			return i;
+	return UINT_MAX;
+}
+
+/* Its children have what it had, as it has told of nothing. */
+static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
+{
+	for (guint i = 0; i < forks->forks->len; i++) {
+		struct heap_fork *fork = fork_at(forks, i), passed = *gone;
+
+		if (fork->parent != gone->child)
+			continue;
+		passed.child = fork->child;
+		row_ref(&passed.parent->row);
+		row_unref(&fork->parent->row);
+		*fork = passed;
+	}
+}
+
+static void forget_ended(struct heap_forks *forks)
+{
+	for (guint i = forks->forks->len; i-- > 0;) {
+		const struct heap_fork fork = *fork_at(forks, i);
+
+		if (!fork.child->gone || fork.child->end_ns + LATE_NS > forks->merge->last_ns)
+			continue;
+		pass_on(forks, &fork);
+		remove_fork(forks, i);
+	}
+}
+
+static void on_forked(struct process *parent, struct process *child, uint64_t time_ns, void *data)
+{
+	struct heap_forks *forks = data;
+	const struct heap_fork fork = { parent, child, time_ns, NOT_REACHED, 0 };
+	struct heap_parent *known = parent_of(forks, &fork);
+
+	if (!parent->expects_heap && !parent->has_heap)
+		return;
+	forget_ended(forks);
+	if (forks->forks->len == MAX_FORKS)
+		remove_fork(forks, 0);
+	row_ref(&parent->row);
+	row_ref(&child->row);
+	g_array_append_val(forks->forks, fork);
+	if (known)
+		update(forks, known);
+}
+
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const struct heap_merge *merge)
+{
+	*forks = (struct heap_forks){
+		.tasks = tasks,
+		.forks = g_array_new(FALSE, FALSE, sizeof(struct heap_fork)),
+		.parents = g_hash_table_new(g_direct_hash, g_direct_equal),
+		.merge = merge,
+	};
+	tasks->forked = on_forked;
+	tasks->forked_data = forks;
+}
+
+void heap_forks_done(struct heap_forks *forks)
+{
+	forks->tasks->forked = NULL;
+	while (forks->forks->len > 0)
+		remove_fork(forks, forks->forks->len - 1);
+	g_array_free(forks->forks, TRUE);
+	g_hash_table_destroy(forks->parents);
+}
+
+void heap_forks_reach(struct heap_forks *forks, struct heap_parent *parent, uint64_t time_ns)
+{
+	for (guint i = 0; i < forks->forks->len; i++) {
+		struct heap_fork *fork = fork_at(forks, i);
+
+		if (fork->parent != parent->process || fork->number != NOT_REACHED ||
+		    fork->time_ns >= time_ns)
+			continue;
+		fork->number = *parent->last_number;
+		fork->log_at = parent->log->len;
+	}
+	update(forks, parent);
+}
+
+void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
+		    const struct heap_block *block)
+{
+	const struct heap_end end = { block->address, block->label };
+
+	if (heap_budget_take(parent->budget, sizeof(end)))
+		g_array_append_val(parent->log, end);
+	else
+		remove_children(forks, parent);
+	if (parent->log->len % LOOK_EVERY == 0)
+		forget_ended(forks);
+}
+
+/* ---- A child ------------------------------------------------------------------------------------ */
+
+/* What `from` had when it forked that one. False: there is no room for it. */
+static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork)
+{
+	bool is_reached = fork->number != NOT_REACHED;
+	uint64_t number = is_reached ? fork->number : *from->last_number;
+
+	if (!heap_copy(to, from->heap, number) || !heap_copy(to, &from->inherited, number))
+		return false;
+	for (size_t i = is_reached ? fork->log_at : from->log->len; i < from->log->len; i++) {
+		const struct heap_end *end = &g_array_index(from->log, struct heap_end, i);
+		const struct heap_block block = { .address = end->address, .label = end->label };
+		struct heap_block before;
+
+		if (heap_block_number(&block) <= number && !heap_put(to, &block, &before))
+			return false;
+	}
+	return true;
+}
+
+/* NULL: nobody from whom it descends had any. */
+static const struct heap_parent *find_source(const struct heap_forks *forks, guint i,
+					     const struct heap_fork **ret_fork)
+{
+	const struct heap_parent *source = NULL;
+
+	for (; i != UINT_MAX && !source; i = find_child(forks, (*ret_fork)->parent)) {
+		*ret_fork = fork_at(forks, i);
+		source = parent_of(forks, *ret_fork);
+	}
+	return source;
+}
+
+void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
+{
+	guint i = find_child(forks, parent->process);
+	const struct heap_fork *fork;
+	const struct heap_parent *source = find_source(forks, i, &fork);
+
+	parent->log = g_array_new(FALSE, FALSE, sizeof(struct heap_end));
+	heap_init(&parent->inherited, source ? source->heap->seed : 0, parent->budget);
+	if (source)
+		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
+								  : *source->last_number;
+	if (source && !copy(&parent->inherited, source, fork)) {
+		heap_done(&parent->inherited);
+		heap_init(&parent->inherited, 0, parent->budget);
+	}
+	if (i != UINT_MAX)
+		remove_fork(forks, i);
+	g_hash_table_insert(forks->parents, parent->process, parent);
+	update(forks, parent);
+}
+
+void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent)
+{
+	remove_children(forks, parent);
+	g_hash_table_remove(forks->parents, parent->process);
+	g_array_free(parent->log, TRUE);
+	heap_done(&parent->inherited);
+}
