@@ -13,7 +13,8 @@
 struct memory_block {
 	uint64_t number; /* not 0 */
 	uint64_t size;
-	uint32_t node, thread; /* the caller's */
+	uint32_t node, thread : 31; /* the caller's */
+	bool is_mapping : 1; /* of mmap() and its kind, which are all recorded where other blocks are sampled */
 };
 
 /* What not every caller wants to know of each. */

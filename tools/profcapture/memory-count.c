@@ -26,13 +26,13 @@ struct count {
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
-double memory_weight(const struct memory *memory, uint64_t size)
+double memory_weight(const struct memory *memory, const struct memory_block *block)
 {
 	double chance;
 
-	if (memory->sampled_bytes <= 0)
+	if (memory->sampled_bytes <= 0 || block->is_mapping)
 		return 1;
-	chance = -expm1(-(double)size / memory->sampled_bytes);
+	chance = -expm1(-(double)block->size / memory->sampled_bytes);
 	return chance > 0 ? 1 / chance : 1;
 }
 
@@ -108,9 +108,7 @@ static uint32_t owner(const struct memory *memory, const struct memory_block *bl
 
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
-	const struct memory_block block = { .size = event->size,
-					    .node = event->node,
-					    .thread = event->thread };
+	const struct memory_block block = memory_event_block(event);
 
 	if (event->is_free && memory->view != MEMORY_THREADS)
 		return NOBODY;
@@ -200,7 +198,7 @@ static void loaded(const struct memory_live *live, void *data)
 {
 	struct count *count = data;
 
-	change(count, live->heap, &live->block, memory_weight(count->memory, live->block.size));
+	change(count, live->heap, &live->block, memory_weight(count->memory, &live->block));
 }
 
 /* The entry point that was called; MEMORY_CALLS: none. */
@@ -243,13 +241,14 @@ static void add_call(struct memory_counts *to, const struct memory_event *event,
 
 static void called(const struct memory_event *event, void *data)
 {
+	const struct memory_block block = memory_event_block(event);
 	struct count *count = data;
 	double weight;
 
 	if (!event->is_counted)
 		return;
 	begin(count, time_of(count, event));
-	weight = event->is_free ? 1 : memory_weight(count->memory, event->size);
+	weight = event->is_free ? 1 : memory_weight(count->memory, &block);
 	/* A free is worth as much as its block, which is not known yet. */
 	if (event->is_free && event->block && count->memory->sampled_bytes > 0)
 		return;
@@ -278,7 +277,7 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 {
 	struct count *count = data;
 	struct memory *memory = count->memory;
-	double weight = memory_weight(memory, block->size);
+	double weight = memory_weight(memory, block);
 	struct memory_counts *process, *of;
 
 	change(count, event->heap, block, weight);
@@ -328,7 +327,7 @@ static void add_release(struct count *count, struct memory_counts *to,
 			const struct memory_event *event, const struct memory_block *block,
 			bool temporary)
 {
-	double weight = memory_weight(count->memory, block->size);
+	double weight = memory_weight(count->memory, block);
 
 	to->freed_bytes += weight * (double)block->size;
 	to->freed_blocks += weight;
@@ -353,7 +352,7 @@ static void add_realloc(struct memory_counts *to, const struct memory_event *eve
 static void add_whole(struct memory_counts *to, const struct memory_event *event,
 		      const struct memory_block *block, const struct count *count)
 {
-	double weight = memory_weight(count->memory, block->size);
+	double weight = memory_weight(count->memory, block);
 
 	add_allocation(to, weight, block->size);
 	if (event->is_free && count->memory->sampled_bytes <= 0)
@@ -365,7 +364,7 @@ static void count_release(struct count *count, const struct memory_event *event,
 			  enum memory_release how)
 {
 	struct memory *memory = count->memory;
-	double weight = memory_weight(memory, block->size);
+	double weight = memory_weight(memory, block);
 	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, block, more);
 	struct memory_counts *process = process_of(count, event->heap);
 	struct memory_counts *of = entity(count, releaser(count, event, block, more));
@@ -397,7 +396,7 @@ static void released(const struct memory_event *event, const struct memory_block
 {
 	struct count *count = data;
 
-	change(count, event->heap, block, -memory_weight(count->memory, block->size));
+	change(count, event->heap, block, -memory_weight(count->memory, block));
 	if (event->is_counted)
 		count_release(count, event, block, more, how);
 }
@@ -408,7 +407,7 @@ static void end_block(const struct memory_block *block, const struct memory_bloc
 	struct count *count = data;
 	uint32_t index = owner(count->memory, block);
 	struct memory_counts *of = entity(count, index);
-	double bytes = memory_weight(count->memory, block->size) * (double)block->size;
+	double bytes = memory_weight(count->memory, block) * (double)block->size;
 
 	(void)more;
 	count->now_bytes -= bytes;

@@ -98,7 +98,7 @@ static void ledger_done(struct ledger *ledger)
 static void ledger_add(struct ledger *ledger, uint32_t heap, const struct memory_block *block,
 		       double sign)
 {
-	double blocks = sign * memory_weight(ledger->memory, block->size);
+	double blocks = sign * memory_weight(ledger->memory, block);
 	double bytes = blocks * (double)block->size;
 
 	ledger->bytes += bytes;
@@ -496,7 +496,7 @@ static void add_leak(struct memory_counts *to, double bytes, double blocks)
 static void found_leak(struct memory *memory, const struct memory_heap *heap,
 		       const struct memory_block *block, uint64_t since)
 {
-	double blocks = memory_weight(memory, block->size);
+	double blocks = memory_weight(memory, block);
 	double bytes = blocks * (double)block->size;
 	int64_t since_ns = capture_time(memory->reader.capture, heap->segment, since);
 	struct suppression *suppression;

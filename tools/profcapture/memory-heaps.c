@@ -277,11 +277,11 @@ struct live_pass {
 	void *data;
 };
 
-enum { TIME, THREAD, BLOCK, SIZE, STACK, SINCE, N_COLUMNS };
-static const uint16_t live_columns[N_COLUMNS] = {
-	PROF_LIVE_TIME, PROF_LIVE_THREAD, PROF_LIVE_BLOCK,
-	PROF_LIVE_SIZE, PROF_LIVE_STACK,  PROF_LIVE_SINCE
-};
+enum { TIME, THREAD, KIND, BLOCK, SIZE, STACK, SINCE, N_COLUMNS };
+static const uint16_t live_columns[N_COLUMNS] = { PROF_LIVE_TIME, PROF_LIVE_THREAD,
+						  PROF_LIVE_KIND, PROF_LIVE_BLOCK,
+						  PROF_LIVE_SIZE, PROF_LIVE_STACK,
+						  PROF_LIVE_SINCE };
 
 static bool live_rows(struct memory_heaps *heaps, struct names_epoch *names,
 		      const struct prof_batch *batch, void *data, GError **error)
@@ -300,7 +300,9 @@ static bool live_rows(struct memory_heaps *heaps, struct names_epoch *names,
 			.heap = heap - 1,
 			.block = { .number = array_number_or(&c[BLOCK], i, 0),
 				   .size = array_number_or(&c[SIZE], i, 0),
-				   .thread = thread },
+				   .thread = thread,
+				   .is_mapping = array_number_or(&c[KIND], i, 0) >=
+						 PROF_ALLOC_MMAP },
 			.more.since = array_number_or(&c[SINCE], i, time),
 		};
 

@@ -128,7 +128,7 @@ static void release(struct memory_replay *replay, const struct memory_event *eve
 
 static void allocate(struct memory_replay *replay, const struct memory_event *event)
 {
-	struct memory_block block = { event->block, event->size, event->node, event->thread }, old;
+	struct memory_block block = memory_event_block(event), old;
 	struct memory_block_more more = { .since = event->time };
 	uint32_t chain = 0;
 

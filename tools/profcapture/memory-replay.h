@@ -23,6 +23,16 @@ struct memory_event {
 	bool is_wanted;  /* its thread passes the filters */
 };
 
+/* What an allocation makes. */
+static inline struct memory_block memory_event_block(const struct memory_event *event)
+{
+	return (struct memory_block){ .number = event->block,
+				      .size = event->size,
+				      .node = event->node,
+				      .thread = event->thread,
+				      .is_mapping = event->kind >= PROF_ALLOC_MMAP };
+}
+
 enum memory_release { MEMORY_FREED, MEMORY_REALLOCATED, MEMORY_GONE };
 
 /* Any may be NULL. A block that moves is first released and then allocated. */

@@ -124,8 +124,8 @@ static inline bool memory_knows_temporary(const struct memory *memory)
 	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;
 }
 
-/* How many blocks one of that size stands for. */
-double memory_weight(const struct memory *memory, uint64_t size);
+/* How many blocks one stands for. */
+double memory_weight(const struct memory *memory, const struct memory_block *block);
 /* Rows of --sizes and --lifetimes: powers of two of bytes, and of ten of nanoseconds; the last one was never freed. */
 uint32_t memory_size_class(uint64_t size);
 void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
