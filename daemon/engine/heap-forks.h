@@ -4,9 +4,12 @@
 #include "daemon/engine/heap.h"
 #include "daemon/engine/tasks.h"
 
+struct heap_rows;
+
 /* A process that has blocks, as its children need to know it. */
 struct heap_parent {
 	struct process *process;
+	struct heap_rows *rows;
 	const struct heap *heap;
 	const uint64_t *last_number; /* of its blocks */
 	struct heap_budget *budget;

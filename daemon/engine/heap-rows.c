@@ -11,13 +11,15 @@
  * An address that is given out though there is a block at it says that the end of that one was not told: it ends there.
  * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
  * many events; not before half as many events as there are blocks, so that it costs no more than the events do.
+ * While the session is paused, what is allocated is known by its address only, so that its end is no row either, whenever it comes.
  * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
  *                                                                            [test-engine-heap: checkpoint]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
  *                                                                            [test-engine-heap: ends; test-engine-collectors: allocations]
  *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap: forks]
- *             (5) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
+ *             (5) in a pause no block begins, and those that are there end    [test-engine-heap: pause]
+ *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows.h"
@@ -50,6 +52,11 @@ struct heap_thread {
 	uint32_t epoch; /* that has its row */
 };
 
+struct heap_pause {
+	uint64_t time_ns;
+	bool is_paused;
+};
+
 struct heap_rows {
 	struct collector_process *process;
 	struct output *output;
@@ -57,6 +64,7 @@ struct heap_rows {
 	struct heap_budget budget;
 	struct heap heap;
 	struct heap_parent parent; /* as those know it that it forks */
+	struct heap passed;        /* what was allocated in a pause */
 	struct call_nodes nodes;
 	uint32_t lost; /* node; 0: not made yet */
 	GArray *threads;
@@ -71,13 +79,18 @@ struct heap_rows {
 
 void heap_merge_init(struct heap_merge *merge, struct tasks *tasks)
 {
-	*merge = (struct heap_merge){ .budget.limit = HEAP_ALL_BYTES };
+	*merge = (struct heap_merge){
+		.budget.limit = HEAP_ALL_BYTES,
+		.pauses = g_array_new(FALSE, FALSE, sizeof(struct heap_pause)),
+		.pause_ns = UINT64_MAX,
+	};
 	heap_forks_init(&merge->forks, tasks, merge);
 }
 
 void heap_merge_done(struct heap_merge *merge)
 {
 	heap_forks_done(&merge->forks);
+	g_array_free(merge->pauses, TRUE);
 	g_free(merge->pending);
 	*merge = (struct heap_merge){ 0 };
 }
@@ -277,6 +290,8 @@ static void begin(struct heap_rows *rows, uint64_t time_ns)
 	rows->epoch = rows->output->epoch;
 	heap_reset_peak(&rows->heap, time_ns);
 	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
+	if (rows->merge->is_paused)
+		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
 }
 
 static void check(struct heap_rows *rows, uint64_t time_ns)
@@ -427,6 +442,9 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 		return;
 	}
 	block->label |= heap_label(rows->last_number + 1, 0, 0);
+	/* The end of that one was lost. */
+	if (rows->passed.n > 0)
+		(void)heap_take(&rows->passed, block->address, &before);
 	if (!heap_put(&rows->heap, block, &before)) {
 		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		release(rows, block);
@@ -438,12 +456,37 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 	write_alloc(rows, block, prior);
 }
 
+/* Whether the end of what is there is no row. */
+static bool has_passed(struct heap_rows *rows, uint64_t address)
+{
+	struct heap_block block;
+
+	if (address && heap_take(&rows->passed, address, &block))
+		return true;
+	return rows->merge->is_paused && !heap_find(&rows->heap, address) &&
+	       !heap_find(&rows->parent.inherited, address) && !heap_mapped(&rows->heap, address);
+}
+
+/* It was allocated in a pause. */
+static void pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
+{
+	struct heap_block passed = *block, before;
+
+	if (!block->address)
+		return;
+	passed.label = heap_label(1, 0, 0);
+	if (!heap_put(&rows->passed, &passed, &before))
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+}
+
 static void remove_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			 enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct heap_block block = { 0 };
 	bool is_own;
 
+	if (has_passed(rows, address))
+		return;
 	time_ns = prepare(rows, time_ns);
 	is_own = address && heap_take(&rows->heap, address, &block);
 	if (!is_own && (!address || !heap_take(&rows->parent.inherited, address, &block))) {
@@ -468,7 +511,7 @@ static void complete(struct heap_pending *pending, uint64_t time_ns)
 	add_block(rows, &pending->block, pending->prior_number, time_ns);
 }
 
-void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns)
+static void apply_pending(struct heap_merge *merge, uint64_t time_ns)
 {
 	while (merge->n > 0 && merge->pending[0].time_ns <= time_ns) {
 		struct heap_pending pending = merge->pending[0];
@@ -481,6 +524,58 @@ void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns)
 	}
 }
 
+static void find_pause(struct heap_merge *merge)
+{
+	merge->pause_ns = merge->pauses->len
+				  ? g_array_index(merge->pauses, struct heap_pause, 0).time_ns
+				  : UINT64_MAX;
+}
+
+void heap_merge_pause(struct heap_merge *merge, bool is_paused, uint64_t time_ns)
+{
+	const struct heap_pause pause = { time_ns, is_paused };
+
+	g_array_append_val(merge->pauses, pause);
+	find_pause(merge);
+}
+
+/* All rows until then are there, and none of that time will come. */
+static void tell_pause(struct heap_merge *merge, const struct heap_pause *pause)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	if (merge->is_paused == pause->is_paused)
+		return;
+	merge->is_paused = pause->is_paused;
+	g_hash_table_iter_init(&iter, merge->forks.parents);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct heap_rows *rows = ((struct heap_parent *)value)->rows;
+		uint64_t time_ns;
+
+		if (!rows->has_begun)
+			continue;
+		time_ns = row_time(rows, MAX_OF(pause->time_ns, last_time(rows)));
+		if (pause->is_paused)
+			write_all(rows, PROF_HEAP_PAUSED, time_ns);
+		else
+			write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+	}
+}
+
+void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns)
+{
+	while (time_ns > MAX_OF(merge->pause_ns, merge->last_ns)) {
+		const struct heap_pause pause = g_array_index(merge->pauses, struct heap_pause, 0);
+
+		apply_pending(merge, pause.time_ns);
+		g_array_remove_index(merge->pauses, 0);
+		find_pause(merge);
+		tell_pause(merge, &pause);
+	}
+	apply_pending(merge, time_ns);
+}
+
 /* All of a process; in order, as far as their times are past. */
 static void complete_all(struct heap_rows *rows, uint64_t time_ns)
 {
@@ -491,7 +586,7 @@ static void complete_all(struct heap_rows *rows, uint64_t time_ns)
 			merge->pending[i].time_ns = MIN_OF(merge->pending[i].time_ns, time_ns);
 	for (size_t i = merge->n / 2; i-- > 0;)
 		sift_down(merge, i);
-	heap_merge_apply(merge, time_ns);
+	apply_pending(merge, time_ns);
 }
 
 /* ---- Processes ---------------------------------------------------------------------------------- */
@@ -510,11 +605,13 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 	heap_init(&rows->heap, random_seed(rows), &rows->budget);
 	rows->parent = (struct heap_parent){
 		.process = process->process,
+		.rows = rows,
 		.heap = &rows->heap,
 		.last_number = &rows->last_number,
 		.budget = &rows->budget,
 	};
 	heap_forks_join(&rows->merge->forks, &rows->parent);
+	heap_init(&rows->passed, rows->heap.seed, &rows->budget);
 	/* Its own are told from these by their numbers. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
@@ -551,6 +648,7 @@ void heap_rows_free(struct heap_rows *rows)
 	g_array_free(rows->threads, TRUE);
 	heap_forks_leave(&merge->forks, &rows->parent);
 	heap_done(&rows->heap);
+	heap_done(&rows->passed);
 	call_nodes_done(&rows->nodes);
 	g_free(rows);
 }
@@ -678,6 +776,10 @@ enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_rec
 	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
 	    alloc->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
+	if (owner->rows->merge->is_paused) {
+		pass(owner->rows, &block, record->time_ns);
+		return RING_FAULT_NONE;
+	}
 	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
 	thread_at(owner->rows, owner->number)->n_blocks++;
 	add_block(owner->rows, &block, 0, record->time_ns);
@@ -690,6 +792,8 @@ static void remove_mapping(struct heap_owner *owner, const struct ring_free_bloc
 	struct heap_rows *rows = owner->rows;
 	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
 
+	if (has_passed(rows, freed->address))
+		return;
 	time_ns = prepare(rows, time_ns);
 	if (!unmap(rows, owner->number, freed->address,
 		   freed->address + MIN_OF(bytes, UINT64_MAX - freed->address), freed->kind,
@@ -732,7 +836,7 @@ static void give_up(struct heap_pending *pending, const struct ring_realloc *rec
 	struct heap_block block = { 0 };
 	const struct heap_block *found;
 
-	if (record->prior == 0)
+	if (record->prior == 0 || (is_moved && heap_take(&rows->passed, record->prior, &block)))
 		return;
 	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
 		(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
@@ -775,6 +879,13 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 	if (moved->address == 0 && moved->is_freed) {
 		remove_block(owner->rows, owner->number, moved->prior, free_kind_of(moved->kind),
 			     record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	if (owner->rows->merge->is_paused) {
+		if (moved->address && moved->prior)
+			remove_block(owner->rows, owner->number, moved->prior,
+				     free_kind_of(moved->kind), record->time_ns);
+		pass(owner->rows, &pending.block, record->time_ns);
 		return RING_FAULT_NONE;
 	}
 	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);

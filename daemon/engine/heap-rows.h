@@ -28,16 +28,21 @@ struct heap_merge {
 	uint64_t last_ns; /* of the last row */
 	struct heap_budget budget;
 	struct heap_forks forks;
+	GArray *pauses;    /* struct heap_pause, which no row has come to yet */
+	uint64_t pause_ns; /* the first of those; UINT64_MAX: none */
+	bool is_paused;
 };
 
 /* The tasks are borrowed. */
 void heap_merge_init(struct heap_merge *merge, struct tasks *tasks);
 void heap_merge_done(struct heap_merge *merge);
+/* From then on what is allocated is no row; or it is again. What ends is one, if its block was. */
+void heap_merge_pause(struct heap_merge *merge, bool is_paused, uint64_t time_ns);
 /* Before a record of that time is added: what came to be until then is a row. */
 void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns);
 static inline void heap_merge_run(struct heap_merge *merge, uint64_t time_ns)
 {
-	if (merge->n > 0 && merge->pending[0].time_ns <= time_ns)
+	if ((merge->n > 0 && merge->pending[0].time_ns <= time_ns) || time_ns > merge->pause_ns)
 		heap_merge_apply(merge, time_ns);
 }
 

@@ -165,6 +165,8 @@ static void connect_parts(struct session *session)
 						      .warn = warn,
 						      .data = session,
 					      });
+	if (session->paused)
+		heap_merge_pause(&session->collectors.rows->heaps, true, 0);
 	round_init(&session->round, &(struct round_handlers){ .record = events_record,
 							      .corrupt = events_corrupt,
 							      .settle = events_settle,

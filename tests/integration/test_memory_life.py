@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Allocations of many threads that get one another's addresses, of processes however they end, and with an engine that stands still."""
+import json
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 import memory_oracle as oracle
 from recordings import children, until
+from test_dbus_private import running, variant
 
 LIFE = os.environ["HEAP_LIFE"]
 SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
@@ -89,6 +91,33 @@ def test_inherit(profctl, profcapture, capture):
         assert process["inherited_ends"] == (n if process in others else 0)
     said = memory(profcapture, capture)
     assert {process["foreign_frees"] for process in said["processes"]} == {0}
+
+
+def test_pause(profcapture, capture, file):
+    """What is allocated while the session is paused is not there, and what was there before ends, so that nothing reads as leaked."""
+    n = 2000
+    command = f'read -r control; exec env LD_PRELOAD={os.environ["LIBPROFPRELOAD_MEMORY"]} PROF_MEMORY=all PROF_CONTROL="$control" {LIFE} phases {n}'
+    with running() as profd, subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, text=True) as process:
+        path = profd.create({"pids": variant("au", [process.pid]), "memory": variant("b", True)}, file)
+        profd.session(path, "Start")
+        for text, then in ((profd.session(path, "OpenControl")[0] + "\n", "Pause"), ("x", "Resume")):
+            process.stdin.write(text)
+            process.stdin.flush()
+            profd.sleep(1)
+            profd.session(path, then)
+            profd.sleep(0.3)
+        process.stdin.write("x")
+        process.stdin.flush()
+        profd.wait("Finished", path)
+    assert process.returncode == 0
+    counts = oracle.heap_counts(capture)
+    (heap,) = [process for process in counts["processes"] if process["exe"] == LIFE]
+    assert (heap["sizes"].get(OWN), heap["sizes"].get(CHILD, 0)) == (2 * n, 0)
+    assert (heap["frees"]["free"], heap["frees"]["realloc"]) == (n / 2 + n, n / 2)
+    assert [heap[name] for name in ("foreign", "untold", "wrong", "leaked_blocks", "live_rows")] == [0, 0, 0, 2, 2]
+    events = [json.loads(line)["event"] for line in profcapture("dump", "--table", "heap", "--format", "ndjson", capture).stdout.splitlines()[1:]]
+    assert [event for event in events if event in ("paused", "resumed")] == ["paused", "resumed"]
+    assert memory(profcapture, capture)["summary"]["leaked_blocks"] == 2
 
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])

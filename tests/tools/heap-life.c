@@ -6,6 +6,7 @@
  *     heap-life hand-over N        one thread allocates, another one frees
  *     heap-life END N              N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec, fork, vfork, spawn
  *     heap-life inherit N          blocks that it, its child and that one's give up, one after the other
+ *     heap-life phases N           blocks that are made, given up or changed, and forgotten, each when a byte comes in
  *     heap-life steady N           blocks that are freed at once, for N seconds; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
@@ -197,6 +198,30 @@ static int run_inherit(void)
 	return waitpid(pid, &status, 0) != pid || status != 0;
 }
 
+/* Goes on when it is told to. */
+static int run_phases(void)
+{
+	void **kept = malloc(n_each * sizeof(*kept)), **passed = malloc(n_each * sizeof(*kept));
+	char byte;
+
+	for (unsigned long i = 0; i < n_each; i++)
+		kept[i] = keep(malloc(OWN_BYTES));
+	if (read(0, &byte, 1) != 1)
+		return 1;
+	for (unsigned long i = 0; i < n_each; i++) {
+		if (i % 2)
+			free(kept[i]);
+		passed[i] = i % 2 ? keep(malloc(CHILD_BYTES)) : keep(realloc(kept[i], CHILD_BYTES));
+	}
+	if (read(0, &byte, 1) != 1)
+		return 1;
+	for (unsigned long i = 0; i < n_each; i++) {
+		free(passed[i]);
+		free(keep(malloc(OWN_BYTES)));
+	}
+	return 0;
+}
+
 static int run_steady(void)
 {
 	struct timespec now;
@@ -227,6 +252,8 @@ int main(int argc, char **argv)
 		return run_hand_over();
 	if (strcmp(argv[1], "inherit") == 0)
 		return run_inherit();
+	if (strcmp(argv[1], "phases") == 0)
+		return run_phases();
 	if (strcmp(argv[1], "steady") == 0)
 		return run_steady();
 	return run_end(argv[1]);

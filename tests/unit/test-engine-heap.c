@@ -801,6 +801,41 @@ static void test_forks(void)
 	fixture_done(&fixture);
 }
 
+/* What is allocated in a pause is not there, and what was there before ends. */
+static void test_pause(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
+	heap_merge_pause(&fixture.rows.heaps, true, 20);
+	heap_merge_pause(&fixture.rows.heaps, false, 30);
+	add_malloc(fixture.owner, &fixture, 20, 0x4000, 4);
+	add_free(fixture.owner, &fixture, 21, 0x1000);
+	add_malloc(fixture.owner, &fixture, 22, 0x1000, 5);
+	add_free(fixture.owner, &fixture, 23, 0);
+	add_free(fixture.owner, &fixture, 24, 0x7000);
+	add_realloc(fixture.owner, &fixture, 25,
+		    (struct ring_realloc){ .prior = 0x2000, .address = 0x5000, .size = 6 });
+	add_realloc(fixture.owner, &fixture, 26,
+		    (struct ring_realloc){ .prior = 0x5000, .address = 0x6000, .size = 7 });
+	add_free(fixture.owner, &fixture, 31, 0x1000);
+	add_realloc(fixture.owner, &fixture, 32,
+		    (struct ring_realloc){ .prior = 0x6000, .address = 0x2000, .size = 8 });
+	finish(&fixture, 40);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 4, 32, MAIN, PROF_ALLOC_REALLOC, 5, 8, 0, 0, 0);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 2);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 21, MAIN, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 25, MAIN, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 20, 1, PROF_HEAP_PAUSED, 10, 4, 10, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 30, 1, PROF_HEAP_RESUMED, 7, 2, 10, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 40, 1, PROF_HEAP_END, 15, 3);
+	fixture_done(&fixture);
+}
+
 static void test_limits(void)
 {
 	struct fixture fixture;
@@ -850,6 +885,7 @@ int main(void)
 	RUN(test_epochs);
 	RUN(test_depth);
 	RUN(test_forks);
+	RUN(test_pause);
 	RUN(test_limits);
 	return test_end();
 }
