@@ -66,6 +66,13 @@ static bool take_paused(struct parse *parse, GVariant *value, GError **error)
 	return take_bool(&parse->options->paused, value);
 }
 
+static bool check_pid(uint32_t pid, GError **error)
+{
+	if (pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
+		return broker_fail(error, BROKER_ERROR_FAILED, "there is no process %u", pid);
+	return true;
+}
+
 static bool has_pid(const struct options *options, int32_t pid)
 {
 	for (unsigned i = 0; i < options->n_pids; i++)
@@ -86,10 +93,8 @@ static bool take_pids(struct parse *parse, GVariant *value, GError **error)
 				   "option \"pids\" has %zu processes; 1 to %d are possible", n,
 				   ENGINE_MAX_TARGETS);
 	for (gsize i = 0; i < n; i++) {
-		if (pids[i] == 0 || pids[i] > INT32_MAX ||
-		    (kill((pid_t)pids[i], 0) < 0 && errno == ESRCH))
-			return broker_fail(error, BROKER_ERROR_FAILED, "there is no process %u",
-					   pids[i]);
+		if (!check_pid(pids[i], error))
+			return false;
 		if (!has_pid(options, (int32_t)pids[i]))
 			options->pids[options->n_pids++] = (int32_t)pids[i];
 	}
@@ -258,13 +263,8 @@ static bool take_memory_mmap(struct parse *parse, GVariant *value, GError **erro
 
 static bool take_memory_pid(struct parse *parse, GVariant *value, GError **error)
 {
-	uint32_t pid = g_variant_get_uint32(value);
-
-	if (pid == 0 || pid > INT32_MAX)
-		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-				   "option \"memory-pid\": there is no process %u", pid);
-	parse->options->memory_pid = (int32_t)pid;
-	return true;
+	parse->options->memory_pid = (int32_t)g_variant_get_uint32(value);
+	return check_pid(g_variant_get_uint32(value), error);
 }
 
 static bool take_memory_sample(struct parse *parse, GVariant *value, GError **error)

@@ -451,8 +451,12 @@ def test_options_of_the_session(bus, file):
         {**own, "memory": variant("b", False), "memory-min": variant("t", 5)},
         {**own, **memory, "memory-pid": variant("u", os.getpid())},
         {"system": variant("b", True), **memory},
-        {"system": variant("b", True), **memory, "memory-pid": variant("u", 0)},
-        {**own, "memory": variant("u", 1)},
+        *({**own, **memory, key: variant("s", "1")} for key in ("memory", "memory-pid", "memory-sample", "memory-min", "memory-mmap")),
     ):
         name, text = refusal(client.create, options, file)
         assert name == "InvalidOption" and "memory" in text
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid in 0, 1 << 31, gone.pid:
+        options = {"system": variant("b", True), **memory, "memory-pid": variant("u", pid)}
+        assert refusal(client.create, options, file) == ("Failed", f"there is no process {pid}")
