@@ -28,7 +28,9 @@ struct session {
 	struct message_progress counters;
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,
-		grown_us; /* grown: when the capture was last seen to be longer */
+		grown_us;    /* grown: when the capture was last seen to be longer */
+	int64_t warnings_us; /* when the second began in which the engine sent n_warnings */
+	unsigned n_warnings;
 	uint64_t returned_bytes;
 	int capture_fd;
 	uint32_t id;

@@ -42,6 +42,7 @@
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
+#define MAX_WARNINGS 64 /* of the engine's, a second */
 
 /* ---- Small answers ------------------------------------------------------------------------------ */
 
@@ -366,6 +367,18 @@ static void take_progress(struct session *session, const void *body, size_t byte
 	session->listener->progress(session, session->data);
 }
 
+/* The bus keeps what a client does not read, and an engine may have been taken over. */
+static bool warns_too_often(struct session *session)
+{
+	int64_t now = g_get_monotonic_time();
+
+	if (now - session->warnings_us >= G_USEC_PER_SEC) {
+		session->warnings_us = now;
+		session->n_warnings = 0;
+	}
+	return session->n_warnings++ >= MAX_WARNINGS;
+}
+
 static void take_warning(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_warning *warning = body;
@@ -374,7 +387,8 @@ static void take_warning(struct session *session, const void *body, size_t bytes
 	g_autofree char *valid_code = g_utf8_make_valid(code, -1);
 	g_autofree char *valid_text = g_utf8_make_valid(text, -1);
 
-	session->listener->warning(session, valid_code, valid_text, session->data);
+	if (!warns_too_often(session))
+		session->listener->warning(session, valid_code, valid_text, session->data);
 }
 
 static void take_finished(struct session *session, const void *body, size_t bytes)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""What one user may take of a profd that serves many, what a client that never reads does to it, and what its processes may."""
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import buses
+from buses import DAEMON, MANAGER, NOBODY, PROFILER, ROOT, SESSION, pids, refusal, variant
+from recordings import until
+from test_dbus_private import FLOOD, HOSTILE_ENGINE
+
+OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
+KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 40))  # test_capabilities has their names
+
+
+@pytest.fixture
+def busy(spawn):
+    """A process of somebody's, by uid."""
+    return lambda uid=NOBODY: spawn("sleep", 600, user=uid, group=uid, extra_groups=[])
+
+
+@pytest.fixture
+def files(tmp_path):
+    opened = []
+
+    def make():
+        opened.append(os.open(tmp_path / f"{len(opened)}.cap", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return opened[-1]
+
+    yield make
+    for fd in opened:
+        os.close(fd)
+
+
+@pytest.fixture
+def engine(bus, monkeypatch):
+    """engine(script): profd's engine is that; the system's profd takes the one of its own folder only."""
+
+    def install(script):
+        folder = bus.folder / "libexec"
+        folder.mkdir(mode=0o755)
+        built = Path(os.environ["PROFD"])
+        for name in (built.name, "profd-files"):
+            shutil.copy(built.parent / name, folder)
+        (folder / "profd-engine").write_text(HOSTILE_ENGINE % script)
+        (folder / "profd-engine").chmod(0o755)
+        monkeypatch.setenv("PROFD", str(folder / built.name))
+
+    return install
+
+
+def limit(client, name):
+    return client.get(ROOT, name, PROFILER)
+
+
+def size(pid):
+    """Its memory and its descriptors."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
+
+
+# ---- of a user
+
+
+def test_sessions(bus, file, busy):
+    """However many connections they come from, and a thousand times; others have theirs until there are no more for anybody."""
+    bus.start(OWN)
+    first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
+    own, others = pids(busy().pid), pids(busy(DAEMON).pid)
+    paths = [client.create(own, file) for client in (first, second) for _ in range(limit(root, "MaxSessionsPerUser") // 2)]
+    before = size(bus.profd.pid)
+    for n in range(1000):
+        name, message = refusal((first, second)[n % 2].create, own, file)
+        assert name == "LimitExceeded" and "MaxSessionsPerUser" in message
+    until(lambda: size(bus.profd.pid)[1] <= before[1])
+    assert size(bus.profd.pid)[0] - before[0] < 4 << 20
+    daemon.create(others, file)
+    for _ in range(limit(root, "MaxSessions") - len(paths) - 1):
+        root.create(buses.SYSTEM, file)
+    for client, options in (root, buses.SYSTEM), (daemon, others):
+        name, message = refusal(client.create, options, file)
+        assert name == "LimitExceeded" and "MaxSessions;" in message
+    second.session(paths[-1], "Close")
+    first.create(own, file)
+
+
+def test_memory_of_engines(bus, files, busy):
+    """Which is what a user's recordings may take together."""
+    bus.start(OWN)
+    client, other = bus.client(NOBODY), bus.client(DAEMON)
+    own = pids(busy().pid)
+    count = limit(client, "MaxEngineBytesPerUser") // limit(client, "MaxEngineBytes")
+    paths = [client.create(own, files()) for _ in range(count + 1)]
+    for path in paths[:-1]:
+        client.session(path, "Start")
+    name, message = refusal(client.session, paths[-1], "Start")
+    assert name == "LimitExceeded" and "MaxEngineBytesPerUser" in message
+    assert len(bus.engines()) == count
+    path = other.create(pids(busy(DAEMON).pid), files())
+    other.session(path, "Start")
+    client.session(paths[0], "Stop")
+    assert client.wait("Finished", paths[0])[0]
+    client.session(paths[-1], "Start")
+    assert client.get(paths[-1], "State") == "running"
+
+
+@pytest.mark.parametrize("option, name", [("max-bytes", "MaxCaptureBytes"), ("max-duration", "MaxDuration"), ("max-rate", "MaxSampleRate")])
+def test_more_than_the_limit(bus, file, busy, option, name):
+    bus.start(OWN)
+    client, root = bus.client(NOBODY), bus.client(0)
+    most, own = limit(client, name), pids(busy().pid)
+    error, message = refusal(client.create, {**own, option: variant("t", most + 1)}, file)
+    assert error == "LimitExceeded" and f'"{option}"' in message and name in message
+    client.create({**own, option: variant("t", most)}, file)
+    root.create({**own, option: variant("t", most + 1)}, file)
+
+
+ENDS = """
+config = sock.recv(65536)
+limited = struct.pack("QQ", %d, %d) in config
+while sock.recv(65536)[:4] != struct.pack("I", 3):  # MESSAGE_START
+    pass
+started()
+send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(120))
+"""
+
+
+@pytest.mark.parametrize("reason, number, name", [("size", 4, "MaxCaptureBytes"), ("duration", 3, "MaxDuration")])
+def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
+    """The engine is told of it, and the client who ended the recording. (Nobody waits for a day, or for 64 GiB.)"""
+    engine(ENDS % (64 << 30, 24 * 3600 * 10**9, number))
+    bus.start(OWN)
+    client, root = bus.client(NOBODY), bus.client(0)
+    assert (limit(client, "MaxCaptureBytes"), limit(client, "MaxDuration")) == (64 << 30, 24 * 3600 * 10**9)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    assert client.wait("Finished", path)[:2] == (True, reason)
+    assert name in client.wait("Warning", path, first="quota")[1]
+    path = root.create(pids(busy().pid), file)  # who has no limits
+    root.session(path, "Start")
+    assert root.wait("Finished", path)[1] == "internal"
+
+
+# ---- a client that never reads
+
+STUCK = """
+import os, signal, sys, buses
+client = buses.Client(sys.argv[1], int(sys.argv[2]))
+path = client.create(buses.pids(int(sys.argv[3])), os.open(sys.argv[4], os.O_RDWR | os.O_CREAT, 0o600))
+client.session(path, "Start")
+print(path, flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
+    """Its engine was taken over and floods it with warnings, which the bus keeps; others are served meanwhile."""
+    engine(FLOOD)
+    bus.start(OWN)
+    stuck = spawn(sys.executable, "-c", STUCK, bus.address, NOBODY, busy().pid, tmp_path / "stuck.cap", stdout=subprocess.PIPE,
+                  env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)})
+    path = stuck.stdout.readline().decode().strip()
+    other, root = bus.client(DAEMON), bus.client(0)
+    daemon = bus.daemon.pid
+    other.sleep(1)
+    before = size(bus.profd.pid), size(daemon)
+    other.sleep(2)
+    for (memory, _), pid in zip(before, (bus.profd.pid, daemon)):
+        assert size(pid)[0] - memory < 2 << 20
+    session = other.create(pids(busy(DAEMON).pid), file)
+    other.session(session, "Start")
+    assert other.get(session, "State") == "running"
+    assert set(root.call(ROOT, MANAGER, "GetManagedObjects")[0]) == {path, session}
+    stuck.kill()
+    until(lambda: path not in root.objects())
+
+
+# ---- what its processes may
+
+
+def status(pid):
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+
+
+def writable(pid):
+    """Files that it could write to, by its descriptors; what it is started with aside."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        if int(fd.name) <= 2:
+            continue
+        flags = int((Path(f"/proc/{pid}/fdinfo") / fd.name).read_text().split("flags:")[1].split()[0], 8)
+        if flags & os.O_ACCMODE != os.O_RDONLY and stat.S_ISREG(fd.stat().st_mode) and not os.readlink(fd).startswith("/memfd:"):
+            found.append(os.readlink(fd))
+    return found
+
+
+def test_rights(bus, file, busy, capture):
+    """The parts are other tests' (broker-sandbox, engine-sandbox, capabilities); here they all are in force."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    path = client.create(pids(busy().pid), file)
+    client.session(path, "Start")
+    broker, engine = (status(pid) for pid in (bus.profd.pid, *bus.engines()))
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(broker[kind], 16) & ~KEPT == 0 and int(engine[kind], 16) == 0, kind
+    assert not {"0", str(NOBODY)} & {*engine["Uid"].split(), *engine["Gid"].split(), *engine["Groups"].split()}
+    for process in broker, engine:
+        assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2")
+    assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the broker's and its own
+    # the capture is the engine's alone
+    assert writable(bus.profd.pid) == [] and writable(bus.engines()[0]) == [str(capture)]
