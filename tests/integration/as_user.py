@@ -17,16 +17,16 @@ import struct
 CALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
-ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 PID = 16 + 8  # offsetof(struct seccomp_data, args[1]), the lower half
 
 
-def refuse(what):
-    """perf_event_open(attr, pid, …) fails with EACCES: where pid is -1, or always."""
+def refuse(what, error=errno.EACCES):
+    """perf_event_open(attr, pid, …) fails: where pid is -1, or always."""
     number = CALLS[platform.machine()]
     program = [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number)]
     program += [(LOAD, 0, 0, PID), (EQUAL, 0, 1, 0xFFFFFFFF)] if what == "cpu" else [(EQUAL, 0, 1, number)] * 2
-    program += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
+    program += [(RETURN, 0, 0, REFUSE | error), (RETURN, 0, 0, ALLOW)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in program))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
     libc = ctypes.CDLL(None, use_errno=True)

@@ -112,6 +112,34 @@ def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     os.close(opened)
 
 
+def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compile_c, spawn):
+    """Another user's program that may be run, but not read: its processes may be recorded, and it is not handed out."""
+    program = Path(shutil.copy(compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }"), bus.folder))
+    os.chown(program, DAEMON, DAEMON)
+    program.chmod(0o711)
+    process = spawn(program, user=DAEMON, group=DAEMON, extra_groups=[])
+    bus.start(buses.rules(allow={"record-others": ["nobody"], "record-system": ["daemon"]}))
+    for user, options in (NOBODY, pids(process.pid)), (DAEMON, SYSTEM):
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        client = bus.client(user)
+        path = client.create(options, file)
+        client.session(path, "Start")
+        client.sleep(0.7)
+        client.session(path, "Stop")
+        assert client.wait("Finished", path)[0]
+        rows = profcapture.json("dump", capture, "--table", "image", "--format", "json")["data"]["rows"]
+        image = variant("(t)", (next(row["id"] for row in rows if row["path"] == str(program)),))
+        libc = variant("(t)", (next(row["id"] for row in rows if "libc" in (row["path"] or "")),))
+        client.session(path, "OpenImage", libc)
+        if user == NOBODY:
+            assert refusal(client.session, path, "OpenImage", image)[0] == "NotAuthorized"
+        else:
+            client.session(path, "OpenImage", image)
+        os.close(client.files[0])
+        client.session(path, "Close")
+
+
 # ---- whose session it is
 
 

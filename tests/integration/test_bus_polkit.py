@@ -321,6 +321,20 @@ def test_each_action_is_for_its_sessions(bus, file, process, allowed, own, syste
             client.session(client.create(options, file), "Close")
 
 
+def test_without_a_rule_nothing_is_allowed(bus, file, process):
+    """Our policy's defaults, for who is in no active local session: a password for each."""
+    bus.start()
+    client = bus.client(NOBODY)
+    for options, action in ((pids(process(NOBODY).pid), "own"), (pids(process(DAEMON).pid), "others"), (SYSTEM, "system")):
+        name, message = refusal(client.create, options, file)
+        assert name == INTERACTION and f"org.profd.record-{action}" in message
+    root = bus.client(0)
+    path = root.create(SYSTEM, file)
+    assert client.objects() == {}
+    assert refusal(client.session, path, "Start")[0] == INTERACTION
+    assert bus.engines() == []
+
+
 def test_root_is_asked_about_too(bus, file):
     """polkit itself says yes to root; profd does not."""
     bus.start(rules())

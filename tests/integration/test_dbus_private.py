@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profd --private as an IDE would drive it: the objects of docs/dbus.md on a socketpair, without profctl."""
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import gi
 import pytest
 
+import as_user
 from recordings import until
 
 gi.require_version("Gio", "2.0")
@@ -579,6 +581,17 @@ def test_event_that_is_not_there(rights, profd, file):
     assert profd.get(path, "State") == "failed"
     profd.sleep(0.3)
     assert profd.engines() == []
+
+
+@pytest.mark.parametrize("error, name", [
+    (errno.EBUSY, "Busy"), (errno.EACCES, "NotAuthorized"), (errno.ENOENT, "NotSupported"), (errno.EMFILE, "LimitExceeded"),
+    (errno.ENOMEM, "Failed"),
+])
+def test_events_that_the_kernel_refuses(rights, file, error, name):
+    with running(lambda: as_user.refuse("all", error)) as profd:
+        path = profd.create({**SYSTEM, "events": variant("as", ["cpu-clock"])}, file)
+        assert refusal(profd.session, path, "Start")[0] == name
+        assert profd.get(path, "State") == "failed"
 
 
 # ---- an engine that was taken over
