@@ -291,6 +291,13 @@ void authority_forget(struct authority *authority, const struct caller *caller)
 
 /* ---- Making and freeing ------------------------------------------------------------------------- */
 
+/* What is taken back may have been answered just then, and polkit's library warns of that: any client could fill the journal. */
+static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
+{
+	if (!g_str_has_prefix(message, "Error cancelling authorization check"))
+		g_log_default_handler(domain, level, message, data);
+}
+
 struct making {
 	void (*ready)(struct authority *authority, const GError *error, void *data);
 	void *data;
@@ -317,6 +324,7 @@ void authority_new(void (*ready)(struct authority *authority, const GError *erro
 	struct making *making = g_new(struct making, 1);
 
 	*making = (struct making){ .ready = ready, .data = data };
+	g_log_set_handler(NULL, G_LOG_LEVEL_WARNING, on_log, NULL);
 	polkit_authority_get_async(NULL, on_polkit, making);
 }
 

@@ -335,6 +335,17 @@ def test_without_a_rule_nothing_is_allowed(bus, file, process):
     assert bus.engines() == []
 
 
+def test_refusals_are_not_logged(bus, file, process, capfd):
+    """A refusal is the caller's to hear of: whoever asks again and again must not fill the journal."""
+    bus.start(rules())
+    client = bus.client(NOBODY)
+    capfd.readouterr()
+    for _ in range(20):
+        assert refusal(client.create, pids(process(NOBODY).pid), file)[0] == "NotAuthorized"
+    client.sleep(0.3)
+    assert capfd.readouterr().err == ""
+
+
 def test_root_is_asked_about_too(bus, file):
     """polkit itself says yes to root; profd does not."""
     bus.start(rules())
