@@ -5,8 +5,9 @@ The split costs at most what profd takes: one process would have the engine's wo
 and reads /proc, and which has to be a process of its own since it can hang. So profd's share of the CPU time in a steady
 recording is an upper bound of what samples a CPU second lose by the split.
 Then a long recording with a churn of processes: memory without rings, and descriptors, each process, over time. BENCH_CHURN
-says how many start a second, where they shall not be as many as possible; then there is only this part, since it needs no
-quiet machine:
+says how many start a second, where they shall not be as many as possible; then there is only this part, of these processes
+alone: each program that is new on the machine is one more image that is kept open, so a recording of everything is flat
+only where nobody builds. That needs no quiet machine:
 
     BENCH_SECONDS=1800 BENCH_CHURN=50 ./dev bench bench_split
 """
@@ -30,10 +31,10 @@ def churn_loop(rate):
     return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
 
 
-def start(folder, seconds):
+def start(folder, seconds, *what):
     path = os.path.join(folder, f"split-{seconds}-{time.monotonic_ns()}.cap")
-    return subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "--bus", "private", "-d", str(seconds),
-                             "--no-symbols", "-q", "-e", "cpu-clock", "-o", path],
+    return subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", *(what or ["--system"]), "--bus", "private",
+                             "-d", str(seconds), "--no-symbols", "-q", "-e", "cpu-clock", "-o", path],
                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
@@ -79,9 +80,8 @@ def slope(points):
 def churn(table, folder, seconds, rate):
     series = {name: [] for name in NAMES}
     with bench.Work(folder) as work:
-        for _ in range(1 if rate else 2):
-            work.loop(churn_loop(rate))
-        child = start(folder, seconds)
+        loops = [work.loop(churn_loop(rate)) for _ in range(1 if rate else 2)]
+        child = start(folder, seconds, *(["--pid", str(loops[0].pid)] if rate else []))
         begin = time.monotonic()
         while time.monotonic() - begin < seconds - 3:
             time.sleep(min(10, seconds / 20))
