@@ -419,6 +419,16 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	return *ret_known && tasks_wants(tasks, peer->process.pid);
 }
 
+/* It goes on without: what it tries to record is lost, however much that is. */
+static void lose_target(const struct collectors *collectors, struct peer *peer)
+{
+	bool known;
+
+	if (is_target(collectors, peer, &known))
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
+				       collectors_clock());
+}
+
 static void admit(struct collectors *collectors, struct peer *peer)
 {
 	if (peer->is_sysprof) {
@@ -430,7 +440,8 @@ static void admit(struct collectors *collectors, struct peer *peer)
 		peer->state = PEER_ACTIVE;
 		return;
 	}
-	/* It has its answer, or does not read. */
+	/* It has its answer, or does not read, as it waits no longer. */
+	lose_target(collectors, peer);
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
@@ -456,8 +467,10 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 		admit(collectors, peer);
 	else if (!is_ours && (known || limit_ns > peer->came_ns))
 		refuse(collectors, peer, CONTROL_NOT_A_TARGET);
-	else if (now_ns - peer->came_ns > PATIENCE_NS)
+	else if (now_ns - peer->came_ns > PATIENCE_NS) {
+		lose_target(collectors, peer);
 		refuse(collectors, peer, is_ours ? CONTROL_LIMIT : CONTROL_FAILED);
+	}
 }
 
 /* Who says that it has always others is asked for less and less often. */

@@ -121,7 +121,8 @@ class Steady:
                 lost[row["cause"]] += row["count"]
         late = lost.pop("late", 0)
         assert len(rows(profcapture, capture, "mark")) == self.recorded, late
-        assert sum(lost.values()) == self.begun - self.recorded - self.unknown
+        # a process that did not register in time counts for one, if it still lived when that was found
+        assert 0 <= sum(lost.values()) - (self.begun - self.recorded - self.unknown) <= self.unknown // 100
         return lost
 
 

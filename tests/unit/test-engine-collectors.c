@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -340,6 +341,40 @@ static void test_same_process(void)
 	finish(&fixture);
 	CHECK_INT(mark_id(&fixture, 0), 41);
 	CHECK_INT(mark_id(&fixture, 1), 42);
+	fixture_done(&fixture);
+}
+
+/* Targets that cannot be let in, or wait no longer: each is a loss of one, and the next one is let in. */
+static void test_not_let_in(void)
+{
+	struct fixture fixture;
+	struct rlimit limit, none;
+	int fd;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	none = (struct rlimit){ 1, limit.rlim_max };
+	connect_as(&fixture, getpid(), 0);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	step_until_answer(&fixture);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_FAILED);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	connect_as(&fixture, getpid(), 0);
+	close(steal_fd(&fixture.socket));
+	settle(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	connect_as(&fixture, STRANGER_PID, 0);
+	close(steal_fd(&fixture.socket));
+	settle(&fixture);
+	connect_as(&fixture, getpid(), 0);
+	step_until_answer(&fixture);
+	REQUIRE(take_arena(&fixture));
+	write_mark(claim(&fixture, getpid()), 0, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
 	fixture_done(&fixture);
 }
 
@@ -1315,6 +1350,7 @@ int main(void)
 	RUN(test_policy);
 	RUN(test_stranger);
 	RUN(test_same_process);
+	RUN(test_not_let_in);
 	RUN(test_rows);
 	RUN(test_order);
 	RUN(test_tids);
