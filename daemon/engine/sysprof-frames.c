@@ -261,6 +261,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	} record = { .argument = { STRING_ARGUMENT, ARGUMENT_STRING, STRING_MESSAGE } };
 	size_t n_message;
 	uint64_t begin_ns, duration_ns;
+	bool is_span;
 
 	if (n_bytes < sizeof(*from))
 		return SYSPROF_BAD;
@@ -268,11 +269,13 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	begin_ns = positive(from->header.time_ns);
 	/* neither can be more than half of what 64 bits hold */
 	duration_ns = positive(from->duration_ns);
+	/* GTK's "mapped window" says when it began in microseconds. No program is that old. */
+	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
 	reach(frames, begin_ns + duration_ns);
 	if (begin_ns + duration_ns > frames->now_ns)
 		duration_ns = frames->last_ns - MIN_OF(begin_ns, frames->last_ns);
-	record.mark.kind = from->duration_ns > 0 ? RING_MARK_COMPLETE : RING_MARK_INSTANT;
-	record.mark.duration_ns = MIN_OF(duration_ns, frames->last_ns);
+	record.mark.kind = is_span ? RING_MARK_COMPLETE : RING_MARK_INSTANT;
+	record.mark.duration_ns = is_span ? MIN_OF(duration_ns, frames->last_ns) : 0;
 	record.mark.group = name_id(frames, from->group, sizeof(from->group), 0);
 	record.mark.name = name_id(frames, from->name, sizeof(from->name), record.mark.group);
 	record.mark.n_arguments = n_message > 0;

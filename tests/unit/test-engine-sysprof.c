@@ -272,14 +272,17 @@ static void test_marks(void)
 	uint64_t start = now();
 	struct fixture fixture;
 	struct writer_ring ring;
-	struct frame span;
+	struct frame span, micro;
 
 	REQUIRE(begin(&fixture, &ring));
 	span = mark_frame(getpid(), start, now() - start, "span", "what it is about");
 	put_frame(&ring, &span);
 	put_mark(&ring, getpid(), "a name that takes all forty of the bytes");
+	micro = mark_frame(getpid(), start / 1000, start - start / 1000, "begun in microseconds",
+			   "");
+	put_frame(&ring, &micro);
 	finish(&fixture);
-	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 2);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, 0),
 		  PROF_MARK_COMPLETE);
 	/* the row stands at its end */
@@ -288,7 +291,11 @@ static void test_marks(void)
 		  start);
 	CHECK_STR(mark_name(&fixture, 0), "span");
 	CHECK_STR(mark_name(&fixture, 1), "a name that takes all forty of the bytes");
-	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, 1), PROF_MARK_INSTANT);
+	for (size_t i = 1; i < 3; i++) {
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, i),
+			  PROF_MARK_INSTANT);
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_DURATION, i), 0);
+	}
 	ring_done(&ring);
 	fixture_done(&fixture);
 }
