@@ -12,7 +12,7 @@ RULES = [
     (r"\b(TO" r"DO|FIX" r"ME|X{3}|HA" r"CK)\b", (), None, "a mark of unfinished work"),
     (r"(?<![\w./])/(work|home|root|Users)/\w", (), None, "a path of one machine"),
     (r"\b(deb|archive|ports|security|snapshot|ftp)\.(debian|ubuntu)\.(org|com)\b", (), None, "a package host"),
-    (r"\bhttps?://(?!localhost\b|127\.|[\w.-]*\.(org|com|net|dev|io|example)\b)[\w.-]+", (), None, "a host that not everybody reaches"),
+    (r"\bhttps?://(?!localhost\b|127\.|[\w.-]*\.(org|com|net|dev|io|app|example)\b)[\w.-]+", (), None, "a host that not everybody reaches"),
     (r"\b(pypi\.org|registry\.npmjs|proxy\.golang|crates\.io)\b", (), None, "a registry host"),
     (r"[ \t]+$", (".c", ".h", ".py", ".sh", ".build", ".md"), None, "white space at the end of the line"),
 ]

@@ -119,7 +119,7 @@ static bool passes(const struct frame_filters *filters, struct path path)
 }
 
 uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, bool *ret_passes)
+			     const struct functions *functions, uint32_t *ret_nodes)
 {
 	g_autofree struct path *paths = g_new(struct path, stacks->n);
 	uint64_t taken = 0;
@@ -136,12 +136,11 @@ uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stack
 							     : paths[parent],
 				     matches(filters, functions, stacks->entity[row]));
 		stacks->self[row] = stacks->total[row] = 0;
-		if (ret_passes)
-			ret_passes[row] = passes(filters, paths[row]);
-		if (passes(filters, paths[row]))
-			stacks->self[paths[row].shown] += self;
-		else
+		ret_nodes[row] = passes(filters, paths[row]) ? paths[row].shown : STACKS_NO_ROW;
+		if (ret_nodes[row] == STACKS_NO_ROW)
 			taken += self;
+		else
+			stacks->self[ret_nodes[row]] += self;
 	}
 	stacks_sum(stacks);
 	return taken;

@@ -44,6 +44,6 @@ static inline bool frame_filters_any(const struct frame_filters *filters)
 /* Can a sample without any frame pass? */
 bool frame_filters_want_bare(const struct frame_filters *filters);
 /* Of an epoch's stacks, settled by function: links what is shown, and moves or takes away samples. Returns how many it took.
- * ret_passes, where it is not NULL, is by node: do samples that ended in it pass? */
+ * ret_nodes is by node: the one that a sample which ended there ends in now, or STACKS_NO_ROW where it was taken. */
 uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, bool *ret_passes);
+			     const struct functions *functions, uint32_t *ret_nodes);

@@ -17,6 +17,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "memory", N_("what was allocated, and what became of it"), verb_memory },
 	{ "marks", N_("how often marks are, and how long they take"), verb_marks },
 	{ "counters", N_("the values of counters"), verb_counters },
+	{ "export", N_("samples for other programs"), verb_export },
 	{ "verify", N_("check every chunk"), verb_verify },
 	{ "recover", N_("a clean capture from a damaged one"), verb_recover },
 	{ "cut", N_("a time slice that stands alone"), verb_cut },

@@ -39,5 +39,10 @@ void tally_tree_init(struct tally_tree *tree);
 void tally_tree_done(struct tally_tree *tree);
 /* Adds the stacks of an epoch, which are settled. `samples` is how many the epoch has. */
 void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t samples);
+/* Of a whole tree, the node that a node of the stacks added last became. */
+static inline uint32_t tally_tree_node(const struct tally_tree *tree, uint32_t row)
+{
+	return g_array_index(tree->node_of, uint32_t, row);
+}
 /* After the last epoch: must all be added once more? The counts begin anew then. */
 bool tally_tree_again(struct tally_tree *tree);

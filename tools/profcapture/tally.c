@@ -19,6 +19,9 @@
 const char *const tally_by_names[] = { "function", "image", "thread", "process", "cgroup", NULL };
 const char *const tally_modes[] = { "any", "user", "kernel", NULL };
 
+/* Of the node of a sample in its epoch: it is the entity, for a sample that has no node. */
+#define BARE 0x80000000u
+
 /* What goes on while one epoch is read. */
 struct pass {
 	struct tally *tally;
@@ -29,9 +32,9 @@ struct pass {
 	GArray *on_path;           /* uint32_t: how often the entity is between root and here */
 	GArray *caller_on, *callee_on;
 	uint32_t focus_on;
-	GByteArray *is_focus; /* by function: 0 = not asked yet */
-	struct number_map
-		by_node; /* node and entity → samples; where stacks filter what is counted by something else */
+	GByteArray *is_focus;      /* by function: 0 = not asked yet */
+	struct number_map by_node; /* node and entity → samples, where filters choose among them */
+	guint first_sample;        /* of the epoch, in tally->each */
 };
 
 enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, N_COLUMNS };
@@ -201,22 +204,24 @@ static void count_unresolved(struct pass *pass)
 			pass->tally->unresolved += stacks->self[row];
 }
 
-static void filter(struct pass *pass)
+/* Returns the node that samples of each node end in now. */
+static uint32_t *filter(struct pass *pass)
 {
 	struct tally *tally = pass->tally;
 	struct stacks *stacks = pass->stacks;
-	g_autofree bool *passes = g_new0(bool, stacks->n);
+	uint32_t *nodes = g_new(uint32_t, stacks->n);
 	uint64_t key;
 	uint32_t samples;
 	size_t at = 0;
 
-	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions, passes);
+	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions, nodes);
 	for (size_t i = 0; tally->by == TALLY_IMAGE && i < stacks->n; i++)
 		stacks->entity[i] = functions_at(tally->functions, stacks->entity[i])->image;
 	while (number_map_next(&pass->by_node, &at, &key, &samples))
-		if (passes[key >> 32])
+		if (nodes[key >> 32] != STACKS_NO_ROW)
 			count_entity(pass, (uint32_t)key, samples);
 	number_map_clear(&pass->by_node);
+	return nodes;
 }
 
 static void add_to_tree(struct pass *pass)
@@ -228,12 +233,36 @@ static void add_to_tree(struct pass *pass)
 	stacks_free(inverted);
 }
 
+/* Samples of the epoch that is over have nodes of its own until here; those that were filtered go. */
+static void settle_samples(struct pass *pass, const uint32_t *nodes)
+{
+	GArray *each = pass->tally->each;
+	guint kept = pass->first_sample;
+
+	for (guint i = pass->first_sample; i < each->len; i++) {
+		struct tally_sample sample = g_array_index(each, struct tally_sample, i);
+
+		if (sample.node & BARE) {
+			sample.node = 1 + (sample.node & ~BARE);
+		} else {
+			sample.node = nodes ? nodes[sample.node] : sample.node;
+			if (sample.node == STACKS_NO_ROW)
+				continue;
+			sample.node = tally_tree_node(&pass->tally->tree, sample.node);
+		}
+		g_array_index(each, struct tally_sample, kept++) = sample;
+	}
+	g_array_set_size(each, kept);
+	pass->first_sample = kept;
+}
+
 static void finish_epoch(struct pass *pass)
 {
 	static const struct stacks_visitor plain = { enter_plain, leave_plain, NULL };
 	static const struct stacks_visitor focus = { enter_focus, leave_focus, NULL };
 	struct stacks_visitor visitor = pass->tally->focus ? focus : plain;
 	bool functions = by_function(pass->tally);
+	g_autofree uint32_t *nodes = NULL;
 
 	if (!pass->stacks)
 		return;
@@ -241,13 +270,15 @@ static void finish_epoch(struct pass *pass)
 		      functions ? FUNCTION_LOST : NAMES_LOST);
 	count_unresolved(pass);
 	if (pass->tally->filters)
-		filter(pass);
+		nodes = filter(pass);
 	if (by_stack(pass->tally)) {
 		visitor.data = pass;
 		stacks_walk(pass->stacks, &visitor);
 	}
 	if (pass->tally->wants_tree)
 		add_to_tree(pass);
+	if (pass->tally->wants_samples)
+		settle_samples(pass, nodes);
 	pass->tally->bad_stacks += pass->stacks->cut;
 	stacks_free(pass->stacks);
 	pass->stacks = NULL;
@@ -314,16 +345,31 @@ static uint32_t node_of(struct pass *pass, uint64_t stack, uint32_t segment, uin
 	return stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, segment, time_ns);
 }
 
-static void count_stack(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
+static void keep_sample(struct pass *pass, uint32_t node, uint32_t thread, uint32_t segment,
+			uint64_t time_ns)
+{
+	struct tally_sample sample = { capture_time(pass->tally->reader->capture, segment, time_ns),
+				       thread, node };
+
+	if (pass->tally->wants_samples)
+		g_array_append_val(pass->tally->each, sample);
+}
+
+static void count_stack(struct pass *pass, uint32_t thread, uint64_t stack, uint32_t segment,
+			uint64_t time_ns)
 {
 	uint32_t node = node_of(pass, stack, segment, time_ns);
 
-	if (node != STACKS_NO_ROW)
+	if (node != STACKS_NO_ROW) {
 		pass->stacks->self[node]++;
-	else if (pass->tally->filters && !frame_filters_want_bare(pass->tally->filters))
+		keep_sample(pass, node, thread, segment, time_ns);
+	} else if (pass->tally->filters && !frame_filters_want_bare(pass->tally->filters)) {
 		pass->tally->filtered++;
-	else
+	} else {
 		count_without_frames(pass->tally, stack);
+		keep_sample(pass, BARE | (stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST), thread,
+			    segment, time_ns);
+	}
 }
 
 /* Counts a sample in what is no part of its stack. */
@@ -390,7 +436,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 			 batch->segment, time_ns);
 		break;
 	default:
-		count_stack(pass, stack, batch->segment, time_ns);
+		count_stack(pass, thread, stack, batch->segment, time_ns);
 	}
 }
 
@@ -399,7 +445,7 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 	struct reader *reader = pass->tally->reader;
 	const struct prof_array *c = batch->columns;
 	const struct span_set *inside = pass->tally->inside;
-	bool threads = reader_filters_threads(reader) || inside ||
+	bool threads = reader_filters_threads(reader) || inside || pass->tally->wants_samples ||
 		       pass->tally->by == TALLY_THREAD || pass->tally->by == TALLY_PROCESS;
 	uint64_t from, to;
 
@@ -538,6 +584,7 @@ static void answer_init(struct tally *tally)
 	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally_tree_init(&tally->tree);
+	tally->each = g_array_new(FALSE, FALSE, sizeof(struct tally_sample));
 	tally->cgroups = g_ptr_array_new();
 	g_ptr_array_add(tally->cgroups, NULL);
 }
@@ -594,6 +641,7 @@ void tally_done(struct tally *tally)
 		g_array_unref(tally->counts);
 		g_array_unref(tally->callers);
 		g_array_unref(tally->callees);
+		g_array_unref(tally->each);
 		tally_tree_done(&tally->tree);
 		g_ptr_array_unref(tally->cgroups);
 	}

@@ -19,11 +19,19 @@ extern const char *const tally_modes[];
 
 enum tally_unwind { UNWIND_COMPLETE, UNWIND_TRUNCATED, UNWIND_GUESSED, UNWIND_NONE, UNWIND_KINDS };
 
+/* A sample, and the node of the tree that it ended in. */
+struct tally_sample {
+	int64_t time_ns; /* relative */
+	uint32_t thread; /* index of names */
+	uint32_t node;
+};
+
 struct tally {
 	/* what is wanted */
 	enum tally_by by;
 	bool wants_tree;
-	bool inverted;                 /* the tree goes from what was hit to who called it */
+	bool wants_samples; /* with a whole tree: each sample; sixteen bytes of memory each */
+	bool inverted;      /* the tree goes from what was hit to who called it */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
@@ -41,6 +49,7 @@ struct tally {
 	uint64_t period_ns; /* 0 = unknown, or not the same for all */
 	uint64_t bad_stacks;
 	struct tally_tree tree; /* with `wants_tree` */
+	GArray *each; /* struct tally_sample in the order of the capture, with `wants_samples` */
 	struct tally_count focus_count;
 	GArray *callers, *callees; /* struct tally_count by function; with `focus` */
 	bool focus_found;

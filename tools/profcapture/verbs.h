@@ -8,6 +8,7 @@ int verb_report(int argc, char **argv);
 int verb_memory(int argc, char **argv);
 int verb_marks(int argc, char **argv);
 int verb_counters(int argc, char **argv);
+int verb_export(int argc, char **argv);
 int verb_verify(int argc, char **argv);
 int verb_recover(int argc, char **argv);
 int verb_cut(int argc, char **argv);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Export-folded - "comm;outermost;…;innermost count", a line for each stack of threads of one name
+ *
+ * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a name, the count last.
+ */
+#include "config.h"
+
+#include "tools/profcapture/export.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void append_name(GString *line, const char *name)
+{
+	g_autofree char *escaped = text_escape(name);
+
+	g_string_append(line, g_strdelimit(escaped, ";", ':'));
+}
+
+static int compare_lines(const void *left, const void *right)
+{
+	return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Threads of the same name, and functions that are written alike, are one line. */
+static GHashTable *collapse(const struct export *export)
+{
+	GHashTable *counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+	g_autoptr(GArray) stacks = export_stacks(export);
+	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_autoptr(GString) line = g_string_new(NULL);
+
+	for (guint i = 0; i < stacks->len; i++) {
+		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
+		uint64_t *count;
+
+		g_string_truncate(line, 0);
+		append_name(line, export_thread_name(export, stack->thread));
+		export_path(export, stack->node, path);
+		for (guint k = 0; k < path->len; k++) {
+			g_string_append_c(line, ';');
+			append_name(line, functions_at(export->tally.functions,
+						       g_array_index(path, uint32_t, k))
+						  ->name);
+		}
+		count = g_hash_table_lookup(counts, line->str);
+		if (!count) {
+			count = g_new0(uint64_t, 1);
+			g_hash_table_insert(counts, g_strdup(line->str), count);
+		}
+		*count += stack->samples;
+	}
+	return counts;
+}
+
+bool export_folded(struct export *export, struct out *out, GError **error)
+{
+	g_autoptr(GHashTable) counts = collapse(export);
+	g_autofree const char **lines = (const char **)g_hash_table_get_keys_as_array(counts, NULL);
+
+	qsort(lines, g_hash_table_size(counts), sizeof(*lines), compare_lines);
+	for (const char **line = lines; *line; line++) {
+		const uint64_t *count = g_hash_table_lookup(counts, *line);
+
+		out_printf(out, "%s %" PRIu64 "\n", *line, *count);
+	}
+	return true;
+}

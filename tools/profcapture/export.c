@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture export - the samples of a capture in the formats of other programs
+ *
+ * The result is whole or not there. What says ".gz" at its end is compressed, and pprof always is.
+ */
+#include "config.h"
+
+#include "tools/profcapture/export.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/spool.h"
+#include "tools/profcapture/result-file.h"
+#include "tools/profcapture/verbs.h"
+
+#include <gio/gunixinputstream.h>
+#include <gio/gunixoutputstream.h>
+#include <glib/gi18n.h>
+#include <string.h>
+
+enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE };
+static const char *const format_names[] = { "folded", "firefox", "pprof", "speedscope", NULL };
+
+static const struct {
+	bool (*write)(struct export *export, struct out *out, GError **error);
+	bool compressed; /* always */
+} formats[] = {
+	[FOLDED] = { export_folded, false },
+	[FIREFOX] = { export_firefox, false },
+	[PPROF] = { export_pprof, true },
+	[SPEEDSCOPE] = { export_speedscope, false },
+};
+
+static const struct cli_option options[] = {
+	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
+	  N_("what to write: folded stacks, the Firefox Profiler's, pprof's or speedscope's profile"),
+	  format_names },
+	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
+	  N_("the file to write; - is standard output, the default") },
+	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
+	  N_("replace NEW if it exists") },
+	{ "mode", 0, CLI_CHOICE, offsetof(struct export, tally.mode), N_("MODE"),
+	  N_("only samples taken in this mode"), tally_modes },
+	{ NULL },
+};
+
+/* ---- what the formats ask for ------------------------------------------------------------------- */
+
+static gint compare_stacks(gconstpointer left, gconstpointer right)
+{
+	const struct export_stack *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+GArray *export_stacks(const struct export *export)
+{
+	const GArray *each = export->tally.each;
+	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
+	struct number_map counts;
+	uint64_t key;
+	uint32_t samples;
+	size_t at = 0;
+
+	number_map_init(&counts);
+	for (guint i = 0; i < each->len; i++) {
+		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
+
+		++*number_map_at(&counts, (uint64_t)sample->thread << 32 | sample->node);
+	}
+	while (number_map_next(&counts, &at, &key, &samples)) {
+		struct export_stack stack = { (uint32_t)(key >> 32), (uint32_t)key, samples };
+
+		g_array_append_val(stacks, stack);
+	}
+	number_map_done(&counts);
+	g_array_sort(stacks, compare_stacks);
+	return stacks;
+}
+
+static gint compare_threads(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct names *names = data;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	const struct names_thread *one = names_thread_at(names, a),
+				  *two = names_thread_at(names, b);
+	uint64_t one_pid = names_process_at(names, one->process)->pid;
+	uint64_t two_pid = names_process_at(names, two->process)->pid;
+
+	if (one_pid != two_pid)
+		return one_pid < two_pid ? -1 : 1;
+	if (one->process != two->process)
+		return one->process < two->process ? -1 : 1;
+	if (one->tid != two->tid)
+		return one->tid < two->tid ? -1 : 1;
+	return a < b ? -1 : a > b;
+}
+
+GArray *export_threads(const struct export *export)
+{
+	const GArray *each = export->tally.each;
+	const struct names *names = export->reader.capture->names;
+	GArray *threads = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_autofree bool *known = g_new0(bool, names->threads->len);
+
+	for (guint i = 0; i < each->len; i++) {
+		uint32_t thread = g_array_index(each, struct tally_sample, i).thread;
+
+		if (!known[thread])
+			g_array_append_val(threads, thread);
+		known[thread] = true;
+	}
+	g_array_sort_with_data(threads, compare_threads, (gpointer)names);
+	return threads;
+}
+
+void export_path(const struct export *export, uint32_t node, GArray *path)
+{
+	uint32_t *functions;
+
+	g_array_set_size(path, 0);
+	while (node != 0) {
+		const struct tally_node *at =
+			&g_array_index(export->tally.tree.nodes, struct tally_node, node);
+
+		g_array_append_val(path, at->entity);
+		node = at->parent;
+	}
+	functions = (uint32_t *)(void *)path->data;
+	for (guint i = 0; i < path->len / 2; i++) {
+		uint32_t function = functions[i];
+
+		functions[i] = functions[path->len - 1 - i];
+		functions[path->len - 1 - i] = function;
+	}
+}
+
+uint64_t export_period(const struct export *export)
+{
+	return export->tally.period_ns;
+}
+
+const char *export_thread_name(const struct export *export, uint32_t thread)
+{
+	const struct names *names = export->reader.capture->names;
+	const struct names_thread *at = names_thread_at(names, thread);
+	const char *exe = names_process_at(names, at->process)->exe;
+
+	if (at->comm)
+		return at->comm;
+	return exe ? exe : thread == NAMES_LOST ? NAMES_LOST_TEXT : "-";
+}
+
+char *export_title(const struct export *export)
+{
+	struct out text;
+	char *title;
+
+	out_init(&text, -1);
+	capture_print_command(export->reader.capture, &text);
+	title = g_strdup(text.text->len ? g_strchomp(text.text->str) : "profd");
+	out_done(&text);
+	return title;
+}
+
+/* ---- the file ----------------------------------------------------------------------------------- */
+
+static bool arrived(struct out *out, const struct export *export, GError **error)
+{
+	int r = out_flush(out);
+
+	if (r == 0)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot write '%s': %s"), export->output,
+		    g_strerror(-r));
+	return false;
+}
+
+static bool write_plain(struct export *export, int fd, GError **error)
+{
+	struct out out;
+	bool ok;
+
+	out_init(&out, fd);
+	ok = formats[export->format].write(export, &out, error) && arrived(&out, export, error);
+	out_done(&out);
+	return ok;
+}
+
+static bool write_compressed(struct export *export, int fd, GError **error)
+{
+	CLEANUP_CLOSE int plain = spool_open(error);
+	g_autoptr(GConverter)
+		gzip = G_CONVERTER(g_zlib_compressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP, -1));
+	g_autoptr(GOutputStream) file = g_unix_output_stream_new(fd, FALSE);
+	g_autoptr(GOutputStream) packed = g_converter_output_stream_new(file, gzip);
+	g_autoptr(GInputStream) in = NULL;
+
+	if (plain < 0 || !write_plain(export, plain, error))
+		return false;
+	if (lseek(plain, 0, SEEK_SET) < 0) {
+		g_set_error_literal(error, CLI_ERROR, CLI_FAILURE, g_strerror(errno));
+		return false;
+	}
+	in = g_unix_input_stream_new(plain, FALSE);
+	if (g_output_stream_splice(packed, in, G_OUTPUT_STREAM_SPLICE_CLOSE_TARGET, NULL, error) >=
+	    0)
+		return true;
+	g_prefix_error(error, _("cannot write '%s': "), export->output);
+	return false;
+}
+
+static bool write_result(struct export *export, GError **error)
+{
+	CLEANUP(result_file_done) struct result_file file = { 0 };
+	bool compressed = formats[export->format].compressed ||
+			  g_str_has_suffix(export->output, ".gz");
+
+	return result_file_open(export->output, export->force, &file, error) &&
+	       (compressed ? write_compressed(export, file.fd, error)
+			   : write_plain(export, file.fd, error)) &&
+	       result_file_commit(&file, error);
+}
+
+/* ---- the verb ----------------------------------------------------------------------------------- */
+
+static bool export_run(struct export *export, const char *input, GError **error)
+{
+	if (!frame_filters_open(&export->filters, error) ||
+	    !reader_open(&export->reader, input, error))
+		return false;
+	export->tally.wants_tree = export->tally.wants_samples = true;
+	if (frame_filters_any(&export->filters))
+		export->tally.filters = &export->filters;
+	if (!tally_run(&export->tally, &export->reader, error))
+		return false;
+	capture_warn(export->reader.capture);
+	if (export->reader.capture->lost)
+		cli_warning(
+			_("the capture lost events, which formats of others cannot say: profcapture info '%s' lists them"),
+			input);
+	return write_result(export, error);
+}
+
+static void export_done(struct export *export)
+{
+	tally_done(&export->tally);
+	frame_filters_done(&export->filters);
+	reader_done(&export->reader);
+}
+
+int verb_export(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("FILE --to FORMAT [-o NEW]"),
+		N_("Writes samples in the format of another program."), 1, 1
+	};
+	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
+	const struct cli_group groups[] = {
+		{ NULL, options, &export },
+		{ N_("What is read"), reader_time_options, &export.reader },
+		{ NULL, reader_process_options, &export.reader },
+		{ NULL, reader_thread_options, &export.reader },
+		{ NULL, reader_cpu_options, &export.reader },
+		{ N_("Frames, as in pprof"), frame_filter_options, &export.filters },
+		{ NULL }
+	};
+	GError *error = NULL;
+	int status = cli_parse(&spec, groups, &argc, &argv);
+
+	if (status != CLI_CONTINUE)
+		return status;
+	if (export.format < 0)
+		return cli_usage_error(
+			_("the result needs a format: --to folded, firefox, pprof or speedscope"));
+	return export_run(&export, argv[0], &error) ? CLI_OK : cli_fail(error);
+}

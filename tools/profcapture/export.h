@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Export - what the formats of the verb `export` share: the samples, the tree that they end in, and what that is called
+ *
+ * A format is one function in a file export-NAME.c; it writes everything at once and only looks at what is here. Functions are
+ * those of report, so that totals are the same; unlike there, nothing is left out.
+ */
+#pragma once
+
+#include "tools/profcapture/tally.h"
+
+struct export
+{
+	struct reader reader;
+	struct tally tally; /* by function, with the whole tree and each sample */
+	struct frame_filters filters;
+	int format;
+	const char *output;
+	bool force;
+};
+
+/* Samples that ended in the same node on the same thread. */
+struct export_stack {
+	uint32_t thread, node;
+	uint64_t samples;
+};
+
+/* All of them, ordered by thread and node: struct export_stack. */
+GArray *export_stacks(const struct export *export);
+/* Threads (index of names) that have samples, in the order of their processes' and their own ids: uint32_t. */
+GArray *export_threads(const struct export *export);
+/* The functions from the root to a node (0: none): `path`, of uint32_t, is emptied first. */
+void export_path(const struct export *export, uint32_t node, GArray *path);
+/* Nanoseconds that a sample stands for; 0: nobody knows. */
+uint64_t export_period(const struct export *export);
+/* A thread's name, or its process's program; never NULL. */
+const char *export_thread_name(const struct export *export, uint32_t thread);
+/* What was recorded: the command, or "profd". */
+char *export_title(const struct export *export) MUST_CHECK;
+
+/* The formats. */
+bool export_folded(struct export *export, struct out *out, GError **error);
+bool export_pprof(struct export *export, struct out *out, GError **error);
+bool export_speedscope(struct export *export, struct out *out, GError **error);
+bool export_firefox(struct export *export, struct out *out, GError **error);
