@@ -35,7 +35,7 @@ def whole(tmp_path_factory):
 def ask(profcapture, capture, *options):
     output = profcapture.json("memory", capture, *options)
     schema.check(profcapture, "memory", output)
-    assert not output["truncated"] or "--tree" in options
+    assert not output["truncated"] or "--tree" in options or "--inverted" in options
     return output["data"]
 
 
@@ -188,6 +188,36 @@ def test_trees(profcapture, whole, view):
     assert profcapture.json("memory", whole, *view, "--tree", "--limit", 1)["truncated"]
 
 
+def paths(root, flip):
+    """{functions from the root of the stack on: (bytes, blocks)} of a tree, which is turned over or not."""
+    found, walk = {}, [(root, ())]
+    while walk:
+        node, path = walk.pop()
+        if node is not root:
+            path = (node["name"], *path) if flip else (*path, node["name"])
+        if node["self_blocks"]:
+            found[path] = (node["self_bytes"], node["self_blocks"])
+        walk += [(child, path) for child in node["children"]]
+    return found
+
+
+@pytest.mark.parametrize("view", TREES, ids=str)
+def test_inverted(profcapture, whole, view):
+    """The same stacks, from the other end."""
+    root = ask(profcapture, whole, *view, "--inverted", "--limit", 0)["root"]
+    check_tree(root)
+    assert paths(root, True) == paths(ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"], False)
+    if view not in ([], ["--cross-thread"], ["--diff", "1ms..2ms"]):
+        rows = {row["name"]: row for row in ask(profcapture, whole, *view)["rows"]}
+        field = {"--leaks": "leaked_blocks", "--temporary": "temporary", "--reallocs": "reallocs"}.get(view[0], "live_blocks")
+        assert {node["name"]: node["total_blocks"] for node in root["children"]} == {
+            name: row[field] for name, row in rows.items() if row[field]}
+    text = profcapture("memory", whole, *view, "--inverted").stdout
+    assert "f1" in text and "small or deep branches" in text
+    cut = ask(profcapture, whole, *view, "--inverted", "--limit", 3)["root"]
+    assert len(cut["children"]) == 3 and cut["total_blocks"] == root["total_blocks"]
+
+
 def test_suppressions(profcapture, whole, tmp_path):
     rules = tmp_path / "rules"
     rules.write_text("# what is known\nleak:^f1$\nleak:no such function\n")
@@ -211,6 +241,7 @@ def test_options(profcapture, whole):
         (["--leaks", "--peak"], "--peak does not go with --leaks"),
         (["--at", "1s", "--sizes"], "does not go with"),
         (["--sizes", "--tree"], "--tree does not go with --sizes"),
+        (["--sizes", "--inverted"], "--inverted does not go with --sizes"),
         (["--tree", "--format", "csv"], "--tree is printed as text or json"),
         (["--diff", "1s"], "--diff takes two times"),
         (["--diff", "2s", "1s"], "is after"),

@@ -467,8 +467,35 @@ static void test_boots(void)
 	build_done(&build);
 }
 
+static void test_shortened(void)
+{
+	static const char *const names[][2] = {
+		{ "main", "main" },
+		{ "std::map<int, std::less<int> >::find(std::pair<int, char> const&)",
+		  "std::map<>::find(std::pair<> const&)" },
+		{ "void f<(a)->b>(int)", "void f<>(int)" },
+		{ "bool operator< <int>(x<int>, int)", "bool operator< <int>(x<>, int)" },
+		{ "std::ostream& std::operator<<(std::ostream&)",
+		  "std::ostream& std::operator<<(std::ostream&)" },
+		{ "p<int>::operator->() const", "p<>::operator->() const" },
+		{ "my_operator<int>", "my_operator<>" },
+		{ "a<b::operator>>::c", "a<b::operator>>::c" },
+		{ "<alloc::vec::Vec<T> as Drop>::drop", "<alloc::vec::Vec<> as Drop>::drop" },
+		{ "<anonymous>", "<anonymous>" },
+		{ "a<b", "a<b" },
+		{ "", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		g_autofree char *text = functions_shorten(names[i][0]);
+
+		CHECK_STR(text, names[i][1]);
+	}
+}
+
 int main(void)
 {
+	RUN(test_shortened);
 	RUN(test_totals);
 	RUN(test_recursion);
 	RUN(test_callers);

@@ -56,3 +56,8 @@ void functions_write(const struct functions *functions, uint32_t index, struct j
 const char *functions_image(const struct functions *functions, uint32_t index);
 /* "  [libc.so.6]", as it stands behind the function's name; nothing where the image is unknown. */
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
+/* Its name and its image; full_names: else as functions_shorten() has it. */
+void functions_print(const struct functions *functions, uint32_t index, bool full_names,
+		     struct out *out);
+/* "a<b<c> >::d<e>(f<g>)" → "a<>::d<>(f<>)"; operators keep their signs. */
+char *functions_shorten(const char *name) MUST_CHECK;

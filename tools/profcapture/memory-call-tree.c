@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-call-tree - the answer as a tree of calls, from the roots down
+ * Memory-call-tree - the answer as a tree: of calls from the roots down, or of callers from who allocates up
  *
- * A node has what it and all below it are about; small branches are shown only with --limit 0.
+ * A node has what it and all below it are about; small branches are shown only with --limit 0. The tree of callers has many more
+ * nodes than there are stacks, so only what is shown is made.
  */
 #include "config.h"
 
@@ -18,10 +19,18 @@
 
 struct tree {
 	struct memory *memory;
-	GArray *totals, *before; /* struct memory_sum by node; before: of --diff, or NULL */
+	const GArray *nodes;     /* struct memory_node */
+	const GArray *self;      /* struct memory_sum by node */
+	GArray *totals, *before; /* the same; before: of --diff, or NULL */
+	GArray *callers[2];      /* nodes and self, where they are of this tree alone; or NULL */
 	uint32_t *first, *next;  /* child by node, and child of the same parent; 0: none */
 	double all;              /* what a share is of */
 };
+
+static const struct memory_node *node_at(const struct tree *tree, uint32_t index)
+{
+	return &g_array_index(tree->nodes, struct memory_node, index);
+}
 
 static double key_at(const struct tree *tree, uint32_t node)
 {
@@ -32,31 +41,181 @@ static double key_at(const struct tree *tree, uint32_t node)
 	return tree->before ? fabs(sum.bytes - before.bytes) : memory_key_of(tree->memory, &sum);
 }
 
-static void tree_init(struct tree *tree, struct memory *memory)
+static bool is_worth_showing(const struct tree *tree, uint32_t node)
 {
-	guint n = memory->tree.nodes->len;
+	return tree->memory->reader.limit == 0 || key_at(tree, node) >= tree->all * MIN_SHARE;
+}
 
-	*tree = (struct tree){ .memory = memory,
-			       .first = g_new0(uint32_t, n),
-			       .next = g_new0(uint32_t, n) };
+/* ---- callers ------------------------------------------------------------------------------------- */
+
+struct step {
+	uint32_t leaf, at; /* nodes of the tree of calls: what is counted, and how far up it is */
+	uint32_t function; /* of at */
+};
+
+static gint compare_steps(gconstpointer left, gconstpointer right)
+{
+	const struct step *a = left, *b = right;
+
+	return a->function != b->function ? (a->function < b->function ? -1 : 1)
+	       : a->leaf < b->leaf        ? -1
+					  : a->leaf > b->leaf;
+}
+
+static void add_sum(struct memory_sum *to, struct memory_sum sum)
+{
+	to->bytes += sum.bytes;
+	to->blocks += sum.blocks;
+}
+
+/* Of stacks that are the same so far: their sum is a node's. */
+static void add_node(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
+{
+	const struct memory *memory = tree->memory;
+	struct memory_node node = { .parent = parent, .function = steps->function };
+	uint32_t index = tree->callers[0]->len;
+
+	g_array_append_val(tree->callers[0], node);
+	g_array_set_size(tree->callers[1], index + 1);
+	for (size_t i = 0; i < n; i++) {
+		struct memory_sum sum = memory_sum_at(memory->sums, steps[i].leaf);
+
+		add_sum(memory_sum_of(tree->totals, index), sum);
+		if (tree->before)
+			add_sum(memory_sum_of(tree->before, index),
+				memory_sum_at(memory->before, steps[i].leaf));
+		if (memory_node_at(&memory->tree, steps[i].at)->parent == 0)
+			add_sum(memory_sum_of(tree->callers[1], index), sum);
+	}
+}
+
+/* One frame up; those that have none are left out. */
+static size_t step_up(const struct memory_tree *calls, struct step *steps, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t at = memory_node_at(calls, steps[i].at)->parent;
+
+		if (at)
+			steps[kept++] = (struct step){ steps[i].leaf, at,
+						       memory_node_at(calls, at)->function };
+	}
+	return kept;
+}
+
+static size_t end_of_group(const struct step *steps, size_t at, size_t n)
+{
+	size_t end = at + 1;
+
+	while (end < n && steps[end].function == steps[at].function)
+		end++;
+	return end;
+}
+
+static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, size_t n,
+			unsigned depth)
+{
+	uint32_t node = tree->callers[0]->len;
+
+	qsort(steps, n, sizeof(*steps), compare_steps);
+	for (size_t i = 0, end; i < n; i = end) {
+		end = end_of_group(steps, i, n);
+		add_node(tree, parent, &steps[i], end - i);
+	}
+	for (uint32_t i = node; parent == 0 && i < tree->callers[0]->len; i++)
+		tree->all += key_at(tree, i);
+	for (size_t i = 0, end; i < n; i = end, node++) {
+		end = end_of_group(steps, i, n);
+		if (depth < MAX_DEPTH && is_worth_showing(tree, node))
+			add_callers(tree, node, &steps[i],
+				    step_up(&tree->memory->tree, &steps[i], end - i), depth + 1);
+	}
+}
+
+/* Where the allocation counts for, beyond C++'s new. */
+static struct step first_step(const struct memory_tree *calls, uint32_t leaf)
+{
+	uint32_t site = memory_node_at(calls, leaf)->site, at = leaf;
+
+	while (memory_node_at(calls, at)->function != site && memory_node_at(calls, at)->parent)
+		at = memory_node_at(calls, at)->parent;
+	return (struct step){ leaf, at, site };
+}
+
+static void find_callers(struct tree *tree)
+{
+	const struct memory *memory = tree->memory;
+	const struct memory_node root = { 0 };
+	g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(struct step));
+
+	tree->nodes = tree->callers[0] = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
+	tree->self = tree->callers[1] = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	tree->totals = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	if (memory->before)
+		tree->before = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	g_array_append_val(tree->callers[0], root);
+	for (uint32_t i = 1; i < memory->tree.nodes->len; i++) {
+		struct memory_sum sum = memory_sum_at(memory->sums, i);
+
+		add_sum(memory_sum_of(tree->totals, 0), sum);
+		if (memory->before) {
+			add_sum(memory_sum_of(tree->before, 0), memory_sum_at(memory->before, i));
+			add_sum(&sum, memory_sum_at(memory->before, i));
+		}
+		if (sum.bytes > 0 || sum.blocks > 0) {
+			struct step step = first_step(&memory->tree, i);
+
+			g_array_append_val(steps, step);
+		}
+	}
+	add_callers(tree, 0, (struct step *)(void *)steps->data, steps->len, 0);
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------ */
+
+static void find_calls(struct tree *tree)
+{
+	const struct memory *memory = tree->memory;
+
+	tree->nodes = memory->tree.nodes;
+	tree->self = memory->sums;
 	tree->totals = memory_tree_totals(&memory->tree, memory->sums);
 	if (memory->before)
 		tree->before = memory_tree_totals(&memory->tree, memory->before);
+	for (uint32_t i = 1; i < tree->nodes->len; i++)
+		if (node_at(tree, i)->parent == 0)
+			tree->all += key_at(tree, i);
+}
+
+static void tree_init(struct tree *tree, struct memory *memory)
+{
+	guint n;
+
+	*tree = (struct tree){ .memory = memory };
+	if (memory->is_inverted)
+		find_callers(tree);
+	else
+		find_calls(tree);
+	n = tree->nodes->len;
+	tree->first = g_new0(uint32_t, n);
+	tree->next = g_new0(uint32_t, n);
 	for (uint32_t i = n; i-- > 1;) {
-		uint32_t parent = memory_node_at(&memory->tree, i)->parent;
+		uint32_t parent = node_at(tree, i)->parent;
 		struct memory_sum sum = memory_sum_at(tree->totals, i);
 
 		if (key_at(tree, i) < 0.5 && sum.blocks < 0.5)
 			continue;
 		tree->next[i] = tree->first[parent];
 		tree->first[parent] = i;
-		if (parent == 0)
-			tree->all += key_at(tree, i);
 	}
 }
 
 static void tree_done(struct tree *tree)
 {
+	for (unsigned i = 0; i < ARRAY_SIZE(tree->callers); i++)
+		if (tree->callers[i])
+			g_array_unref(tree->callers[i]);
 	g_array_unref(tree->totals);
 	if (tree->before)
 		g_array_unref(tree->before);
@@ -74,9 +233,8 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 
 	if (by_a != by_b)
 		return by_a > by_b ? -1 : 1;
-	order = g_strcmp0(
-		functions_at(functions, memory_node_at(&tree->memory->tree, a)->function)->name,
-		functions_at(functions, memory_node_at(&tree->memory->tree, b)->function)->name);
+	order = g_strcmp0(functions_at(functions, node_at(tree, a)->function)->name,
+			  functions_at(functions, node_at(tree, b)->function)->name);
 	return order ? order : a < b ? -1 : 1;
 }
 
@@ -87,7 +245,7 @@ static GArray *open_children(const struct tree *tree, uint32_t node, unsigned de
 	uint64_t limit = tree->memory->reader.limit;
 
 	for (uint32_t i = tree->first[node]; i; i = tree->next[i]) {
-		if (depth < MAX_DEPTH && (limit == 0 || key_at(tree, i) >= tree->all * MIN_SHARE))
+		if (depth < MAX_DEPTH && is_worth_showing(tree, i))
 			g_array_append_val(children, i);
 		else
 			*cut = true;
@@ -126,14 +284,14 @@ static void write_node(const struct tree *tree, struct json *json, uint32_t node
 {
 	bool cut = false;
 	g_autoptr(GArray) children = open_children(tree, node, depth, &cut);
-	struct memory_sum self = memory_sum_at(tree->memory->sums, node);
+	struct memory_sum self = memory_sum_at(tree->self, node);
 	struct memory_sum total = memory_sum_at(tree->totals, node);
 	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
 						: (struct memory_sum){ 0 };
 
 	json_begin_object(json, key);
-	memory_write_node(tree->memory, json, memory_node_at(&tree->memory->tree, node)->function,
-			  node == 0, &self, &total, &before);
+	memory_write_node(tree->memory, json, node_at(tree, node)->function, node == 0, &self,
+			  &total, &before);
 	json_begin_array(json, "children");
 	for (guint i = 0; i < children->len; i++)
 		write_node(tree, json, g_array_index(children, uint32_t, i), NULL, depth + 1);
@@ -150,18 +308,20 @@ void memory_write_tree(struct memory *memory, struct json *json)
 	tree_done(&tree);
 }
 
-static void print_number(struct out *out, double bytes, bool is_signed)
+static void print_number(struct out *out, double number, bool is_bytes, bool is_signed)
 {
-	g_autofree char *text = text_bytes(memory_integer(fabs(bytes)));
-	g_autofree char *whole = g_strconcat(!is_signed ? "" : bytes < 0 ? "-" : "+", text, NULL);
+	uint64_t value = memory_integer(fabs(number));
+	g_autofree char *text = is_bytes ? text_bytes(value) : text_count(value);
+	g_autofree char *whole = g_strconcat(!is_signed ? "" : number < 0 ? "-" : "+", text, NULL);
 
 	out_printf(out, "%12s ", whole);
 }
 
 static void print_node(const struct tree *tree, struct out *out, uint32_t node, unsigned depth)
 {
-	const struct functions *functions = tree->memory->tree.functions;
-	uint32_t function = memory_node_at(&tree->memory->tree, node)->function;
+	const struct memory *memory = tree->memory;
+	const struct functions *functions = memory->tree.functions;
+	uint32_t function = node_at(tree, node)->function;
 	struct memory_sum total = memory_sum_at(tree->totals, node);
 	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
 						: (struct memory_sum){ 0 };
@@ -169,13 +329,12 @@ static void print_node(const struct tree *tree, struct out *out, uint32_t node, 
 	g_autoptr(GArray) children = open_children(tree, node, depth, &cut);
 
 	if (node) {
-		print_number(out, total.bytes - before.bytes, tree->before);
-		out_printf(out, "%11.0f %7.2f  %*s", total.blocks - before.blocks,
+		print_number(out, total.bytes - before.bytes, true, tree->before);
+		print_number(out, total.blocks - before.blocks, false, tree->before);
+		out_printf(out, "%7.2f  %*s",
 			   tree->all > 0 ? 100 * key_at(tree, node) / tree->all : 0,
 			   (int)(depth - 1) * 2, "");
-		text_cell(out, functions_at(functions, function)->name, 0, TEXT_LEFT);
-		if (strcmp(functions_at(functions, function)->kind, "unresolved") != 0)
-			functions_print_image(functions, function, out);
+		functions_print(functions, function, memory->full_names, out);
 		out_char(out, '\n');
 	}
 	for (guint i = 0; i < children->len; i++)
@@ -188,7 +347,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 
 	tree_init(&tree, memory);
 	reader_style(&memory->reader, out, READER_BOLD);
-	out_printf(out, "%12s %11s %7s  %s\n", _("bytes"), _("blocks"), "%", _("function"));
+	out_printf(out, "%12s %12s %7s  %s\n", _("bytes"), _("blocks"), "%", _("function"));
 	reader_style(&memory->reader, out, READER_PLAIN);
 	print_node(&tree, out, 0, 0);
 	if (is_cut(&tree, 0, 0))

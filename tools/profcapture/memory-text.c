@@ -206,8 +206,12 @@ static void print_temporary(const struct memory *memory, struct out *out)
 		out_printf(out, _(", freed within %s\n"), within);
 	} else {
 		out_printf(out,
-			   _(", freed by their thread before it made more than %" PRIu64
-			     " other allocations\n"),
+			   g_dngettext(NULL,
+				       ", freed by their thread at most %" PRIu64
+				       " other allocation later\n",
+				       ", freed by their thread at most %" PRIu64
+				       " other allocations later\n",
+				       (unsigned long)memory->threshold),
 			   memory->threshold);
 	}
 }
@@ -384,15 +388,6 @@ static void print_processes(const struct memory *memory, struct out *out)
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
-static void print_function(const struct memory *memory, struct out *out, uint32_t index)
-{
-	const struct function *function = functions_at(memory->tree.functions, index);
-
-	text_cell(out, function->name, 0, TEXT_LEFT);
-	if (strcmp(function->kind, "unresolved") != 0)
-		functions_print_image(memory->tree.functions, index, out);
-}
-
 static void print_function_line(const struct memory *memory, struct out *out,
 				const struct memory_line *line)
 {
@@ -417,7 +412,7 @@ static void print_function_line(const struct memory *memory, struct out *out,
 		out_printf(out, "%8" PRIu32 " ", line->counts ? line->counts->longest_chain : 0);
 	}
 	out_char(out, ' ');
-	print_function(memory, out, line->entity);
+	functions_print(memory->tree.functions, line->entity, memory->full_names, out);
 	out_char(out, '\n');
 }
 

@@ -66,6 +66,10 @@ static const struct cli_option options[] = {
 	  N_("blocks that were reallocated, and how often in a row") },
 	{ "tree", 0, CLI_FLAG, offsetof(struct memory, is_tree), NULL,
 	  N_("the call tree, from the roots down") },
+	{ "inverted", 0, CLI_FLAG, offsetof(struct memory, is_inverted), NULL,
+	  N_("the tree from who allocates up to who called it") },
+	{ "full-names", 0, CLI_FLAG, offsetof(struct memory, full_names), NULL,
+	  N_("C++ names with the arguments of their templates, in text") },
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
 	  N_("what these functions allocate counts for who calls them, as with C++'s new") },
 	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),
@@ -119,7 +123,8 @@ static int check_options(struct memory *memory)
 					    memory->diff.to.kind == UNITS_TIME_UNSET))
 		return cli_usage_error(_("--diff takes two times: --diff T1 T2, or T1..T2"));
 	if (memory->is_tree && !memory_by_function(memory) && memory->view != MEMORY_CROSS_THREAD)
-		return cli_usage_error(_("--tree does not go with --%s"),
+		return cli_usage_error(_("--%s does not go with --%s"),
+				       memory->is_inverted ? "inverted" : "tree",
 				       memory_view_names[memory->view]);
 	if (memory->is_tree && (format == READER_NDJSON || format == READER_CSV))
 		return cli_usage_error(_("--tree is printed as text or json"));
@@ -273,7 +278,7 @@ int verb_memory(int argc, char **argv)
 	static const struct cli_spec spec = {
 		N_("FILE"),
 		N_("Says what was allocated by whom, and what became of it: by function, or by the "
-		   "call tree with --tree."),
+		   "call tree with --tree or --inverted."),
 		1, 1
 	};
 	CLEANUP(memory_done)
@@ -294,6 +299,7 @@ int verb_memory(int argc, char **argv)
 
 	argv = words;
 	status = cli_parse(&spec, groups, &argc, &argv);
+	memory.is_tree |= memory.is_inverted;
 	json_init(&memory.json, out_stdout());
 	if (status == CLI_CONTINUE)
 		status = check_options(&memory);

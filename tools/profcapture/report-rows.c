@@ -269,14 +269,10 @@ void report_print_entity(const struct report *report, struct out *out, uint32_t 
 {
 	const struct names *names = report->reader.capture->names;
 	const struct names_thread *thread;
-	const struct function *function;
 
 	switch (report->tally.by) {
 	case TALLY_FUNCTION:
-		function = functions_at(report->tally.functions, entity);
-		print_name(out, function->name);
-		if (strcmp(function->kind, "unresolved") != 0)
-			functions_print_image(report->tally.functions, entity, out);
+		functions_print(report->tally.functions, entity, true, out);
 		break;
 	case TALLY_IMAGE:
 		print_name(out, names_image_at(names, entity)->path);
