@@ -2,16 +2,19 @@
 """What recording allocations costs, beside heaptrack (with its interpreter, and --raw): the program's own time for a pair of malloc and
 free, the CPU time of everything involved, and bytes a pair in the capture.
 
-    bench_memory.py [pairs] [programs] [random] [sampled]     all of them without an argument
+    bench_memory.py [pairs] [programs] [counts] [random] [sampled]     all of them without an argument
     PROF_BENCH_RUNS=N                                         runs of each, 3 by default; medians are printed
 """
 
 import ctypes
 import json
 import os
+import re
 import resource
+import shlex
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import threading
@@ -240,6 +243,65 @@ def programs_table(table, folder):
                   met=recorded[2] < 150e6 if name == "cc1plus" else None, digits=1)
 
 
+# ---- How many are seen --------------------------------------------------------------------------------
+
+SYSPROF = ["--no-perf", "--no-decode", "--no-cpu", "--no-disk", "--no-memory", "--no-network", "--no-battery", "--memprof"]
+SYSPROF_ALLOCATION = 14  # a type of frame
+SYSPROF_LIMIT = 60  # seconds
+
+
+def calls_of_memusage(command, env):
+    """Of malloc, calloc and realloc, as glibc's own libmemusage counts them."""
+    done = subprocess.run(command, env={**os.environ, **FIXED, **env, "LD_PRELOAD": "libmemusage.so"}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT, check=True)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
+    return sum(int(re.search(rf"^\s*{name}\|\s+(\d+)", text, re.M).group(1)) for name in ("malloc", "calloc", "realloc"))
+
+
+def calls_of_heaptrack(path, command, env, can_interpret):
+    if can_interpret:
+        cpu_of(theirs(path, command, False), env)
+        found = re.search(r"calls to allocation functions: (\d+)", bench.run("heaptrack_print", "-f", f"{path}.zst", "-l", "1"))
+        return int(found.group(1))
+    cpu_of(theirs(path, command, True), env)
+    return int(bench.run("sh", "-c", f"zstd -dcq {shlex.quote(path)}.raw.zst | grep -c '^+'"))
+
+
+def calls_of_sysprof(path, command, env):
+    """Frames of what was allocated in sysprof-cli's capture; it may stay for ever when the command is over."""
+    run = ["timeout", "-s", "KILL", str(SYSPROF_LIMIT), "sysprof-cli", *SYSPROF, "-c", shlex.join(command), "-f", path]
+    subprocess.run(run, env={**os.environ, **FIXED, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   check=False)
+    reap_all()
+    with open(path, "rb") as file:
+        data = file.read()
+    at, n = 256, 0
+    while at + 24 <= len(data):
+        (length,) = struct.unpack_from("<H", data, at)
+        if length < 24:
+            break
+        if data[at + 16] == SYSPROF_ALLOCATION and at + 40 <= len(data):
+            n += struct.unpack_from("<q", data, at + 32)[0] > 0
+        at += length
+    return n
+
+
+def counts_table(table, folder):
+    """heaptrack's library links libstdc++, which allocates once more; it does not see what is aligned."""
+    for name, (command, env, can_interpret, _) in programs(folder).items():
+        path = os.path.join(folder, "counts")
+        expected = calls_of_memusage(command, env)
+        cpu_of(ours(f"{path}.cap", command), env)
+        n, lost = rows_of(f"{path}.cap")
+        heaptrack = calls_of_heaptrack(path, command, env, can_interpret) if bench.peer("heaptrack") else None
+        sysprof = calls_of_sysprof(f"{path}.syscap", command, env) if bench.peer("sysprof-cli") else None
+        table.row(f"{name}: allocations seen, of {expected:,} of memusage; heaptrack", n + lost, heaptrack, digits=0)
+        table.row("  sysprof --memprof", n + lost, sysprof, digits=0)
+        for old in os.listdir(folder):
+            if old.startswith("counts"):
+                os.unlink(os.path.join(folder, old))
+
+
 def random_table(table, folder):
     n = 1000000
     path, theirs_path = os.path.join(folder, "random.cap"), os.path.join(folder, "random")
@@ -281,7 +343,7 @@ def main():
     if not LOAD or not LOAD_FP:
         sys.exit("bench: run this through ./dev bench")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    parts = {"pairs": pairs, "programs": programs_table, "random": random_table, "sampled": sampled_table}
+    parts = {"pairs": pairs, "programs": programs_table, "counts": counts_table, "random": random_table, "sampled": sampled_table}
     table = bench.Table("Allocations; the peer is heaptrack")
     for name in sys.argv[1:] or parts:
         with bench.scratch() as folder:

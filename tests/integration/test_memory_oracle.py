@@ -35,7 +35,12 @@ for i in range({size(2, 20)}):
 print(len(set(str(row) for row in rows)))
 """
 PERL = f"for my $r (1 .. 4) {{ my %h; for my $i (1 .. {size(20000, 300000)}) {{ $h{{$i}} = [$i, \"x$i\"] }} $s += keys %h }} print $s"
-CPLUSPLUS = """
+CPLUSPLUS = size("", """
+#include <algorithm>
+#include <iostream>
+#include <regex>
+bool matches(const char *text) { return std::regex_match(text, std::regex("a+b*")); }
+""") + """
 #include <map>
 #include <string>
 #include <vector>
@@ -157,6 +162,23 @@ def test_apart(profctl, capture, programs, require, name):
     counts = oracle.heap_counts(capture)
     assert counts["lost"] == 0
     check_usages(expected, map(oracle.recorded_usage, counts["processes"]))
+
+
+if FULL:  # nothing that CI would have to skip
+
+    @pytest.mark.parametrize("name", ["sqlite3", "jq"])
+    def test_heaptrack(profctl, capture, programs, require, tmp_path, name):
+        """As many allocations, of what has one thread and one process, aligns nothing, and does not allocate for what is in its environment,
+        to which heaptrack adds. The library that heaptrack links has one more, of 72704 bytes."""
+        command, extra = programs[name]
+        require("heaptrack", command[0])
+        subprocess.run(["heaptrack", "-o", tmp_path / "theirs", *command], env={**os.environ, **oracle.FIXED, **extra}, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300, check=True)
+        said = subprocess.run(["heaptrack_print", "-f", tmp_path / "theirs.zst", "-l", "1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              encoding="utf-8", timeout=300, check=True).stdout
+        oracle.record(profctl, command, capture, extra, stdout=subprocess.DEVNULL)
+        (process,) = oracle.heap_counts(capture)["processes"]
+        assert sum(process["allocs"].values()) + 1 == int(re.search(r"calls to allocation functions: (\d+)", said).group(1))
 
 
 LEAKS = """
