@@ -247,7 +247,7 @@ def programs_table(table, folder):
 
 SYSPROF = ["--no-perf", "--no-decode", "--no-cpu", "--no-disk", "--no-memory", "--no-network", "--no-battery", "--memprof"]
 SYSPROF_ALLOCATION = 14  # a type of frame
-SYSPROF_LIMIT = 60  # seconds
+SYSPROF_LIMIT = 30  # seconds
 
 
 def calls_of_memusage(command, env):

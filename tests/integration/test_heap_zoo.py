@@ -162,7 +162,7 @@ def test_kinds(run):
     huge = 1 << 63
     assert allocs == [
         (0, 100001, 0, True), (1, 100005, 0, True), (4, 100013, 12, True), (5, 100032, 6, True), (6, 100017, 8, True), (7, 100019, 12, True),
-        (8, 100021, 12, True), (0, 100023, 0, True), (5, 100064, 5, True), (0, 100027, 0, True), (0, huge, 0, False),
+        (8, 100021, 12, True), (0, 100023, 0, True), (5, 100064, 5, True), (0, 100025, 0, True), (0, 100027, 0, True), (0, huge, 0, False),
         (1, 2**64 - 1, 0, False), (4, 100029, 5, False), (4, huge, 6, False),
     ]
     changes = [(record["kind"], record["size"], bool(record["prior"]), bool(record["address"]), record["freed"])
@@ -175,7 +175,7 @@ def test_kinds(run):
     heap = Heap(recorded.of(pid))
     assert heap.unknown == heap.twice == []
     kinds = collections.Counter(record["kind"] for record in recorded.records if record["type"] == FREE)
-    assert kinds[2] == 1 and kinds[3] == 1
+    assert kinds[1] == kinds[2] == kinds[3] == 1
     assert not [size for size in heap.live.values() if 100000 < size < 100100]
     assert sum(record["type"] == ALLOC and record["size"] == 0 for record in recorded.records) == 1
 
@@ -375,7 +375,10 @@ ALIGNED_NEW = r"""
 struct alignas(64) wide { char bytes[64 * 33]; };
 int main()
 {
-    for (int i = 0; i < 100; i++) { delete new wide; delete[] new char[1009]; }
+    for (int i = 0; i < 100; i++) {
+        delete new wide; delete[] new char[1009];
+        delete new (std::nothrow) wide; delete[] new wide[2];
+    }
     return 0;
 }
 """
@@ -388,7 +391,9 @@ def test_new(run, tmp_path, require):
     subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
     recorded = run([program])
     allocs = collections.Counter((record["kind"], record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
-    assert allocs[5, 2112, 6] == allocs[0, 1009, 0] == 100
+    assert (allocs[5, 2112, 6], allocs[5, 4224, 6], allocs[0, 1009, 0]) == (200, 100, 100)
+    (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
+    assert not [size for size in heap.live.values() if size in (1009, 2112, 4224)]
 
 
 # ---- Real programs ----

@@ -45,6 +45,7 @@ def test_reuse(profctl, profcapture, capture):
         assert process["allocs"]["realloc"] > 8000
         said = [process[name] for name in ("leaked_blocks", "foreign", "untold", "wrong", "live_rows", "heap_blocks")]
         assert said == [0] * 6, process
+    assert all(row["temporary"] == 0 for row in memory(profcapture, capture, "--cross-thread")["rows"] if row["alloc_tid"] != row["free_tid"])
     for process in memory(profcapture, capture)["processes"]:
         if process["comm"] == "heap-life":
             assert (process["leaked_blocks"], process["leaked_bytes"], process["foreign_frees"], process["lost"]) == (0, 0, 0, 0)

@@ -271,6 +271,32 @@ def test_other_allocator(profctl, profcapture, capture, compile_c):
     assert f"In 1 process, {warning['text']}" == profcapture("memory", "--leaks", capture).stdout.splitlines()[0]
 
 
+DEEP = "#include <stdlib.h>\nvoid *make(void) { return malloc(1009); }"
+BINDS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+	void *library = dlopen(argv[1], RTLD_NOW | RTLD_DEEPBIND);
+	void *(*make)(void) = library ? (void *(*)(void))dlsym(library, "make") : NULL;
+
+	for (int i = 0; make && i < 100; i++)
+		free(make());
+	return !make;
+}
+"""
+
+
+def test_deep_binding(profctl, profcapture, capture, compile_c):
+    """What a module gets from libc by itself is freed as it would be, and counted."""
+    command = [compile_c("binds", BINDS), compile_c("deep.so", DEEP, "-shared", "-fPIC")]
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command)
+    summary = profcapture.json("memory", capture)["data"]["summary"]
+    assert (summary["foreign_frees"], summary["lost"], data["lost"]) == (100, 0, 0)
+    assert not any(row["size"] == 1009 for row in rows(profcapture, capture, "alloc"))
+
+
 def test_metadata(profctl, profcapture, capture):
     def of(*options):
         profctl("record", "-q", *options, "-F", 0, "--force", "-o", capture, "--", "true")

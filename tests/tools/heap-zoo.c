@@ -149,6 +149,7 @@ static uint64_t now_ns(void)
 
 /* ---- The names ---- */
 
+void cfree(void *address) __attribute__((weak));
 void free_sized(void *address, size_t size) __attribute__((weak));
 void free_aligned_sized(void *address, size_t alignment, size_t size) __attribute__((weak));
 
@@ -196,6 +197,8 @@ static void run_kinds(void)
 		free_sized(check_block(malloc(100023), 16), 100023);
 	if (free_aligned_sized)
 		free_aligned_sized(check_block(aligned_alloc(32, 100064), 32), 32, 100064);
+	if (cfree)
+		cfree(check_block(malloc(100025), 16));
 	block = check_block(malloc(100027), 16);
 	fail(malloc(huge));
 	fail(calloc(n, 8));
