@@ -177,6 +177,7 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 		.end = head,
 		.tail = __atomic_load_n(&header->tail, __ATOMIC_ACQUIRE),
 		.next_check = head,
+		.lap_head = head,
 		.arena = arena,
 		.flags = flags,
 	};

@@ -45,11 +45,13 @@ struct ring {
 	struct open_record open[RING_MAX_OPEN];
 
 	struct ring_arena *arena;
-	struct ring *bigger; /* that the thread has moved to */
-	uint64_t full_tail;  /* where there was no room for full_bytes, and 1; 0: there was */
-	uint32_t full_bytes; /* of a payload, in a ring that is to drop */
-	uint64_t stuck_tail; /* no wait for this one to move, and 1 */
-	uint64_t owner;      /* generation << 32 | tid; 0: none, or somebody closes it */
+	struct ring *bigger;       /* that the thread has moved to */
+	uint64_t full_tail;        /* where there was no room for full_bytes, and 1; 0: there was */
+	uint32_t full_bytes;       /* of a payload, in a ring that is to drop */
+	uint64_t lap_head, lap_ns; /* from which on the next lap is timed */
+	bool is_fast;              /* for its size: a bigger one is to be looked for */
+	uint64_t stuck_tail;       /* no wait for this one to move, and 1 */
+	uint64_t owner;            /* generation << 32 | tid; 0: none, or somebody closes it */
 	uint32_t flags;
 	uint32_t kicked; /* the armed word that the doorbell was last rung for */
 };

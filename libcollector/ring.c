@@ -114,17 +114,34 @@ bool ring_arena_ask_for_closed(struct ring_arena *arena)
 	return true;
 }
 
+/* Each third of a ring costs the consumer a wake-up. So who fills one again and again does so in a bigger one, if there is one. */
+static void time_lap(struct ring *ring, uint64_t head)
+{
+	uint64_t now_ns;
+
+	if (head - ring->lap_head < ring->size)
+		return;
+	now_ns = ring_now_ns();
+	ring->is_fast = now_ns - ring->lap_ns < RING_LAP_NS;
+	ring->lap_head = head;
+	ring->lap_ns = now_ns;
+}
+
 void ring_check_fill(struct ring *ring)
 {
 	uint64_t head = ring->head;
 
 	ring->tail = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
+	time_lap(ring, head);
 	if (head - ring->tail < ring->size / 3) {
 		ring->next_check = ring->tail + ring->size / 3;
-		return;
+	} else {
+		ring->next_check = head + ring->size / 16;
+		ring_doorbell(ring);
 	}
-	ring->next_check = head + ring->size / 16;
-	ring_doorbell(ring);
+	/* The next record is to take the long way, as if there were no room. */
+	if (ring->is_fast)
+		ring->tail = head - ring->size;
 }
 
 static bool is_realtime(void)
@@ -353,16 +370,20 @@ static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t by
 	return ring_begin_first(ring, type, at, bytes);
 }
 
+static void *begin_bigger(struct ring *ring, uint32_t type, size_t payload_bytes)
+{
+	ring->open[0].sp = 0;
+	return ring_begin(ring->bigger, type, payload_bytes);
+}
+
 static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t type,
 						  size_t payload_bytes, uint32_t bytes)
 {
 	struct ring_header *shared = ring->shared;
 	uint64_t waits = RING_LOAD(&shared->waits), at;
 
-	if (move_to_bigger(ring)) {
-		ring->open[0].sp = 0;
-		return ring_begin(ring->bigger, type, payload_bytes);
-	}
+	if (move_to_bigger(ring))
+		return begin_bigger(ring, type, payload_bytes);
 	if (RING_LOAD(&shared->policy) != RING_LOSSLESS) {
 		ring->full_tail = ring->tail + 1;
 		ring->full_bytes = (uint32_t)payload_bytes;
@@ -415,6 +436,11 @@ static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64
 	SIGNAL_FENCE();
 	if (bytes == 0)
 		return lose(ring, RING_LOST_BIG, type);
+	if (ring->is_fast) {
+		ring->is_fast = false;
+		if (move_to_bigger(ring))
+			return begin_bigger(ring, type, payload_bytes);
+	}
 	if (find_room(ring, ring->end, bytes, &at))
 		return begin_at(ring, type, at, bytes);
 	return begin_full(ring, type, payload_bytes, bytes);

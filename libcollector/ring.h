@@ -27,6 +27,8 @@ struct ring_arena;
 #define RING_WAIT_NS UINT64_C(10000000) /* at most, for room, where the policy is lossless */
 #define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* of a process in RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
+/* Who writes a ring full in less goes on in a bigger one: so a thread rings for its consumer some hundred times a second. */
+#define RING_LAP_NS UINT64_C(30000000)
 
 /* What the threads of a process have waited, in one window. Begins as zeros. */
 struct ring_budget {

@@ -413,22 +413,30 @@ static void test_shared_budget(void)
 	pair_done(&pair);
 }
 
-/* A ring that is full is left for a bigger one; what was in it comes first. */
-static void check_bigger(enum ring_policy policy)
+/* A small ring, claimed, and one that is four times as big. */
+static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, policy },
 						  { 4 * SMALL, 1, policy } } };
+
+	memset(&pair, 0, offsetof(struct pair, buffer));
+	if (!CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0) ||
+	    !CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0))
+		return false;
+	for (uint32_t i = 0; i < 2; i++)
+		ring_reader_init(&readers[i], &pair.memory, i);
+	pair.ring = ring_claim(pair.arena, 9, 0, 0);
+	return CHECK(pair.ring != NULL);
+}
+
+/* A ring that is full is left for a bigger one; what was in it comes first. */
+static void check_bigger(enum ring_policy policy)
+{
 	uint64_t room = SMALL / MARK_BYTES, last = 0;
 	struct ring_reader readers[2];
 	struct ring_batch batch;
 
-	memset(&pair, 0, offsetof(struct pair, buffer));
-	REQUIRE(ring_arena_make(&sizes, &pair.memory, &pair.fd) == 0);
-	REQUIRE(ring_arena_map(pair.fd, &pair.arena) == 0);
-	for (uint32_t i = 0; i < 2; i++)
-		ring_reader_init(&readers[i], &pair.memory, i);
-	pair.ring = ring_claim(pair.arena, 9, 0, 0);
-	REQUIRE(pair.ring);
+	REQUIRE(pair_init_two(policy, readers));
 	for (uint64_t i = 1; i <= 4 * room; i++)
 		CHECK(write_mark(pair.ring, i));
 	ring_release(pair.ring);
@@ -446,6 +454,46 @@ static void test_bigger(void)
 {
 	check_bigger(RING_LOSSLESS);
 	check_bigger(RING_DROP);
+}
+
+/* Four laps of a thread that takes that long for each, and has room always; the last is in that ring. */
+static void check_laps(long lap_ms, uint32_t expected)
+{
+	struct ring_reader readers[2];
+	struct ring_batch batch;
+	uint64_t last = 0, id = 0, n = 0;
+	uint32_t used = 0;
+
+	REQUIRE(pair_init_two(RING_DROP, readers));
+	for (int turn = 0; turn < 4 * 8; turn++) {
+		if (turn % 8 == 0)
+			pause_ms(lap_ms);
+		for (uint64_t i = 0; i < SMALL / 8 / MARK_BYTES; i++)
+			CHECK(write_mark(pair.ring, ++id));
+		for (uint32_t i = 0; i < 2; i++) {
+			uint64_t found;
+
+			ring_reader_drain(&readers[i], RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER,
+					  &batch);
+			found = check_marks(&batch, &last);
+			used = found ? i : used;
+			n += found;
+		}
+	}
+	CHECK_INT(n, id);
+	CHECK_INT(used, expected);
+	for (uint32_t i = 0; i < 2; i++) {
+		check_law(&readers[i].totals);
+		CHECK_INT(lost_of(&readers[i].totals), 0);
+	}
+	pair_done(&pair);
+}
+
+/* A ring that is filled quickly is left for a bigger one too, so that its consumer is not woken so often. */
+static void test_fast(void)
+{
+	check_laps((long)(RING_LAP_NS / 1000000) + 5, 0);
+	check_laps(0, 1);
 }
 
 /* ---- The doorbell ---- */
@@ -863,6 +911,7 @@ int main(void)
 	RUN(test_wait_budget);
 	RUN(test_shared_budget);
 	RUN(test_bigger);
+	RUN(test_fast);
 	RUN(test_doorbell);
 	RUN(test_busy);
 	RUN(test_conservation_drop);
