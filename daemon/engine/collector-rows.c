@@ -23,10 +23,12 @@
 
 #define MAX_OPEN_LOGS 4 /* as many as there are records open in a ring */
 #define SMALL_TEXT 64u
+#define N_RECENT 16u /* texts of an owner that are found at once */
 
 /* A string of an owner. It is kept for as long as the owner is: an epoch may begin at any time. */
 struct text {
 	GByteArray *bytes;
+	uint32_t number;    /* in the ring */
 	uint32_t epoch, id; /* in the capture */
 	bool more;          /* the next one of this id goes on */
 };
@@ -56,7 +58,8 @@ struct collector_owner {
 	uint32_t tid;
 	struct thread *thread; /* NULL: nothing of it is a row yet */
 	GHashTable *texts;     /* struct text by id */
-	GHashTable *counters;  /* struct number_kind by id */
+	struct text *recent[N_RECENT];
+	GHashTable *counters; /* struct number_kind by id */
 	struct collector_stacks stacks;
 	struct open_log logs[MAX_OPEN_LOGS];
 	struct heap_owner heap;
@@ -301,6 +304,7 @@ static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_
 	}
 	text = g_new0(struct text, 1);
 	text->bytes = g_byte_array_new();
+	text->number = id;
 	g_hash_table_insert(owner->texts, GUINT_TO_POINTER(id), text);
 	return text;
 }
@@ -351,6 +355,16 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
+/* A text is as old as its owner, so what was found stays. */
+static struct text *find_text(struct collector_owner *owner, uint32_t id)
+{
+	struct text **recent = &owner->recent[id % N_RECENT];
+
+	if (!*recent || (*recent)->number != id)
+		*recent = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+	return *recent;
+}
+
 /* The capture's id of a string; 0: none. */
 static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
 {
@@ -359,7 +373,7 @@ static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t t
 
 	if (id == 0)
 		return 0;
-	text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+	text = find_text(owner, id);
 	if (!text) {
 		lose(owner, PROF_LOSS_RING_CORRUPT, time_ns);
 		return lost_string(rows);

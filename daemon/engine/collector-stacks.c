@@ -290,10 +290,11 @@ uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint6
 {
 	struct collector_rows *rows = stacks->process->rows;
 	struct output *output = rows->output;
-	struct told_stack *stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
+	struct told_stack *stack;
 
 	if (id == 0)
 		return 0;
+	stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
 	if (!stack) {
 		collector_process_lose(stacks->process, PROF_LOSS_RING_CORRUPT, 1, time_ns,
 				       time_ns);
