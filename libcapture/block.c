@@ -46,6 +46,7 @@ PROF_PUBLIC int prof_block_new(const struct prof_table_def *def, struct prof_blo
 		}
 		block->is_numbers = block->is_numbers && column->form == FORM_SCALAR;
 		block->nullable |= (uint64_t)column->nullable << i;
+		block->items |= (uint64_t)(column->form != FORM_SCALAR) << i;
 		block->row_bytes += sizeof(uint64_t) + column->nullable;
 	}
 	block->max_rows = MIN_OF((size_t)PROF_MAX_ROWS, BLOCK_BYTES_MAX / block->row_bytes);
@@ -118,62 +119,37 @@ static int column_reserve(struct block_column *column, size_t items)
 	return r;
 }
 
-/* Checks a row and makes room for its items, so that storing it cannot fail. */
-static int block_prepare(struct prof_block *block, const struct prof_value *values,
-			 size_t *ret_item_bytes)
+/* Makes room for the items of a row, so that storing it cannot fail. */
+static int reserve_items(struct prof_block *block, const struct prof_value *values, uint64_t items,
+			 size_t *ret_bytes)
 {
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < block->def->n_columns; i++) {
-		const struct block_column *column = &block->columns[i];
+	for (uint64_t rest = items; rest; rest &= rest - 1) {
+		unsigned int i = (unsigned int)__builtin_ctzll(rest);
+		bool is_list = block->columns[i].form == FORM_LIST;
 
-		if (value_is_null(&values[i])) {
-			if (!column->nullable)
-				return -EINVAL;
-			continue;
-		}
-		if (column->form == FORM_SCALAR)
-			continue;
-		if (values[i].number > PROF_MAX_BLOCK_BYTES / sizeof(uint64_t) &&
-		    column->form == FORM_LIST)
+		if (values[i].number > PROF_MAX_BLOCK_BYTES / (is_list ? sizeof(uint64_t) : 1))
 			return PROF_LIMIT;
-		if (values[i].number > PROF_MAX_BLOCK_BYTES)
-			return PROF_LIMIT;
-		bytes += column->form == FORM_LIST ? values[i].number * sizeof(uint64_t)
-						   : values[i].number;
+		bytes += is_list ? values[i].number * sizeof(uint64_t) : values[i].number;
 	}
 	if (bytes > PROF_MAX_BLOCK_BYTES - block->item_bytes ||
 	    (block->rows + 1) * block->row_bytes + block->item_bytes + bytes > BLOCK_BYTES_MAX)
 		return PROF_LIMIT;
-	for (size_t i = 0; i < block->def->n_columns; i++) {
-		struct block_column *column = &block->columns[i];
-		int r;
+	for (uint64_t rest = items; rest; rest &= rest - 1) {
+		unsigned int i = (unsigned int)__builtin_ctzll(rest);
+		int r = column_reserve(&block->columns[i], values[i].number);
 
-		if (column->form == FORM_SCALAR || value_is_null(&values[i]))
-			continue;
-		r = column_reserve(column, values[i].number);
 		if (r)
 			return r;
 	}
-	*ret_item_bytes = bytes;
+	*ret_bytes = bytes;
 	return 0;
 }
 
-static void column_store(struct block_column *column, size_t row, const struct prof_value *value)
+static void store_items(struct block_column *column, size_t row, const struct prof_value *value,
+			size_t n)
 {
-	bool null = value_is_null(value);
-	size_t n = null ? 0 : value->number;
-
-	if (column->nullable) {
-		column->nulls[row] = null;
-		column->n_nulls += null;
-	}
-	if (column->form == FORM_SCALAR) {
-		column->numbers[row] = !null     ? value->number
-				       : row > 0 ? column->numbers[row - 1]
-						 : 0;
-		return;
-	}
 	column->lengths[row] = n;
 	if (n == 0)
 		return;
@@ -184,41 +160,7 @@ static void column_store(struct block_column *column, size_t row, const struct p
 	column->n_items += n;
 }
 
-PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value *values)
-{
-	size_t n = block->def->n_columns, row = block->rows, item_bytes = 0;
-	int r;
-
-	if (row == block->max_rows)
-		return PROF_LIMIT;
-	if (row == block->capacity) {
-		r = block_grow(block);
-		if (r)
-			return r;
-	}
-	if (block->is_numbers && block->nullable == 0) {
-		bool null = false;
-
-		/* where a null is found the row is not counted, so nobody sees what was stored */
-		for (size_t i = 0; i < n; i++) {
-			null |= value_is_null(&values[i]);
-			block->columns[i].numbers[row] = values[i].number;
-		}
-		if (null)
-			return -EINVAL;
-	} else {
-		r = block_prepare(block, values, &item_bytes);
-		if (r)
-			return r;
-		for (size_t i = 0; i < n; i++)
-			column_store(&block->columns[i], row, &values[i]);
-	}
-	block->item_bytes += item_bytes;
-	block->rows = row + 1;
-	return 0;
-}
-
-/* Of columns that may be null; what is stored of one that is, is the number before. */
+/* Of columns that may be null; what is stored of a number that is, is the number before. */
 static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 {
 	for (uint64_t rest = block->nullable; rest; rest &= rest - 1) {
@@ -228,26 +170,57 @@ static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 
 		column->nulls[row] = null;
 		column->n_nulls += null;
-		if (null)
+		if (null && column->form == FORM_SCALAR)
 			column->numbers[row] = row > 0 ? column->numbers[row - 1] : 0;
 	}
+}
+
+/* Room for one row more; its items have theirs then. */
+static int make_room(struct prof_block *block)
+{
+	if (block->rows == block->max_rows)
+		return PROF_LIMIT;
+	return block->rows == block->capacity ? block_grow(block) : 0;
+}
+
+PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value *values)
+{
+	size_t n = block->def->n_columns, row = block->rows, item_bytes = 0;
+	uint64_t nulls = 0;
+	int r = make_room(block);
+
+	for (size_t i = 0; i < n; i++)
+		nulls |= (uint64_t)value_is_null(&values[i]) << i;
+	if (r == 0 && nulls & ~block->nullable)
+		r = -EINVAL;
+	if (r == 0)
+		r = reserve_items(block, values, block->items & ~nulls, &item_bytes);
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		struct block_column *column = &block->columns[i];
+
+		if (column->form == FORM_SCALAR)
+			column->numbers[row] = values[i].number;
+		else
+			store_items(column, row, &values[i], nulls >> i & 1 ? 0 : values[i].number);
+	}
+	store_nulls(block, row, nulls);
+	block->item_bytes += item_bytes;
+	block->rows = row + 1;
+	return 0;
 }
 
 PROF_PUBLIC int prof_block_add_numbers(struct prof_block *block, const uint64_t *numbers,
 				       uint64_t nulls)
 {
 	size_t n = block->def->n_columns, row = block->rows;
-	int r;
+	int r = make_room(block);
 
-	if (row == block->max_rows)
-		return PROF_LIMIT;
+	if (r != 0)
+		return r;
 	if (!block->is_numbers || nulls & ~block->nullable)
 		return -EINVAL;
-	if (row == block->capacity) {
-		r = block_grow(block);
-		if (r)
-			return r;
-	}
 	for (size_t i = 0; i < n; i++)
 		block->columns[i].numbers[row] = numbers[i];
 	if (block->nullable)

@@ -31,5 +31,6 @@ struct prof_block {
 	uint32_t epoch;
 	bool is_numbers;   /* only scalars */
 	uint64_t nullable; /* bit i: column i */
+	uint64_t items;    /* the same, of lists and bytes */
 	struct block_column columns[];
 };

@@ -21,6 +21,7 @@
 #include <sys/random.h>
 
 #define BLOCK_ROWS 65536u
+#define BLOCK_BYTES (7u << 20) /* no more, so that the writer keeps them for the next ones */
 #define EPOCH_NS (30 * G_GUINT64_CONSTANT(1000000000))
 
 /* What is named comes before what names it. */
@@ -113,6 +114,11 @@ static struct prof_block *open_block(struct output *output, enum prof_table tabl
 	return block;
 }
 
+static bool is_full(const struct prof_block *block)
+{
+	return prof_block_rows(block) >= BLOCK_ROWS || prof_block_bytes(block) >= BLOCK_BYTES;
+}
+
 void output_add(struct output *output, enum prof_table table, const struct prof_value *values)
 {
 	struct prof_value row[PROF_MAX_COLUMNS];
@@ -141,7 +147,7 @@ void output_add(struct output *output, enum prof_table table, const struct prof_
 	if (output->block_from_ns[table] == 0)
 		output->block_from_ns[table] = time_ns;
 	output->rows[table]++;
-	if (prof_block_rows(block) >= BLOCK_ROWS)
+	if (is_full(block))
 		output_flush(output);
 }
 
@@ -166,7 +172,7 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 	}
 	output->last_ns[table] = time_ns;
 	output->rows[table]++;
-	if (prof_block_rows(block) >= BLOCK_ROWS)
+	if (is_full(block))
 		output_flush(output);
 }
 
