@@ -103,7 +103,7 @@ static_assert(offsetof(struct control_switch, wants) == 20, "wants");
 
 /*
  * The page of a switch, with which most blocks need no answer. Where a program has it, what is sampled counts between two
- * edges only, and events stay enabled for a moment after a block. docs/dbus.md is the specification, gate.c the engine's part.
+ * edges only, and events stay enabled for a while after a block. docs/dbus.md is the specification, gate.c the engine's part.
  */
 #define CONTROL_PAGE_ON \
 	0x01u /* by the engine: events are enabled, and stay so while there is a BLOCK */

@@ -7,11 +7,16 @@
  * ON is ours, and promises that events are enabled as long as it stands; BLOCK is the program's, and set only together with
  * an ON that stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a BLOCK.
  *
+ * How long a while is, is learned: twice the pause that was too long last, if that was within two seconds, and half as long
+ * each time that it was in vain. So a begin waits for events to be enabled, which takes the longer the more CPUs there are,
+ * only behind a pause that is longer than those before.
+ *
  * A time counts as soon as the program has published it, which is before its begin or end returns. Who takes the edges after
  * the clock was read so knows of all that any sample up to then depends on.
  * Invariants: (1) a sample between a begin that returned and its end is in a block     [test-engine-gate: blocks; test_recorder: edges]
  *             (2) one between an end that returned and the next begin is in none       [the same]
- *             (3) whatever the page says, nothing is written outside, and memory is bounded [test-engine-gate: hostile]
+ *             (3) who comes back as late as before does not ask         [test-engine-gate: linger]
+ *             (4) whatever the page says, nothing is written outside, and memory is bounded [test-engine-gate: hostile]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/gate.h"
@@ -21,6 +26,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#define MIN_LINGER_NS \
+	UINT64_C(90000000) /* at the next round, and not at the one that finds the end of a block */
+#define MAX_LINGER_NS UINT64_C(2000000000)
 #define MAX_EDGES \
 	(1u << 20) /* that are not forgotten: some 10 s of blocks of 10 us, or somebody who lies */
 
@@ -44,7 +52,9 @@ bool gate_open(struct gate *gate, int *ret_fd)
 
 	if (page == MAP_FAILED)
 		return false;
-	*gate = (struct gate){ .page = page, .edges = g_array_new(FALSE, FALSE, sizeof(uint64_t)) };
+	*gate = (struct gate){ .page = page,
+			       .edges = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+			       .linger_ns = MIN_LINGER_NS };
 	*ret_fd = steal_fd(&fd);
 	return true;
 }
@@ -76,6 +86,23 @@ bool gate_try_off(struct gate *gate)
 	return __atomic_compare_exchange_n(&gate->page->state, &state, 0, false, __ATOMIC_SEQ_CST,
 					   __ATOMIC_SEQ_CST) ||
 	       !(state & CONTROL_PAGE_BLOCK);
+}
+
+void gate_use(struct gate *gate, uint64_t now_ns, bool late)
+{
+	uint64_t pause_ns = now_ns - gate->used_ns;
+
+	if (late && pause_ns <= MAX_LINGER_NS)
+		gate->linger_ns = MIN_OF(MAX_OF(2 * pause_ns, MIN_LINGER_NS), MAX_LINGER_NS);
+	gate->used_ns = now_ns;
+}
+
+bool gate_is_over(struct gate *gate, uint64_t now_ns)
+{
+	if (now_ns < gate->used_ns + gate->linger_ns || !gate_try_off(gate))
+		return false;
+	gate->linger_ns = MAX_OF(gate->linger_ns / 2, MIN_LINGER_NS);
+	return true;
 }
 
 static void take_edge(struct gate *gate)

@@ -7,7 +7,7 @@
  * has its names. A switch is answered as soon as the events are switched, before anything else is done, as a program waits
  * for it. It may be anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or whose
  * answers nobody takes, is off for good.
- * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so for one to two rounds after
+ * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so for a while after
  * its last block, and what is sampled outside of its blocks is dropped.
  * How many ticks were missed while sampling was enabled is reckoned later, when the rings have been drained that far.
  * Invariants: (1) nothing is sampled unless both allow it                    [test-engine-session: switch]
@@ -25,8 +25,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define LINGER_NS \
-	UINT64_C(90000000) /* at the next round, and not at the one that finds the end of a block */
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* of less time nothing is known of missed ticks */
 
 bool session_samples(const struct session *session)
@@ -198,7 +196,8 @@ bool session_take_switch(struct session *session, GError **error)
 	    gate_open(&session->gate, &page))
 		gate_set_on(&session->gate, session->is_sampling);
 	gate_take(&session->gate, session_clock());
-	session->gate.used_ns = session_clock();
+	if (ok && request.on)
+		gate_use(&session->gate, session_clock(), changed);
 	ok = ok && answer(session, &request, page);
 	if (changed)
 		note_change(session);
@@ -211,8 +210,7 @@ bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **err
 
 	if (gate->is_broken && session->switch_fd >= 0)
 		return give_up(session, error);
-	if (!gate_is_open(gate) || session->switched_off || now_ns < gate->used_ns + LINGER_NS ||
-	    !gate_try_off(gate))
+	if (!gate_is_open(gate) || session->switched_off || !gate_is_over(gate, now_ns))
 		return true;
 	session->switched_off = true;
 	return apply_and_note(session, error);

@@ -100,6 +100,46 @@ static void test_on(void)
 	close_page(&gate, page);
 }
 
+/* Blocks that end at the time, and begin again a pause later. Returns whether events had to be enabled again. */
+static bool pauses_late(struct gate *gate, uint64_t *now_ms, uint64_t pause_ms)
+{
+	uint64_t end_ms = *now_ms + pause_ms;
+	bool late = false;
+
+	for (; *now_ms < end_ms; *now_ms += 10)
+		late = late || gate_is_over(gate, *now_ms * 1000000);
+	gate_use(gate, end_ms * 1000000, late);
+	gate_set_on(gate, true);
+	return late;
+}
+
+static void test_linger(void)
+{
+	struct gate gate;
+	struct control_page *page = open_page(&gate);
+	uint64_t now_ms = 1000000;
+
+	gate_use(&gate, now_ms * 1000000, true);
+	gate_set_on(&gate, true);
+	CHECK(!pauses_late(&gate, &now_ms, 50));
+	/* once, and what it did not know of */
+	CHECK(pauses_late(&gate, &now_ms, 350));
+	for (int i = 0; i < 10; i++)
+		CHECK(!pauses_late(&gate, &now_ms, 350 + 30 * i));
+	CHECK(pauses_late(&gate, &now_ms, 1500));
+	CHECK(!pauses_late(&gate, &now_ms, 1900));
+	/* Long ones teach nothing, and are not lingered for. */
+	for (int i = 0; i < 6; i++)
+		CHECK(pauses_late(&gate, &now_ms, 60000));
+	CHECK(!gate_is_over(&gate, now_ms * 1000000 + 80000000));
+	CHECK(pauses_late(&gate, &now_ms, 200));
+	/* Nor where a block is open. */
+	page->state |= CONTROL_PAGE_BLOCK;
+	CHECK(!gate_is_over(&gate, (now_ms + 5000) * 1000000));
+	CHECK(!pauses_late(&gate, &now_ms, 10));
+	close_page(&gate, page);
+}
+
 struct race {
 	struct control_page *page;
 	bool is_enabled, is_over;
@@ -189,6 +229,7 @@ int main(void)
 	RUN(test_none);
 	RUN(test_blocks);
 	RUN(test_on);
+	RUN(test_linger);
 	RUN(test_race);
 	RUN(test_hostile);
 	return test_end();
