@@ -395,6 +395,7 @@ def test_by_the_service(bus, run, as_nobody, profcapture):
         client = bus.client(DAEMON)
         path, = client.objects()
         client.session(path, "Pause")
+        time.sleep(0.5)  # it is answered before the engine has heard of it, and begin does not ask the engine behind another block
         process.stdin.write("\n")
         process.stdin.flush()
         assert [process.stdout.readline() for _ in range(2)] == [f"begin {PAUSED}\n", "ready\n"]
