@@ -147,8 +147,8 @@ def test_edges(run, profcapture, capture):
 
 def test_rare_blocks(run, profcapture, capture):
     """Events are disabled meanwhile, and enabled again for each: the engine waits for none that comes later than the one before."""
-    steps = [step for i, ms in enumerate((350, 1100, 2500, 50)) for step in ("outside=20", f"begin=b{i}", "inside=20", f"end=b{i}", f"sleep={ms}")]
-    lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=20", "end=last", "outside=20", "close")
+    steps = [step for i, ms in enumerate((350, 1100, 2500, 50)) for step in ("outside=20", f"begin=b{i}", "inside=50", f"end=b{i}", f"sleep={ms}")]
+    lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=50", "end=last", "outside=20", "close")
     assert {value for _, value in lines} == {"0"}
     found = functions(profcapture, capture)
     assert "outside" not in found and found["inside"] > 50
