@@ -166,6 +166,44 @@ static void test_shared(void)
 	images_done(&images);
 }
 
+/* A file that differs in one of what files are known by is another one, whatever else is the same. */
+static void test_identity(void)
+{
+	const struct message_image one = { .dev = 1,
+					   .inode = 2,
+					   .size = 3,
+					   .ctime_ns = 4,
+					   .build_id = { 5 },
+					   .build_id_size = 20 };
+	struct message_image files[] = { one, one, one, one, one, one, one };
+	struct image *images_of[ARRAY_SIZE(files)];
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	struct images images;
+	char name[32];
+	size_t i, j;
+
+	REQUIRE(tables);
+	images_init(&images);
+	files[1].dev++;
+	files[2].inode++;
+	files[3].size++;
+	files[4].ctime_ns++;
+	files[5].build_id[19]++;
+	files[6].build_id_size = 0;
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(name, sizeof(name), "/bin/%zu", i);
+		images_of[i] = named_image(&images, name, i);
+		image_opened(images_of[i], &files[i]);
+		unwind_tables_add(tables, images_of[i], open_self());
+	}
+	wait_for(tables);
+	for (i = 0; i < ARRAY_SIZE(files); i++)
+		for (j = 0; j < i; j++)
+			CHECK(images_of[i]->unwind && images_of[i]->unwind != images_of[j]->unwind);
+	unwind_tables_free(tables);
+	images_done(&images);
+}
+
 /* It is ended while there is work, and what is not a file is closed and failed. */
 static void test_bad(void)
 {
@@ -606,6 +644,7 @@ int main(void)
 	RUN(test_bad_files);
 	RUN(test_lying_section);
 	RUN(test_shared);
+	RUN(test_identity);
 	RUN(test_bad);
 	RUN(test_waits);
 	RUN(test_first_sample);
