@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #define AHEAD_BYTES 512u /* a dozen records */
+#define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
 #define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
@@ -223,20 +224,33 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
-/* Of what comes soon, from `ahead` on: where a block is that it is about. Returns where it is to go on. */
-static size_t prefetch(const struct peer_queue *queue, size_t ahead, const struct heap_rows *heap)
+/* What comes soon: how far in the queue that was said. */
+struct ahead {
+	size_t slots, blocks;
+};
+
+/* Where a block is that it is about; first in which slot, then, when that is there, in which memory. */
+static void prefetch(const struct peer_queue *queue, const struct heap_rows *heap,
+		     struct ahead *ahead)
 {
-	size_t end = MIN_OF(queue->n, queue->at + AHEAD_BYTES);
+	size_t far = MIN_OF(queue->n, queue->at + AHEAD_BYTES),
+	       near = MIN_OF(queue->n, queue->at + NEAR_BYTES);
 
-	for (ahead = MAX_OF(ahead, queue->at); heap && ahead < end;) {
-		const struct peer_item *item = (const void *)(queue->bytes + ahead);
+	for (ahead->slots = MAX_OF(ahead->slots, queue->at); heap && ahead->slots < far;) {
+		const struct peer_item *item = (const void *)(queue->bytes + ahead->slots);
 
-		ahead += item->bytes;
+		ahead->slots += item->bytes;
 		if (item->type == RING_ALLOC || item->type == RING_FREE_BLOCK ||
 		    item->type == RING_REALLOC)
 			heap_rows_prefetch(heap, *(const uint64_t *)(const void *)(item + 1));
 	}
-	return ahead;
+	for (ahead->blocks = MAX_OF(ahead->blocks, queue->at); heap && ahead->blocks < near;) {
+		const struct peer_item *item = (const void *)(queue->bytes + ahead->blocks);
+
+		ahead->blocks += item->bytes;
+		if (item->type == RING_FREE_BLOCK || item->type == RING_REALLOC)
+			heap_rows_prefetch_block(heap, *(const uint64_t *)(const void *)(item + 1));
+	}
 }
 
 /* What it has up to the turn of the next one. *n: records so far. */
@@ -245,11 +259,11 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 {
 	const struct heap_rows *heap = ring->peer->process.heap;
 	struct output *output = collectors->options.output;
-	size_t ahead = ring->queue.at;
+	struct ahead ahead = { 0 };
 	const struct peer_item *item;
 
 	do {
-		ahead = prefetch(&ring->queue, ahead, heap);
+		prefetch(&ring->queue, heap, &ahead);
 		if ((*n)++ % 256 == 255 && collectors_clock() >= until_ns) {
 			collectors->unfinished = true;
 			return;

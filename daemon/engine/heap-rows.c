@@ -658,6 +658,11 @@ void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address)
 	heap_prefetch(&rows->heap, address);
 }
 
+void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address)
+{
+	heap_prefetch_block(&rows->heap, address);
+}
+
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
 void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,

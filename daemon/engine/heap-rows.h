@@ -51,8 +51,9 @@ struct heap_rows *heap_rows_new(struct collector_process *process);
 /* It has ended, or the session has: what lives still is told. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* takes NULL */
-/* A record that is about this address comes soon. */
+/* A record that is about this address comes soon; or sooner, and has a block there. */
 void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address);
+void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address);
 
 /* The owner of a ring, as the rows know it. */
 struct heap_owner {

@@ -2,8 +2,9 @@
 /*
  * Heap - the blocks of a process that live, by their addresses
  *
- * Open addressing with linear probing, at most two thirds full; who leaves has those behind it move up, so that there are no
- * marks of what was there. A block that is asked for is so one line of memory away, or two.
+ * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most two thirds full; who
+ * leaves has those behind it move up, so that there are no marks of what was there. Blocks stand apart, in parts that never move,
+ * each as large as all before it; what was given up last is used first, so that blocks that live shortly stay in caches.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) what is in it is what was put and not taken            [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
@@ -14,14 +15,17 @@
 #include "arch/base.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #define FIRST_SLOTS 1024u
+#define FIRST_BLOCKS 1024u /* of the first part */
 #define PAGE UINT64_C(4096)
+#define MANY_BLOCKS (1u << 13) /* more are not all near, in caches */
+#define HUGE_PAGE (UINT64_C(1) << 21)
 #define MAPPING_BYTES 128u /* that one takes here */
-#define SOME 8u            /* slots that are looked at with each change, while blocks move */
+#define SOME 8u            /* slots that are looked at with each change, while they move */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
-#define MANY_SLOTS (1u << 20) /* from there on it grows by half, not to the double */
 
 static gint by_address(gconstpointer a, gconstpointer b, gpointer data)
 {
@@ -40,23 +44,105 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 	};
 }
 
+/* Each part has as many as all before it, and the first as many again. */
+uint64_t heap_bytes(const struct heap *heap)
+{
+	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS;
+
+	return n_blocks * sizeof(struct heap_block) +
+	       ((uint64_t)heap->n_slots + heap->n_old_slots) * sizeof(struct heap_slot);
+}
+
 void heap_done(struct heap *heap)
 {
-	heap_budget_give(heap->budget, (uint64_t)heap->n_slots * sizeof(*heap->slots));
+	heap_budget_give(heap->budget, heap_bytes(heap));
 	heap_budget_give(heap->budget, (uint64_t)heap->n_mapped * MAPPING_BYTES);
-	heap_budget_give(heap->budget, (uint64_t)heap->n_old_slots * sizeof(*heap->old));
 	free(heap->slots);
 	free(heap->old);
+	for (uint32_t i = 0; i < heap->n_parts; i++)
+		free(heap->parts[i]);
 	g_tree_destroy(heap->mapped);
 	*heap = (struct heap){ 0 };
 }
 
-/* Of n slots. */
-static uint32_t slot_of(const struct heap *heap, uint32_t n, uint64_t address)
+/* Of zeros, within the budget; NULL: there is no room. What is large is spread over by each look: fewer pages are found faster. */
+static void *take_memory(struct heap *heap, uint64_t n, size_t size)
+{
+	uint64_t bytes = n * size, start, end;
+	void *at;
+
+	if (!heap_budget_take(heap->budget, bytes))
+		return NULL;
+	at = calloc(n, size);
+	if (!at) {
+		heap_budget_give(heap->budget, bytes);
+		return NULL;
+	}
+	start = ((uintptr_t)at + HUGE_PAGE - 1) & -HUGE_PAGE;
+	end = ((uintptr_t)at + bytes) & -HUGE_PAGE;
+	if (start < end)
+		madvise((void *)(uintptr_t)start, end - start, MADV_HUGEPAGE);
+	return at;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------- */
+
+static inline uint32_t part_blocks(uint32_t part)
+{
+	return FIRST_BLOCKS << part;
+}
+
+/* By its number, from 1 on. */
+static inline struct heap_block *block_at(const struct heap *heap, uint32_t number)
+{
+	uint32_t i = number - 1 + FIRST_BLOCKS;
+	uint32_t part = (uint32_t)(__builtin_clz(FIRST_BLOCKS) - __builtin_clz(i));
+
+	return &heap->parts[part][i - part_blocks(part)];
+}
+
+/* 0: there is no room. */
+static uint32_t take_block(struct heap *heap)
+{
+	uint32_t number = heap->first_free;
+
+	if (number) {
+		heap->first_free = block_at(heap, number)->calls;
+		return number;
+	}
+	if (heap->n_blocks + FIRST_BLOCKS == part_blocks(heap->n_parts)) {
+		struct heap_block *part = NULL;
+
+		if (heap->n_parts < HEAP_PARTS)
+			part = take_memory(heap, part_blocks(heap->n_parts), sizeof(*part));
+		if (!part)
+			return 0;
+		heap->parts[heap->n_parts++] = part;
+	}
+	return ++heap->n_blocks;
+}
+
+static void drop_block(struct heap *heap, uint32_t number)
+{
+	struct heap_block *block = block_at(heap, number);
+
+	block->label = 0;
+	block->calls = heap->first_free;
+	heap->first_free = number;
+}
+
+/* ---- Slots -------------------------------------------------------------------------------------- */
+
+static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
 {
 	unsigned __int128 product = (unsigned __int128)(address ^ heap->seed) * 0x9e3779b97f4a7c15u;
-	uint32_t hash = (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
 
+	return (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
+}
+
+/* Of n slots. */
+static inline uint32_t slot_of(uint32_t n, uint32_t hash)
+{
 	return (uint32_t)((uint64_t)hash * n >> 32);
 }
 
@@ -66,21 +152,22 @@ static inline uint32_t next_slot(uint32_t n, uint32_t i)
 }
 
 /* Where the address is, or would be. */
-static struct heap_block *find_slot(const struct heap *heap, struct heap_block *slots, uint32_t n,
-				    uint64_t address)
+static struct heap_slot *find_slot(const struct heap *heap, struct heap_slot *slots, uint32_t n,
+				   uint64_t address, uint32_t hash)
 {
-	uint32_t i = slot_of(heap, n, address);
+	uint32_t i = slot_of(n, hash);
 
-	while (slots[i].label != 0 && slots[i].address != address)
+	while (slots[i].block != 0 &&
+	       (slots[i].hash != hash || block_at(heap, slots[i].block)->address != address))
 		i = next_slot(n, i);
 	return &slots[i];
 }
 
 /* Those behind an empty slot that were not where they would be, as somebody was there, come nearer to it. */
-static void close_gap(const struct heap *heap, struct heap_block *slots, uint32_t n, uint32_t gap)
+static void close_gap(struct heap_slot *slots, uint32_t n, uint32_t gap)
 {
-	for (uint32_t i = next_slot(n, gap); slots[i].label != 0; i = next_slot(n, i)) {
-		uint32_t home = slot_of(heap, n, slots[i].address);
+	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {
+		uint32_t home = slot_of(n, slots[i].hash);
 
 		/* It is between the gap, exclusive, and where it is. */
 		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
@@ -88,21 +175,31 @@ static void close_gap(const struct heap *heap, struct heap_block *slots, uint32_
 		slots[gap] = slots[i];
 		gap = i;
 	}
-	slots[gap] = (struct heap_block){ 0 };
+	slots[gap] = (struct heap_slot){ 0 };
+}
+
+/* Where nothing of this hash's address is. */
+static void add_slot(struct heap *heap, struct heap_slot added)
+{
+	uint32_t i = slot_of(heap->n_slots, added.hash);
+
+	while (heap->slots[i].block != 0)
+		i = next_slot(heap->n_slots, i);
+	heap->slots[i] = added;
 }
 
 static void move_some(struct heap *heap, uint32_t n)
 {
 	for (; n > 0 && heap->n_moved < heap->n_old_slots; n--) {
-		const struct heap_block block = heap->old[heap->n_moved];
+		const struct heap_slot moved = heap->old[heap->n_moved];
 
-		if (block.label == 0) {
+		if (moved.block == 0) {
 			heap->n_moved++;
 			continue;
 		}
 		/* What came into its place is moved next. */
-		close_gap(heap, heap->old, heap->n_old_slots, heap->n_moved);
-		*find_slot(heap, heap->slots, heap->n_slots, block.address) = block;
+		close_gap(heap->old, heap->n_old_slots, heap->n_moved);
+		add_slot(heap, moved);
 	}
 	if (heap->n_moved < heap->n_old_slots)
 		return;
@@ -114,17 +211,13 @@ static void move_some(struct heap *heap, uint32_t n)
 
 static bool make_slots(struct heap *heap, uint32_t n)
 {
-	struct heap_block *slots;
+	struct heap_slot *slots;
 
 	if (heap->old)
 		move_some(heap, UINT32_MAX);
-	if (!heap_budget_take(heap->budget, (uint64_t)n * sizeof(*slots)))
+	slots = take_memory(heap, n, sizeof(*slots));
+	if (!slots)
 		return false;
-	slots = calloc(n, sizeof(*slots));
-	if (!slots) {
-		heap_budget_give(heap->budget, (uint64_t)n * sizeof(*slots));
-		return false;
-	}
 	heap->old = heap->slots;
 	heap->n_old_slots = heap->n_slots;
 	heap->n_moved = 0;
@@ -136,32 +229,29 @@ static bool make_slots(struct heap *heap, uint32_t n)
 
 static bool grow(struct heap *heap)
 {
-	return make_slots(heap, heap->n_slots < MANY_SLOTS ? MAX_OF(heap->n_slots * 2, FIRST_SLOTS)
-							   : heap->n_slots + heap->n_slots / 2);
+	return make_slots(heap, MAX_OF(heap->n_slots * 2, FIRST_SLOTS));
 }
 
-/* The block at this address; NULL: there is none. */
-static struct heap_block *find(const struct heap *heap, uint64_t address, bool *ret_is_old)
+/* The slot of the block at this address, or in the new table the one where it would be. */
+static struct heap_slot *find(const struct heap *heap, uint64_t address, uint32_t hash,
+			      bool *ret_is_old)
 {
-	struct heap_block *slot;
+	struct heap_slot *slot = find_slot(heap, heap->slots, heap->n_slots, address, hash), *old;
 
 	*ret_is_old = false;
-	if (heap->n == 0)
-		return NULL;
-	slot = find_slot(heap, heap->slots, heap->n_slots, address);
-	if (slot->label == 0 && heap->old) {
-		*ret_is_old = true;
-		slot = find_slot(heap, heap->old, heap->n_old_slots, address);
-	}
-	return slot->label != 0 ? slot : NULL;
+	if (slot->block != 0 || !heap->old)
+		return slot;
+	old = find_slot(heap, heap->old, heap->n_old_slots, address, hash);
+	*ret_is_old = old->block != 0;
+	return *ret_is_old ? old : slot;
 }
 
-static void remove_slot(struct heap *heap, struct heap_block *slot, bool is_old)
+static void remove_slot(struct heap *heap, struct heap_slot *slot, bool is_old)
 {
 	if (is_old)
-		close_gap(heap, heap->old, heap->n_old_slots, (uint32_t)(slot - heap->old));
+		close_gap(heap->old, heap->n_old_slots, (uint32_t)(slot - heap->old));
 	else
-		close_gap(heap, heap->slots, heap->n_slots, (uint32_t)(slot - heap->slots));
+		close_gap(heap->slots, heap->n_slots, (uint32_t)(slot - heap->slots));
 }
 
 static void note_peak(struct heap *heap, uint64_t time_ns)
@@ -172,47 +262,64 @@ static void note_peak(struct heap *heap, uint64_t time_ns)
 	heap->peak_ns = time_ns;
 }
 
+/* For an address that is not there. */
+static struct heap_block *add_block(struct heap *heap, struct heap_slot *slot, uint32_t hash)
+{
+	uint32_t number = take_block(heap);
+
+	if (number == 0)
+		return NULL;
+	*slot = (struct heap_slot){ hash, number };
+	heap->n++;
+	return block_at(heap, number);
+}
+
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before)
 {
-	struct heap_block *slot;
+	uint32_t hash = hash_of(heap, block->address);
+	struct heap_slot *slot;
+	struct heap_block *kept;
 	bool is_old;
 
 	if (heap->old)
 		move_some(heap, SOME);
 	if (heap->n == heap->max && !grow(heap))
 		return false;
-	*ret_before = (struct heap_block){ 0 };
-	slot = heap->old ? find(heap, block->address, &is_old) : NULL;
-	if (slot && is_old) {
-		*ret_before = *slot;
-		remove_slot(heap, slot, true);
-		heap->n--;
-		heap->live_bytes -= ret_before->size;
+	slot = find(heap, block->address, hash, &is_old);
+	if (slot->block != 0) {
+		kept = block_at(heap, slot->block);
+		*ret_before = *kept;
+	} else {
+		kept = add_block(heap, slot, hash);
+		if (!kept)
+			return false;
+		ret_before->label = ret_before->size = 0;
 	}
-	slot = find_slot(heap, heap->slots, heap->n_slots, block->address);
-	if (slot->label != 0)
-		*ret_before = *slot;
-	heap->n += slot->label == 0;
-	heap->live_bytes += block->size - slot->size;
-	*slot = *block;
+	heap->live_bytes += block->size - ret_before->size;
+	*kept = *block;
 	note_peak(heap, block->since_ns);
 	return true;
 }
 
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block)
 {
-	struct heap_block *slot;
+	struct heap_slot *slot;
+	uint32_t number;
 	bool is_old;
 
 	if (heap->old)
 		move_some(heap, SOME);
-	slot = find(heap, address, &is_old);
-	if (!slot)
+	if (heap->n == 0)
 		return false;
-	*ret_block = *slot;
+	slot = find(heap, address, hash_of(heap, address), &is_old);
+	number = slot->block;
+	if (number == 0)
+		return false;
+	*ret_block = *block_at(heap, number);
 	heap->n--;
 	heap->n_held++;
 	remove_slot(heap, slot, is_old);
+	drop_block(heap, number);
 	return true;
 }
 
@@ -230,34 +337,33 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 	return true;
 }
 
-static bool copy_slots(struct heap *to, const struct heap_block *slots, uint32_t n,
-		       uint64_t to_number)
+bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
 {
 	struct heap_block before;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (slots[i].label != 0 && heap_block_number(&slots[i]) <= to_number &&
-		    !heap_put(to, &slots[i], &before))
-			return false;
-	return true;
-}
-
-bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
-{
 	if (from->n == 0)
 		return true;
-	/* With the same seed it is in the order of both, which spares misses of caches. */
 	if (to->n_slots == 0 && !make_slots(to, MAX_OF(from->n / 2 * 3 + 3, FIRST_SLOTS)))
 		return false;
-	return copy_slots(to, from->slots, from->n_slots, to_number) &&
-	       copy_slots(to, from->old, from->n_old_slots, to_number);
+	for (uint32_t i = 1; i <= from->n_blocks; i++) {
+		const struct heap_block *block = block_at(from, i);
+
+		if (block->label != 0 && heap_block_number(block) <= to_number &&
+		    !heap_put(to, block, &before))
+			return false;
+	}
+	return true;
 }
 
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address)
 {
+	const struct heap_slot *slot;
 	bool is_old;
 
-	return find(heap, address, &is_old);
+	if (heap->n == 0)
+		return NULL;
+	slot = find(heap, address, hash_of(heap, address), &is_old);
+	return slot->block != 0 ? block_at(heap, slot->block) : NULL;
 }
 
 /* ---- Mappings ----------------------------------------------------------------------------------- */
@@ -320,15 +426,32 @@ bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block
 
 void heap_prefetch(const struct heap *heap, uint64_t address)
 {
-	const struct heap_block *slot;
+	uint32_t hash;
 
-	if (heap->n_slots == 0)
+	if (heap->n_blocks < MANY_BLOCKS)
 		return;
-	slot = &heap->slots[slot_of(heap, heap->n_slots, address)];
-	prefetch_line(slot);
-	prefetch_line(slot + 1);
+	hash = hash_of(heap, address);
+	prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)]);
 	if (heap->old)
-		prefetch_line(&heap->old[slot_of(heap, heap->n_old_slots, address)]);
+		prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
+}
+
+void heap_prefetch_block(const struct heap *heap, uint64_t address)
+{
+	const struct heap_block *block;
+	uint32_t hash, i;
+
+	if (heap->n_blocks < MANY_BLOCKS)
+		return;
+	hash = hash_of(heap, address);
+	i = slot_of(heap->n_slots, hash);
+	while (heap->slots[i].block != 0 && heap->slots[i].hash != hash)
+		i = next_slot(heap->n_slots, i);
+	if (heap->slots[i].block == 0)
+		return;
+	block = block_at(heap, heap->slots[i].block);
+	prefetch_line(block);
+	prefetch_line(&block->calls);
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns)
@@ -351,12 +474,9 @@ static void list(const struct heap *heap, const struct heap_block *const *held,
 		add_item(items, &n, held[i]);
 	for (GTreeNode *node = g_tree_node_first(heap->mapped); node; node = g_tree_node_next(node))
 		add_item(items, &n, g_tree_node_value(node));
-	for (uint32_t i = 0; i < heap->n_slots; i++)
-		if (heap->slots[i].label != 0)
-			add_item(items, &n, &heap->slots[i]);
-	for (uint32_t i = heap->n_moved; i < heap->n_old_slots; i++)
-		if (heap->old[i].label != 0)
-			add_item(items, &n, &heap->old[i]);
+	for (uint32_t i = 1; i <= heap->n_blocks; i++)
+		if (block_at(heap, i)->label != 0)
+			add_item(items, &n, block_at(heap, i));
 }
 
 /* By one digit of the number; those that have the same stay in their order. */

@@ -38,16 +38,27 @@ static inline uint8_t heap_block_alignment(const struct heap_block *block)
 	return (uint8_t)block->label;
 }
 
+struct heap_slot {
+	uint32_t hash;  /* of its address */
+	uint32_t block; /* its number; 0: none */
+};
+
+#define HEAP_PARTS 21u
+
 /* The blocks of a process by address. */
 struct heap {
-	struct heap_block *slots;
+	struct heap_slot *slots;
 	uint32_t n_slots, n;
 	uint32_t max; /* more than these many need more slots */
 	/* Slots that were too few: what is in them moves, some with each change, so that none takes long. */
-	struct heap_block *old; /* NULL: none */
+	struct heap_slot *old; /* NULL: none */
 	uint32_t n_old_slots;
 	uint32_t n_moved; /* these are empty */
-	uint32_t n_held;  /* not found any more, but they live */
+	struct heap_block *parts[HEAP_PARTS];
+	uint32_t n_parts;
+	uint32_t n_blocks;   /* numbers that were given */
+	uint32_t first_free; /* of those, by `calls`; 0: none */
+	uint32_t n_held;     /* not found any more, but they live */
 	uint32_t n_mapped;
 	GTree *mapped; /* struct heap_block by address; they lie apart */
 	uint64_t seed;
@@ -74,8 +85,9 @@ void heap_drop(struct heap *heap, const struct heap_block *block);
 bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number);
 /* NULL: none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
-/* One of these will be asked for it soon. */
+/* It will be asked for this address soon; or sooner, as that has been said before, for the block there. */
 void heap_prefetch(const struct heap *heap, uint64_t address);
+void heap_prefetch_block(const struct heap *heap, uint64_t address);
 
 /* A mapping, where there is none. False: there is no room. */
 bool heap_map(struct heap *heap, const struct heap_block *block);
@@ -85,6 +97,9 @@ bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block
 const struct heap_block *heap_mapped(const struct heap *heap, uint64_t address);
 /* Behind its last page. */
 uint64_t heap_mapping_end(const struct heap_block *block);
+
+/* Of the budget, but for mappings. */
+uint64_t heap_bytes(const struct heap *heap);
 
 static inline uint32_t heap_count(const struct heap *heap)
 {

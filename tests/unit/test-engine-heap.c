@@ -205,7 +205,7 @@ static void test_model(void)
 	}
 	CHECK_INT(heap.live_bytes, live);
 	CHECK_INT(heap.n, g_hash_table_size(model));
-	CHECK_INT(budget.used, (heap.n_slots + heap.n_old_slots) * sizeof(struct heap_block));
+	CHECK_INT(budget.used, heap_bytes(&heap));
 	heap_done(&heap);
 	CHECK_INT(budget.used, 0);
 }
