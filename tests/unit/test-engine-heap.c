@@ -11,6 +11,9 @@
 #define OTHER_PID 2000000003
 #define CODE UINT64_C(0x700000001000)
 
+/* Times of rows are whole ones. */
+#define TICK_NS 16u
+
 struct fixture {
 	struct parts parts;
 	struct collector_rows rows;
@@ -43,8 +46,10 @@ static void fixture_init(struct fixture *fixture)
 }
 
 /* They end, and everything is in the capture. */
-static void finish(struct fixture *fixture, uint64_t time_ns)
+static void finish(struct fixture *fixture, uint64_t time)
 {
+	uint64_t time_ns = time * TICK_NS;
+
 	heap_merge_run(&fixture->rows.heaps, time_ns);
 	collector_process_end(&fixture->process, time_ns);
 	collector_process_end(&fixture->other_process, time_ns);
@@ -69,14 +74,15 @@ static void fixture_done(struct fixture *fixture)
 	parts_done(&fixture->parts);
 }
 
+/* The time is in ticks, as all here. */
 static enum ring_fault add(struct collector_owner *owner, struct fixture *fixture,
-			   enum ring_type type, uint64_t time_ns, const void *payload, size_t n)
+			   enum ring_type type, uint64_t time, const void *payload, size_t n)
 {
 	const struct ring_record record = {
-		.type = type, .time_ns = time_ns, .payload = payload, .n_bytes = (uint32_t)n
+		.type = type, .time_ns = time * TICK_NS, .payload = payload, .n_bytes = (uint32_t)n
 	};
 
-	heap_merge_run(&fixture->rows.heaps, time_ns);
+	heap_merge_run(&fixture->rows.heaps, record.time_ns);
 	return collector_owner_add(owner, &record);
 }
 
@@ -106,6 +112,7 @@ static void add_realloc(struct collector_owner *owner, struct fixture *fixture, 
 {
 	if (moved.kind == 0)
 		moved.kind = RING_ALLOC_REALLOC;
+	moved.duration_ns = MIN_OF(moved.duration_ns, UINT64_MAX / TICK_NS) * TICK_NS;
 	CHECK_INT(add(owner, fixture, RING_REALLOC, time_ns, &moved, sizeof(moved)),
 		  RING_FAULT_NONE);
 }
@@ -143,13 +150,18 @@ static uint64_t lost(const struct fixture *fixture, enum prof_loss_cause cause)
 static bool check_row(const struct fixture *fixture, enum prof_table table, size_t i,
 		      const uint64_t *expected, uint16_t n)
 {
+	const struct prof_column_def *columns = prof_table_v1(table)->columns;
 	bool is_good = true;
 
-	for (uint16_t column = 0; column < n; column++)
-		if (!CHECK_INT(number_of(&fixture->parts, table, column, i), expected[column])) {
+	for (uint16_t column = 0; column < n; column++) {
+		uint64_t scale = columns[column].type == PROF_TYPE_TIME ? TICK_NS : 1;
+
+		if (!CHECK_INT(number_of(&fixture->parts, table, column, i),
+			       expected[column] * scale)) {
 			printf("# table %d, row %zu, column %u\n", table, i, column);
 			is_good = false;
 		}
+	}
 	return is_good;
 }
 
@@ -514,7 +526,7 @@ static void test_ends(void)
 		    (struct ring_realloc){
 			    .prior = 16, .address = 32, .size = 2, .duration_ns = UINT64_MAX });
 	add_malloc(fixture.second, &fixture, 30, 48, 4);
-	collector_process_end(&fixture.process, 40);
+	collector_process_end(&fixture.process, 40 * TICK_NS);
 	CHECK_INT(fixture.rows.heaps.n, 0);
 	add_malloc(fixture.stranger, &fixture, 50, 64, 8);
 	finish(&fixture, 60);
@@ -783,8 +795,8 @@ static void test_forks(void)
 	add_free(owner, &fixture, 44, 0x4000);
 	add_free(grand, &fixture, 45, 0x3000);
 	heap_merge_run(&fixture.rows.heaps, 50);
-	collector_process_end(&child, 50);
-	collector_process_end(&grandchild, 50);
+	collector_process_end(&child, 50 * TICK_NS);
+	collector_process_end(&grandchild, 50 * TICK_NS);
 	finish(&fixture, 50);
 	/* its parent's second one, once */
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
@@ -810,8 +822,8 @@ static void test_pause(void)
 	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
 	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
 	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
-	heap_merge_pause(&fixture.rows.heaps, true, 20);
-	heap_merge_pause(&fixture.rows.heaps, false, 30);
+	heap_merge_pause(&fixture.rows.heaps, true, 20 * TICK_NS);
+	heap_merge_pause(&fixture.rows.heaps, false, 30 * TICK_NS);
 	add_malloc(fixture.owner, &fixture, 20, 0x4000, 4);
 	add_free(fixture.owner, &fixture, 21, 0x1000);
 	add_malloc(fixture.owner, &fixture, 22, 0x1000, 5);
