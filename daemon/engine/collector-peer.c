@@ -260,11 +260,9 @@ static void extend_span(struct peer_ring *ring)
 		(struct peer_span){ collector_owner_ref(ring->owner), queue->n };
 }
 
-/* Behind what is there. */
-static size_t put(struct peer_ring *ring, const void *bytes, size_t n)
+/* What was copied behind what is there. */
+static size_t put(struct peer_ring *ring, size_t n)
 {
-	make_room(&ring->queue, n);
-	memcpy(ring->queue.bytes + ring->queue.n, bytes, n);
 	ring->queue.n += n;
 	ring->peer->queued_bytes += n;
 	extend_span(ring);
@@ -389,6 +387,19 @@ static void lose_batch(struct ring_batch *batch, struct peer_loss *loss)
 		peer_loss_add(loss, record.type, record.time_ns);
 }
 
+/* Right to where it waits; what comes meanwhile is more. */
+static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_t *buffer,
+			     size_t n_bytes, struct ring_batch *batch)
+{
+	size_t n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));
+
+	if (n > 0) {
+		make_room(&ring->queue, n);
+		buffer = ring->queue.bytes + ring->queue.n;
+	}
+	ring_reader_drain(&ring->reader, how, buffer, n, batch);
+}
+
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t *ret_fill)
 {
@@ -399,14 +410,17 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 
 	*ret_fill = 0;
 	do {
-		ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
+		if (ring->peer->is_late)
+			ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
+		else
+			drain_into_queue(ring, how, buffer, n_bytes, &batch);
 		*ret_fill += (uint64_t)(batch.end - batch.next);
 		if (batch.end > batch.next && !ring->owner)
 			take_owner(ring, batch.tid);
 		if (ring->peer->is_late)
 			lose_batch(&batch, &late);
 		else if (batch.end > batch.next)
-			bytes += put(ring, batch.next, (size_t)(batch.end - batch.next));
+			bytes += put(ring, (size_t)(batch.end - batch.next));
 		/* What a producer that is as fast as we are writes meanwhile is taken later. */
 	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
 	peer_loss_tell(&late, ring->peer);
