@@ -4,8 +4,8 @@
  *
  * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what the process itself tells: it
  * may take memory in ways that no allocator sees, and give none back that it has freed. The broker reads /proc for it, in a
- * process that nobody waits for. Reading walks page tables, so that of large processes is done less often: a tenth of the time at
- * most.
+ * process that nobody waits for. Reading walks page tables, so that of large processes is done less often: a fiftieth of the time
+ * at most.
  * Invariants: (1) of each process, what was read of it and of no other    [test-engine-footprints: instances]
  *             (2) rows come in the order of those of the collectors       [test-engine-footprints: order]
  *             (3) what is hostile in the answer is not believed           [fuzz_snapshot]
@@ -16,7 +16,7 @@
 #include "arch/base.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
-#define SHARE 10                       /* of the time */
+#define SHARE 50                       /* of the time */
 #define ANSWER_NS UINT64_C(5000000000) /* then there will be none */
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u
