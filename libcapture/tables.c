@@ -151,6 +151,15 @@ static const struct prof_column_def counter_columns[] = {
 	REF(PROF_COUNTER_UNIT, "unit", STRING),
 	ENUM(PROF_COUNTER_KIND, "kind", counter_kinds),
 };
+static const struct prof_column_def line_columns[] = {
+	ID(PROF_LINE_ID),
+	REF(PROF_LINE_IMAGE, "image", IMAGE),
+	COLUMN(PROF_LINE_START, "start", UINT, .unit = PROF_UNIT_ADDRESS),
+	COLUMN(PROF_LINE_LENGTH, "length", UINT, .unit = PROF_UNIT_BYTES),
+	REF(PROF_LINE_FILE, "file", STRING),
+	COLUMN(PROF_LINE_LINE, "line", UINT),
+	REF(PROF_LINE_SYMBOL, "symbol", SYMBOL),
+};
 static const struct prof_column_def sample_columns[] = {
 	TIME(PROF_SAMPLE_TIME),
 	REF(PROF_SAMPLE_THREAD, "thread", THREAD),
@@ -295,6 +304,7 @@ static const struct prof_table_def tables[] = {
 	TABLE(SOURCE, source, DICTIONARY),
 	TABLE(SYMBOL, symbol, DICTIONARY),
 	TABLE(COUNTER, counter, DICTIONARY),
+	TABLE(LINE, line, DICTIONARY),
 	TABLE(SAMPLE, sample, TIMED),
 	TABLE(TASK, task, TIMED),
 	TABLE(MAPPING, mapping, TIMED),
@@ -319,6 +329,7 @@ CHECK_COLUMNS(THREAD, thread);
 CHECK_COLUMNS(SOURCE, source);
 CHECK_COLUMNS(SYMBOL, symbol);
 CHECK_COLUMNS(COUNTER, counter);
+CHECK_COLUMNS(LINE, line);
 CHECK_COLUMNS(SAMPLE, sample);
 CHECK_COLUMNS(TASK, task);
 CHECK_COLUMNS(MAPPING, mapping);

@@ -78,6 +78,14 @@ static int open_self(const struct names_image *wanted, void *data)
 	return opened->path ? open(opened->path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
+static bool symbolize(int fd, struct opened *opened, struct symbolize_result *ret_result,
+		      GError **error)
+{
+	const struct symbolize_sources sources = { open_self, opened, NULL };
+
+	return symbolize_capture(fd, &sources, ret_result, error);
+}
+
 /* The same two places in two epochs under other ids, a kernel image, and a return address. */
 static void capture_of_self(struct build *build, uint64_t size)
 {
@@ -135,7 +143,7 @@ static void test_two_rows(void)
 		BUILD(&build, PROF_TABLE_FRAME, N(id), N(id), N(0x1000), N(PROF_FRAME_EXACT));
 	}
 	build_finish(&build);
-	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	REQUIRE(symbolize(build.fd, &opened, &result, NULL));
 	CHECK_INT(opened.count, 1);
 	CHECK_INT(result.images, 1);
 	CHECK_INT(result.places, 1);
@@ -151,7 +159,7 @@ static void test_named(void)
 	GError *error = NULL;
 
 	capture_of_self(&build, 0);
-	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, &error));
+	REQUIRE(symbolize(build.fd, &opened, &result, &error));
 	CHECK_INT(opened.count, 1);
 	CHECK_INT(result.places, 2);
 	CHECK_INT(result.named, 2);
@@ -171,10 +179,10 @@ static void test_twice(void)
 	struct stat before, after;
 
 	capture_of_self(&build, 0);
-	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	REQUIRE(symbolize(build.fd, &opened, &result, NULL));
 	symbolize_result_done(&result);
 	CHECK_INT(fstat(build.fd, &before), 0);
-	REQUIRE(symbolize_capture(build.fd, open_self, &opened, &result, NULL));
+	REQUIRE(symbolize(build.fd, &opened, &result, NULL));
 	CHECK_INT(fstat(build.fd, &after), 0);
 	CHECK_INT(opened.count, 1);
 	CHECK_INT(result.places, 0);
@@ -191,17 +199,17 @@ static void test_changed_and_missing(void)
 	struct symbolize_result result;
 
 	capture_of_self(&build, 12345);
-	REQUIRE(symbolize_capture(build.fd, open_self, &self, &result, NULL));
+	REQUIRE(symbolize(build.fd, &self, &result, NULL));
 	CHECK_INT(result.named, 0);
 	CHECK_INT(result.changed->len, 1);
 	symbolize_result_done(&result);
 	build_done(&build);
 
 	capture_of_self(&build, 0);
-	REQUIRE(symbolize_capture(build.fd, open_self, &nothing, &result, NULL));
+	REQUIRE(symbolize(build.fd, &nothing, &result, NULL));
 	CHECK_INT(result.missing->len, 1);
 	symbolize_result_done(&result);
-	REQUIRE(symbolize_capture(build.fd, open_self, &text, &result, NULL));
+	REQUIRE(symbolize(build.fd, &text, &result, NULL));
 	CHECK_INT(result.named, 0);
 	CHECK_INT(result.missing->len + result.changed->len, 1);
 	symbolize_result_done(&result);
@@ -214,7 +222,7 @@ static void test_not_a_capture(void)
 	g_autoptr(GError) error = NULL;
 	int fd = memfd_create("empty", MFD_CLOEXEC);
 
-	CHECK(!symbolize_capture(fd, open_self, NULL, &result, &error));
+	CHECK(!symbolize(fd, NULL, &result, &error));
 	CHECK(error != NULL);
 	close(fd);
 }

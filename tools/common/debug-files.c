@@ -277,7 +277,7 @@ static bool add_shared(const struct debug_files *files, struct debug_file *file,
 	const void *id;
 	ssize_t id_size = dwelf_dwarf_gnu_debugaltlink(file->dwarf, &name, &id);
 
-	if (id_size <= 0)
+	if (id_size <= 0 || !files)
 		return id_size == 0;
 	file->shared = g_new0(struct debug_file, 1);
 	file->shared->elf =
@@ -306,8 +306,10 @@ struct debug_file *debug_files_find(const struct debug_files *files, const struc
 	struct debug_file *file = g_new0(struct debug_file, 1);
 	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
 
-	file->elf = find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
-	if (!file->elf)
+	if (files)
+		file->elf =
+			find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
+	if (files && !file->elf)
 		file->elf = find_by_link(files, image, path, &file->path);
 	if (file->elf)
 		file->dwarf = open_dwarf(file->elf);
@@ -359,4 +361,9 @@ struct elf_image *debug_files_unpack(const struct elf_image *image)
 	if (fd < 0 || !unpack(data, fd))
 		return NULL;
 	return open_elf(steal_fd(&fd));
+}
+
+void debug_files_free_unpacked(struct elf_image *unpacked)
+{
+	free_elf(&unpacked);
 }

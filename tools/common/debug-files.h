@@ -33,10 +33,11 @@ struct debug_file {
 		*shared; /* what `dwarf` has in common with others (.gnu_debugaltlink), or NULL */
 };
 
-/* Of an image that was opened as `path`; NULL = nothing was found. It borrows the image. */
+/* Of an image that was opened as `path`; NULL = nothing was found. It borrows the image. Without `files` the image's own. */
 struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
 				    const char *path);
 void debug_file_free(struct debug_file *file);
 
 /* The symbols that a stripped file has in .gnu_debugdata, as an ELF file in memory; NULL = none. */
 struct elf_image *debug_files_unpack(const struct elf_image *image);
+void debug_files_free_unpacked(struct elf_image *unpacked);

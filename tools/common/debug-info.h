@@ -27,6 +27,7 @@ struct debug_info_function {
 	Dwarf_Off die;  /* read when its name is first asked for */
 	uint32_t call_file;
 	bool named;
+	bool scattered; /* in several pieces */
 };
 
 /* What is the same for all addresses in [start, end). */

@@ -107,6 +107,7 @@ static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_fun
 		g_array_append_val(walk->extents, extent);
 		function->start = any ? MIN_OF(function->start, start) : start;
 		function->end = any ? MAX_OF(function->end, end) : end;
+		function->scattered = any;
 		any = true;
 	}
 	return any;

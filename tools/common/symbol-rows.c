@@ -59,16 +59,17 @@ static gint compare_symbols(gconstpointer left, gconstpointer right)
 	return 0;
 }
 
-/* Sorts, and drops what two epochs both said. */
+/* Sorts, and drops what two epochs both said: the later one may know more. */
 static void settle(GArray *symbols)
 {
 	struct symbol_row *at = (struct symbol_row *)(void *)symbols->data;
 	guint kept = 0;
 
 	g_array_sort(symbols, compare_symbols);
-	for (guint i = 0; i < symbols->len; i++)
-		if (kept == 0 || compare_symbols(&at[kept - 1], &at[i]) != 0)
-			at[kept++] = at[i];
+	for (guint i = 0; i < symbols->len; i++) {
+		kept -= kept > 0 && compare_symbols(&at[kept - 1], &at[i]) == 0;
+		at[kept++] = at[i];
+	}
 	g_array_set_size(symbols, kept);
 }
 

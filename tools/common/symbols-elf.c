@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of ELF files - .symtab and .dynsym, merged
+ * Symbols of ELF files - .symtab and .dynsym, merged, of the file and of what was taken out of it or packed into it
  *
  * A table is gone through once and only what can name a wanted place is kept, so that a table of 150 000 symbols
  * costs its reading and not its sorting. Places and symbols meet in two ways:
@@ -137,12 +137,13 @@ static void add_symbol(struct search *search, const struct candidate *candidate)
 		gap->last = *candidate;
 }
 
-static void read_table(struct search *search, Elf_Scn *section, const GElf_Shdr *header)
+static void read_table(struct search *search, const struct elf_image *file, Elf_Scn *section,
+		       const GElf_Shdr *header)
 {
 	const struct elf_image *elf = search->query->elf;
-	const Elf_Data *strings = elf_image_get_strings(elf, header->sh_link);
-	Elf_Data *data = elf_image_get_data(elf, section);
-	size_t size = gelf_fsize(elf->elf, ELF_T_SYM, 1, EV_CURRENT);
+	const Elf_Data *strings = elf_image_get_strings(file, header->sh_link);
+	Elf_Data *data = elf_image_get_data(file, section);
+	size_t size = gelf_fsize(file->elf, ELF_T_SYM, 1, EV_CURRENT);
 	struct elf_range code = { 0, 0 };
 
 	if (!data || !strings)
@@ -172,12 +173,12 @@ static void read_table(struct search *search, Elf_Scn *section, const GElf_Shdr 
 }
 
 /* A file has at most one table of each type; what says otherwise is not gone through more than once. */
-static void read_tables(struct search *search)
+static void read_tables(struct search *search, const struct elf_image *file)
 {
 	bool seen[SHT_DYNSYM + 1] = { false };
 	Elf_Scn *section = NULL;
 
-	while ((section = elf_nextscn(search->query->elf->elf, section))) {
+	while ((section = elf_nextscn(file->elf, section))) {
 		GElf_Shdr header;
 
 		if (!gelf_getshdr(section, &header) ||
@@ -185,7 +186,7 @@ static void read_tables(struct search *search)
 		    seen[header.sh_type])
 			continue;
 		seen[header.sh_type] = true;
-		read_table(search, section, &header);
+		read_table(search, file, section, &header);
 	}
 }
 
@@ -279,7 +280,11 @@ static bool read_elf_symbols(struct symbols_query *query, GError **error)
 		gaps[i].first_start = UINT64_MAX;
 		next[i] = i;
 	}
-	read_tables(&search);
+	read_tables(&search, query->elf);
+	if (query->debug && query->debug->elf)
+		read_tables(&search, query->debug->elf);
+	if (query->packed)
+		read_tables(&search, query->packed);
 	name_sized(&search, next);
 	name_unsized(&search, next);
 	return true;

@@ -21,12 +21,15 @@ struct symbols_query {
 	const struct symbols_image *image;
 	const uint64_t *offsets;
 	struct elf_image *elf;
+	struct debug_file *debug;     /* what is apart from it, and its DWARF; NULL = none */
+	struct elf_image *packed;     /* what is in .gnu_debugdata; NULL = none */
 	struct elf_frames *frames;    /* by symbols_query_frames() */
 	struct symbols_place *places; /* by address */
 	size_t n_places;
 	struct symbols *result;
 	GPtrArray *rows;        /* struct symbol, in the order found */
 	GHashTable *row_by_key; /* row -> its number + 1 */
+	GArray *lines;          /* struct symbol_line */
 };
 
 struct symbols_source {
@@ -45,6 +48,18 @@ extern const struct symbols_source symbols_fde_source;
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin);
+
+/*
+ * The number of a row, which is added if it is new; SYMBOLS_NONE where its name is refused. `raw_name` and `file` are
+ * copied; what else names it may be zero.
+ */
+uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol);
+
+/* A text that is copied once; NULL for NULL and for what is no text. */
+const char *symbols_query_add_text(struct symbols_query *query, const char *text);
+
+/* Reads what DWARF says of all offsets, when the sources have been asked. */
+void symbols_dwarf_read(struct symbols_query *query);
 
 /* The call frame information of the image; read when first asked for, never NULL. */
 struct elf_frames *symbols_query_frames(struct symbols_query *query);

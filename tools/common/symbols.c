@@ -8,6 +8,7 @@
  * Invariants: (1) no name comes from a file that is not the recorded one            [test-symbols: changed]
  *             (2) a row covers every place that maps to it                          [test-symbols: overlapping]
  *             (3) names are not empty, valid UTF-8, without control characters      [test-symbols: garbage]
+ *             (4) a row that is inlined stands behind the one that it is inlined into   [test_symbolize_lines]
  * No global state: images can be read on several threads. Names of kernel code come with the capture (the engine
  * reads kallsyms); names of anonymous memory are those that the process gave it (code-names.h).
  */
@@ -37,6 +38,7 @@ void symbols_free(struct symbols *symbols)
 		return;
 	g_free(symbols->rows);
 	g_free(symbols->row_of);
+	g_free(symbols->lines);
 	if (symbols->strings)
 		g_string_chunk_free(symbols->strings);
 	g_free(symbols);
@@ -63,7 +65,8 @@ static guint hash_row(const void *key)
 {
 	const struct symbol *row = key;
 
-	return g_str_hash(row->raw_name) ^ (guint)(row->start * 0x9e3779b1u) ^ (guint)row->length;
+	return g_str_hash(row->raw_name) ^ (guint)(row->start * 0x9e3779b1u) ^ (guint)row->length ^
+	       row->inline_parent * 31 ^ (row->inline_parent == SYMBOLS_NONE ? 0 : row->line);
 }
 
 static gboolean same_row(const void *a, const void *b)
@@ -71,6 +74,8 @@ static gboolean same_row(const void *a, const void *b)
 	const struct symbol *left = a, *right = b;
 
 	return left->start == right->start && left->length == right->length &&
+	       left->inline_parent == right->inline_parent &&
+	       (left->inline_parent == SYMBOLS_NONE || left->line == right->line) &&
 	       strcmp(left->raw_name, right->raw_name) == 0;
 }
 
@@ -102,6 +107,12 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 					    : g_string_chunk_insert(query->result->strings, shown);
 }
 
+const char *symbols_query_add_text(struct symbols_query *query, const char *text)
+{
+	return text && is_name(text) ? g_string_chunk_insert_const(query->result->strings, text)
+				     : NULL;
+}
+
 /* The row of a symbol, which is added if it is new. */
 static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol)
 {
@@ -113,12 +124,19 @@ static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol
 		return GPOINTER_TO_UINT(known) - 1;
 	row = g_memdup2(symbol, sizeof(*symbol));
 	row->raw_name = g_string_chunk_insert(query->result->strings, symbol->raw_name);
+	row->file = symbols_query_add_text(query, symbol->file);
 	row->name = add_shown_name(query, row->raw_name, symbol->origin);
 	if (!row->name)
 		row->name = row->raw_name;
 	g_ptr_array_add(query->rows, row);
 	g_hash_table_insert(query->row_by_key, row, GUINT_TO_POINTER(query->rows->len));
 	return query->rows->len - 1;
+}
+
+uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol)
+{
+	return symbol->raw_name && is_name(symbol->raw_name) ? get_row(query, symbol)
+							     : SYMBOLS_NONE;
 }
 
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
@@ -156,6 +174,8 @@ static int compare_row_pointers(const void *a, const void *b)
 {
 	const struct symbol *left = *(struct symbol *const *)a, *right = *(struct symbol *const *)b;
 
+	if (left->inline_depth != right->inline_depth)
+		return left->inline_depth < right->inline_depth ? -1 : 1;
 	if (left->start != right->start)
 		return left->start < right->start ? -1 : 1;
 	return (left->length < right->length) - (left->length > right->length);
@@ -183,6 +203,11 @@ static void finish_rows(struct symbols_query *query)
 	for (size_t i = 0; i < result->n_rows; i++)
 		if (result->rows[i].inline_parent != SYMBOLS_NONE)
 			result->rows[i].inline_parent = new_number[result->rows[i].inline_parent];
+	result->n_lines = query->lines->len;
+	result->lines = (struct symbol_line *)(void *)g_array_steal(query->lines, NULL);
+	for (size_t i = 0; i < result->n_lines; i++)
+		if (result->lines[i].symbol != SYMBOLS_NONE)
+			result->lines[i].symbol = new_number[result->lines[i].symbol];
 }
 
 /* ---- Places ---- */
@@ -229,13 +254,21 @@ static bool read_names(struct symbols_query *query, GError **error)
 	query->places = g_new(struct symbols_place, query->result->n_offsets + 1);
 	query->rows = g_ptr_array_new_with_free_func(g_free);
 	query->row_by_key = g_hash_table_new(hash_row, same_row);
+	query->lines = g_array_new(FALSE, FALSE, sizeof(struct symbol_line));
+	query->debug = debug_files_find(query->image->debug_files, query->elf, query->image->path);
+	query->packed = debug_files_unpack(query->elf);
 	ok = ask_sources(query, error);
+	if (ok && query->debug && query->debug->dwarf)
+		symbols_dwarf_read(query);
 	if (ok)
 		finish_rows(query);
+	g_array_unref(query->lines);
 	g_hash_table_unref(query->row_by_key);
 	g_ptr_array_unref(query->rows);
 	g_free(query->places);
 	elf_frames_free(query->frames);
+	debug_file_free(query->debug);
+	debug_files_free_unpacked(query->packed);
 	return ok;
 }
 

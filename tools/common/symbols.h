@@ -10,6 +10,7 @@
 #pragma once
 
 #include "libcapture/prof-capture.h"
+#include "tools/common/debug-files.h"
 
 #include <glib.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@ struct symbols_image {
 	uint64_t inode;
 	uint64_t size;
 	enum prof_image_kind kind;
+	const struct debug_files *debug_files; /* NULL = only what is in the file itself */
 };
 
 enum symbols_state {
@@ -37,28 +39,45 @@ enum symbols_state {
 /* Where a name comes from, best first. */
 enum symbols_origin {
 	SYMBOLS_FROM_TABLE, /* .symtab or .dynsym */
+	SYMBOLS_FROM_DWARF, /* of a function that no table has, or an inlined call */
 	SYMBOLS_FROM_PLT,   /* "foo@plt" */
 	SYMBOLS_FROM_FDE, /* "image+0xSTART": a stripped function, known by its call frame information */
 };
 
 #define SYMBOLS_NONE UINT32_MAX
 
-/* One function, or later one inlined call. Rows may nest: the innermost one is that with the greatest start. */
+/*
+ * One function, or one inlined call. Functions may nest: the innermost one is that with the greatest start. The stretch of an
+ * inlined call may hold code of others.
+ */
 struct symbol {
 	uint64_t start;         /* file offset */
 	uint64_t length;        /* bytes, at least 1 */
 	const char *name;       /* demangled, without a version; never empty, valid UTF-8 */
 	const char *raw_name;   /* as it stands in the image; equal where nothing was mangled */
-	const char *file;       /* NULL = unknown */
+	const char *file;       /* where it is declared, or if inlined, called; NULL = unknown */
 	uint32_t line;          /* 0 = unknown */
+	uint32_t inline_depth;  /* 0 = a function */
 	uint32_t inline_parent; /* row that this one is inlined into; SYMBOLS_NONE for a function */
 	enum symbols_origin origin;
 };
 
+/* What is known of a stretch of code that was asked for. */
+struct symbol_line {
+	uint64_t start;   /* file offset */
+	uint64_t length;  /* bytes, at least 1 */
+	const char *file; /* NULL = unknown */
+	uint32_t line;    /* 0 = unknown */
+	uint32_t symbol;  /* the innermost function or inlined call; SYMBOLS_NONE = unknown */
+};
+
 struct symbols {
-	struct symbol *rows; /* by start, each symbol once */
+	struct symbol *
+		rows; /* functions by start, then inlined calls behind what they are inlined into; each once */
 	size_t n_rows;
-	uint32_t *row_of; /* for each offset asked for: the innermost row, or SYMBOLS_NONE */
+	struct symbol_line *lines; /* by start, without overlaps */
+	size_t n_lines;
+	uint32_t *row_of; /* for each offset asked for: its function, or SYMBOLS_NONE */
 	size_t n_offsets;
 	enum symbols_state state;
 	GStringChunk *strings; /* owns all text of the rows */

@@ -564,7 +564,8 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 	return add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
-static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row)
+static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+			   unsigned image_column)
 {
 	const GByteArray *used = rewrite->copier.used_images;
 	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
@@ -572,17 +573,24 @@ static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *bat
 
 	if (!epoch || !names_load_identities(epoch, NULL))
 		return false;
-	image = names_image(epoch, array_number_or(&batch->columns[PROF_SYMBOL_IMAGE], row, 0));
+	image = names_image(epoch, array_number_or(&batch->columns[image_column], row, 0));
 	return image < used->len && used->data[image];
 }
 
-static bool copy_symbol(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-			void *data, GError **error)
+/* A dictionary whose rows nobody names: what they tell of is where an image and an offset are the same. */
+struct about_images {
+	unsigned table;
+	unsigned id_column, image_column;
+};
+
+static bool copy_if_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+			 void *data, GError **error)
 {
-	(void)data;
-	if (symbol_is_used(rewrite, batch, row))
-		(void)row_copier_id(&rewrite->copier, PROF_TABLE_SYMBOL,
-				    array_number_or(&batch->columns[PROF_SYMBOL_ID], row, 0));
+	const struct about_images *about = data;
+
+	if (symbol_is_used(rewrite, batch, row, about->image_column))
+		(void)row_copier_id(&rewrite->copier, about->table,
+				    array_number_or(&batch->columns[about->id_column], row, 0));
 	if (!rewrite->copier.error)
 		return true;
 	g_propagate_error(error, steal_ptr(&rewrite->copier.error));
@@ -591,14 +599,21 @@ static bool copy_symbol(struct rewrite *rewrite, const struct prof_batch *batch,
 
 static bool copy_symbols(struct rewrite *rewrite, GError **error)
 {
+	static const struct about_images tables[] = {
+		{ PROF_TABLE_SYMBOL, PROF_SYMBOL_ID, PROF_SYMBOL_IMAGE },
+		{ PROF_TABLE_LINE, PROF_LINE_ID, PROF_LINE_IMAGE },
+	};
+
 	if (!next_epoch(rewrite, error))
 		return false;
 	for (guint i = 0; i < rewrite->parts->len; i++) {
 		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
 
 		row_copier_use(&rewrite->copier, part->epoch);
-		if (!each_row(rewrite, part, PROF_TABLE_SYMBOL, copy_symbol, NULL, error))
-			return false;
+		for (size_t j = 0; j < ARRAY_SIZE(tables); j++)
+			if (!each_row(rewrite, part, tables[j].table, copy_if_used,
+				      (void *)(uintptr_t)&tables[j], error))
+				return false;
 	}
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture symbolize - adds the names of functions that files of this machine know
+ * profcapture symbolize - adds the names of functions, inlined calls and lines that files of this machine know
  */
 #include "config.h"
 
@@ -16,21 +16,23 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+struct symbolize_verb {
+	const char *sysroot;
+	GPtrArray *debug_folders;
+};
+
+static const struct cli_option options[] = {
+	{ "sysroot", 0, CLI_STRING, offsetof(struct symbolize_verb, sysroot), N_("DIRECTORY"),
+	  N_("where / of the machine that was recorded is; nothing outside of it is opened") },
+	{ "debug-dir", 0, CLI_LIST, offsetof(struct symbolize_verb, debug_folders), N_("DIRECTORY"),
+	  N_("debug files are also looked for here; may be given several times") },
+	{ NULL },
+};
+
 /* By the recorded path; what is behind it is compared with what was recorded by whoever reads it. */
 static int open_by_path(const struct names_image *image, void *data)
 {
-	struct stat status;
-	int fd;
-
-	(void)data;
-	if (!image->path || image->path[0] != '/')
-		return -1;
-	fd = open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	return debug_files_open_path(data, image->path);
 }
 
 static void print_paths(struct out *out, const GPtrArray *paths, const char *why)
@@ -70,45 +72,72 @@ static bool check_capture(const char *file, GError **error)
 	return true;
 }
 
-static bool symbolize(const char *file, struct symbolize_result *ret_result, GError **error)
+static bool symbolize(const char *file, struct debug_files *debug_files,
+		      struct symbolize_result *ret_result, GError **error)
 {
+	const struct symbolize_sources sources = { open_by_path, debug_files, debug_files };
 	CLEANUP_CLOSE int fd = open_capture(file, error);
 
 	if (fd < 0 || !check_capture(file, error))
 		return false;
-	if (symbolize_capture(fd, open_by_path, NULL, ret_result, error))
+	if (symbolize_capture(fd, &sources, ret_result, error))
 		return true;
 	g_prefix_error(error, _("cannot symbolize '%s': "), file);
 	return false;
+}
+
+static bool run(const char *file, struct symbolize_verb *verb, struct symbolize_result *ret_result,
+		GError **error)
+{
+	struct debug_files *debug_files;
+	bool ok;
+
+	if (verb->debug_folders)
+		g_ptr_array_add(verb->debug_folders, NULL);
+	debug_files = debug_files_new(
+		verb->sysroot,
+		verb->debug_folders ? (const char *const *)verb->debug_folders->pdata : NULL);
+
+	if (!debug_files)
+		return capture_error(error, -errno, _("cannot open the folder '%s'"),
+				     verb->sysroot);
+	ok = symbolize(file, debug_files, ret_result, error);
+	debug_files_free(debug_files);
+	return ok;
 }
 
 int verb_symbolize(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Adds the names of functions to a capture, from the files "
-		   "of this machine that it hit."),
+		N_("Adds the names of functions, what is inlined into them, and source lines to a "
+		   "capture, from the files of this machine that it hit and their debug files."),
 		1, 1
 	};
-	const struct cli_group groups[] = { { NULL } };
+	struct symbolize_verb verb = { 0 };
+	const struct cli_group groups[] = { { NULL, options, &verb }, { NULL } };
 	struct symbolize_result result;
 	struct out *out = out_stdout();
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
+	bool ok;
 
 	if (status != CLI_CONTINUE)
 		return status;
 	if (strcmp(argv[0], "-") == 0)
 		return cli_usage_error(
 			_("symbolize adds to a file; standard input cannot be added to"));
-	if (!symbolize(argv[0], &result, &error))
+	ok = run(argv[0], &verb, &result, &error);
+	if (verb.debug_folders)
+		g_ptr_array_unref(verb.debug_folders);
+	if (!ok)
 		return cli_fail(error);
 	print_paths(out, result.changed, _("changed since the recording, no names taken"));
 	print_paths(out, result.missing, _("not here, or no ELF file"));
 	out_printf(out,
 		   _("%" PRIu64 " of %" PRIu64 " unnamed places have a name now: %" PRIu64
-		     " symbols of %" PRIu64 " files\n"),
-		   result.named, result.places, result.symbols, result.images);
+		     " symbols and %" PRIu64 " lines of %" PRIu64 " files\n"),
+		   result.named, result.places, result.symbols, result.lines, result.images);
 	symbolize_result_done(&result);
 	return CLI_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record symbols - names for what was just recorded
+ * Record symbols - names and lines for what was just recorded
  *
  * profd has kept the files that samples hit, as they were mapped, so names are right for deleted and replaced files and
  * for those in containers. A file that it does not have is tried by its path; symbolize compares it with what was
@@ -15,12 +15,11 @@
 #include "tools/common/symbolize.h"
 #include "tools/profcapture/tally.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 
 struct record_symbols {
 	struct client *client;
+	struct debug_files *debug_files;
 	int fd;
 	void (*done)(void *data);
 	void *data;
@@ -31,19 +30,6 @@ struct record_symbols {
 	GError *error;
 };
 
-static int open_path(const char *path)
-{
-	CLEANUP_CLOSE int fd = -1;
-	struct stat status;
-
-	if (!path || path[0] != '/')
-		return -1;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
-		return -1;
-	return steal_fd(&fd);
-}
-
 static int open_image(const struct names_image *image, void *data)
 {
 	struct record_symbols *symbols = data;
@@ -53,7 +39,7 @@ static int open_image(const struct names_image *image, void *data)
 		return -1;
 	if (client_open_image(symbols->client, image->id, &fd, NULL))
 		return fd;
-	return open_path(image->path);
+	return debug_files_open_path(symbols->debug_files, image->path);
 }
 
 /* By what `profcapture report` would say of the last segment. */
@@ -83,8 +69,10 @@ static void work(GTask *task, gpointer source, gpointer data, GCancellable *canc
 {
 	struct record_symbols *symbols = data;
 
-	symbols->ok = symbolize_capture(symbols->fd, open_image, symbols, &symbols->result,
-					&symbols->error) &&
+	struct debug_files *debug_files = debug_files_new(NULL, NULL);
+	const struct symbolize_sources sources = { open_image, symbols, debug_files };
+
+	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
 		      count_unresolved(symbols);
 	g_task_return_boolean(task, TRUE);
 }
@@ -103,6 +91,7 @@ struct record_symbols *record_symbols_start(int fd, struct client *client, void 
 	g_autoptr(GTask) task = g_task_new(NULL, NULL, on_done, NULL);
 
 	symbols->client = client;
+	symbols->debug_files = debug_files_new(NULL, NULL);
 	symbols->fd = fd;
 	symbols->done = done;
 	symbols->data = data;
@@ -131,6 +120,7 @@ void record_symbols_free(struct record_symbols *symbols)
 	if (!symbols)
 		return;
 	symbolize_result_done(&symbols->result);
+	debug_files_free(symbols->debug_files);
 	g_clear_error(&symbols->error);
 	g_free(symbols);
 }
