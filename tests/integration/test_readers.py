@@ -211,7 +211,7 @@ def test_standard_input(profcapture, whole):
     [
         (["reprot"], "did you mean 'report'"),
         (["report", "--by", "funtion"], "did you mean 'function'"),
-        (["report", "--by", "line"], "function"),
+        (["report", "--inline", "--by", "thread"], "--by function"),
         (["dump", "--table", "smaple"], "did you mean 'sample'"),
         (["report", "--from", "2s", "--to", "1s"], "after --to"),
         (["report", "--tree", "--by", "thread"], "--by function"),

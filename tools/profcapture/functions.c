@@ -56,6 +56,24 @@ static gboolean code_equal(gconstpointer left, gconstpointer right)
 	return a->process == b->process && a->name == b->name;
 }
 
+static guint line_hash(gconstpointer key)
+{
+	const struct function *f = key;
+
+	return g_direct_hash(f->name) ^ g_direct_hash(f->file) * 31 ^ f->line * 0x9e3779b1u ^
+	       f->image;
+}
+
+/* Texts are interned. */
+static gboolean line_equal(gconstpointer left, gconstpointer right)
+{
+	const struct function *a = left, *b = right;
+
+	return a->image == b->image && a->line == b->line && a->file == b->file &&
+	       a->name == b->name && a->kind == b->kind && a->is_line == b->is_line &&
+	       a->is_inlined == b->is_inlined;
+}
+
 static uint32_t add(struct functions *functions, const struct function *function)
 {
 	g_array_append_vals(functions->all, function, 1);
@@ -73,19 +91,24 @@ struct functions *functions_new(struct names *names, GError **error)
 				 .kind = "unresolved",
 				 .image = NAMES_LOST };
 	struct functions *functions;
+	struct line_rows *lines;
 	struct code_names *codes;
 
-	codes = symbols ? code_names_load(names, error) : NULL;
+	lines = symbols ? line_rows_load(names, error) : NULL;
+	codes = lines ? code_names_load(names, error) : NULL;
 	if (!codes) {
+		line_rows_free(lines);
 		symbol_rows_free(symbols);
 		return NULL;
 	}
 	functions = g_new0(struct functions, 1);
 	functions->names = names;
 	functions->symbols = symbols;
+	functions->lines = lines;
 	functions->codes = codes;
 	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
 	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
+	functions->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
 	functions->unresolved = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
 	(void)add(functions, &none);
 	(void)add(functions, &lost);
@@ -97,10 +120,12 @@ void functions_free(struct functions *functions)
 	if (!functions)
 		return;
 	symbol_rows_free(functions->symbols);
+	line_rows_free(functions->lines);
 	code_names_free(functions->codes);
 	g_hash_table_unref(functions->code);
 	g_array_unref(functions->all);
 	g_hash_table_unref(functions->unresolved);
+	g_hash_table_unref(functions->known_lines);
 	g_free(functions);
 }
 
@@ -244,6 +269,78 @@ uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *ep
 	if (ret_until)
 		*ret_until = until;
 	return function;
+}
+
+/* A function that differs in its line from others of its name. */
+static uint32_t of_line(struct functions *functions, const struct function *function)
+{
+	gpointer known;
+	uint32_t index;
+
+	if (g_hash_table_lookup_extended(functions->known_lines, function, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	index = add(functions, function);
+	g_hash_table_insert(functions->known_lines, g_memdup2(function, sizeof(*function)),
+			    GUINT_TO_POINTER(index));
+	return index;
+}
+
+/* What is known of the line of a frame whose function is known; NULL = nothing. */
+static const struct line_row *line_of_row(struct functions *functions, struct names_epoch *epoch,
+					  size_t row, uint32_t function)
+{
+	uint64_t offset = 0, kind = PROF_FRAME_EXACT;
+
+	if (function <= FUNCTION_LOST)
+		return NULL;
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+	return line_rows_find(functions->lines, functions_at(functions, function)->image,
+			      offset - (kind == PROF_FRAME_RETURN && offset > 0));
+}
+
+static void set_call(struct function *function, const struct line_call *call)
+{
+	function->name = call->name;
+	function->raw_name = call->raw_name ? call->raw_name : call->name;
+	function->offset = call->start;
+}
+
+uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	uint32_t index = functions_of_row(functions, epoch, row);
+	const struct line_row *line = line_of_row(functions, epoch, row, index);
+	struct function function = *functions_at(functions, index);
+
+	if (index <= FUNCTION_LOST || strcmp(function.kind, "unresolved") == 0)
+		return index;
+	function.is_line = true;
+	function.file = line ? line->file : NULL;
+	function.line = line ? line->line : 0;
+	if (line && line->call)
+		set_call(&function, line_rows_call(functions->lines, line->call));
+	return of_line(functions, &function);
+}
+
+size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
+				uint32_t *ret_functions)
+{
+	uint32_t index = functions_of_row(functions, epoch, row), number, depth = 0;
+	const struct line_row *line = line_of_row(functions, epoch, row, index);
+	struct function function = *functions_at(functions, index);
+
+	function.file = NULL;
+	function.line = 0;
+	function.is_inlined = true;
+	number = line ? line->call : 0;
+	for (uint32_t n = number; n; n = line_rows_call(functions->lines, n)->parent)
+		depth++;
+	for (uint32_t i = depth; i > 0;
+	     i--, number = line_rows_call(functions->lines, number)->parent) {
+		set_call(&function, line_rows_call(functions->lines, number));
+		ret_functions[i - 1] = of_line(functions, &function);
+	}
+	return depth;
 }
 
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)

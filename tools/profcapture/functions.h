@@ -11,6 +11,7 @@
 
 #include "tools/common/code-names.h"
 #include "tools/common/json.h"
+#include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
 
 #define FUNCTION_NO_STACK 0u
@@ -21,17 +22,21 @@ struct function {
 	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
 	const char *file;            /* NULL = unknown */
 	uint64_t offset;
-	uint32_t image; /* index of names */
-	uint32_t line;  /* 0 = unknown */
+	uint32_t image;  /* index of names */
+	uint32_t line;   /* 0 = unknown */
+	bool is_line;    /* file and line are of what was hit, not of the function */
+	bool is_inlined; /* into others: all calls of it together */
 };
 
 struct functions {
 	struct names *names;
 	struct symbol_rows *symbols;
+	struct line_rows *lines;
 	struct code_names *codes;
-	GHashTable *code;       /* process and name → index */
-	GArray *all;            /* of struct function */
-	GHashTable *unresolved; /* image and offset → index */
+	GHashTable *code;        /* process and name → index */
+	GArray *all;             /* of struct function */
+	GHashTable *unresolved;  /* image and offset → index */
+	GHashTable *known_lines; /* struct function of a line or of an inlined function → index */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
@@ -39,6 +44,11 @@ void functions_free(struct functions *functions);
 
 /* Index of the function of a row of the epoch's table of frames (loaded, as identities are), whatever the time. */
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
+/* The same, with the line of the frame as file and line: an entity for each line, of the function that it is written in. */
+uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
+/* Which inlined functions a frame is in, outermost first, as entities of their own; at most STACKS_MAX_INLINED. How many there are. */
+size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
+				uint32_t *ret_functions);
 /* Whether it depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /* At a time of a segment's clock. *ret_until, if that is not NULL: the answer is the same for all times before that one. */

@@ -22,6 +22,7 @@ void report_describe(const struct report *report, struct report_line *line)
 
 	switch (tally->by) {
 	case TALLY_FUNCTION:
+	case TALLY_LINE:
 		line->name = functions_at(tally->functions, line->entity)->name;
 		line->image = functions_image(tally->functions, line->entity);
 		line->offset = functions_at(tally->functions, line->entity)->offset;
@@ -155,6 +156,7 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 
 	switch (tally->by) {
 	case TALLY_FUNCTION:
+	case TALLY_LINE:
 		functions_write(tally->functions, entity, json);
 		break;
 	case TALLY_IMAGE:
@@ -182,8 +184,10 @@ static const char *const thread_columns[] = { "pid",     "tid",          "comm",
 					      "wait_ns", "preempted_ns", COUNT_COLUMNS };
 static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
 static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
-static const char *const *const columns_by[] = { function_columns, image_columns, thread_columns,
-						 process_columns, cgroup_columns };
+static const char *const *const columns_by[] = {
+	function_columns, function_columns, image_columns,
+	thread_columns,   process_columns,  cgroup_columns
+};
 
 static void write_lines(const struct report *report, struct json *json, const GArray *lines)
 {
@@ -216,13 +220,14 @@ static void write_rows(const struct report *report, struct json *json, const GAr
 static bool has_children(const struct report *report)
 {
 	return !report->no_children &&
-	       (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_IMAGE);
+	       (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_LINE ||
+		report->tally.by == TALLY_IMAGE);
 }
 
 static void print_columns(const struct report *report, struct out *out)
 {
-	static const char *const titles[] = { N_("function"), N_("image"), N_("thread"),
-					      N_("process"), N_("cgroup") };
+	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
+					      N_("thread"),   N_("process"), N_("cgroup") };
 
 	reader_style(&report->reader, out, READER_BOLD);
 	if (has_children(report))
@@ -268,11 +273,19 @@ static void print_name(struct out *out, const char *name)
 void report_print_entity(const struct report *report, struct out *out, uint32_t entity)
 {
 	const struct names *names = report->reader.capture->names;
+	const struct function *function;
 	const struct names_thread *thread;
 
 	switch (report->tally.by) {
 	case TALLY_FUNCTION:
+	case TALLY_LINE:
 		functions_print(report->tally.functions, entity, true, out);
+		function = functions_at(report->tally.functions, entity);
+		if (function->is_line && function->line) {
+			out_text(out, "  ");
+			print_name(out, function->file);
+			out_printf(out, ":%" PRIu32, function->line);
+		}
 		break;
 	case TALLY_IMAGE:
 		print_name(out, names_image_at(names, entity)->path);

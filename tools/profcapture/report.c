@@ -23,6 +23,8 @@ static const struct cli_option options[] = {
 	  N_("the call tree, from the roots down") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
 	  N_("the call tree, from what was hit up to who called it") },
+	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
+	  N_("functions that are inlined into others count as functions") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
 	  N_("who calls this function") },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
@@ -161,6 +163,8 @@ static int check_options(struct report *report)
 	if (nested && report->by != TALLY_FUNCTION && report->by != TALLY_IMAGE)
 		return cli_usage_error(
 			_("--tree, --callers and --callees need --by function or image"));
+	if (report->inlined && report->by != TALLY_FUNCTION)
+		return cli_usage_error(_("--inline needs --by function"));
 	if (report->scope != SPAN_OF_PROCESS && !report->per_mark)
 		return cli_usage_error(_("--mark-scope needs --per-mark"));
 	if (edges && report->by != TALLY_FUNCTION)
@@ -215,6 +219,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		return false;
 	report->tally.by = (enum tally_by)report->by;
 	report->tally.wants_tree = report->tree;
+	report->tally.inlined = report->inlined;
 	if (report->reader.limit)
 		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
 	report->tally.focus = report->callers ? report->callers : report->callees;
@@ -246,7 +251,7 @@ int verb_report(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Counts the samples of a capture by function, image, "
+		N_("Counts the samples of a capture by function, line, image, "
 		   "thread, process or cgroup."),
 		1, 1
 	};

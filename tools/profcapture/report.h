@@ -12,7 +12,7 @@ struct report {
 	struct reader reader;
 	struct tally tally;
 	int by;
-	bool tree, no_children;
+	bool tree, inlined, no_children;
 	struct frame_filters filters;
 	const char *callers, *callees;
 	const char *per_mark; /* NULL = all samples */

@@ -10,6 +10,8 @@
 
 #include "tools/profcapture/stacks.h"
 
+#include <string.h>
+
 /* Of a row: whether a name at it or above depends on the time, and the node that it was last. */
 struct stacks_timed {
 	bool is_timed;
@@ -243,6 +245,42 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 	}
 	stacks_sum(inverted);
 	return inverted;
+}
+
+/*
+ * The node of the table becomes the innermost call, as it is what its children name as their parent; the function that it
+ * was and the calls between are new ones above it, in order before it.
+ */
+void stacks_insert(struct stacks *stacks,
+		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
+				     uint32_t *ret_entities, void *data),
+		   void *data)
+{
+	g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	const size_t n_before = stacks->n;
+
+	for (size_t i = 0; i < n_before; i++) {
+		uint32_t entities[STACKS_MAX_INLINED], row = stacks->order[i];
+		ssize_t frame = row < stacks->n_rows && stacks->total[row] > 0
+					? frame_row(stacks, row)
+					: -1;
+		size_t n = frame < 0 ? 0 : inlined(stacks->epoch, (size_t)frame, entities, data);
+
+		for (size_t j = 0; j < n; j++) {
+			uint32_t node = (uint32_t)stacks->n++;
+
+			make_room(stacks);
+			stacks->parent[node] = stacks->parent[row];
+			stacks->entity[node] = stacks->entity[row];
+			stacks->self[node] = 0;
+			stacks->total[node] = stacks->total[row];
+			stacks->parent[row] = node;
+			stacks->entity[row] = entities[j];
+			g_array_append_val(order, node);
+		}
+		g_array_append_val(order, row);
+	}
+	memcpy(stacks->order, order->data, order->len * sizeof(uint32_t));
 }
 
 /* Children as lists: the first of each node, and the next of the same parent. */

@@ -51,6 +51,15 @@ void stacks_sum(struct stacks *stacks);
 /* The same samples from the innermost frame to the outermost, settled: a root is what was hit, and below it is who called it.
  * A sample ends in the outermost frame of its stack. */
 struct stacks *stacks_invert(const struct stacks *stacks);
+/*
+ * Puts nodes for what is inlined into a frame between its node and its children: `inlined` gives their entities, outermost first,
+ * at most STACKS_MAX_INLINED. Samples that ended in the frame end in the innermost. After stacks_settle().
+ */
+#define STACKS_MAX_INLINED 512
+void stacks_insert(struct stacks *stacks,
+		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
+				     uint32_t *ret_entities, void *data),
+		   void *data);
 
 /* enter() is called when the walk goes down into a node, leave() when it comes back. Only nodes with samples. */
 struct stacks_visitor {

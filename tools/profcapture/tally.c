@@ -16,7 +16,8 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-const char *const tally_by_names[] = { "function", "image", "thread", "process", "cgroup", NULL };
+const char *const tally_by_names[] = { "function", "line",   "image", "thread",
+				       "process",  "cgroup", NULL };
 const char *const tally_modes[] = { "any", "user", "kernel", NULL };
 
 /* Of the node of a sample in its epoch: it is the entity, for a sample that has no node. */
@@ -68,9 +69,15 @@ static uint32_t *number_of(GArray *numbers, uint32_t entity)
 	return &g_array_index(numbers, uint32_t, entity);
 }
 
+/* Is what is counted one of `functions`? */
+static bool counts_functions(const struct tally *tally)
+{
+	return tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE;
+}
+
 static bool by_stack(const struct tally *tally)
 {
-	return tally->by == TALLY_FUNCTION || tally->by == TALLY_IMAGE;
+	return counts_functions(tally) || tally->by == TALLY_IMAGE;
 }
 
 static bool wants_stacks(const struct tally *tally)
@@ -81,14 +88,24 @@ static bool wants_stacks(const struct tally *tally)
 /* Are nodes of stacks functions until the filters are done? */
 static bool by_function(const struct tally *tally)
 {
-	return tally->by == TALLY_FUNCTION || tally->filters;
+	return counts_functions(tally) || tally->filters;
 }
 
 static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, void *data)
 {
 	const struct pass *pass = data;
 
-	return functions_of_row(pass->tally->functions, epoch, frame_row);
+	return pass->tally->by == TALLY_LINE
+		       ? functions_line_of_row(pass->tally->functions, epoch, frame_row)
+		       : functions_of_row(pass->tally->functions, epoch, frame_row);
+}
+
+static size_t inlined_functions(struct names_epoch *epoch, size_t frame_row, uint32_t *ret_entities,
+				void *data)
+{
+	const struct pass *pass = data;
+
+	return functions_inlined_at_row(pass->tally->functions, epoch, frame_row, ret_entities);
 }
 
 static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *data)
@@ -268,6 +285,8 @@ static void finish_epoch(struct pass *pass)
 		return;
 	stacks_settle(pass->stacks, functions ? function_entity : image_entity, pass,
 		      functions ? FUNCTION_LOST : NAMES_LOST);
+	if (pass->tally->inlined)
+		stacks_insert(pass->stacks, inlined_functions, pass);
 	count_unresolved(pass);
 	if (pass->tally->filters)
 		nodes = filter(pass);
@@ -302,7 +321,7 @@ static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 
 static void count_without_frames(struct tally *tally, uint64_t stack)
 {
-	bool functions = tally->by == TALLY_FUNCTION;
+	bool functions = counts_functions(tally);
 	uint32_t entity = stack == 0 ? (functions ? FUNCTION_NO_STACK : NAMES_NONE)
 				     : (functions ? FUNCTION_LOST : NAMES_LOST);
 	struct tally_count *count = count_of(tally->counts, entity);

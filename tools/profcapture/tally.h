@@ -12,7 +12,14 @@
 #include "tools/profcapture/span-set.h"
 #include "tools/profcapture/tally-tree.h"
 
-enum tally_by { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD, TALLY_PROCESS, TALLY_CGROUP };
+enum tally_by {
+	TALLY_FUNCTION,
+	TALLY_LINE,
+	TALLY_IMAGE,
+	TALLY_THREAD,
+	TALLY_PROCESS,
+	TALLY_CGROUP
+};
 extern const char *const tally_by_names[];
 enum tally_mode { TALLY_ANY_MODE, TALLY_USER, TALLY_KERNEL };
 extern const char *const tally_modes[];
@@ -34,11 +41,12 @@ struct tally {
 	bool inverted;      /* the tree goes from what was hit to who called it */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
+	bool inlined;                  /* inlined functions count as functions; by function only */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
 	/* the answer */
 	struct reader *reader;
-	struct functions *functions; /* by function, and for unresolved */
+	struct functions *functions; /* by function or line, and for unresolved */
 	GArray *counts; /* struct tally_count by entity: index of functions or names, or of cgroups */
 	GPtrArray *cgroups;  /* interned paths; 0 is NULL: none */
 	uint64_t samples;    /* of the time, threads, CPUs, spans and mode that are wanted */
