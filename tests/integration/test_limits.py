@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from recordings import until
+from stacks import build, read
 from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
+from test_stacks import RECURSION
 
 
 def grown_less(grown, megabytes):
@@ -92,6 +95,22 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
     assert [a[0] for _, _, name, a in profd.signals if name == "Warning"].count("quota") == 1
     rows = profcapture.json("info", capture)["data"]["loss"]
     assert sum(row["count"] for row in rows if row["cause"] == "quota") == over
+
+
+def test_small_rings(require, profd, file, profcapture, capture, spawn, tmp_path):
+    """Where there is little room, less of each stack is copied; what is deeper says so."""
+    require("gcc", root=True)
+    target = spawn("sh", "-c", 'while :; do "$0" 600; done', build(tmp_path, "small-rings", RECURSION))
+    options = {"pids": variant("au", [target.pid]), "frequency": variant("u", 499), "call-graph": variant("s", "dwarf"),
+               "ring-bytes": variant("t", os.cpu_count() << 18)}
+    path = profd.create(options, file)
+    profd.session(path, "Start")
+    until(lambda: profd.get(path, "Samples") > 500, 60)
+    profd.session(path, "Stop")
+    profd.wait("Finished", path)
+    deep = [sample for sample in read(profcapture, capture) if sample.comm == "small-rings" and len(sample.names) > 100]
+    assert deep and {sample.stop for sample in deep} == {"copy-end"}
+    assert max(len(sample.names) for sample in deep) <= 4096 / 16 + 10
 
 
 def test_wrong_rate(profd, file):
