@@ -305,7 +305,8 @@ class TestBus:
 
     def start_profd(self, *arguments, wait=True, **environment):
         self.profd = subprocess.Popen(
-            [os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment}, stdin=subprocess.DEVNULL
+            [os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
+            stdin=subprocess.DEVNULL, start_new_session=True,  # as a service: its engines go first only there (sched(7), autogroups)
         )
         if wait:
             self.wait_for(NAME, self.profd)
