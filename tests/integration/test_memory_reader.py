@@ -88,6 +88,21 @@ def check_tree(node):
         check_tree(child)
 
 
+def test_cut(profcapture, heap, tmp_path):
+    """A slice has what lived when it begins, so it says what the whole file says of that time."""
+    capture, _ = heap
+    part = tmp_path / "part.cap"
+    profcapture("cut", "--from", "1ms", "--to", "2ms", "-o", part, capture)
+    for there, here in (([], []), (["--peak"], ["--peak"]), (["--at", "2ms"], ["--at", "1ms"]), (["--diff", "1ms", "2ms"], ["--diff", "0s", "1ms"])):
+        stretch = [] if there and there[0] != "--peak" else ["--from", "1ms", "--to", "2ms"]
+        want, got = ask(profcapture, capture, *there, *stretch, "--limit", 0), ask(profcapture, part, *here, "--limit", 0)
+        for name in "live_bytes", "live_blocks", "peak_bytes", "allocations", "allocated_bytes", "freed_bytes":
+            assert got["summary"][name] == want["summary"][name], name
+        for row in want["rows"] + got["rows"]:
+            row.pop("peak_ns")
+        assert there == [] or got["rows"] == want["rows"]
+
+
 def test_diff(profcapture, heap):
     capture, want = heap
     later = f"{want['at_ns'] * 3 // 2}ns"

@@ -6,7 +6,7 @@
  * rows within a table, which is all that the format asks for, stays.
  *
  * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive then, and the
- * mappings and generated code of their processes, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
+ * mappings and generated code of their processes, and what these had allocated, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
  * were spread. A switch row that reaches over an end is cut to it.
  */
 #include "config.h"
@@ -14,6 +14,7 @@
 #include "tools/profcapture/rewrite.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/profcapture/rewrite-heaps.h"
 #include "tools/profcapture/row-copier.h"
 
 #include <assert.h>
@@ -618,6 +619,26 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 	return true;
 }
 
+/* What was allocated before the slice and lives when it begins. */
+static bool write_heaps(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
+{
+	struct rewrite_heaps *heaps;
+	bool ok = true;
+
+	if (rewrite->start <= segment->start_monotonic_ns)
+		return true;
+	heaps = rewrite_heaps_new(rewrite->from, rewrite->start);
+	for (guint i = 0; ok && i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+
+		if (part->segment == segment->number)
+			ok = rewrite_heaps_read(heaps, part->segment, part->epoch, error);
+	}
+	ok = ok && rewrite_heaps_write(heaps, &rewrite->copier, error);
+	rewrite_heaps_free(heaps);
+	return ok;
+}
+
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
 static bool run(struct rewrite *rewrite, int fd, GError **error)
@@ -635,8 +656,9 @@ static bool run(struct rewrite *rewrite, int fd, GError **error)
 	if (!new_capture_init(&rewrite->to, fd, rewrite->options->file, tables, n, &segment, error))
 		return false;
 	row_copier_init(&rewrite->copier, from, &rewrite->to);
-	return list_damages(rewrite, error) && copy_parts(rewrite, error) &&
-	       copy_symbols(rewrite, error) && new_capture_finish(&rewrite->to, error);
+	return list_damages(rewrite, error) && write_heaps(rewrite, first, error) &&
+	       copy_parts(rewrite, error) && copy_symbols(rewrite, error) &&
+	       new_capture_finish(&rewrite->to, error);
 }
 
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,

@@ -4,7 +4,7 @@
  *
  * Rows of every table, also of those that this version does not know, are copied with the dictionary rows that they
  * name; names that nothing needs are left behind. Segments stay, epochs stay or are merged. Symbols of the images that
- * are still named go into a last epoch. Memory: one epoch of the source and one of the result.
+ * are still named go into a last epoch. Memory: one epoch of the source and one of the result, and the blocks that live when a slice begins.
  */
 #pragma once
 
