@@ -32,28 +32,34 @@ HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
 
 /* ---- What is to be done with a call ---- */
 
-/* Pairs with switch_mode(): then heap_next is there. */
-static inline __attribute__((always_inline)) bool is_dormant(void)
+/* Pairs with switch_mode(): where it is not HEAP_UNSET, heap_next is there. */
+static inline __attribute__((always_inline)) uint32_t load_mode(void)
 {
-	return __builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) == 0, 1);
+	return __atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE);
 }
 
-static inline __attribute__((always_inline)) bool is_sampled(void)
+static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
-	return (heap_mode & (HEAP_SAMPLED | HEAP_UNSET)) == HEAP_SAMPLED;
+	return (mode & (HEAP_SAMPLED | HEAP_UNSET)) == HEAP_SAMPLED;
 }
 
 /* An allocation that is not recorded, of which that is seen at once. Else it is a matter of is_wanted(). */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
-	return is_dormant() || (is_sampled() && heap_sampled_pass_over(size) && !heap_is_foreign);
+	uint32_t mode = load_mode();
+
+	return __builtin_expect(mode == 0, 1) ||
+	       (is_sampled(mode) && heap_sampled_pass_over(size) && !(mode & HEAP_FOREIGN));
 }
 
 /* The same of a block's end. */
 static inline __attribute__((always_inline)) bool is_end_passed(const void *address)
 {
-	return (is_dormant() || (is_sampled() && heap_sampled_lacks(address) && !heap_is_foreign &&
-				 _r_debug.r_state != RT_DELETE)) &&
+	uint32_t mode = load_mode();
+
+	return (__builtin_expect(mode == 0, 1) ||
+		((mode & (HEAP_SAMPLED | HEAP_UNSET | HEAP_FOREIGN)) == HEAP_SAMPLED &&
+		 heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE)) &&
 	       !heap_pool_has(address);
 }
 
@@ -352,7 +358,7 @@ HOOK void *aligned_alloc(size_t alignment, size_t size)
 
 HOOK void *memalign(size_t alignment, size_t size)
 {
-	return is_dormant()
+	return load_mode() == 0
 		       ? heap_next.memalign(alignment, size)
 		       : aligned_awake(RING_ALLOC_MEMALIGN, &heap_next.memalign, alignment, size);
 }

@@ -300,6 +300,7 @@ static void set_up(void)
 	if (!is_first || !heap_next.malloc || !heap_next.free)
 		wanted_mode = 0;
 	heap_is_foreign = wanted_mode != 0 && !is_of_libc();
+	wanted_mode |= heap_is_foreign ? HEAP_FOREIGN : 0;
 	/* Without memory for it, stacks are of one frame. */
 	if (wanted_mode != 0 && own_stack_setup() <= 0)
 		register_wants |= CONTROL_WANTS_ALLOCATIONS;

@@ -13,6 +13,7 @@
 #define HEAP_ALL 0x01u      /* every call is recorded */
 #define HEAP_SAMPLED 0x02u  /* some are: those of heap-sampled.h */
 #define HEAP_MAPPINGS 0x04u /* mmap() and its kind too */
+#define HEAP_FOREIGN 0x08u  /* heap_is_foreign, where one look is to say all */
 #define HEAP_UNSET 0x80u    /* nothing is known yet */
 
 /* HEAP_*; 0: dormant, as long as no session records the process. */
