@@ -358,7 +358,7 @@ HOOK void *aligned_alloc(size_t alignment, size_t size)
 
 HOOK void *memalign(size_t alignment, size_t size)
 {
-	return load_mode() == 0
+	return is_passed(size)
 		       ? heap_next.memalign(alignment, size)
 		       : aligned_awake(RING_ALLOC_MEMALIGN, &heap_next.memalign, alignment, size);
 }

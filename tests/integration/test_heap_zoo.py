@@ -180,6 +180,12 @@ def test_kinds(run):
     assert sum(record["type"] == ALLOC and record["size"] == 0 for record in recorded.records) == 1
 
 
+def test_kinds_by_size(run):
+    recorded = run("kinds", memory="min=100001")
+    made = {record["kind"] for record in recorded.records if record["type"] == ALLOC and record["address"]}
+    assert {0, 1, 4, 5, 6, 7, 8} <= made
+
+
 def test_mappings(run):
     recorded = run("mappings", memory="mmap")
     page = 4096
