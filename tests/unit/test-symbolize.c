@@ -5,6 +5,7 @@
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
+#include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/common/symbolize.h"
 
@@ -227,6 +228,63 @@ static void test_not_a_capture(void)
 	close(fd);
 }
 
+/* Calls that are their own parents, each other's, nobody's; lines of a call that is not there, without bytes, twice, and beyond. */
+static void test_lines_that_lie(void)
+{
+	enum { CALLS = 2000 };
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct names_epoch *epoch;
+	struct line_rows *rows;
+	uint32_t file;
+
+	build_begin(&build);
+	build_text(&build, 1, SELF);
+	image(&build, 5, 0, PROF_IMAGE_FILE);
+	for (unsigned i = 1; i <= CALLS; i++)
+		BUILD(&build, PROF_TABLE_SYMBOL, N(i), N(5), N(i), N(1), N(1), N(0), N(0), N(i),
+		      N(i % 10 == 0   ? i
+			: i % 10 == 1 ? i + 1
+			: i % 10 == 2 ? 100000
+				      : i - 1));
+	for (unsigned i = 1; i <= CALLS; i++)
+		BUILD(&build, PROF_TABLE_LINE, N(i), N(5), N(8 * i), N(i % 7 ? 8 : 0), N(1), N(i),
+		      N(i % 5 ? i : i + 5000));
+	BUILD(&build, PROF_TABLE_LINE, N(CALLS + 1), N(5), N(8), N(8), N(1), N(77), N(0));
+	BUILD(&build, PROF_TABLE_LINE, N(CALLS + 2), N(5), N(UINT64_MAX - 3), N(100), N(1), N(78),
+	      N(3));
+	build_finish(&build);
+	REQUIRE(prof_reader_open(build.fd, &reader) == 0);
+	names = names_new(reader);
+	rows = line_rows_load(names, NULL);
+	REQUIRE(rows != NULL);
+	epoch = names_epoch(names, chunks_first_epoch(reader), NULL);
+	CHECK(names_load_identities(epoch, NULL));
+	file = names_image(epoch, 5);
+	CHECK_INT(line_rows_find(rows, file, 8)->line, 77);
+	CHECK(line_rows_find(rows, file, 7) == NULL);
+	CHECK(line_rows_find(rows, file, 8 * 7) == NULL);
+	CHECK_INT(line_rows_find(rows, file, UINT64_MAX)->line, 78);
+	CHECK(line_rows_find(rows, file + 1, 8) == NULL);
+	for (unsigned i = 2; i <= CALLS; i++) {
+		const struct line_row *line = line_rows_find(rows, file, 8 * i);
+		unsigned depth = 0;
+
+		for (uint32_t call = line ? line->call : 0; call != 0; depth++) {
+			uint32_t parent = line_rows_call(rows, call)->parent;
+
+			CHECK(parent < call);
+			call = parent;
+		}
+		CHECK(depth <= 10);
+	}
+	line_rows_free(rows);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
 int main(void)
 {
 	RUN(test_two_rows);
@@ -234,5 +292,6 @@ int main(void)
 	RUN(test_twice);
 	RUN(test_changed_and_missing);
 	RUN(test_not_a_capture);
+	RUN(test_lines_that_lie);
 	return test_end();
 }
