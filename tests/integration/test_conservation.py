@@ -39,6 +39,7 @@ def test_killed(profctl, capture, tmp_path, policy):
     lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]
     profctl("record", "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))
     tried, rows, lost, killed = check(capture, [tmp_path / str(i) for i in range(KILLED)])
-    assert killed == KILLED * THREADS, delays
+    # one that is killed early may not have started all of its threads
+    assert KILLED <= killed <= KILLED * THREADS, delays
     assert 0 <= tried - rows - lost <= killed, (delays, tried, rows, lost)
     assert rows > 0
