@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Names, lines and inlined functions of a recording, from its end to the report, beside perf's; and what one lookup costs.
+
+The program is C++ with -g -O2 and made of inlined templates, without frame pointers' help for anyone: both record by frame
+pointers, so that both have the same stacks to name. perf names while it reports, we when the recording ends.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import bench
+
+SECONDS = 20  # at 999 Hz somewhat more than 16 000 samples
+SOURCE = r"""
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <vector>
+template <int N> struct step {
+	static unsigned long run(unsigned long a) { return step<N - 1>::run(a * 2654435761u ^ (a >> (N % 13 + 1))); }
+};
+template <> struct step<0> {
+	static unsigned long run(unsigned long a) { return a; }
+};
+static volatile unsigned long sink;
+template <int N> __attribute__((noinline)) static void spin(std::vector<unsigned long> &v)
+{
+	for (auto &x : v)
+		x = step<N>::run(x + N);
+	std::sort(v.begin(), v.end());
+	sink = sink + std::accumulate(v.begin(), v.end(), 0ul);
+}
+template <int... N> static void all(std::vector<unsigned long> &v, std::integer_sequence<int, N...>)
+{
+	(spin<N + 1>(v), ...);
+}
+int main()
+{
+	std::vector<unsigned long> v(400);
+	std::map<std::string, int> tree;
+	std::unordered_map<std::string, int> table;
+	for (unsigned long i = 0;; i++) {
+		std::iota(v.begin(), v.end(), i);
+		all(v, std::make_integer_sequence<int, 48>());
+		for (auto x : v) {
+			tree[std::to_string(x % 997)]++;
+			table[std::to_string(x % 991)]++;
+		}
+	}
+}
+"""
+
+
+def seconds(command, **options):
+    start = time.monotonic()
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, **options)
+    return time.monotonic() - start
+
+
+def lookup_ns(program, capture, profcapture):
+    """The addresses that were hit, looked up in what their units were flattened to."""
+    rows = bench.run(profcapture, "dump", capture, "-t", "frame", "--format", "csv").splitlines()
+    columns = rows[0].split(",")
+    offsets = {row.split(",")[columns.index("offset")] for row in rows[1:]}
+    done = subprocess.run([os.environ["DEBUG_PLACES"], program], input="\n".join(offsets) + "\n", capture_output=True, text=True, check=True)
+    return float(re.search(r"([\d.]+) ns", done.stderr)[1])
+
+
+def main():
+    profctl, profcapture, perf = bench.program("PROFCTL", "profctl"), bench.program("PROFCAPTURE", "profcapture"), bench.peer("perf")
+    table = bench.Table("Names, lines and inlined functions")
+    with bench.scratch() as folder:
+        program, capture, data = (os.path.join(folder, name) for name in ("spin", "run.cap", "run.data"))
+        bench.run("g++", "-g", "-O2", "-std=c++17", "-fno-omit-frame-pointer", "-x", "c++", "-o", program, "-", input=SOURCE, stdin=None)
+        with bench.Work(folder) as work:
+            child = work.start(program)
+            bench.run(profctl, "record", "-p", child.pid, "-d", SECONDS, "-q", "--call-graph", "fp", "--no-symbols", "-o", capture)
+            if perf:
+                bench.run(perf, "record", "-q", "-p", child.pid, "-F", "999", "-e", "cpu-clock", "--call-graph", "fp", "-o", data,
+                          "--", "sleep", SECONDS)
+        samples = bench.run_json(profcapture, "info", capture, "--json")["capture"]["samples"]
+        symbolize = seconds([profcapture, "symbolize", capture])
+        report = seconds([profcapture, "report", capture, "--inline", "--tree"])
+        theirs = None
+        if perf:
+            theirs = seconds([perf, "report", "-i", data, "--stdio", "--inline"])
+        table.row(f"{samples / 1e3:.1f} k samples: symbolize and report --inline, s", symbolize + report, theirs, goal="under 2",
+                  met=symbolize + report < 2, digits=3)
+        found = bench.run(profcapture, "report", capture, "--inline", "--json")
+        table.row("inlined functions among its rows", float(found.count("step<")), goal="over 100", met=found.count("step<") > 100)
+        lookup = lookup_ns(program, capture, profcapture)
+        table.row("a lookup of a flattened address, ns", lookup, goal="under 1000", met=lookup < 1000, digits=0)
+    return table.missed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
