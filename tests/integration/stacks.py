@@ -14,9 +14,9 @@ import pytest
 
 from recordings import recorded
 
-# What is below main(): libc has no symbol for the function that calls it.
-MAIN = r"main(;libc\.so\.6\+\w+)?;__libc_start_main\w*;_start"
-CLONE = r"(__clone3|clone3|clone|libc\.so\.6\+\w+)"
+# What is below main(): who calls it has a name in the debug files of libc only.
+MAIN = r"main(;libc\.so\.6\+\w+|;__libc_start_call_main)?;__libc_start_main\w*;_start"
+CLONE = r"(__clone3|clone3|__GI___clone3|clone|__clone|libc\.so\.6\+\w+)"
 THREAD = r"(start_thread|libc\.so\.6\+\w+);" + CLONE
 # What the kernel returns to when a signal's handler is done.
 SIGRETURN = r"(__restore_rt|libc\.so\.6\+\w+)"

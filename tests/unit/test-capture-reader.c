@@ -583,7 +583,7 @@ static void test_threads(void)
 		void *rows;
 
 		pthread_join(threads[i], &rows);
-		CHECK_INT((uintptr_t)rows, 25 * ROWS);
+		CHECK_INT((uintptr_t)rows, 26 * ROWS);
 	}
 	prof_reader_free(reader);
 	close(fd);
