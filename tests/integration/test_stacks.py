@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The stack of each kind of code that is hard to walk through, whole, as the real daemon records it."""
+import re
+
 import pytest
 
 from recordings import recorded
@@ -709,5 +711,5 @@ def test_children(samples_of):
     expect(parents, ".*" + MAIN)
     # vfork keeps its return address in a register, which no table row can say; after execve there is nothing to walk
     spawning = [sample for sample in samples
-                if set(sample.images) == {"libc.so.6"} and sample.names[0] not in ("execve", "__vfork", "vfork")]
+                if set(sample.images) == {"libc.so.6"} and not re.search("execve|vfork", sample.names[0])]
     expect(spawning, r"(.*;)?(libc\.so\.6\+\w+|__spawni_child);" + CLONE, least=20)
