@@ -68,9 +68,7 @@ static bool count_unresolved(struct record_symbols *symbols)
 static void work(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
 {
 	struct record_symbols *symbols = data;
-
-	struct debug_files *debug_files = debug_files_new(NULL, NULL);
-	const struct symbolize_sources sources = { open_image, symbols, debug_files };
+	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files };
 
 	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
 		      count_unresolved(symbols);
