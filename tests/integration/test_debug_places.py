@@ -67,7 +67,8 @@ BUILT = {
 # around it. "alias": the outermost function has several names, of which each takes another, or DWARF has the plain one only and the
 # symbol table the mangled one. "symbol": DWARF has no function there (assembly, start files), and the two take the name from the symbol
 # table, which is not asked here.
-MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 40}
+MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 45}
+TOTALS = collections.Counter()
 
 
 def code(path):
@@ -174,7 +175,9 @@ def check(path, debug, count, *folders):
     assert not wrong, (len(wrong), wrong[:3])
     for name, most in MOST.items():
         assert classes[name] <= most * len(addresses) / 100, classes
-    return sum(place(own[0][1])[1] > 0 for own in places), sum(len(own) > 1 for own in places)
+    lines, inlined = sum(place(own[0][1])[1] > 0 for own in places), sum(len(own) > 1 for own in places)
+    TOTALS.update(classes, addresses=len(addresses), lines=lines, inlined=inlined)
+    return lines, inlined
 
 
 def build(folder, name):
@@ -239,3 +242,11 @@ def note(folder, name):
     path = folder / f"{name}.note"
     path.write_bytes(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0" + name.ljust(20).encode())
     return path
+
+
+def test_quota():
+    """Of all tests together."""
+    print(dict(TOTALS))
+    addresses = TOTALS["addresses"]
+    assert addresses >= (10000 if FULL else 1500)
+    assert TOTALS["lines"] >= 0.8 * addresses and TOTALS["inlined"] >= 0.2 * addresses
