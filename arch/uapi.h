@@ -61,6 +61,22 @@ static_assert(offsetof(struct uapi_procmap_query, build_id_addr) == 96, "layout 
 
 static_assert(UAPI_PROCMAP_QUERY == 0xc0686611, "ioctl number of linux/fs.h");
 
+/*
+ * include/uapi/linux/pidfd.h, struct pidfd_info, since Linux 6.13, the exit status since 6.15: ioctl on a pidfd. Of a process that has
+ * been waited for there is UAPI_PIDFD_INFO_EXIT alone. Errors: ENOTTY an older kernel, ESRCH it is gone and an older kernel.
+ */
+struct uapi_pidfd_info {
+	uint64_t mask; /* in: UAPI_PIDFD_INFO_*; out: what is there */
+	uint64_t cgroup;
+	uint32_t ids[11];
+	int32_t exit_code; /* as wait() has it */
+};
+static_assert(sizeof(struct uapi_pidfd_info) == 64, "layout of linux/pidfd.h");
+
+#define UAPI_PIDFD_INFO_EXIT UINT64_C(0x08)
+/* _IOWR(PIDFS_IOCTL_MAGIC, 11, struct pidfd_info), PIDFS_IOCTL_MAGIC being 0xff. */
+#define UAPI_PIDFD_GET_INFO _IOWR(0xff, 11, struct uapi_pidfd_info)
+
 static_assert(PERF_FORMAT_LOST == 1U << 4, "linux/perf_event.h of Linux 6.0 or newer is needed");
 static_assert(sizeof(struct perf_event_attr) >= 128,
 	      "linux/perf_event.h of Linux 5.13 or newer is needed");

@@ -41,7 +41,7 @@ enum message_type {
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
 	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied or allocations expected */
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
-	MESSAGE_PEER,   /* struct message_peer, fds: its connection, a pidfd unless it is gone */
+	MESSAGE_PEER, /* struct message_peer, fds: its connection, a pidfd unless it is gone; of PEER_REFUSED none */
 	MESSAGE_SWITCH, /* before START, fd: a socket by which whoever has its other end switches sampling on and off
 			   (libcollector/control.h); off at first */
 	/* engine to broker */
@@ -53,6 +53,7 @@ enum message_type {
 	MESSAGE_WARNING,          /* struct message_warning */
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
 	MESSAGE_FOOTPRINT_REQUEST, /* struct message_footprint_request; answered by SNAPSHOT, if at all */
+	MESSAGE_OBEYED,            /* to each PAUSE and RESUME, in their order: it is so now */
 };
 
 struct message {
@@ -156,6 +157,7 @@ struct message_event {
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h: the connection is the process's */
 	PEER_SYSPROF, /* a ring for one of its threads; the socket is that of all who ask, and only to be answered */
+	PEER_REFUSED, /* there was no room for it at the door: without descriptors, as it has its answer */
 };
 
 /* A process that wants to register its collector, whose hello or request was read, and which the session may

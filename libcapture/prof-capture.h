@@ -8,7 +8,7 @@
  * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a block
  * into one chunk. Blocks and writers are separate so that one thread can collect while another encodes.
  * Reading: a reader is immutable after open and may be shared by threads; cursors and dictionaries are
- * per thread.
+ * per thread. A stream reads a capture that is being written.
  *
  * Every int function returns 0, a negative errno, or a positive enum prof_status. Nothing here prints,
  * aborts or exits. Out-parameters (ret_*) are untouched on failure.
@@ -399,7 +399,8 @@ enum prof_task_event {
 	PROF_TASK_FORK,
 	PROF_TASK_EXEC,
 	PROF_TASK_EXIT,
-	PROF_TASK_COMM_CHANGE
+	PROF_TASK_COMM_CHANGE,
+	PROF_TASK_STATUS /* of a process that has ended, behind its exit: exit_status as wait() has it */
 };
 /* why the thread left the CPU: it waits, it was preempted, or the recording ended while it ran */
 enum prof_switch_state { PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED, PROF_SWITCH_RUNNING };
@@ -719,6 +720,24 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
+
+/* ---- Stream: a capture that is still being written, as it comes ---------------------------------- */
+
+struct prof_stream;
+
+/* Reads what profd writes into a pipe, say. The fd is borrowed until prof_stream_free; where it is O_NONBLOCK, nothing waits.
+ * `tables`: bit n asks for table n; 0 = all. One thread at a time. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_stream_new(int fd, uint64_t tables,
+						struct prof_stream **ret_stream);
+PROF_PUBLIC void prof_stream_free(struct prof_stream *stream);
+/* Rows in the order in which they were written, all columns: those of a table of version 1 at their positions above. Valid
+ * until the next call. 0; -EAGAIN: the next ones are not there yet, call again; PROF_END: its writer has closed it, finished or not;
+ * else what ends it: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_stream_next(struct prof_stream *stream,
+						 unsigned int *ret_table,
+						 struct prof_batch *ret_batch);
+/* Chunks that had to be left out as they fail a check. */
+PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
 /* ---- Dictionary: the rows of one dictionary table in one epoch, by id ---------------------------- */
 

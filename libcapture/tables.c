@@ -37,7 +37,9 @@ static const char *const user_methods[] = { "none",        "fp",     "cfi", "sti
 static const char *const user_stops[] = { "root",          "copy-end",  "no-table",
 					  "no-rule",       "bad-frame", "depth",
 					  "kernel-thread", "unknown",   NULL };
-static const char *const task_events[] = { "exists", "fork", "exec", "exit", "comm", NULL };
+static const char *const task_events[] = {
+	"exists", "fork", "exec", "exit", "comm", "status", NULL
+};
 static const char *const switch_states[] = { "wait", "preempted", "running", NULL };
 static const char *const alloc_kinds[] = {
 	"malloc",   "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",

@@ -255,7 +255,6 @@ static int writer_start_file(struct prof_writer *writer, const struct prof_segme
 	int r;
 
 	writer->header.version = FORMAT_VERSION;
-	writer->header.incompat = FORMAT_INCOMPAT_DRAFT;
 	r = writer_random(writer->header.uuid, sizeof(writer->header.uuid));
 	if (!r)
 		r = writer_random(&writer->header.salt, sizeof(writer->header.salt));

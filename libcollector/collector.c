@@ -79,9 +79,14 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-static inline uint64_t time_of(const void *payload)
+/* ns, for what is said of the time; a record whose own time is in ticks is not asked what that is. */
+static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
-	return ((const struct ring_record_header *)payload)[-1].time_ns;
+	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
+
+	if (__builtin_expect(header->flags & RING_FLAG_TICKS, 1))
+		return mark->kind == RING_MARK_COMPLETE ? ring_now_ns() : 0;
+	return header->time_ns;
 }
 
 /* Texts: group, name, then of each argument its name, and its value where that is a string. */
@@ -106,7 +111,7 @@ static inline __attribute__((always_inline)) void put_mark(struct ring_mark *to,
 static inline __attribute__((always_inline)) void fill_mark(void *payload, const uint32_t *ids,
 							    const void *data)
 {
-	put_mark(payload, time_of(payload), ids, data);
+	put_mark(payload, time_of(payload, data), ids, data);
 }
 
 static inline uint32_t count_args(size_t n_args)
@@ -294,7 +299,7 @@ static void fill_mark_at(void *payload, const uint32_t *ids, const void *data)
 	struct ring_at *at = payload;
 
 	*at = (struct ring_at){ .stack = from->stack.id };
-	put_mark((struct ring_mark *)(at + 1), time_of(payload), ids, &from->mark);
+	put_mark((struct ring_mark *)(at + 1), time_of(payload, &from->mark), ids, &from->mark);
 }
 
 /* An engine that does not know the type would put the ring aside. */

@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) uint32_t load_mode(void)
 
 static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
-	return (mode & (HEAP_SAMPLED | HEAP_UNSET)) == HEAP_SAMPLED;
+	return (mode & (HEAP_SAMPLED | HEAP_OPEN)) == HEAP_SAMPLED;
 }
 
 /* An allocation that is not recorded, of which that is seen at once. Else it is a matter of is_wanted(). */
@@ -58,7 +58,7 @@ static inline __attribute__((always_inline)) bool is_end_passed(const void *addr
 	uint32_t mode = load_mode();
 
 	return (__builtin_expect(mode == 0, 1) ||
-		((mode & (HEAP_SAMPLED | HEAP_UNSET | HEAP_FOREIGN)) == HEAP_SAMPLED &&
+		((mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED &&
 		 heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE)) &&
 	       !heap_pool_has(address);
 }
@@ -66,13 +66,13 @@ static inline __attribute__((always_inline)) bool is_end_passed(const void *addr
 /* False: the pool has to do. */
 static inline bool is_ready(void)
 {
-	return __builtin_expect(!(heap_mode & HEAP_UNSET), 1) || heap_next_prepare();
+	return __builtin_expect(!(heap_mode & HEAP_OPEN), 1) || heap_next_prepare();
 }
 
 /* The same for an allocation: where nothing was known, is_passed() has not counted it. */
 static inline bool is_ready_for(size_t size)
 {
-	if (__builtin_expect(!(heap_mode & HEAP_UNSET), 1))
+	if (__builtin_expect(!(heap_mode & HEAP_OPEN), 1))
 		return true;
 	if (!heap_next_prepare())
 		return false;

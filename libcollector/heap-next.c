@@ -15,6 +15,7 @@
 
 #include "libcollector/heap-record.h"
 #include "libcollector/heap-sampled.h"
+#include "libcollector/heap-wake.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,7 +32,9 @@ struct heap_next heap_next;
 uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
 static uint32_t is_begun, wanted_mode;
-static bool is_wanted;
+static bool is_wanted, is_usable;
+static const char
+	*operators; /* the file of an allocator whose operators of C++ do not get to the hooks */
 static size_t pool_used;
 
 /* ---- The pool ---- */
@@ -206,17 +209,22 @@ static void warn_of_first(void)
 		       first && dladdr(first, &info) ? info.dli_fname : NULL);
 }
 
-/* The allocator's own do not get to the hooks. */
-static void warn_of_operators(void)
+static void find_operators(void)
 {
 	Dl_info info;
 	void *operator_new = dlsym(RTLD_DEFAULT, "_Znwm");
 
 	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
 	    dladdr(operator_new, &info))
+		operators = info.dli_fname;
+}
+
+void heap_next_warn_of_operators(void)
+{
+	if (operators)
 		heap_next_warn(
 			"what C++'s operator new allocates is not recorded, as it is that of ",
-			info.dli_fname);
+			operators);
 }
 
 /* ---- What is wanted ---- */
@@ -255,15 +263,12 @@ static uint32_t read_word(const char *text)
 	return skip_word(text, "mmap") ? HEAP_MAPPINGS : 0;
 }
 
-static uint32_t read_mode(void)
+static uint32_t read_mode(const char *at)
 {
-	char value[MAX_VARIABLE];
-	const char *at = value;
 	uint32_t mode = 0;
 
-	if (getauxval(AT_SECURE) != 0 ||
-	    !register_read_variable(HEAP_VARIABLE, value, sizeof(value)))
-		return 0;
+	heap_sampled_set_mean(0);
+	heap_sampled_set_least(0);
 	while (*at) {
 		mode |= read_word(at);
 		while (*at && *at != ',')
@@ -281,6 +286,18 @@ static bool is_of_libc(void)
 	       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));
 }
 
+bool heap_next_choose(const char *settings)
+{
+	uint32_t mode = read_mode(settings);
+
+	is_wanted = mode != 0;
+	if (!is_wanted || !is_usable)
+		return false;
+	wanted_mode = mode | (heap_is_foreign ? HEAP_FOREIGN : 0);
+	register_wants |= CONTROL_WANTS_ALLOCATIONS;
+	return true;
+}
+
 static void switch_mode(bool is_on)
 {
 	/* What was recorded in an earlier session is not what this one knows of. */
@@ -290,27 +307,35 @@ static void switch_mode(bool is_on)
 	__atomic_store_n(&heap_mode, is_on ? wanted_mode : 0, __ATOMIC_RELEASE);
 }
 
+void heap_next_settle(void)
+{
+	switch_mode(prof_collector_enabled());
+}
+
+/* All that takes a lock of the loader's is done here: a process that is to be recorded later has no other time for it. */
 static void set_up(void)
 {
-	bool is_first = is_first_of_all();
+	bool is_first = is_first_of_all(), is_secure = getauxval(AT_SECURE) != 0;
+	char settings[MAX_VARIABLE];
 
 	find_all(is_first);
-	wanted_mode = read_mode();
-	is_wanted = wanted_mode != 0;
-	if (!is_first || !heap_next.malloc || !heap_next.free)
-		wanted_mode = 0;
-	heap_is_foreign = wanted_mode != 0 && !is_of_libc();
-	wanted_mode |= heap_is_foreign ? HEAP_FOREIGN : 0;
+	is_usable = is_first && !is_secure && heap_next.malloc && heap_next.free;
+	heap_is_foreign = is_usable && !is_of_libc();
+	if (heap_is_foreign)
+		find_operators();
 	/* Without memory for it, stacks are of one frame. */
-	if (wanted_mode != 0 && own_stack_setup() <= 0)
-		register_wants |= CONTROL_WANTS_ALLOCATIONS;
+	if (is_usable)
+		(void)!own_stack_setup();
+	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
+		heap_next_choose(settings);
+	if (is_usable)
+		register_prepare();
 	register_start();
 	register_on_state = switch_mode;
 	switch_mode(prof_collector_enabled());
 	if (!is_first)
 		warn_of_first();
-	if (heap_is_foreign)
-		warn_of_operators();
+	heap_next_warn_of_operators();
 }
 
 bool heap_next_prepare(void)
@@ -319,6 +344,8 @@ bool heap_next_prepare(void)
 
 	if (__atomic_exchange_n(&is_begun, 1, __ATOMIC_ACQ_REL) == 0)
 		set_up();
+	else if ((__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_OPEN) == HEAP_WAKE)
+		heap_wake_answer();
 	errno = error;
 	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET);
 }

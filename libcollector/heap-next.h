@@ -10,11 +10,13 @@
 
 #include <sys/types.h>
 
-#define HEAP_ALL 0x01u      /* every call is recorded */
-#define HEAP_SAMPLED 0x02u  /* some are: those of heap-sampled.h */
-#define HEAP_MAPPINGS 0x04u /* mmap() and its kind too */
-#define HEAP_FOREIGN 0x08u  /* heap_is_foreign, where one look is to say all */
-#define HEAP_UNSET 0x80u    /* nothing is known yet */
+#define HEAP_ALL 0x01u                     /* every call is recorded */
+#define HEAP_SAMPLED 0x02u                 /* some are: those of heap-sampled.h */
+#define HEAP_MAPPINGS 0x04u                /* mmap() and its kind too */
+#define HEAP_FOREIGN 0x08u                 /* heap_is_foreign, where one look is to say all */
+#define HEAP_WAKE 0x40u                    /* somebody asks for a recording: wake.h */
+#define HEAP_UNSET 0x80u                   /* nothing is known yet */
+#define HEAP_OPEN (HEAP_UNSET | HEAP_WAKE) /* there is something to be done before the call */
 
 /* HEAP_*; 0: dormant, as long as no session records the process. */
 extern uint32_t heap_mode __attribute__((visibility("hidden")));
@@ -45,12 +47,18 @@ struct heap_next {
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
 
 /*
- * Finds all of that, once; errno stays. False: this is called by what does so, or by another thread meanwhile: the pool is to be
+ * Finds all of that, once, and answers who asks for a recording; errno stays. False: this is called by what does so, or by another thread meanwhile: the pool is to be
  * used.
  */
 bool heap_next_prepare(void);
-/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where PROF_MEMORY asked for it. */
+/* What is recorded from the next registration on, as PROF_MEMORY says it. False: nothing can be. */
+bool heap_next_choose(const char *settings);
+/* heap_mode is what it is to be, whatever was written there. */
+void heap_next_settle(void);
+/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where allocations are asked for. */
 void heap_next_warn(const char *why, const char *what);
+/* As that, of what an allocator that is not libc's keeps to itself. */
+void heap_next_warn_of_operators(void);
 /* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
 void heap_next_find_mappings(void);
 

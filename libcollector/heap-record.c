@@ -7,6 +7,7 @@
  * Invariants: (1) a call is one record, or counted as lost           [test_heap_zoo: all]
  *             (2) a block's end is recorded before it is given up     [test_heap_zoo: reuse]
  *             (3) errno stays                                         [test_heap_zoo: all]
+ *             (4) no lock of the loader is taken, by a thread's first record neither [test_heap_zoo: loader_locked]
  */
 #include "libcollector/heap-record.h"
 
@@ -226,7 +227,8 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 
 		record->address = (uintptr_t)address;
 		record->is_freed = is_freed;
-		record->duration_ns = ring_now_ns() - begin_ns;
+		/* Of a ring that was left for a bigger one, too: those of an arena have the same clock. */
+		record->duration_ns = ring_now(change->ring) - begin_ns;
 		end(change->ring, record);
 	}
 	RING_SIGNAL_FENCE();

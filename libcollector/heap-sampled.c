@@ -47,8 +47,9 @@ void heap_sampled_set_least(uint64_t bytes)
 
 bool heap_sampled_setup(void)
 {
-	void *at = mmap(NULL, SET_BYTES, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *at = set ? set
+		       : mmap(NULL, SET_BYTES, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED)
 		return false;

@@ -32,7 +32,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define MAX_ARENAS 16
+#define MAX_ARENAS 64 /* of all sessions of a process, one after another */
+#define MAX_SESSION_ARENAS 16u
 #define MAX_VARIABLE 1024 /* bytes of PROF_CONTROL's value */
 #define MAX_ENVIRONMENT (1u << 20)
 #define GROW_RINGS 64u /* for the first time; then twice as many each time */
@@ -69,6 +70,7 @@ struct process {
 	uint64_t no_growth_until_ns;
 	uint32_t n_owners; /* of rings */
 	uint32_t n_arenas;
+	uint32_t n_retired; /* of them: the first ones, of sessions that are over */
 	struct arena_entry arenas[MAX_ARENAS];
 };
 static_assert(sizeof(struct process) <= RING_PAGE, "process");
@@ -225,6 +227,7 @@ static int add_arena(int memfd)
 	}
 	ring_arena_set_budget(entry->arena, &process->budget);
 	remember_range(entry->arena);
+	ring_arena_join(entry->arena);
 	__atomic_store_n(&process->n_arenas, n + 1, __ATOMIC_RELEASE);
 	for (uint64_t lost = __atomic_exchange_n(&process->lost, 0, __ATOMIC_RELAXED); lost > 0;
 	     lost--)
@@ -340,7 +343,9 @@ static void sweep(uint32_t own_tid)
 
 static uint32_t rings_to_ask_for(void)
 {
-	return MIN_OF(GROW_RINGS << (count_arenas() - 1), MAX_GROW_RINGS);
+	uint32_t n = count_arenas() - process->n_retired;
+
+	return n < 4 ? MIN_OF(GROW_RINGS << (n - 1), MAX_GROW_RINGS) : MAX_GROW_RINGS;
 }
 
 static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
@@ -369,7 +374,8 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 
 	if (!take(&process->growing))
 		return false;
-	if (process->n_arenas < MAX_ARENAS && control_now_ns() >= process->no_growth_until_ns) {
+	if (process->n_arenas - process->n_retired < MAX_SESSION_ARENAS &&
+	    control_now_ns() >= process->no_growth_until_ns) {
 		r = ask_for_arena(min_bytes, deadline);
 		if (r != 0 && r != -ETIMEDOUT)
 			process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
@@ -395,7 +401,7 @@ static bool is_scarce(void)
 
 	for (uint32_t i = 0; i < count_arenas(); i++)
 		n_free += ring_arena_count_free(process->arenas[i].arena);
-	return n_free < process->arenas[0].arena->n_rings / 2;
+	return n_free < process->arenas[process->n_retired].arena->n_rings / 2;
 }
 
 /* What a thread left that ended, else more. */
@@ -803,6 +809,19 @@ static int set_up_once(void)
 	return r;
 }
 
+void register_prepare(void)
+{
+	int error = errno;
+
+	(void)!set_up_once();
+	errno = error;
+}
+
+bool register_is_own(void)
+{
+	return process && is_this_process();
+}
+
 __attribute__((constructor(101))) void register_start(void)
 {
 	static uint32_t is_started;
@@ -829,6 +848,22 @@ static bool take_state(void)
 					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
+/* Of the session before. A thread that is amid a record ends it in memory of its own; the arena's goes when the engine goes. */
+static void retire_arenas(void)
+{
+	size_t bytes;
+	void *start;
+
+	for (uint32_t n = count_arenas(); process->n_retired < n; process->n_retired++) {
+		struct ring_arena *arena = process->arenas[process->n_retired].arena;
+
+		ring_arena_retire(arena);
+		ring_arena_range(arena, &start, &bytes);
+		if (ring_arena_shield(start, bytes) == 0)
+			madvise(start, bytes, MADV_DONTFORK);
+	}
+}
+
 int register_connect(const char *text)
 {
 	struct control_addresses parsed;
@@ -845,8 +880,7 @@ int register_connect(const char *text)
 	if (r == 0) {
 		before = register_block_signals();
 		addresses = parsed;
-		for (uint32_t i = 0; i < count_arenas(); i++)
-			ring_arena_retire(process->arenas[i].arena);
+		retire_arenas();
 		set_state(true);
 		r = become_registered();
 		register_restore_signals(before);

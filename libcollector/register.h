@@ -53,6 +53,11 @@ extern uint32_t register_wants __attribute__((visibility("hidden")));
 /* Called when it begins or ends that the process is recorded, as far as anybody knows; NULL: nobody cares. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
+/* Makes ready what register_connect() needs, for a process that may be asked to do so within a hook. */
+void register_prepare(void);
+/* Whether that has been done, and this is not a child of vfork(), which has its parent's memory. */
+bool register_is_own(void);
+
 /* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
 void register_start(void);
 /* A variable of the environment that the process was started with. False: there is none, or it is too long. */

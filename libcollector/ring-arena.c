@@ -132,6 +132,11 @@ int ring_arena_make(const struct ring_arena_sizes *sizes, struct ring_arena_memo
 	return 0;
 }
 
+void ring_arena_offer_ticks(struct ring_arena_memory *memory)
+{
+	((struct ring_arena_header *)(void *)memory->base)->compat |= RING_COMPAT_TICKS;
+}
+
 void ring_arena_memory_done(struct ring_arena_memory *memory)
 {
 	if (memory->base)

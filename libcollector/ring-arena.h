@@ -36,4 +36,6 @@ struct ring_arena_memory {
  */
 MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);
+/* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock (tick-clock.h). */
+void ring_arena_offer_ticks(struct ring_arena_memory *memory);
 void ring_arena_memory_done(struct ring_arena_memory *memory);

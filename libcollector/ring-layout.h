@@ -14,7 +14,8 @@
 #define RING_MAGIC UINT64_C(0x0a414e4552416650) /* "PfARENA\n" */
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
-#define RING_LINE 128u /* two lines of most caches, as these are fetched in pairs */
+#define RING_COMPAT_TICKS UINT64_C(1) /* the consumer knows what ticks are in its clock */
+#define RING_LINE 128u                /* two lines of most caches, as these are fetched in pairs */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)
@@ -38,7 +39,7 @@ struct ring_arena_header {
 
 	/* Producers' line. */
 	uint32_t doorbell; /* futex */
-	uint32_t reserved_1;
+	uint32_t joined;   /* 1: a process has taken it */
 	uint64_t lost_no_ring;
 	uint8_t reserved_2[112];
 
@@ -140,12 +141,13 @@ static inline bool ring_type_is_event(uint32_t type)
 
 #define RING_FLAG_ABANDONED 0x0001u /* of a pad: a record was begun here and will never be ended */
 #define RING_FLAG_MORE 0x0001u      /* of a string or a log: the next one of this ring goes on */
+#define RING_FLAG_TICKS 0x8000u     /* times are ticks: the header's, and a realloc's duration */
 
 struct ring_record_header {
 	uint32_t bytes; /* with this header; a multiple of 8 */
 	uint16_t type;
 	uint16_t flags;
-	uint64_t time_ns; /* not in a pad, which may be 8 bytes */
+	uint64_t time_ns; /* or ticks; not in a pad, which may be 8 bytes */
 };
 static_assert(sizeof(struct ring_record_header) == 16, "record header");
 #define RING_PAD_BYTES 8u

@@ -72,6 +72,8 @@ static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_a
 	arena->bytes = bytes;
 	arena->own_bytes = own;
 	arena->n_rings = shared->n_rings;
+	if (TICK_EXISTS && (shared->compat & RING_COMPAT_TICKS))
+		arena->time_flags = RING_FLAG_TICKS;
 	arena->budget = &arena->own_budget;
 	*ret_arena = arena;
 	return 0;
@@ -142,6 +144,11 @@ int ring_arena_shield(void *start, size_t bytes)
 	return at == MAP_FAILED ? -errno : 0;
 }
 
+void ring_arena_join(struct ring_arena *arena)
+{
+	__atomic_store_n(&arena->shared->joined, 1, __ATOMIC_RELEASE);
+}
+
 void ring_arena_count_lost(struct ring_arena *arena)
 {
 	if (*arena->alive)
@@ -177,6 +184,7 @@ static void ring_init(struct ring *ring, struct ring_arena *arena, const struct 
 		.end = head,
 		.tail = __atomic_load_n(&header->tail, __ATOMIC_ACQUIRE),
 		.next_check = head,
+		.time_flags = arena->time_flags,
 		.lap_head = head,
 		.arena = arena,
 		.flags = flags,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "libcollector/ring.h"
+#include "libcollector/tick.h"
 
 #include <time.h>
 
@@ -42,6 +43,8 @@ struct ring {
 	uint64_t next_check;    /* of how full it is, when head is there */
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
+	uint16_t time_flags; /* RING_FLAG_TICKS, or 0 */
+	uint64_t last_ticks;
 	struct open_record open[RING_MAX_OPEN];
 
 	struct ring_arena *arena;
@@ -62,6 +65,7 @@ struct ring_arena {
 	size_t bytes, own_bytes;
 	struct ring_budget *budget, own_budget;
 	uint32_t n_rings;
+	uint16_t time_flags; /* of its rings */
 	struct ring rings[];
 };
 
@@ -110,6 +114,27 @@ static inline uint64_t ring_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* glibc 2.32; true also where nobody knows. */
+extern char __libc_single_threaded __attribute__((weak));
+
+/*
+ * Now, as this ring has times. Ticks are read behind all that is before them where another thread may have made that so; else
+ * it is enough that those of one thread do not go back.
+ */
+static inline __attribute__((always_inline)) uint64_t ring_now(struct ring *ring)
+{
+	uint64_t ticks, last;
+
+	if (!TICK_EXISTS || !RING_LIKELY(ring->time_flags))
+		return ring_now_ns();
+	if (!&__libc_single_threaded || !__libc_single_threaded)
+		return tick_read_ordered();
+	ticks = tick_read();
+	last = ring->last_ticks;
+	ring->last_ticks = MAX_OF(ticks, last);
+	return MAX_OF(ticks, last);
+}
+
 static inline void ring_add(uint64_t *word, uint64_t n)
 {
 	RING_STORE(word, RING_LOAD(word) + n);
@@ -140,7 +165,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 								     uint32_t bytes)
 {
 	struct ring_record_header *header = ring_header_at(ring, at);
-	uint64_t time_ns = ring_now_ns(), nested_ns;
+	uint64_t time_ns = ring_now(ring), nested_ns;
 
 	if (!RING_LIKELY(ring->end == at + bytes)) {
 		nested_ns = ring->nested_ns;
@@ -150,7 +175,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
 	header->bytes = bytes;
 	header->type = (uint16_t)type;
-	header->flags = 0;
+	header->flags = ring->time_flags;
 	header->time_ns = time_ns;
 	return header + 1;
 }

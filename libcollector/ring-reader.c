@@ -22,6 +22,7 @@
 
 #define PER_NS 2 /* no thread makes more attempts */
 #define BURST 4096
+#define TICKS_ERROR_NS 1000u /* of those that are right */
 
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
@@ -91,6 +92,11 @@ void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory
 		.seen_ns = now,
 		.floor_ns = now,
 	};
+}
+
+void ring_reader_take_ticks(struct ring_reader *reader, struct tick_clock *clock)
+{
+	reader->ticks = clock;
 }
 
 static void set_fault(struct ring_reader *reader, enum ring_fault fault, uint64_t at)
@@ -218,15 +224,41 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 	return RING_FAULT_NONE;
 }
 
-/* The time that counts, of a record behind one of last_ns. */
+/*
+ * The time that counts, of a record behind one of last_ns, which is known that well. One that is later than now by less than what is not
+ * known stays, as the order of what is in different rings rests on it.
+ */
 static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t time_ns,
-		      uint8_t *ret_verdict)
+		      uint64_t error_ns, uint8_t *ret_verdict)
 {
-	uint64_t judged = MIN_OF(MAX_OF(time_ns, last_ns), batch->now_ns);
+	uint64_t judged = MIN_OF(MAX_OF(time_ns, last_ns), batch->now_ns + error_ns);
 
-	*ret_verdict = (judged != time_ns ? RING_RECORD_CLAMPED : 0) |
+	*ret_verdict = (judged - time_ns + error_ns > 2 * error_ns ? RING_RECORD_CLAMPED : 0) |
 		       (judged < batch->told_ns ? RING_RECORD_LATE : 0);
 	return judged;
+}
+
+/* The producer's time as ns, known that well. */
+static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
+{
+	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
+}
+
+/*
+ * When the new block was there, which is told by a realloc that begins at `time`, after its own: not after the drain, and not after a record
+ * that its thread wrote when it was there.
+ */
+static void settle_realloc(struct ring_reader *reader, const struct ring_batch *batch,
+			   struct ring_realloc *moved, uint64_t time, bool has_ticks)
+{
+	uint64_t error_ns = has_ticks ? TICKS_ERROR_NS : 0;
+
+	reader->moved_at = time + MIN_OF(moved->duration_ns, UINT64_MAX - time);
+	reader->moved_has_ticks = has_ticks;
+	reader->moved_ns = ns_of(reader, reader->moved_at, has_ticks);
+	reader->moved_ns = MIN_OF(MAX_OF(reader->moved_ns, reader->last_ns),
+				  MAX_OF(batch->now_ns + error_ns, reader->last_ns));
+	moved->duration_ns = reader->moved_ns - reader->last_ns;
 }
 
 /* What is found goes into the copy: the time that counts, and the verdict above the type. */
@@ -234,14 +266,22 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 			  struct ring_record_header *header)
 {
 	struct ring_totals *totals = &reader->totals;
+	bool has_ticks = reader->ticks && (header->flags & RING_FLAG_TICKS);
+	uint64_t time = header->time_ns, least_ns = reader->last_ns;
 	uint8_t verdict;
 
 	if (header->type == RING_PAD) {
 		totals->abandoned += header->flags & RING_FLAG_ABANDONED;
 		return;
 	}
-	reader->last_ns = judge(batch, reader->last_ns, header->time_ns, &verdict);
+	if (has_ticks == reader->moved_has_ticks && time >= reader->moved_at)
+		least_ns = MAX_OF(least_ns, reader->moved_ns);
+	header->flags &= (uint16_t)~RING_FLAG_TICKS;
+	reader->last_ns = judge(batch, least_ns, ns_of(reader, time, has_ticks),
+				has_ticks ? TICKS_ERROR_NS : 0, &verdict);
 	header->time_ns = reader->last_ns;
+	if (header->type == RING_REALLOC)
+		settle_realloc(reader, batch, (void *)(header + 1), time, has_ticks);
 	header->type |= (uint16_t)(verdict << RING_VERDICT_SHIFT);
 	totals->records++;
 	totals->clamped += verdict & RING_RECORD_CLAMPED ? 1 : 0;
@@ -439,6 +479,11 @@ uint64_t ring_reader_fill(const struct ring_reader *reader)
 	uint64_t ahead = __atomic_load_n(&reader->shared->head, __ATOMIC_SEQ_CST) - reader->tail;
 
 	return reader->fault != RING_FAULT_NONE ? 0 : MIN_OF(ahead, reader->size);
+}
+
+bool ring_arena_is_joined(const struct ring_arena_memory *memory)
+{
+	return LOAD(&((const struct ring_arena_header *)(const void *)memory->base)->joined) != 0;
 }
 
 uint64_t ring_arena_lost(const struct ring_arena_memory *memory)

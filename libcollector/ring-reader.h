@@ -15,6 +15,7 @@
 #pragma once
 
 #include "libcollector/ring-arena.h"
+#include "libcollector/tick-clock.h"
 
 #define RING_BUSY_NS UINT64_C(50000000) /* how long a record that was begun holds the merge */
 #define RING_SLACK_NS UINT64_C(100000) /* many times what a store takes to be seen by another CPU */
@@ -59,6 +60,10 @@ struct ring_reader {
 	uint32_t generation;
 	uint64_t grant_ns; /* no record of this owner is older */
 	uint64_t last_ns;  /* of the record read last */
+	uint64_t
+		moved_at; /* when the block of the last realloc was there, in ticks or ns as it says, */
+	uint64_t moved_ns; /* and as it counts */
+	bool moved_has_ticks;
 	uint64_t drain_ns; /* before its counts were loaded last */
 	uint64_t bound_ns; /* told */
 	uint64_t busy_ns;  /* since when it is busy with the same record; 0: it is not */
@@ -66,7 +71,8 @@ struct ring_reader {
 	uint64_t seen_ns;
 	uint64_t floor_ns; /* what was not read yet was published after */
 	enum ring_fault fault;
-	uint64_t fault_at; /* position */
+	uint64_t fault_at;        /* position */
+	struct tick_clock *ticks; /* borrowed; NULL: times are ns, whatever is said */
 	struct ring_totals totals;
 };
 
@@ -97,6 +103,8 @@ struct ring_batch {
 
 void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory *memory,
 		      uint32_t i);
+/* Times may be ticks; to be told before a producer can map the arena. */
+void ring_reader_take_ticks(struct ring_reader *reader, struct tick_clock *clock);
 
 /*
  * Copies what is there, and checks all of the copy; it is the producer's to write over afterwards. The buffer is 8-aligned and
@@ -125,5 +133,7 @@ void ring_arena_disarm(struct ring_arena_memory *memory);
 void ring_arena_end(struct ring_arena_memory *memory);
 /* Bytes that wait, at most the ring's size, whatever it says. */
 uint64_t ring_reader_fill(const struct ring_reader *reader);
+/* Whether a process has it, as that says. */
+bool ring_arena_is_joined(const struct ring_arena_memory *memory);
 /* Attempts of threads that had no ring, as they say. */
 uint64_t ring_arena_lost(const struct ring_arena_memory *memory);

@@ -482,7 +482,7 @@ void *ring_begin_with(struct ring *ring, const void *first, uint32_t type, size_
 
 void ring_set_flags(void *payload, uint16_t flags)
 {
-	((struct ring_record_header *)payload)[-1].flags = flags;
+	((struct ring_record_header *)payload)[-1].flags |= flags;
 }
 
 static __attribute__((noinline)) void end_nested(struct ring *ring, void *payload)

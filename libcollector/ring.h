@@ -60,6 +60,8 @@ void ring_arena_set_budget(struct ring_arena *arena, struct ring_budget *budget)
 
 /* Rings that nobody has. */
 uint32_t ring_arena_count_free(const struct ring_arena *arena);
+/* Its process has it, and may write into it. */
+void ring_arena_join(struct ring_arena *arena);
 /* An attempt for which there was no ring. Any thread. */
 void ring_arena_count_lost(struct ring_arena *arena);
 

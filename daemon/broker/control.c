@@ -8,6 +8,7 @@
  *             (2) so many at a time, and so many of one user, and a second            [test-control: crowd]
  *             (3) what is no hello is closed without an answer                        [test-control: hostile]
  *             (4) descriptors that a peer sends are never received                    [test-control: hostile]
+ *             (5) who finds no room is told of                                        [test-control: crowd]
  * Main thread only.
  */
 #include "config.h"
@@ -50,6 +51,7 @@ struct control {
 	char *address;
 	guint input;
 	control_taker take;
+	control_refused refused;
 	void *data;
 	GPtrArray *pending; /* struct pending */
 	GHashTable *counts; /* of users, in this second */
@@ -167,6 +169,20 @@ static int open_pidfd(int fd, pid_t pid)
 	return errno == ENOPROTOOPT ? target_open(pid) : -1;
 }
 
+static void tell_refused(struct control *control, const struct ucred *who,
+			 const struct control_hello *hello)
+{
+	const struct control_peer peer = {
+		.connection = -1,
+		.pidfd = -1,
+		.pid = who->pid,
+		.uid = who->uid,
+		.hello = hello,
+	};
+
+	control->refused(&peer, control->data);
+}
+
 static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
 {
 	struct control *control = pending->control;
@@ -181,8 +197,10 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 
 	if (hello->version != CONTROL_VERSION)
 		return CONTROL_VERSION_UNKNOWN;
-	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd))
+	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd)) {
+		tell_refused(control, &pending->peer, hello);
 		return CONTROL_FAILED;
+	}
 	return control->take(&peer, control->data);
 }
 
@@ -253,6 +271,8 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	/* 0: it is in a PID namespace that is not below ours */
 	if (peer.pid <= 0 || !has_room(control, peer.uid)) {
 		answer(fd, peer.pid <= 0 ? CONTROL_NOT_A_TARGET : CONTROL_LIMIT);
+		if (peer.pid > 0)
+			tell_refused(control, &peer, NULL);
 		return G_SOURCE_CONTINUE;
 	}
 	pending = g_new0(struct pending, 1);
@@ -266,9 +286,10 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	return G_SOURCE_CONTINUE;
 }
 
-void control_serve(struct control *control, control_taker take, void *data)
+void control_serve(struct control *control, control_taker take, control_refused refused, void *data)
 {
 	control->take = take;
+	control->refused = refused;
 	control->data = data;
 	control->input = g_unix_fd_add(control->socket, G_IO_IN, on_connection, control);
 }

@@ -22,6 +22,9 @@ struct control_peer {
 /* CONTROL_OK: the connection was passed on, and will be answered. Anything else is the answer. */
 typedef enum control_status (*control_taker)(const struct control_peer *peer, void *data);
 
+/* One that has been refused for want of room, before anybody was asked; without descriptors, and hello may be NULL. */
+typedef void (*control_refused)(const struct control_peer *peer, void *data);
+
 /* An abstract name that nobody can guess. NULL: it cannot be made. Before the sandbox closes, as the next one. */
 struct control *control_new_private(void);
 /*
@@ -33,4 +36,5 @@ void control_free(struct control *control); /* takes NULL */
 /* As in PROF_CONTROL. */
 const char *control_address(const struct control *control);
 /* Serves from the main loop from now on. */
-void control_serve(struct control *control, control_taker take, void *data);
+void control_serve(struct control *control, control_taker take, control_refused refused,
+		   void *data);

@@ -27,6 +27,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
@@ -60,6 +61,7 @@ static const struct {
 	bool more;
 } incoming[] = {
 	{ MESSAGE_STARTED, 0, false },
+	{ MESSAGE_OBEYED, 0, false },
 	{ MESSAGE_SNAPSHOT_REQUEST, sizeof(struct message_snapshot_request), false },
 	{ MESSAGE_IMAGE_REQUEST, sizeof(struct message_image_request), true },
 	{ MESSAGE_FOOTPRINT_REQUEST, sizeof(struct message_footprint_request), true },
@@ -338,6 +340,17 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 	g_queue_push_tail(&engine->queue, message);
 	engine->held += held;
 	return true;
+}
+
+int64_t engine_cpu_ns(const struct engine *engine)
+{
+	struct timespec used;
+	clockid_t clock;
+
+	if (engine->pid == 0 || clock_getcpuclockid(engine->pid, &clock) != 0 ||
+	    clock_gettime(clock, &used) != 0)
+		return 0;
+	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
 bool engine_is_behind(const struct engine *engine)

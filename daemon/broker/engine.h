@@ -27,6 +27,8 @@ void engine_abandon(struct engine *engine, uid_t uid);
 /* Whether its messages are received; those that are not wait in its socket, and then it waits. */
 void engine_set_reading(struct engine *engine, bool reading);
 
+/* The time of a CPU that its threads have used, in ns; 0: it is gone. */
+int64_t engine_cpu_ns(const struct engine *engine);
 /* Many messages wait for it to read. */
 bool engine_is_behind(const struct engine *engine);
 /* Sends the message, or keeps a copy (descriptors too) until there is room: never blocks. */

@@ -35,6 +35,7 @@
 #include <sys/resource.h>
 
 #define MAX_PASSES 32 /* of a process that never stops cloning */
+#define MAX_FEW 4096  /* events, which take some 20 ms */
 
 struct perf_tasks {
 	const struct perf_plan *plan;
@@ -243,6 +244,37 @@ static gpointer run(gpointer data)
 	opening->ok = open_all(opening, &opening->error);
 	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, opening, NULL);
 	return NULL;
+}
+
+static unsigned count_threads(pid_t pid)
+{
+	char path[32];
+	const struct dirent *entry;
+	unsigned n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsigned n_pids)
+{
+	g_autoptr(GArray) cpus = NULL;
+	struct rlimit limit = { 0 };
+	uint64_t n = 0;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (n_pids == 0 || !perf_online_cpus(&cpus, NULL))
+		return false;
+	for (unsigned i = 0; i < n_pids; i++)
+		n += count_threads(pids[i]);
+	return n * cpus->len * (1 + plan->n_events) <=
+	       MIN_OF((uint64_t)MAX_FEW, (uint64_t)limit.rlim_cur / 4);
 }
 
 struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error)

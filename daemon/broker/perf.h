@@ -70,6 +70,10 @@ struct perf_task_event {
 	uint32_t position; /* 0: the side band, else 1 + that of the source */
 };
 
+/* Whether events by task of these processes are so few that opening them takes no longer than the CPUs' events do, and
+ * descriptors suffice by far. */
+bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsigned n_pids);
+
 /* All of these stay as they are until perf_tasks_free(), but for `pids`, which are copied. */
 struct perf_tasks_options {
 	const struct perf_plan *plan;

@@ -254,6 +254,8 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
+	{ SCMP_SYS(ioctl),
+	  SCMP_A1_64(SCMP_CMP_EQ, UAPI_PIDFD_GET_INFO, 0) }, /* of engines, which inherit this */
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_PARENT, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_OWNER_UID, 0) },

@@ -328,6 +328,19 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 	return best ? session_take_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
+/* It has not said which session it is of; each that may be it knows its own targets. */
+static void on_refused(const struct control_peer *peer, void *data)
+{
+	const struct service *service = data;
+
+	for (guint i = 0; i < service->sessions->len; i++) {
+		struct session *session = session_object_session(service->sessions->pdata[i]);
+
+		if (session_fits(session, peer) > 0)
+			session_count_refused(session, peer);
+	}
+}
+
 /* ---- Methods of a session ----------------------------------------------------------------------- */
 
 static void on_manage(bool allowed, const GError *error, void *data)
@@ -578,7 +591,7 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 		}
 	}
 	if (control)
-		control_serve(control, on_peer, service);
+		control_serve(control, on_peer, on_refused, service);
 	return service;
 }
 

@@ -3,6 +3,8 @@
  * Session, collectors - which processes may hand a session what they record themselves
  *
  * Whom the kernel says it is, and whose; the engine knows whether it is a target, and has the last word.
+ * Whoever is refused for want of room is told of to the engine, which counts it where it is a target; few at a time and each once, as
+ * anybody may knock as often as they like.
  * Main thread only.
  */
 #include "daemon/broker/session-own.h"
@@ -11,6 +13,8 @@
 #include "daemon/broker/target.h"
 
 #define MAX_CHECKED_THREADS 2000
+#define MAX_REFUSED 64 /* that the engine is told of in REFUSED_MS */
+#define REFUSED_MS 20  /* an engine forgets who has ended */
 
 const uint8_t *session_token(const struct session *session)
 {
@@ -48,7 +52,75 @@ static bool has_many_threads(pid_t pid)
 	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
 }
 
-enum control_status session_take_peer(struct session *session, const struct control_peer *peer)
+/* ---- Who is refused ----------------------------------------------------------------------------- */
+
+void session_tell_refused(struct session *session)
+{
+	for (; session->refused && session->n_told < session->refused->len; session->n_told++)
+		/* an engine that cannot be told any more has ended, and says so itself */
+		(void)engine_send(session->engine, MESSAGE_PEER,
+				  &g_array_index(session->refused, struct message_peer,
+						 session->n_told),
+				  sizeof(struct message_peer), NULL, 0, NULL);
+}
+
+static bool can_be_told(const struct session *session)
+{
+	return session->engine && !session->opening && !engine_is_behind(session->engine);
+}
+
+static gboolean on_refused(gpointer data)
+{
+	struct session *session = data;
+
+	if (!can_be_told(session))
+		return G_SOURCE_CONTINUE;
+	session_tell_refused(session);
+	g_clear_pointer(&session->refused, g_array_unref);
+	session->refused_watch = 0;
+	return G_SOURCE_REMOVE;
+}
+
+static void warn_of_refused(struct session *session)
+{
+	if (!session->has_refused_many)
+		session->listener->warning(
+			session, "collectors-refused",
+			"More processes asked to record from inside than there is time for: some record nothing, which is not counted",
+			session->data);
+	session->has_refused_many = true;
+}
+
+void session_count_refused(struct session *session, const struct control_peer *peer)
+{
+	const struct message_peer body = {
+		.pid = peer->pid,
+		.inner_pid = (uint32_t)peer->inner_pid,
+		.wants = peer->hello ? peer->hello->wants : 0,
+		.protocol = PEER_REFUSED,
+	};
+
+	if (!session->refused) {
+		session->refused = g_array_new(FALSE, FALSE, sizeof(body));
+		session->n_told = 0;
+		session->refused_watch = g_timeout_add(REFUSED_MS, on_refused, session);
+	}
+	for (guint i = 0; i < session->refused->len; i++)
+		if (g_array_index(session->refused, struct message_peer, i).pid == peer->pid)
+			return;
+	if (session->refused->len == MAX_REFUSED) {
+		warn_of_refused(session);
+		return;
+	}
+	g_array_append_val(session->refused, body);
+	/* At once, as the engine may be about to end because its targets do. */
+	if (can_be_told(session))
+		session_tell_refused(session);
+}
+
+/* ---- Who is let in ------------------------------------------------------------------------------ */
+
+static enum control_status hand_peer_over(struct session *session, const struct control_peer *peer)
 {
 	const struct message_peer body = {
 		.pid = peer->pid,
@@ -76,6 +148,15 @@ enum control_status session_take_peer(struct session *session, const struct cont
 			   peer->pidfd >= 0 ? 2 : 1, NULL)
 		       ? CONTROL_OK
 		       : CONTROL_FAILED;
+}
+
+enum control_status session_take_peer(struct session *session, const struct control_peer *peer)
+{
+	enum control_status status = hand_peer_over(session, peer);
+
+	if (status == CONTROL_LIMIT || status == CONTROL_FAILED)
+		session_count_refused(session, peer);
+	return status;
 }
 
 static enum control_status on_sysprof_peer(const struct control_peer *peer, void *data)

@@ -13,9 +13,14 @@
 #include "daemon/broker/session-object.h"
 
 #include "arch/base.h"
+#include "arch/packet.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session.h"
+
+#include <errno.h>
+
+#define OBEY_MS 2000 /* an engine that is longer at it is told of as one that does not answer */
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 
@@ -26,9 +31,18 @@ struct session_object {
 	void *data;
 	struct session *session;
 	GDBusMethodInvocation *start; /* waits for the engine */
+	GQueue pauses;                /* struct pause, which wait for it too */
 	char *path;
 	uint32_t id;
 	guint registration; /* 0: closed */
+};
+
+/* A Pause or Resume that is not answered. */
+struct pause {
+	struct session_object *object;
+	GDBusMethodInvocation *invocation;
+	uint64_t serial;
+	guint patience;
 };
 
 const char *session_object_path(const struct session_object *object)
@@ -178,6 +192,41 @@ static void on_started(struct session *session, const GError *error, void *data)
 				     "\"org.profd.kernel-addresses\" is not allowed to this user"));
 }
 
+/* Why not, or NULL. */
+static void answer_pause(struct pause *pause, const char *failure)
+{
+	g_queue_remove(&pause->object->pauses, pause);
+	g_clear_handle_id(&pause->patience, g_source_remove);
+	if (failure)
+		g_dbus_method_invocation_return_error(pause->invocation, BROKER_ERROR,
+						      BROKER_ERROR_FAILED, "%s", failure);
+	else
+		g_dbus_method_invocation_return_value(pause->invocation, NULL);
+	g_free(pause);
+}
+
+static void answer_pauses(struct session_object *object, uint64_t serial, const char *failure)
+{
+	struct pause *pause;
+
+	while ((pause = g_queue_peek_head(&object->pauses)) && pause->serial <= serial)
+		answer_pause(pause, failure);
+}
+
+static void on_obeyed(struct session *session, uint64_t serial, void *data)
+{
+	answer_pauses(data, serial, NULL);
+}
+
+static gboolean on_not_obeyed(gpointer data)
+{
+	struct pause *pause = data;
+
+	pause->patience = 0;
+	answer_pause(pause, "the engine does not answer; it will do that when it goes on");
+	return G_SOURCE_REMOVE;
+}
+
 static void on_progress(struct session *session, void *data)
 {
 	const struct message_progress *counters = session_counters(session);
@@ -201,6 +250,7 @@ static void on_finished(struct session *session, bool ok, const char *reason, GV
 {
 	struct session_object *object = data;
 
+	answer_pauses(object, UINT64_MAX, "the session ended before that");
 	emit(object, SESSION_INTERFACE, "Finished",
 	     g_variant_new("(bs@a{sv})", ok, reason, summary));
 	object->listener->engine_gone(object, object->data);
@@ -233,23 +283,64 @@ static bool call_stop(struct session_object *object, GDBusMethodInvocation *invo
 			      session_stop(object->session, ENGINE_REASON_STOPPED, error));
 }
 
+/* Answered when the engine has done it: what the client does next finds it so. */
+static bool pause_or_resume(struct session_object *object, GDBusMethodInvocation *invocation,
+			    bool pauses, GError **error)
+{
+	struct pause *pause;
+	uint64_t serial;
+
+	if (!session_pause(object->session, pauses, &serial, error))
+		return false;
+	pause = g_new0(struct pause, 1);
+	*pause = (struct pause){ .object = object, .invocation = invocation, .serial = serial };
+	pause->patience = g_timeout_add(OBEY_MS, on_not_obeyed, pause);
+	g_queue_push_tail(&object->pauses, pause);
+	return true;
+}
+
 static bool call_pause(struct session_object *object, GDBusMethodInvocation *invocation,
 		       GError **error)
 {
-	return return_nothing(invocation, session_pause(object->session, true, error));
+	return pause_or_resume(object, invocation, true, error);
 }
 
 static bool call_resume(struct session_object *object, GDBusMethodInvocation *invocation,
 			GError **error)
 {
-	return return_nothing(invocation, session_pause(object->session, false, error));
+	return pause_or_resume(object, invocation, false, error);
+}
+
+/* Of descriptors on their way all processes of a user share a number. GDBus ends the connection where there is no room for a
+ * reply's, so we look before: nobody is told when there is. */
+static bool can_pass(int fd, GError **error)
+{
+	char byte = 0;
+	const struct iovec part = { &byte, 1 };
+	int sockets[2], failed;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
+				   g_strerror(errno));
+	failed = packet_send(sockets[0], &part, 1, fd, MSG_DONTWAIT) < 0 ? errno : 0;
+	close(sockets[0]);
+	close(sockets[1]);
+	return failed == 0 ||
+	       broker_fail(
+		       error, BROKER_ERROR_LIMIT_EXCEEDED,
+		       "passing the descriptor on failed: %s; too many of this user's are on their way "
+		       "between processes: try again, or raise `ulimit -n`",
+		       g_strerror(failed));
 }
 
 static bool return_fd(GDBusMethodInvocation *invocation, int fd, GError **error)
 {
 	g_autoptr(GUnixFDList) list = g_unix_fd_list_new();
-	int index = g_unix_fd_list_append(list, fd, error);
+	int index;
 
+	if (!can_pass(fd, error))
+		return false;
+	index = g_unix_fd_list_append(list, fd, error);
 	if (index < 0)
 		return false;
 	g_dbus_method_invocation_return_value_with_unix_fd_list(invocation,
@@ -398,6 +489,7 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller 
 	static const struct session_listener session_listener = {
 		.state_changed = on_state_changed,
 		.started = on_started,
+		.obeyed = on_obeyed,
 		.progress = on_progress,
 		.warning = on_warning,
 		.finished = on_finished,
@@ -432,6 +524,7 @@ void session_object_free(struct session_object *object)
 	if (!object)
 		return;
 	session_free(object->session);
+	answer_pauses(object, UINT64_MAX, "the session was closed");
 	if (object->start)
 		g_dbus_method_invocation_return_error(
 			object->start, BROKER_ERROR, BROKER_ERROR_FAILED, "the session was closed");

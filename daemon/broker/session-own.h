@@ -29,6 +29,7 @@ struct session {
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,
 		grown_us;    /* grown: when the capture was last seen to be longer */
+	int64_t cpu_ns;      /* what the engine had used when it was last waited for */
 	int64_t warnings_us; /* when the second began in which the engine sent n_warnings */
 	unsigned n_warnings;
 	uint64_t returned_bytes;
@@ -36,13 +37,18 @@ struct session {
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct sysprof *sysprof; /* NULL: nobody has asked for it */
-	struct statx capture;    /* at CreateSession: which file it is */
+	GArray *refused;         /* struct message_peer, of the last moment; NULL: none */
+	guint n_told;            /* of them, to the engine */
+	guint refused_watch;
+	bool has_refused_many;
+	struct statx capture; /* at CreateSession: which file it is */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	bool given_up;   /* the engine was killed, and why was said */
-	bool reduced;    /* it has less than was asked for */
-	bool stop_early; /* and why: before the engine has been told to start */
+	uint64_t n_pauses, n_obeyed; /* sent to the engine, and answered by it */
+	bool given_up;               /* the engine was killed, and why was said */
+	bool reduced;                /* it has less than was asked for */
+	bool stop_early;             /* and why: before the engine has been told to start */
 	enum engine_reason stop_reason;
 };
 
@@ -55,6 +61,9 @@ void session_give_up(struct session *session, const char *code, const char *text
 void session_release(struct session *session);
 /* The error: why a session that was starting does not. May free the session. */
 void session_end(struct session *session, const GError *error);
+
+/* session-collectors.c: the engine is told, now, of whom session_count_refused() knows. */
+void session_tell_refused(struct session *session);
 
 /* session-start.c: the engine is given all that it needs, and leads from then on. */
 bool session_hand_over(struct session *session, GError **error);

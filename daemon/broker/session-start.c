@@ -213,7 +213,8 @@ static void tell_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the targets' threads. */
+/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the targets' threads. Those also where a
+ * switch has to be quick: their events can stay enabled, as they cost nothing while the targets sleep. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -224,6 +225,8 @@ static bool open_events(struct session *session, GError **error)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 				   "this session may only record processes of your own; \"pids\" "
 				   "names them");
+	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
+		plan->by_task = true;
 	if (!plan->by_task) {
 		if (perf_open_all(plan, &session->cpus, &refused))
 			return true;

@@ -11,7 +11,8 @@
  * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for a file's server: nobody
  *                 writes the file any more
  *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
- *                 grows, as into a pipe that is read slowly, and that for no longer than STOP_LIMIT_MS   [test_stop]
+ *                 grows, as into a pipe that is read slowly, for no longer than STOP_LIMIT_MS, or it is at work, as on
+ *                 two million blocks of memory, for no longer than STOP_WORK_MS   [test_stop, test_hostile_peers]
  *             (3) what comes from the engine changes this session only
  * Main thread only.
  */
@@ -39,6 +40,8 @@
 #define SLOW (PROF_SANITIZED ? 8 : 1)
 #define STOP_PATIENCE_MS (900 * SLOW)
 #define STOP_STILL_MS (450 * SLOW)
+#define STOP_WORK_MS 10000
+#define WORKING_SHARE 10 /* of a CPU, 1/10, while it may wait for one */
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
@@ -235,6 +238,8 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 void session_release(struct session *session)
 {
 	g_clear_pointer(&session->sysprof, sysprof_free);
+	g_clear_pointer(&session->refused, g_array_unref);
+	g_clear_handle_id(&session->refused_watch, g_source_remove);
 	g_clear_pointer(&session->requests, requests_free);
 	g_clear_handle_id(&session->patience, g_source_remove);
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
@@ -291,10 +296,14 @@ void session_give_up(struct session *session, const char *code, const char *text
 static gboolean on_patience_end(gpointer data)
 {
 	struct session *session = data;
-	int64_t now = g_get_monotonic_time();
+	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
+	int64_t since_ms = (now - session->stop_us) / 1000;
+	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
+	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE;
 
-	if (now - session->grown_us < STOP_STILL_MS * 1000 &&
-	    now - session->stop_us < STOP_LIMIT_MS * (int64_t)1000) {
+	session->cpu_ns = cpu_ns;
+	if (since_ms < STOP_PATIENCE_MS || (grows && since_ms < STOP_LIMIT_MS) ||
+	    (works && since_ms < STOP_WORK_MS)) {
 		session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
 		return G_SOURCE_REMOVE;
 	}
@@ -314,7 +323,8 @@ static void await_end(struct session *session)
 	if (session->patience)
 		return;
 	session->stop_us = g_get_monotonic_time();
-	session->patience = g_timeout_add(STOP_PATIENCE_MS, on_patience_end, session);
+	session->cpu_ns = engine_cpu_ns(session->engine);
+	session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
 }
 
 static void take_image_request(struct session *session, const void *body, size_t bytes)
@@ -351,6 +361,12 @@ static void take_started(struct session *session, const void *body, size_t bytes
 	session->start_ns = now_ns();
 	session_set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
 	session->listener->started(session, NULL, session->data);
+}
+
+static void take_obeyed(struct session *session, const void *body, size_t bytes)
+{
+	if (session->n_obeyed < session->n_pauses)
+		session->listener->obeyed(session, ++session->n_obeyed, session->data);
 }
 
 static void take_progress(struct session *session, const void *body, size_t bytes)
@@ -420,6 +436,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 		void (*take)(struct session *session, const void *body, size_t bytes);
 	} handlers[] = {
 		{ MESSAGE_STARTED, take_started },
+		{ MESSAGE_OBEYED, take_obeyed },
 		{ MESSAGE_SNAPSHOT_REQUEST, take_snapshot_request },
 		{ MESSAGE_IMAGE_REQUEST, take_image_request },
 		{ MESSAGE_FOOTPRINT_REQUEST, take_footprint_request },
@@ -537,6 +554,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		perf_tasks_cancel(session->opening);
 		return true;
 	}
+	session_tell_refused(session);
 	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
 		return false;
 	await_end(session);
@@ -545,7 +563,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 	return true;
 }
 
-bool session_pause(struct session *session, bool pause, GError **error)
+bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error)
 {
 	enum session_state from = pause ? SESSION_RUNNING : SESSION_PAUSED;
 
@@ -554,6 +572,7 @@ bool session_pause(struct session *session, bool pause, GError **error)
 	if (!engine_send(session->engine, pause ? MESSAGE_PAUSE : MESSAGE_RESUME, NULL, 0, NULL, 0,
 			 error))
 		return false;
+	*ret_serial = ++session->n_pauses;
 	session_set_state(session, pause ? SESSION_PAUSED : SESSION_RUNNING);
 	return true;
 }

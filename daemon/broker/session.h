@@ -22,6 +22,8 @@ struct session_listener {
 	void (*state_changed)(struct session *session, void *data);
 	/* Once for a session_start() that returned true; error NULL: sampling is enabled. */
 	void (*started)(struct session *session, const GError *error, void *data);
+	/* Each session_pause() up to that serial. */
+	void (*obeyed)(struct session *session, uint64_t serial, void *data);
 	void (*progress)(struct session *session, void *data); /* at most 4 a second */
 	void (*warning)(struct session *session, const char *code, const char *text, void *data);
 	/* Once for a session that left SESSION_CREATED; the engine is gone. May free the session. */
@@ -38,7 +40,8 @@ void session_free(struct session *session);
 
 bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
-bool session_pause(struct session *session, bool pause, GError **error);
+/* *ret_serial: what the listener's obeyed() says when it is so; never, where the session ends before. */
+bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
 
 /* The secret by which a process finds its session. */
@@ -49,6 +52,8 @@ bool session_open_sysprof(struct session *session, int *ret_socket, GError **err
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* The engine has the last word: CONTROL_OK, it will answer. */
 enum control_status session_take_peer(struct session *session, const struct control_peer *peer);
+/* There was no room for it, and it was told so: that is a loss, if it is a target. */
+void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);
 const char *session_state_name(const struct session *session);

@@ -27,7 +27,7 @@ struct bells {
 	pthread_cond_t wake;
 	struct bell list[BELLS_MAX];
 	size_t n;
-	bool told, ending;
+	bool told, ending, is_deaf;
 	uint32_t changes; /* futex: of the list */
 	int event_fd;
 };
@@ -62,15 +62,15 @@ static void *run(void *data)
 {
 	struct bells *bells = data;
 	struct futex_waitv waiters[1 + BELLS_MAX];
-	bool works = true;
 
 	pthread_setname_np(pthread_self(), "bells");
 	pthread_mutex_lock(&bells->lock);
 	while (!bells->ending) {
 		uint64_t one = 1;
+		bool works;
 		size_t n;
 
-		if (!works || bells->told || bells->n == 0) {
+		if (bells->is_deaf || bells->told || bells->n == 0) {
 			pthread_cond_wait(&bells->wake, &bells->lock);
 			continue;
 		}
@@ -78,6 +78,7 @@ static void *run(void *data)
 		pthread_mutex_unlock(&bells->lock);
 		works = sleep_on(waiters, n);
 		pthread_mutex_lock(&bells->lock);
+		bells->is_deaf = !works;
 		/* another list, or something has rung */
 		if (!works || bells->ending || bells->changes != (uint32_t)waiters[0].val)
 			continue;
@@ -131,6 +132,16 @@ void bells_free(struct bells *bells)
 	pthread_mutex_destroy(&bells->lock);
 	pthread_cond_destroy(&bells->wake);
 	g_free(bells);
+}
+
+bool bells_are_heard(struct bells *bells)
+{
+	bool is_heard;
+
+	pthread_mutex_lock(&bells->lock);
+	is_heard = !bells->is_deaf;
+	pthread_mutex_unlock(&bells->lock);
+	return is_heard;
 }
 
 int bells_fd(const struct bells *bells)

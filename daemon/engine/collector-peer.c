@@ -160,7 +160,8 @@ bool peer_has_hung_up(const struct peer *peer)
 
 /* ---- Arenas ------------------------------------------------------------------------------------- */
 
-int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int *ret_fd)
+int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
+		   struct tick_clock *ticks, int *ret_fd)
 {
 	struct peer_arena *arena = g_new0(struct peer_arena, 1);
 	int r = ring_arena_make(sizes, &arena->memory, ret_fd);
@@ -169,9 +170,12 @@ int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int 
 		g_free(arena);
 		return r;
 	}
+	if (ticks)
+		ring_arena_offer_ticks(&arena->memory);
 	arena->rings = g_new0(struct peer_ring, arena->memory.n_rings);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
+		ring_reader_take_ticks(&arena->rings[i].reader, ticks);
 		arena->lost_ns = arena->rings[i].reader.grant_ns;
 	}
 	peer_take_arena(peer, arena);

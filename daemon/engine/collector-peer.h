@@ -101,6 +101,7 @@ struct peer {
 	unsigned int n_asked;
 	bool is_late; /* what is read of it is only counted, as lost: there is no time for more */
 	bool is_sysprof;    /* it speaks that protocol: each request is for a ring */
+	bool is_refused;    /* there was no room, and it knows: it is only to be counted */
 	bool is_blocked;    /* nobody reads the answers: it has time until the next round */
 	uint32_t n_wanted;  /* requests of that kind without an answer */
 	uint64_t wanted_ns; /* the last one of a further thread */
@@ -141,7 +142,9 @@ void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns
 void peer_loss_tell(const struct peer_loss *loss, struct peer *peer);
 
 /* Returns 0 or -errno. */
-MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes, int *ret_fd);
+/* With a clock, which is borrowed, its times may be ticks. */
+MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
+			      struct tick_clock *ticks, int *ret_fd);
 /*
  * Copies what is in the ring into its queue, through `buffer`; returns how many bytes that took. Counts what was lost.
  * ret_fill: bytes that were there.

@@ -146,11 +146,11 @@ void collector_process_done(struct collector_process *process)
 	}
 }
 
-bool collector_process_bind(struct collector_process *process)
+bool collector_process_bind(struct collector_process *process, uint64_t time_ns)
 {
-	struct thread *leader = tasks_thread(process->rows->tasks, process->pid);
+	struct thread *leader = tasks_leader_at(process->rows->tasks, process->pid, time_ns);
 
-	if (!leader || leader->process->pid != process->pid)
+	if (!leader)
 		return false;
 	row_ref(&leader->row);
 	row_ref(&leader->process->row);

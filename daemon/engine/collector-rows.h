@@ -65,8 +65,8 @@ struct collector_process {
 void collector_process_init(struct collector_process *process, struct collector_rows *rows,
 			    int32_t pid, uint32_t inner_pid);
 void collector_process_done(struct collector_process *process);
-/* It is who has the pid now, as far as the side band is known. False: nobody has. */
-bool collector_process_bind(struct collector_process *process);
+/* It is who had the pid then, as far as the side band is known. False: nobody has it. */
+bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
 /* All of its records are rows, and no more will come: it ended then, or the session does. */
 void collector_process_end(struct collector_process *process, uint64_t time_ns);
 void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,

@@ -3,8 +3,10 @@
  * Collectors, sleep - when all of it is due again
  *
  * When a doorbell rings, when a ring was last seen more than a third full, and ten times a second with the round of the
- * session: so idle processes cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
+ * session, or as seldom as that is where nothing comes: so idle processes cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
  * Invariants: (1) who rings without reason is not listened to       [test-engine-collectors: floods]
+ *             (2) where all can ring and nothing waits, nobody looks more often than the session does
+ *                                                                   [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
@@ -111,7 +113,30 @@ static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_n
 	return collectors->poll_ns;
 }
 
-uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
+bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns)
+{
+	size_t n_bells = 0;
+
+	if (collectors->peers->len == 0)
+		return true;
+	if (collectors->has_sysprof || collectors->unfinished || collectors->queued_bytes > 0 ||
+	    collectors->rung || collectors->interval_ms < COLLECTORS_MAX_INTERVAL_MS ||
+	    !collectors->options.bells || !bells_are_heard(collectors->options.bells))
+		return false;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		if (is_waiting(peer))
+			return false;
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
+			if (!peer->arenas[k]->armed || !can_ring(peer, peer->arenas[k], now_ns) ||
+			    ++n_bells > BELLS_MAX)
+				return false;
+	}
+	return true;
+}
+
+uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns)
 {
 	uint64_t interval_ns = collectors->interval_ms * MS;
 	bool is_soon = false;
@@ -130,6 +155,8 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns)
 	}
 	if (is_soon)
 		interval_ns = MS;
+	else if (longest_ns > interval_ns && collectors_are_quiet(collectors, now_ns))
+		interval_ns = longest_ns;
 	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
 	/* A look is not a round. */
 	interval_ns = poll_sysprof_rings(collectors, now_ns);

@@ -11,6 +11,7 @@
  * Invariants: (1) a peer gets an arena only if it is a target       [test-engine-collectors: stranger]
  *             (2) what was written before its producer died is kept [test-engine-collectors: death]
  *             (3) who asks without end is not listened to           [test-engine-collectors: floods]
+ *             (4) a target that there is no room for is counted     [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
@@ -52,6 +53,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
 	heap_merge_init(&collectors->rows->heaps, options->tasks);
+	endings_init(&collectors->endings, options->tasks);
 }
 
 /* ---- Descriptors -------------------------------------------------------------------------------- */
@@ -66,14 +68,19 @@ static void watch(struct collectors *collectors, struct peer *peer, int fd)
 		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
+static void forget_fd(struct collectors *collectors, int fd)
+{
+	g_hash_table_remove(collectors->by_fd, GINT_TO_POINTER(fd));
+	if (collectors->options.epoll_fd >= 0)
+		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 /* Closes it, if it is open. */
 static void unwatch(struct collectors *collectors, int *fd)
 {
 	if (*fd < 0)
 		return;
-	g_hash_table_remove(collectors->by_fd, GINT_TO_POINTER(*fd));
-	if (collectors->options.epoll_fd >= 0)
-		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+	forget_fd(collectors, *fd);
 	close(steal_fd(fd));
 }
 
@@ -191,7 +198,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 
 	if (peer->n_arenas == PEER_MAX_ARENAS || !choose_sizes(collectors, peer, request, &sizes))
 		return CONTROL_LIMIT;
-	r = peer_add_arena(peer, &sizes, ret_fd);
+	r = peer_add_arena(peer, &sizes, collectors->options.ticks, ret_fd);
 	if (r < 0)
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
 	count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
@@ -311,12 +318,32 @@ static void stop_producers(struct peer *peer)
 
 static void bind(struct collectors *collectors, struct peer *peer)
 {
-	if (!collector_process_bind(&peer->process))
+	/* It may have executed another program since, as far as the side band says by now. */
+	if (!collector_process_bind(&peer->process, peer->came_ns))
 		return;
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
 		peer->process.process->has_heap = true;
-	if (collectors->options.ask)
+	if (collectors->options.ask && !peer->process.process->replaced)
 		collectors->options.ask(peer->process.process, collectors->options.data);
+}
+
+/* How it ended is known when it has been waited for; if it is another program by now, that is not of this one. */
+static void follow_end(struct collectors *collectors, struct peer *peer)
+{
+	int pidfd = peer->pidfd;
+
+	if (pidfd < 0 || peer->is_sysprof || !peer->process.leader ||
+	    (!peer->ended && !collectors->is_finishing))
+		return;
+	forget_fd(collectors, pidfd);
+	endings_add(&collectors->endings, peer->process.leader, steal_fd(&peer->pidfd));
+}
+
+/* It had no room for what it asked for, and records nothing. What it says of itself changes only what is said of it. */
+static bool has_given_up(const struct peer *peer)
+{
+	return peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
+	       !ring_arena_is_joined(&peer->arenas[0]->memory);
 }
 
 /* Its memory is not mapped by anybody any more, or it is not to be used. */
@@ -336,7 +363,13 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD, &fill);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
+	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
+	    has_given_up(peer)) {
+		peer->process.process->has_heap = false;
+		peer->process.process->refused_heap = true;
+	}
 	unwatch(collectors, &peer->connection);
+	follow_end(collectors, peer);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
 	peer->gone_ns = now_ns;
@@ -348,7 +381,8 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		if (peer->process.pid != pid || peer->state == PEER_GONE || peer->is_sysprof)
+		if (peer->process.pid != pid || peer->state == PEER_GONE || peer->is_sysprof ||
+		    peer->is_refused)
 			continue;
 		if (!peer_has_hung_up(peer))
 			return false;
@@ -365,7 +399,7 @@ static bool ask_again(struct collectors *collectors, const struct message_peer *
 		struct peer *peer = peer_at(collectors, i);
 
 		if (!peer->is_sysprof || peer->process.pid != message->pid || peer->ended ||
-		    peer->state == PEER_GONE)
+		    peer->is_refused || peer->state == PEER_GONE)
 			continue;
 		peer->n_wanted++;
 		peer->wanted_ns = now_ns;
@@ -378,8 +412,8 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 			 int connection, int pidfd, uint64_t now_ns)
 {
 	bool is_sysprof = message->protocol == PEER_SYSPROF;
+	bool is_first, has_room = collectors->peers->len < COLLECTORS_MAX_PEERS;
 	struct peer *peer;
-	bool has_room;
 
 	collectors->due_ns = 0;
 	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
@@ -389,20 +423,22 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 			close(pidfd);
 		return;
 	}
-	has_room = collectors->peers->len < COLLECTORS_MAX_PEERS &&
-		   (is_sysprof || supersede(collectors, message->pid));
+	is_first = !has_room || is_sysprof || message->protocol == PEER_REFUSED ||
+		   supersede(collectors, message->pid);
 	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
 	g_ptr_array_add(collectors->peers, peer);
 	/* The other one is the broker's to read. */
-	if (!is_sysprof)
+	if (!is_sysprof && connection >= 0)
 		watch(collectors, peer, peer->connection);
-	peer->ended = pidfd < 0;
 	if (pidfd >= 0)
 		watch(collectors, peer, peer->pidfd);
-	if (!has_room)
+	if (!has_room || !is_first)
 		refuse(collectors, peer, CONTROL_LIMIT);
-	else
+	/* The second one of its process is not missed. Where there was no room, that is a loss, if it is a target. */
+	if (is_first)
 		peer->state = PEER_WAITING;
+	peer->is_refused = is_first && peer->connection < 0;
+	peer->ended = peer->pidfd < 0;
 }
 
 /* Whether it is one that we record; `known`: by now it is known if so. */
@@ -412,8 +448,8 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
-	/* By another one's answer a thread of sysprof's may have come to its end before it is judged. */
-	if (*ret_known && peer->is_sysprof && peer->ended)
+	/* It may have come to its end before it is judged; what ended long before it came is another one. */
+	if (*ret_known && peer->ended && (peer->is_sysprof || leader->process->gone))
 		return leader->exit_ns == 0 || leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
 	*ret_known = *ret_known && !leader->process->gone;
 	return *ret_known && tasks_wants(tasks, peer->process.pid);
@@ -452,8 +488,12 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 {
 	bool known, is_ours;
 
-	if (peer->ended && !peer->is_sysprof) {
-		refuse(collectors, peer, CONTROL_FAILED);
+	if (peer->is_refused || (peer->ended && !peer->is_sysprof)) {
+		/* What it was is known when the side band is there. */
+		if (limit_ns > peer->came_ns) {
+			lose_target(collectors, peer);
+			refuse(collectors, peer, CONTROL_FAILED);
+		}
 		return;
 	}
 	is_ours = is_target(collectors, peer, &known);
@@ -616,6 +656,7 @@ static void forget(struct collectors *collectors, guint i)
 
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns)
 {
+	endings_run(&collectors->endings);
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
@@ -656,16 +697,20 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 {
 	bool known;
 
+	collectors->is_finishing = true;
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
 		if (peer->state != PEER_WAITING)
 			continue;
 		/* It may have had another one's answer. */
-		if (peer->is_sysprof && is_target(collectors, peer, &known))
+		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;
-		else
-			refuse(collectors, peer, CONTROL_NO_SESSION);
+			continue;
+		}
+		if (peer->ended)
+			lose_target(collectors, peer);
+		refuse(collectors, peer, CONTROL_NO_SESSION);
 	}
 	/* All are told first, so that they stop at about the same time. */
 	for (guint i = 0; i < collectors->peers->len; i++)
@@ -681,6 +726,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
 	collectors_emit_rest(collectors, until_ns);
+	endings_finish(&collectors->endings);
 	for (guint i = 0; i < collectors->peers->len; i++)
 		collector_process_end(&peer_at(collectors, i)->process, collectors_clock());
 }
@@ -693,6 +739,7 @@ void collectors_done(struct collectors *collectors)
 		forget(collectors, collectors->peers->len - 1);
 	g_ptr_array_free(collectors->peers, TRUE);
 	g_hash_table_destroy(collectors->by_fd);
+	endings_done(&collectors->endings);
 	g_free(collectors->heap);
 	heap_merge_done(&collectors->rows->heaps);
 	if (collectors->rows->lost_image)

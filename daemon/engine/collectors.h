@@ -2,6 +2,7 @@
 #pragma once
 
 #include "daemon/engine/collector-peer.h"
+#include "daemon/engine/endings.h"
 
 #define COLLECTORS_MAX_PEERS 1024u
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
@@ -17,6 +18,7 @@ struct collectors_options {
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
 		     void *data); /* as in struct samples */
 	struct bells *bells;      /* borrowed; NULL: the timer alone */
+	struct tick_clock *ticks; /* borrowed; NULL: rings have ns */
 	int epoll_fd;             /* where connections and pidfds are waited for; -1: nowhere */
 	uint64_t session;
 	enum engine_policy policy;
@@ -36,6 +38,7 @@ struct collectors {
 	struct peer_ring **heap;
 	size_t n_heap, n_rings, heap_room;
 	unsigned int n_active; /* peers, at the last drain */
+	struct endings endings;
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t bound_ns; /* nothing that comes is older, but for what is late */
 	uint64_t emitted_ns;
@@ -49,7 +52,7 @@ struct collectors {
 	unsigned int poll_ms;     /* of looks at these */
 	uint64_t poll_ns;         /* the next one */
 	unsigned int n_faults;
-	bool rung, unfinished;
+	bool rung, unfinished, is_finishing;
 	uint8_t *buffer;
 };
 
@@ -67,8 +70,11 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 void collectors_drain(struct collectors *collectors, uint64_t now_ns);
 /* Records up to limit_ns, which the side band has been applied up to, become rows; not after until_ns of the clock. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
-/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. */
-uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns);
+/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. Where it says that nothing
+ * can be missed, that is after longest_ns. */
+uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
+/* Whether nothing waits, and whatever is written from now on fills a ring whose bell is heard. */
+bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
 /*
  * Before that, as long as it returns more than 0: producers stop, and some of what they have written becomes rows, until until_ns of the
  * clock. Returns the bytes that are left, if there are allocations among what processes tell of: of these nothing is to be lost.

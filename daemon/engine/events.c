@@ -105,6 +105,14 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	events->n_samples++;
 }
 
+/* "…/jit-PID.dump", where a program says what code it generates. */
+static bool is_jit_dump(const char *path)
+{
+	const char *base = strrchr(path, '/');
+
+	return base && g_str_has_prefix(base, "/jit-") && g_str_has_suffix(base, ".dump");
+}
+
 static void on_mmap(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	const struct record_mmap *mmap = &record->mmap;
@@ -136,6 +144,9 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		return;
 	mapping.image = images_of_mapping(events->images, &key);
 	maps_insert(&process->maps, &mapping);
+	/* Nothing of it is ever hit: it is mapped so that its path is known. */
+	if (mapping.image && is_jit_dump(mapping.image->path))
+		output_need(events->tasks->output, &mapping.image->row);
 	/* The program is the first file that exec maps. */
 	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
 		process_set_exe(process, mapping.image->path, strlen(mapping.image->path));

@@ -7,9 +7,10 @@
  * ON is ours, and promises that events are enabled as long as it stands; BLOCK is the program's, and set only together with
  * an ON that stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a BLOCK.
  *
- * How long a while is, is learned: twice the pause that was too long last, if that was within two seconds, and half as long
- * each time that it was in vain. So a begin waits for events to be enabled, which takes the longer the more CPUs there are,
- * only behind a pause that is longer than those before.
+ * The clock of that while is the caller's (session-sampling.c): it is for what events cost that a while is short. How long it
+ * is, is learned: twice the pause that was too long last, if that was within two seconds, and half as long each time that
+ * it was in vain. So a begin waits for events to be enabled, which takes the longer the more CPUs there are, only behind a
+ * pause that is longer than those before.
  *
  * A time counts as soon as the program has published it, which is before its begin or end returns. Who takes the edges after
  * the clock was read so knows of all that any sample up to then depends on.
@@ -90,7 +91,7 @@ bool gate_try_off(struct gate *gate)
 
 void gate_use(struct gate *gate, uint64_t now_ns, bool late)
 {
-	uint64_t pause_ns = now_ns - gate->used_ns;
+	uint64_t pause_ns = now_ns - MIN_OF(gate->used_ns, now_ns);
 
 	if (late && pause_ns <= MAX_LINGER_NS)
 		gate->linger_ns = MIN_OF(MAX_OF(2 * pause_ns, MIN_LINGER_NS), MAX_LINGER_NS);

@@ -11,7 +11,7 @@ struct gate {
 	GArray *edges; /* uint64_t, rising: begins and ends of blocks, from the first that is not forgotten */
 	uint64_t n_taken; /* edges that came from the page */
 	uint64_t n_forgotten;
-	uint64_t used_ns;   /* when there were new ones, or somebody asked */
+	uint64_t used_ns;   /* of the caller's clock: when there were new ones, or somebody asked */
 	uint64_t linger_ns; /* for which events stay enabled after that */
 	bool is_broken;     /* what the page says cannot be: nothing more is taken from it */
 };
@@ -28,11 +28,11 @@ static inline bool gate_is_open(const struct gate *gate)
 void gate_set_on(struct gate *gate, bool on);
 /* The same as gate_set_on(gate, false), unless a block is open: then false, and nothing has changed. */
 bool gate_try_off(struct gate *gate);
-/* Somebody asked to begin then; `late`: for events, which were disabled. */
+/* Somebody asked to begin then, or has just got the page; `late`: for events, which were disabled. */
 void gate_use(struct gate *gate, uint64_t now_ns, bool late);
 /* Whether nobody has used it for so long that events need not be enabled any more, and now they need not. */
 bool gate_is_over(struct gate *gate, uint64_t now_ns);
-/* Takes what the program has written until now_ns, a time of the clock that was read before. */
+/* Takes what the program has written until now_ns, a time of the caller's clock that was read before. */
 void gate_take(struct gate *gate, uint64_t now_ns);
 /* Whether that time, up to the last gate_take(), was in a block. */
 bool gate_includes(const struct gate *gate, uint64_t time_ns);

@@ -3,7 +3,7 @@
  * Heap, excluded - which processes handed over no allocations, and why
  *
  * Where allocations are expected of some processes and of what they start, each program that runs there has its collector
- * preloaded, and it registers with its first allocation. A process that ended, or still runs, without having done so is
+ * preloaded, and it registers with its first allocation, if it has room for that. A process that ended, or still runs, without having done so is
  * told of in one row of the table heap, so that nobody takes what is missing for nothing. A process is an instance here,
  * as in tasks.h: what only forked to execute something else is not told of, nor what goes on with its parent's collector.
  * Why, is in the program's file: without a dynamic linker it is static, of another architecture it cannot load our library,
@@ -25,20 +25,26 @@
 #define WAIT_NS (4 * SECOND_NS)
 
 /* Whoever was only forked goes on with its parent's collector, and needs it with its first allocation, or executes something. */
-static bool is_excluded(const struct process *process)
+static bool is_expected(const struct process *process)
 {
-	if (!process->expects_heap || process->has_heap || process->kernel)
+	if (!process->expects_heap || process->kernel)
 		return false;
 	if (process->executed || process->refused_heap)
 		return true;
 	return !process->replaced && !process->forked_heap;
 }
 
+static bool is_excluded(const struct process *process)
+{
+	return !process->has_heap && is_expected(process);
+}
+
 static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	if (is_excluded(process))
+	/* Of one that has registered it may still come out that it had no room for that. */
+	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }
 

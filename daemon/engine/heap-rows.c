@@ -8,7 +8,8 @@
  * Records come merged by time. A realloc is one record and two events: between them another thread may get the address that was given up,
  * or give up the one that comes. So the second waits, and is merged with the records of all processes.
  * Mappings may end by parts, and begin where others are: they are kept by where they are, and what is left of one is a block of its own.
- * An address that is given out though there is a block at it says that the end of that one was not told: it ends there.
+ * An address that is given out though there is a block at it says that the end of that one was not told: it ends there. But another
+ * thread's free of the same time may come after it, so it waits until that time is over.
  * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
  * many events; not before half as many events as there are blocks, so that it costs no more than the events do.
  * While the session is paused, what is allocated is known by its address only, so that its end is no row either, whenever it comes.
@@ -20,6 +21,8 @@
  *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap: forks]
  *             (5) in a pause no block begins, and those that are there end    [test-engine-heap: pause]
  *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
+ *             (7) of one time an address is given up before it is given out again, in whatever order that is told
+ *                                                                            [test-engine-heap: ties]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows.h"
@@ -54,11 +57,6 @@ struct heap_thread {
 	uint32_t epoch; /* that has its row */
 };
 
-struct heap_pause {
-	uint64_t time_ns;
-	bool is_paused;
-};
-
 struct heap_rows {
 	struct collector_process *process;
 	struct output *output;
@@ -78,55 +76,6 @@ struct heap_rows {
 };
 
 /* ---- What all share ----------------------------------------------------------------------------- */
-
-void heap_merge_init(struct heap_merge *merge, struct tasks *tasks)
-{
-	*merge = (struct heap_merge){
-		.budget.limit = HEAP_ALL_BYTES,
-		.pauses = g_array_new(FALSE, FALSE, sizeof(struct heap_pause)),
-		.pause_ns = UINT64_MAX,
-	};
-	heap_forks_init(&merge->forks, tasks, merge);
-}
-
-void heap_merge_done(struct heap_merge *merge)
-{
-	heap_forks_done(&merge->forks);
-	g_array_free(merge->pauses, TRUE);
-	g_free(merge->pending);
-	*merge = (struct heap_merge){ 0 };
-}
-
-static void sift_down(struct heap_merge *merge, size_t i)
-{
-	struct heap_pending *heap = merge->pending, moved = heap[i];
-	size_t child;
-
-	while ((child = 2 * i + 1) < merge->n) {
-		if (child + 1 < merge->n && heap[child + 1].time_ns < heap[child].time_ns)
-			child++;
-		if (heap[child].time_ns >= moved.time_ns)
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = moved;
-}
-
-static void push_pending(struct heap_merge *merge, const struct heap_pending *pending)
-{
-	size_t i = merge->n++, parent;
-
-	if (merge->n > merge->room) {
-		merge->room = MAX_OF(merge->room * 2, (size_t)16);
-		merge->pending = g_renew(struct heap_pending, merge->pending, merge->room);
-	}
-	while (i > 0 && pending->time_ns < merge->pending[parent = (i - 1) / 2].time_ns) {
-		merge->pending[i] = merge->pending[parent];
-		i = parent;
-	}
-	merge->pending[i] = *pending;
-}
 
 static uint64_t random_seed(const void *fallback)
 {
@@ -429,9 +378,33 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 	release(rows, before);
 }
 
+/* What is at its address stays there until all of this time are told. False: too many wait. */
+static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before,
+			 const struct heap_block *block, uint64_t prior, uint64_t time_ns)
+{
+	struct heap_thread *thread = thread_at(rows, block->thread);
+	struct heap_pending pending = {
+		.time_ns = time_ns + (time_ns < UINT64_MAX),
+		.rows = rows,
+		.prior_number = prior,
+		.block = *block,
+		.is_second = true,
+	};
+	struct heap_block put;
+
+	if (thread->n_pending >= MAX_PENDING)
+		return false;
+	thread->n_pending++;
+	pending.block.label = heap_label(0, heap_block_kind(block), heap_block_alignment(block));
+	/* in its own place, for which there is room */
+	(void)heap_put(&rows->heap, before, &put);
+	heap_merge_push(rows->merge, &pending);
+	return true;
+}
+
 /* It is there now; its thread has counted it already. The number is given here. */
 static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
-		      uint64_t time_ns)
+		      uint64_t time_ns, bool may_wait)
 {
 	struct heap_block before;
 
@@ -454,6 +427,8 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 		release(rows, block);
 		return;
 	}
+	if (before.label && may_wait && wait_for_end(rows, &before, block, prior, time_ns))
+		return;
 	rows->last_number++;
 	if (before.label)
 		end_untold(rows, &before, block, &prior);
@@ -503,6 +478,17 @@ static void remove_block(struct heap_rows *rows, uint32_t thread, uint64_t addre
 		release(rows, &block);
 }
 
+void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
+{
+	if (!rows->has_begun)
+		return;
+	time_ns = row_time(rows, MAX_OF(time_ns, last_time(rows)));
+	if (is_paused)
+		write_all(rows, PROF_HEAP_PAUSED, time_ns);
+	else
+		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+}
+
 /* Of a realloc: what it gave up has ended, and what it got is there. */
 static void complete(struct heap_pending *pending, uint64_t time_ns)
 {
@@ -512,85 +498,13 @@ static void complete(struct heap_pending *pending, uint64_t time_ns)
 		heap_drop(&rows->heap, &pending->prior);
 		release(rows, &pending->prior);
 	}
-	add_block(rows, &pending->block, pending->prior_number, time_ns);
+	add_block(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
 }
 
-static void apply_pending(struct heap_merge *merge, uint64_t time_ns)
+void heap_rows_complete(struct heap_pending *pending)
 {
-	while (merge->n > 0 && merge->pending[0].time_ns <= time_ns) {
-		struct heap_pending pending = merge->pending[0];
-
-		merge->pending[0] = merge->pending[--merge->n];
-		if (merge->n > 1)
-			sift_down(merge, 0);
-		thread_at(pending.rows, pending.block.thread)->n_pending--;
-		complete(&pending, pending.time_ns);
-	}
-}
-
-static void find_pause(struct heap_merge *merge)
-{
-	merge->pause_ns = merge->pauses->len
-				  ? g_array_index(merge->pauses, struct heap_pause, 0).time_ns
-				  : UINT64_MAX;
-}
-
-void heap_merge_pause(struct heap_merge *merge, bool is_paused, uint64_t time_ns)
-{
-	const struct heap_pause pause = { time_ns, is_paused };
-
-	g_array_append_val(merge->pauses, pause);
-	find_pause(merge);
-}
-
-/* All rows until then are there, and none of that time will come. */
-static void tell_pause(struct heap_merge *merge, const struct heap_pause *pause)
-{
-	GHashTableIter iter;
-	gpointer value;
-
-	if (merge->is_paused == pause->is_paused)
-		return;
-	merge->is_paused = pause->is_paused;
-	g_hash_table_iter_init(&iter, merge->forks.parents);
-	while (g_hash_table_iter_next(&iter, NULL, &value)) {
-		struct heap_rows *rows = ((struct heap_parent *)value)->rows;
-		uint64_t time_ns;
-
-		if (!rows->has_begun)
-			continue;
-		time_ns = row_time(rows, MAX_OF(pause->time_ns, last_time(rows)));
-		if (pause->is_paused)
-			write_all(rows, PROF_HEAP_PAUSED, time_ns);
-		else
-			write_heap(rows, PROF_HEAP_RESUMED, time_ns);
-	}
-}
-
-void heap_merge_apply(struct heap_merge *merge, uint64_t time_ns)
-{
-	while (time_ns > MAX_OF(merge->pause_ns, merge->last_ns)) {
-		const struct heap_pause pause = g_array_index(merge->pauses, struct heap_pause, 0);
-
-		apply_pending(merge, pause.time_ns);
-		g_array_remove_index(merge->pauses, 0);
-		find_pause(merge);
-		tell_pause(merge, &pause);
-	}
-	apply_pending(merge, time_ns);
-}
-
-/* All of a process; in order, as far as their times are past. */
-static void complete_all(struct heap_rows *rows, uint64_t time_ns)
-{
-	struct heap_merge *merge = rows->merge;
-
-	for (size_t i = 0; i < merge->n; i++)
-		if (merge->pending[i].rows == rows)
-			merge->pending[i].time_ns = MIN_OF(merge->pending[i].time_ns, time_ns);
-	for (size_t i = merge->n / 2; i-- > 0;)
-		sift_down(merge, i);
-	apply_pending(merge, time_ns);
+	thread_at(pending->rows, pending->block.thread)->n_pending--;
+	complete(pending, pending->time_ns);
 }
 
 /* ---- Processes ---------------------------------------------------------------------------------- */
@@ -624,7 +538,7 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 {
-	complete_all(rows, time_ns);
+	heap_merge_complete(rows->merge, rows, time_ns);
 	if (!rows->has_begun)
 		return;
 	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
@@ -634,23 +548,14 @@ void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 
 void heap_rows_free(struct heap_rows *rows)
 {
-	struct heap_merge *merge;
-	size_t n = 0;
-
 	if (!rows)
 		return;
-	merge = rows->merge;
-	for (size_t i = 0; i < merge->n; i++)
-		if (merge->pending[i].rows != rows)
-			merge->pending[n++] = merge->pending[i];
-	merge->n = n;
-	for (size_t i = merge->n / 2; i-- > 0;)
-		sift_down(merge, i);
+	heap_merge_forget(rows->merge, rows);
 	for (uint32_t i = 0; i < rows->threads->len; i++)
 		if (thread_at(rows, i)->thread)
 			row_unref(&thread_at(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
-	heap_forks_leave(&merge->forks, &rows->parent);
+	heap_forks_leave(&rows->merge->forks, &rows->parent);
 	heap_done(&rows->heap);
 	heap_done(&rows->passed);
 	call_nodes_done(&rows->nodes);
@@ -791,7 +696,7 @@ enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_rec
 	}
 	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
 	thread_at(owner->rows, owner->number)->n_blocks++;
-	add_block(owner->rows, &block, 0, record->time_ns);
+	add_block(owner->rows, &block, 0, record->time_ns, true);
 	return RING_FAULT_NONE;
 }
 
@@ -908,6 +813,6 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 	}
 	thread->n_pending++;
 	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
-	push_pending(owner->rows->merge, &pending);
+	heap_merge_push(owner->rows->merge, &pending);
 	return RING_FAULT_NONE;
 }

@@ -101,6 +101,12 @@ static inline struct heap_block *block_at(const struct heap *heap, uint32_t numb
 	return &heap->parts[part][i - part_blocks(part)];
 }
 
+static inline void prefetch_block(const struct heap_block *block)
+{
+	prefetch_line(block);
+	prefetch_line(&block->calls);
+}
+
 /* 0: there is no room. */
 static uint32_t take_block(struct heap *heap)
 {
@@ -108,6 +114,9 @@ static uint32_t take_block(struct heap *heap)
 
 	if (number) {
 		heap->first_free = block_at(heap, number)->calls;
+		/* The next one to be taken says what is behind it, and is far away where many were given up. */
+		if (heap->first_free && heap->n_blocks >= MANY_BLOCKS)
+			prefetch_block(block_at(heap, heap->first_free));
 		return number;
 	}
 	if (heap->n_blocks + FIRST_BLOCKS == part_blocks(heap->n_parts)) {
@@ -438,7 +447,6 @@ void heap_prefetch(const struct heap *heap, uint64_t address)
 
 void heap_prefetch_block(const struct heap *heap, uint64_t address)
 {
-	const struct heap_block *block;
 	uint32_t hash, i;
 
 	if (heap->n_blocks < MANY_BLOCKS)
@@ -447,11 +455,8 @@ void heap_prefetch_block(const struct heap *heap, uint64_t address)
 	i = slot_of(heap->n_slots, hash);
 	while (heap->slots[i].block != 0 && heap->slots[i].hash != hash)
 		i = next_slot(heap->n_slots, i);
-	if (heap->slots[i].block == 0)
-		return;
-	block = block_at(heap, heap->slots[i].block);
-	prefetch_line(block);
-	prefetch_line(&block->calls);
+	if (heap->slots[i].block != 0)
+		prefetch_block(block_at(heap, heap->slots[i].block));
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns)

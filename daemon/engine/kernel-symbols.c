@@ -3,12 +3,16 @@
  * Kernel symbols - names for the kernel code that was executed
  *
  * The client that adds names to a capture afterwards has no right to see kernel addresses, and another machine has
- * another kernel: so the engine itself writes the symbols of the places that samples hit, when the recording has ended.
+ * another kernel: so the engine itself writes the symbols of the places that samples hit, when the recording has ended,
+ * and for a live view while it goes on.
  * Invariant: a symbol is written once however many places in it were hit [test-engine-samples: symbols]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/kallsyms.h"
 #include "daemon/engine/kernel.h"
+
+#define FIRST_WAIT_NS UINT64_C(1000000000)
+#define MAX_WAIT_NS (32 * FIRST_WAIT_NS)
 
 void kernel_read_text(struct kernel *kernel, int kallsyms)
 {
@@ -67,17 +71,25 @@ void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *ou
 	size_t n, i;
 	g_autofree uint64_t *addresses = sorted_addresses(kernel, &n);
 	g_autofree struct kallsyms_symbol *symbols = g_new0(struct kallsyms_symbol, n + 1);
-	uint64_t last = 0;
-	uint32_t id = 0;
 
 	/* Hidden or unreadable: the frames stay addresses, which readers show as such. */
 	if (n == 0 || kallsyms_read(kallsyms, addresses, n, symbols) != 0)
 		return;
-	for (i = 0; i < n; i++) {
-		if (!symbols[i].name || symbols[i].start == last)
-			continue;
-		last = symbols[i].start;
-		write_symbol(kernel, &symbols[i], ++id, output);
-	}
+	for (i = 0; i < n; i++)
+		if (symbols[i].name &&
+		    g_hash_table_add(kernel->written, GSIZE_TO_POINTER(symbols[i].start)))
+			write_symbol(kernel, &symbols[i], g_hash_table_size(kernel->written),
+				     output);
+	g_hash_table_remove_all(kernel->wanted);
 	kallsyms_done(symbols, n);
+}
+
+void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
+			       uint64_t now_ns)
+{
+	if (now_ns < kernel->next_ns || g_hash_table_size(kernel->wanted) == 0)
+		return;
+	kernel_write_symbols(kernel, kallsyms, output);
+	kernel->wait_ns = CLAMP(2 * kernel->wait_ns, FIRST_WAIT_NS, MAX_WAIT_NS);
+	kernel->next_ns = now_ns + kernel->wait_ns;
 }

@@ -21,6 +21,7 @@ void kernel_init(struct kernel *kernel, struct images *images)
 		.images = images,
 		.regions = g_array_new(FALSE, FALSE, sizeof(struct kernel_region)),
 		.wanted = g_hash_table_new(g_direct_hash, g_direct_equal),
+		.written = g_hash_table_new(g_direct_hash, g_direct_equal),
 		.image = images_new(images, PROF_IMAGE_KERNEL, "[kernel]", NULL),
 		.unknown = images_new(images, PROF_IMAGE_KERNEL, "[unknown kernel]", NULL),
 	};
@@ -39,6 +40,7 @@ void kernel_done(struct kernel *kernel)
 	while (kernel->regions->len)
 		release_region(kernel, kernel->regions->len - 1);
 	g_array_free(kernel->regions, TRUE);
+	g_hash_table_destroy(kernel->written);
 	g_hash_table_destroy(kernel->wanted);
 	row_unref(&kernel->image->row);
 	row_unref(&kernel->unknown->row);

@@ -18,8 +18,10 @@ struct kernel {
 		text_end; /* _stext and what nothing of the image is above; 0 = unknown */
 	GArray *regions;  /* struct kernel_region, sorted and apart */
 	struct image *image, *unknown;
-	GHashTable *
-		wanted; /* addresses of frames, as pointers: their symbols are looked up at the end */
+	GHashTable
+		*wanted; /* addresses of frames, as pointers, whose symbols are to be looked up */
+	GHashTable *written;       /* where the symbols start that were written, as pointers */
+	uint64_t next_ns, wait_ns; /* kernel_write_symbols_soon() */
 };
 
 void kernel_init(struct kernel *kernel, struct images *images);
@@ -35,5 +37,8 @@ struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret
 void kernel_want(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
 /* kernel-symbols.c. Finds _stext; stays without it where addresses are hidden. */
 void kernel_read_text(struct kernel *kernel, int kallsyms);
-/* Looks the wanted addresses up in kallsyms and writes their symbols. */
+/* Looks the wanted addresses up in kallsyms and writes those of their symbols that were not written yet. */
 void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *output);
+/* The same, for who reads the capture while it is written: now and then, as reading kallsyms takes some 50 ms. */
+void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
+			       uint64_t now_ns);

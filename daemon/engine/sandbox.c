@@ -20,6 +20,7 @@
 #include "daemon/engine/sandbox.h"
 
 #include "arch/base.h"
+#include "arch/uapi.h"
 #include "daemon/filter.h"
 #include "daemon/protocol.h"
 #include "libcapture/prof-capture.h"
@@ -229,6 +230,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_ENABLE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_DISABLE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, PERF_EVENT_IOC_SET_OUTPUT, 0) },
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PIDFD_GET_INFO, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFL, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },

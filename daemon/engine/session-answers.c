@@ -153,16 +153,20 @@ bool session_take_image(struct session *session, struct channel_message *message
 /* Until there is a picture of what runs, it waits. */
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
 {
-	struct message_peer peer;
+	struct message_peer peer = { 0 };
+	size_t least;
 
+	if (message->length == sizeof(peer))
+		memcpy(&peer, message->body, sizeof(peer));
+	least = peer.protocol == PEER_REFUSED ? 0 : 1;
 	if (session->state == SESSION_NEW || message->length != sizeof(peer) ||
-	    message->n_fds < 1 || message->n_fds > 2) {
+	    message->n_fds < least || message->n_fds > 2 * least) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a collector that cannot be");
 		return false;
 	}
-	memcpy(&peer, message->body, sizeof(peer));
-	collectors_add_peer(&session->collectors, &peer, steal_fd(&message->fds[0]),
+	collectors_add_peer(&session->collectors, &peer,
+			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
 			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, session_clock());
 	return true;
 }

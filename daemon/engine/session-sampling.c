@@ -8,10 +8,12 @@
  * for it. It may be anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or whose
  * answers nobody takes, is off for good.
  * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so for a while after
- * its last block, and what is sampled outside of its blocks is dropped.
+ * its last block, and what is sampled outside of its blocks is dropped. By task they do nothing while it sleeps: so they are enabled
+ * from when it has the page, and the while is of the time for which its threads ran. One that waits between its blocks never waits for us.
  * How many ticks were missed while sampling was enabled is reckoned later, when the rings have been drained that far.
  * Invariants: (1) nothing is sampled unless both allow it                    [test-engine-session: switch]
  *             (2) a switch that misbehaves costs its session's samples, no more [test-engine-session: switch_hostile]
+ *             (3) by task, events stay enabled while the targets sleep          [test-engine-session: switch_by_task]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/session.h"
@@ -130,6 +132,21 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 	return apply_and_note(session, error);
 }
 
+/* Of a thread that runs it is known up to now that it does: so this may go back a little. */
+uint64_t session_gate_ns(const struct session *session, uint64_t now_ns)
+{
+	uint64_t ran_ns = 0;
+
+	if (!session->config.by_task)
+		return now_ns;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		const struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		ran_ns += switches_ran_ns(&cpu->switches, now_ns);
+	}
+	return ran_ns;
+}
+
 /* ---- The switch --------------------------------------------------------------------------------- */
 
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
@@ -185,6 +202,7 @@ bool session_take_switch(struct session *session, GError **error)
 	CLEANUP_CLOSE int page = -1;
 	struct control_switch request;
 	bool is_there, ok, changed;
+	uint64_t now_ns;
 
 	ok = read_switch(session, &request, &is_there);
 	if (ok && !is_there)
@@ -195,13 +213,19 @@ bool session_take_switch(struct session *session, GError **error)
 	if (ok && (request.wants & CONTROL_WANTS_PAGE) && !gate_is_open(&session->gate) &&
 	    gate_open(&session->gate, &page))
 		gate_set_on(&session->gate, session->is_sampling);
-	gate_take(&session->gate, session_clock());
-	if (ok && request.on)
-		gate_use(&session->gate, session_clock(), changed);
+	now_ns = session_gate_ns(session, session_clock());
+	gate_take(&session->gate, now_ns);
+	if (ok && (request.on || page >= 0))
+		gate_use(&session->gate, now_ns, changed);
 	ok = ok && answer(session, &request, page);
 	if (changed)
 		note_change(session);
-	return ok || give_up(session, error);
+	if (!ok)
+		return give_up(session, error);
+	if (page < 0 || !session->config.by_task)
+		return true;
+	session->switched_off = false;
+	return apply_and_note(session, error);
 }
 
 bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error)
@@ -210,7 +234,8 @@ bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **err
 
 	if (gate->is_broken && session->switch_fd >= 0)
 		return give_up(session, error);
-	if (!gate_is_open(gate) || session->switched_off || !gate_is_over(gate, now_ns))
+	if (!gate_is_open(gate) || session->switched_off ||
+	    !gate_is_over(gate, session_gate_ns(session, now_ns)))
 		return true;
 	session->switched_off = true;
 	return apply_and_note(session, error);

@@ -16,6 +16,7 @@
 #include <glib.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -61,8 +62,11 @@ static bool open_capture(struct session *session, GError **error)
 		.mode = session->config.append ? PROF_WRITE_APPEND : PROF_WRITE_NEW,
 		.segment = begin_segment(session->boot_id, session->config.begin_ns),
 	};
+	struct stat status;
 
 	session->begin_ns = options.segment.start_monotonic_ns;
+	session->is_read_live = fstat(session->capture_fd, &status) == 0 &&
+				!S_ISREG(status.st_mode);
 	if (!writer_open(session->writer, session->capture_fd, &options, error))
 		return false;
 	output_init(&session->output, session->writer, writer_first_epoch(session->writer));
@@ -157,6 +161,7 @@ static void connect_parts(struct session *session)
 						      .images = &session->images,
 						      .want = session_first_hit,
 						      .bells = session->bells,
+						      .ticks = session->tick_clock,
 						      .epoll_fd = session->epoll_fd,
 						      .session = session->config.session,
 						      .policy = session->config.policy,

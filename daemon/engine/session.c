@@ -4,13 +4,15 @@
  *
  * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the rings up to a
  * millisecond ago. In its first second it waits for 10 ms at most: what is recorded from its exec on may be over
- * soon, and its file be gone with it, which the broker has to have opened by then. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
+ * soon, and its file be gone with it, which the broker has to have opened by then. After a second without a row, a message or anything that
+ * waits, it waits for 1.2 s: what comes next is in the file about as soon, since it need not wait for its block to be closed. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
  * closed each 850 ms, so that a killed engine leaves a file that lacks at most the last second; CPUs and limits are looked
  * at each 250 ms, and the broker is told the counters once a second. The end of the broker is the end of the session, not
  * of its file.
  * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
- *             (2) every way out goes through session_finish             [test-engine-session: broker_gone]
- *             (3) a message out of turn ends the session, never crashes [test-engine-session: protocol]
+ *             (2) less than once a second, where nothing comes          [test-engine-session: quiet]
+ *             (3) every way out goes through session_finish             [test-engine-session: broker_gone]
+ *             (4) a message out of turn ends the session, never crashes [test-engine-session: protocol]
  */
 #include "daemon/engine/session.h"
 
@@ -24,7 +26,8 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
-#define ROUND_MAX_NS UINT64_C(100000000)  /* then messages are looked at, and Stop may be one */
+#define QUIET_ROUND_NS UINT64_C(1200000000)
+#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
 #define EMIT_MAX_NS \
 	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
@@ -102,6 +105,7 @@ void session_first_hit(struct image *image, const struct mapping *mapping, int32
 
 void session_threads_free(struct session_threads *threads)
 {
+	tick_clock_free(threads->tick_clock);
 	bells_free(threads->bells);
 	unwind_tables_free(threads->tables);
 	writer_free(threads->writer);
@@ -120,6 +124,7 @@ bool session_threads_new(struct session_threads *ret_threads, GError **error)
 		session_threads_free(&threads);
 		return false;
 	}
+	threads.tick_clock = tick_clock_new();
 	*ret_threads = threads;
 	return true;
 }
@@ -131,6 +136,7 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.writer = threads->writer,
 		.tables = threads->tables,
 		.bells = threads->bells,
+		.tick_clock = threads->tick_clock,
 		.capture_fd = -1,
 		.stat_fd = -1,
 		.online_fd = -1,
@@ -157,6 +163,7 @@ void session_done(struct session *session)
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
 	footprints_done(&session->footprints);
+	tick_clock_free(session->tick_clock);
 	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
@@ -209,7 +216,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
-	gate_take(&session->gate, session_clock());
+	gate_take(&session->gate, session_gate_ns(session, session_clock()));
 	round_run(&session->round, limit_ns);
 }
 
@@ -233,14 +240,24 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 	return true;
 }
 
+/* Somebody waits for the answer, and not for the round that may be due. */
+static bool set_paused(struct session *session, bool paused, GError **error)
+{
+	if (!session_set_paused(session, paused, error))
+		return false;
+	channel_send(&session->channel, MESSAGE_OBEYED, NULL, 0, NULL, 0);
+	channel_flush(&session->channel);
+	return true;
+}
+
 static bool on_pause(struct session *session, struct channel_message *message, GError **error)
 {
-	return session_set_paused(session, true, error);
+	return set_paused(session, true, error);
 }
 
 static bool on_resume(struct session *session, struct channel_message *message, GError **error)
 {
-	return session_set_paused(session, false, error);
+	return set_paused(session, false, error);
 }
 
 static bool on_start(struct session *session, struct channel_message *message, GError **error)
@@ -273,6 +290,7 @@ static void receive(struct session *session)
 	enum channel_result result = CHANNEL_EMPTY;
 	bool ok = true;
 
+	session->found_ns = session_clock();
 	while (ok && !session->ending) {
 		result = channel_receive(&session->channel, &message);
 		if (result != CHANNEL_MESSAGE)
@@ -289,6 +307,7 @@ static void receive(struct session *session)
 
 static void take_switch(struct session *session)
 {
+	session->found_ns = session_clock();
 	if (!session->ending && !session_take_switch(session, &session->failure))
 		fail(session);
 }
@@ -404,6 +423,9 @@ static void check(struct session *session, uint64_t now_ns)
 		session_request_scan(session, 0, false);
 	}
 	tasks_sweep(&session->tasks, session->round.last_ns);
+	if (session->is_read_live && session->kallsyms_fd >= 0)
+		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
+					  now_ns);
 	if (now_ns - session->told_ns >= PROGRESS_NS)
 		session_tell_progress(session);
 }
@@ -436,6 +458,29 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 				      : MIN_OF(collectors->bound_ns, limit_ns);
 }
 
+/* Whether all that may come next can wait for a longer round: of what was found nothing is to be followed. */
+static bool is_quiet(const struct session *session, uint64_t now_ns)
+{
+	bool lingers = gate_is_open(&session->gate) && !session->switched_off &&
+		       !session->config.by_task;
+
+	return !session->behind && !lingers && !session->rescan && session->scan_serial == 0 &&
+	       (session->enabled_again || !session->config.by_task) &&
+	       g_queue_is_empty((GQueue *)&session->answers) &&
+	       samples_delay_ns(&session->samples) == 0 &&
+	       !heap_excluded_waits(&session->excluded) &&
+	       collectors_are_quiet(&session->collectors, now_ns);
+}
+
+static void look_for_quiet(struct session *session, uint64_t now_ns)
+{
+	uint64_t rows = output_events(&session->output);
+
+	if (rows != session->found_rows || !is_quiet(session, now_ns))
+		session->found_ns = now_ns;
+	session->found_rows = rows;
+}
+
 static void run_round(struct session *session, uint64_t now_ns)
 {
 	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
@@ -446,7 +491,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_drain(&session->collectors, now_ns);
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
-	gate_take(&session->gate, now_ns);
+	gate_take(&session->gate, session_gate_ns(session, now_ns));
 	session->behind =
 		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
 	if (session->behind)
@@ -469,6 +514,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 		close_blocks(session, now_ns);
 	if (check_due)
 		check(session, now_ns);
+	look_for_quiet(session, now_ns);
 }
 
 static void ask_footprints(struct session *session, uint64_t now_ns)
@@ -487,7 +533,9 @@ static void ask_footprints(struct session *session, uint64_t now_ns)
 
 static uint64_t round_ns(const struct session *session, uint64_t now_ns)
 {
-	return now_ns - session->start_ns < SECOND_NS ? FIRST_ROUND_NS : ROUND_NS;
+	if (now_ns - session->start_ns < SECOND_NS)
+		return FIRST_ROUND_NS;
+	return now_ns - session->found_ns < SECOND_NS ? ROUND_NS : QUIET_ROUND_NS;
 }
 
 /* A round where it is time for one, or `full`: there is a ring that cannot wait. */
@@ -518,7 +566,8 @@ static int timeout_ms(struct session *session)
 		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
 	if (!session->paused)
 		next_ns = MIN_OF(next_ns, footprints_due_ns(&session->footprints));
-	next_ns = MIN_OF(next_ns, collectors_sleep(&session->collectors, now_ns));
+	next_ns = MIN_OF(next_ns,
+			 collectors_sleep(&session->collectors, now_ns, round_ns(session, now_ns)));
 	if (session->behind || next_ns <= now_ns)
 		return 0;
 	return (next_ns - now_ns) / 1000000 + 1;

@@ -32,6 +32,7 @@ struct session {
 	enum session_state state;
 	bool paused, switched_off; /* session-sampling.c: what keeps it from sampling */
 	bool is_sampling;
+	bool is_read_live;      /* the capture goes into a pipe */
 	uint64_t on_ns, off_ns; /* since when; off: of what ticks are still to be compared, or 0 */
 
 	struct output output;
@@ -48,6 +49,7 @@ struct session {
 	struct scan scan;
 	struct unwind_tables *tables;
 	struct bells *bells;
+	struct tick_clock *tick_clock;
 	struct collectors collectors;
 	struct heap_excluded excluded;
 	struct footprints footprints;
@@ -56,6 +58,8 @@ struct session {
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
 	uint64_t closed_ns, checked_ns; /* blocks; CPUs and limits */
 	uint64_t round_ns;              /* the last round */
+	uint64_t found_ns,
+		found_rows; /* when something was found last, or told; the rows by then */
 	uint32_t serial,
 		scan_serial; /* of requests; of the one for all processes that is not answered, or 0 */
 	GQueue answers;      /* of the broker, that the rings have not been drained up to */
@@ -79,6 +83,7 @@ struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
 	struct bells *bells;
+	struct tick_clock *tick_clock; /* no thread, but it opens a file; NULL: there is none */
 };
 bool session_threads_new(struct session_threads *ret_threads, GError **error);
 void session_threads_free(struct session_threads *threads);
@@ -105,6 +110,8 @@ bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_take_switch(struct session *session, GError **error);
+/* The clock of session->gate, when the other one says now_ns. */
+uint64_t session_gate_ns(const struct session *session, uint64_t now_ns);
 /* After each round: events that no block has needed for a while are disabled. */
 bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error);
 /* Of the last time in which it sampled, if the rings have been drained beyond it. */

@@ -9,7 +9,7 @@
  * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of somebody else.
  * The library drops what finds no room and counts nothing: that a ring was found full is all that can be said.
  * Invariants: (1) no frame of who did not ask becomes a row     [test-engine-sysprof: stranger, swapped]
- *             (2) a ring that lies costs its own frames only    [test-engine-sysprof: hostile]
+ *             (2) a ring that lies costs its own frames only    [test-engine-sysprof: hostile, fuzz_sysprof_race]
  *             (3) a full ring is told of                        [test-engine-sysprof: full]
  * Runs on the drain thread only.
  */

@@ -285,6 +285,22 @@ static struct thread *find_inner(const struct process *process, uint64_t inner_t
 			      : NULL;
 }
 
+struct thread *tasks_leader_at(const struct tasks *tasks, int32_t pid, uint64_t time_ns)
+{
+	struct thread *leader = tasks_thread(tasks, pid);
+
+	if (!leader || leader->process->pid != pid || leader->process->begin_ns <= time_ns)
+		return leader && leader->process->pid == pid ? leader : NULL;
+	for (GList *item = tasks->exited.tail; item; item = item->prev) {
+		struct thread *thread = item->data;
+
+		if (thread->tid == pid && thread->process->pid == pid &&
+		    thread->process->begin_ns <= time_ns && thread->exit_ns >= time_ns)
+			return thread;
+	}
+	return leader;
+}
+
 struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
 				  uint64_t time_ns)
 {
@@ -320,8 +336,8 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 	output_touch(tasks->output, &unknown->row);
 }
 
-void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
-		   struct thread *parent, uint64_t time_ns)
+static void add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
+		    struct thread *parent, struct prof_value status, uint64_t time_ns)
 {
 	struct output *output = tasks->output;
 
@@ -334,9 +350,22 @@ void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_ev
 			   [PROF_TASK_THREAD] = PROF_NUMBER(thread->row.id),
 			   [PROF_TASK_EVENT] = PROF_NUMBER(event),
 			   [PROF_TASK_COMM] = PROF_NUMBER(output_text(output, thread->comm)),
-			   [PROF_TASK_EXIT_STATUS] = PROF_NULL,
+			   [PROF_TASK_EXIT_STATUS] = status,
 			   [PROF_TASK_PARENT] = PROF_NUMBER(parent ? parent->row.id : 0),
 		   });
+}
+
+void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
+		   struct thread *parent, uint64_t time_ns)
+{
+	add_row(tasks, thread, event, parent, (struct prof_value)PROF_NULL, time_ns);
+}
+
+void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status)
+{
+	add_row(tasks, leader, PROF_TASK_STATUS, NULL,
+		(struct prof_value)PROF_NUMBER((uint64_t)(int64_t)status),
+		tasks->output->last_ns[PROF_TABLE_TASK]);
 }
 
 static void inherit(struct process *child, const struct process *parent)

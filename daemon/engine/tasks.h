@@ -89,6 +89,8 @@ static inline bool thread_takes(struct thread *thread, uint32_t rank)
 }
 
 struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
+/* The first thread of the instance that the process was then, of late; NULL: none is known. */
+struct thread *tasks_leader_at(const struct tasks *tasks, int32_t pid, uint64_t time_ns);
 struct process *tasks_process(const struct tasks *tasks, int32_t pid);
 static inline bool tasks_wants(const struct tasks *tasks, int32_t pid)
 {
@@ -116,6 +118,8 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
+/* How a process has ended, as wait() has it: known when it has been waited for, so behind all rows that are there. */
+void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
 /* A row that names the thread, and through it the process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)
 {

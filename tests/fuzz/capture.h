@@ -23,8 +23,7 @@ static volatile uint64_t capture_sink;
 
 static inline void capture_repair(uint8_t *data, size_t size)
 {
-	struct file_header header = { .version = FORMAT_VERSION,
-				      .incompat = FORMAT_INCOMPAT_DRAFT };
+	struct file_header header = { .version = FORMAT_VERSION };
 	uint8_t first[FILE_HEADER_BYTES], magic[CHUNK_HEADER_BYTES];
 	size_t at = FILE_HEADER_BYTES;
 

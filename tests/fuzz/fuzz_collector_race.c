@@ -204,7 +204,7 @@ static void step(void)
 	collectors_drain(&collectors, at);
 	collectors_serve(&collectors, at, at);
 	collectors_emit(&collectors, at, UINT64_MAX);
-	collectors_sleep(&collectors, at);
+	collectors_sleep(&collectors, at, 0);
 }
 
 /* Returns the process's end of its connection. */

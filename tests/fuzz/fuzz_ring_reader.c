@@ -26,6 +26,15 @@ struct step {
 };
 _Static_assert(sizeof(struct step) == STEP_BYTES, "step");
 
+/* Another millisecond with each look. */
+static struct tick_reading read_made_up(void *data)
+{
+	uint64_t *ms = data;
+
+	++*ms;
+	return (struct tick_reading){ *ms * 3000000, *ms * 1000000 };
+}
+
 static void read_all(struct ring_batch *batch)
 {
 	struct ring_record record;
@@ -75,9 +84,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct ring_header *header;
 	struct ring_reader reader;
 	uint32_t *doorbell;
+	uint64_t ms = 1000000;
+	struct tick_clock *clock = tick_clock_new_of(read_made_up, &ms);
 	struct step step;
 	int fd;
 
+	if (!clock)
+		abort();
 	if (!memory.base) {
 		if (ring_arena_make(&sizes, &memory, &fd) < 0)
 			abort();
@@ -87,6 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(header, 0, sizeof(*header));
 	memset(memory.base + memory.places[0].data_offset, 0, RING_SIZE);
 	ring_reader_init(&reader, &memory, 0);
+	ring_reader_take_ticks(&reader, clock);
 	sum += ring_arena_arm(&memory, &doorbell) + ring_arena_lost(&memory);
 	while (size >= sizeof(step)) {
 		size_t at, n;
@@ -103,5 +117,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		drain(&reader, &step);
 	}
 	ring_arena_disarm(&memory);
+	tick_clock_free(clock);
 	return 0;
 }

@@ -126,12 +126,14 @@ def compile_c(tmp_path_factory):
 def require():
     """Skips the test, saying why, where a program or a right is missing: require("perf"), require(root=True)."""
 
-    def check(*programs, root=False, machine=False):
+    def check(*programs, root=False, machine=False, mounts=False):
         for program in programs:
             if not shutil.which(program):
                 pytest.skip(f"{program} is not installed")
         if root and os.geteuid() != 0:
             pytest.skip("needs root")
+        if mounts and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            pytest.skip("no mount namespace can be made here, as in a chroot whose root is no mount point")
         if machine and os.environ.get("PROF_TEST_MACHINE") != "1":
             pytest.skip("changes this machine, and PROF_TEST_MACHINE=1 is not set")
 

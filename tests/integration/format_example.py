@@ -55,7 +55,7 @@ class Example:
         self.note("file header: one record, twice")
         self.put(b"\x89PROF\r\n\x1a", "magic")
         self.put(struct.pack("<II", 1, 256), "version 1, header bytes 256")
-        self.put(struct.pack("<QQ", 0, 1), "compat 0, incompat 1: draft")
+        self.put(struct.pack("<QQ", 0, 0), "compat 0, incompat 0")
         self.put(bytes(range(0xA0, 0xB0)), "uuid")
         self.put(struct.pack("<Q", SALT), "salt")
         self.zeros(64, "reserved")

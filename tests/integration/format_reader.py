@@ -13,7 +13,6 @@ import struct
 import sys
 
 FILE_MAGIC, CHUNK_MAGIC = b"\x89PROF\r\n\x1a", b"\x9fCHUNK\n\xf1"
-DRAFT = 1
 DATA, CHECKPOINT, TRAILER = 1, 2, 3
 FULL_INDEX = 1
 SEGMENTS, SCHEMA, ENTRIES, GAPS = 1, 2, 3, 4
@@ -35,19 +34,23 @@ def demand(condition, number, what):
         raise Damage(f"{number}: {what}")
 
 
+def function(library, name, result, *arguments):
+    found = getattr(ctypes.CDLL(library), name)
+    found.restype, found.argtypes = result, arguments
+    return found
+
+
+XXH3 = function("libxxhash.so.0", "XXH3_64bits_withSeed", ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64)
+ZSTD = function("libzstd.so.1", "ZSTD_decompress", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+
+
 def xxh3(seed, data):
-    library = ctypes.CDLL("libxxhash.so.0")
-    library.XXH3_64bits_withSeed.restype = ctypes.c_uint64
-    library.XXH3_64bits_withSeed.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
-    return library.XXH3_64bits_withSeed(bytes(data), len(data), seed)
+    return XXH3(bytes(data), len(data), seed)
 
 
 def unzstd(data, size):
-    library = ctypes.CDLL("libzstd.so.1")
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
     room = ctypes.create_string_buffer(max(size, 1))
-    demand(library.ZSTD_decompress(room, size, bytes(data), len(data)) == size, "G6", "no frame of this size")
+    demand(ZSTD(room, size, bytes(data), len(data)) == size, "G6", "no frame of this size")
     return room.raw[:size]
 
 
@@ -64,7 +67,7 @@ def file_header(data):
     good = [r for r in (data[:128], data[128:256]) if r[:8] == FILE_MAGIC and struct.unpack_from("<Q", r, 120)[0] == xxh3(0, r[:120])]
     demand(good, "F2", "both copies are bad")
     version, size, compat, incompat, uuid, salt = struct.unpack_from("<IIQQ16sQ", good[0], 8)
-    demand(version == 1 and size == 256 and not incompat & ~DRAFT, "F3", "unsupported")
+    demand(version == 1 and size == 256 and not incompat, "F3", "unsupported")
     return {"copies": len(good), "compat": compat, "incompat": incompat, "uuid": uuid.hex(), "salt": salt}
 
 
@@ -253,18 +256,19 @@ def entries(chunk, section):
 class Capture:
     """header, segments, tables by id, chunks of data. By index, or with walk=True from header to header.
 
-    cut=True: a walk ends where no chunk stands, instead of raising Damage; self.end is where that was.
+    cut=True: what is missing is left out, instead of raising Damage: holes (offset, end), whose rows nobody knows, and lost
+    chunks, of whose payload a byte is wrong. A hole that a gap of the file explains is none. self.end: behind the last chunk.
     """
 
     def __init__(self, data, walk=False, cut=False):
         self.header = file_header(data)
-        self.data = data
+        self.data, self.cut = data, cut
         self.salt = self.header["salt"]
-        self.segments, self.tables, self.chunks = [], {}, []
-        self.finished = self.by_index()
+        self.segments, self.tables, self.chunks, self.gaps, self.holes, self.lost = [], {}, [], set(), [], []
         self.end = len(data)
+        self.finished = self.by_index()
         if walk or not self.finished:
-            self.by_walk(cut)
+            self.by_walk()
 
     def by_index(self):
         try:
@@ -275,43 +279,76 @@ class Capture:
             while chain[-1].link and not chain[-1].flags & FULL_INDEX:
                 demand(chain[-1].link < chain[-1].offset, "K6", "a link that does not lead back")
                 chain.append(Chunk(self.data, chain[-1].link, self.salt))
+            read = [checkpoint(index) for index in reversed(chain)]
         except Damage:
             return False
-        for index in reversed(chain):
-            self.take_entries(*checkpoint(index))
+        for sections in read:
+            self.take_entries(*sections)
         return True
 
-    def take_entries(self, segments, tables, found, _):
-        self.take(segments, tables)
+    def take_entries(self, segments, tables, found, gaps):
+        self.take(segments, tables, gaps)
         for entry in found:
-            chunk = Chunk(self.data, entry["offset"], self.salt)
-            same = [f for f in ENTRY_FIELDS[1:] if getattr(chunk, f) != entry[f]]
-            demand(not same, "C6", f"header and entry differ in {same}")
+            try:
+                chunk = Chunk(self.data, entry["offset"], self.salt)
+                differ = [f for f in ENTRY_FIELDS[1:] if f not in ("flags", "raw") and getattr(chunk, f) != entry[f]]
+                demand(not differ, "C6", f"header and entry differ in {differ}")
+            except Damage:
+                if not self.cut:
+                    raise
+                self.lost.append(entry["offset"])
+                continue
             if chunk.kind == DATA:
                 self.chunks.append(chunk)
 
-    def take(self, segments, tables):
+    def take(self, segments, tables, gaps):
         known = [segment["number"] for segment in self.segments]
         self.segments += [segment for segment in segments if segment["number"] not in known]
-        self.tables.update(tables)
+        for id_, table in tables.items():
+            if len(table["columns"]) > len(self.tables.get(id_, {"columns": []})["columns"]):
+                self.tables[id_] = table
+        self.gaps |= set(gaps)
 
-    def by_walk(self, cut):
-        self.segments, self.tables, self.chunks = [], {}, []
-        at, sequence = 256, 0
+    def chunk_at(self, at, above):
+        """Conditions C1 to C4; None where no chunk stands."""
+        try:
+            chunk = Chunk(self.data, at, self.salt)
+        except Damage:
+            return None
+        return chunk if above < chunk.sequence <= at // 8 else None
+
+    def next_chunk(self, at, before):
+        """Section 9, step 5."""
+        above = before.sequence if before else -1
+        chunk = self.chunk_at(at, above)
+        is_doubtful = before and not before.whole
+        if chunk and (chunk.sequence == above + 1 or not is_doubtful):
+            return chunk
+        start = before.offset + 96 if is_doubtful else at
+        return next(filter(None, (self.chunk_at(p, above) for p in range(start, len(self.data) - 95, 8))), None)
+
+    def by_walk(self):
+        self.segments, self.tables, self.chunks, self.gaps, self.lost = [], {}, [], set(), []
+        walked, holes, at = [], [], 256
         while at < len(self.data):
-            try:
-                chunk = Chunk(self.data, at, self.salt)
-            except Damage:
-                if not cut:
-                    raise
-                self.end = at
-                return
-            demand(chunk.sequence == sequence, "C3", "sequence")
-            if chunk.kind == CHECKPOINT:
-                self.take(*checkpoint(chunk)[:2])
-            elif chunk.kind == DATA:
+            chunk = self.next_chunk(at, walked[-1] if walked else None)
+            if not chunk:
+                break
+            if chunk.offset != at or chunk.sequence != (walked[-1].sequence if walked else -1) + 1:
+                holes.append((min(at, chunk.offset), chunk.offset))
+            if chunk.kind == CHECKPOINT and (chunk.whole or not self.cut):
+                self.take(*(checkpoint(chunk)[i] for i in (0, 1, 3)))
+            walked.append(chunk)
+            at = chunk.end
+        self.end = min(at, len(self.data))
+        demand(self.cut or at >= len(self.data), "C2", "no chunk")
+        ends = {offset + size: offset for offset, size in self.gaps}
+        for chunk, behind in zip(walked, [*walked[1:], None]):
+            is_gap = behind and behind.offset in ends and ends[behind.offset] <= chunk.offset  # C10
+            if chunk.kind == DATA and not is_gap:
                 self.chunks.append(chunk)
-            at, sequence = chunk.end, sequence + 1
+        self.holes = [hole for hole in holes if ends.get(hole[1], len(self.data)) > hole[0]]
+        demand(self.cut or not self.holes, "C3", "a hole")
 
     def table(self, name):
         return next(table for table in self.tables.values() if table["name"] == name)
@@ -321,6 +358,9 @@ class Capture:
         table = self.table(name)
         for chunk in self.chunks:
             if chunk.table != table["id"]:
+                continue
+            if not chunk.whole and self.cut:
+                self.lost.append(chunk.offset)
                 continue
             demand(chunk.whole, "C5", "payload checksum")
             for group in groups(chunk.payload, chunk.groups, chunk.rows):

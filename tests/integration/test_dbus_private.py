@@ -391,6 +391,29 @@ def test_pause_and_resume(rights, profd, file, busy):
     assert 30 < samples < 900
 
 
+def test_pause_of_an_engine_that_does_not_answer(rights, profd, file, busy):
+    """The answer comes in time, and says that it is not so yet; it is when the engine goes on."""
+    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    profd.session(path, "Start")
+    profd.sleep(0.3)
+    engine, = profd.engines()
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        name, message = refusal(profd.session, path, "Pause")
+        took = time.monotonic() - begin
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    assert name == "Failed" and message
+    assert 1.9 < took < 10
+    profd.session(path, "Resume")
+    assert profd.get(path, "State") == "running"
+    profd.sleep(0.3)
+    profd.session(path, "Stop")
+    ok, reason, summary = profd.wait("Finished", path)
+    assert (ok, reason) == (True, "stopped") and summary["samples"] > 30
+
+
 SWITCH = struct.Struct("<QQI12x")
 SWITCH_MAGIC = int.from_bytes(b"PfSWTCH\n", "little")
 
@@ -411,6 +434,59 @@ def test_switch(rights, profd, file, busy):
     samples = profd.wait("Finished", path)[2]["samples"]
     assert 10 < samples < 600
     assert ours.recv(100) == b""
+
+
+THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static volatile unsigned long sum;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *sleep_in_lock(void *data)
+{
+	pthread_mutex_lock(&lock);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		pthread_t id;
+
+		pthread_create(&id, NULL, sleep_in_lock, NULL);
+	}
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		sum++;
+}
+"""
+
+
+def perf_events_of(pid):
+    return sum(os.readlink(entry.path) == "anon_inode:[perf_event]" for entry in os.scandir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("threads,by_task", [(20, True), (1500 if os.cpu_count() > 1 else 3000, False)])
+def test_switch_of_threads(rights, profd, file, spawn, compile_c, threads, by_task):
+    """Events of each thread, if they are few; else those of the CPUs are taken, and the target is recorded all the same."""
+    target = spawn(compile_c("threads", THREADS, "-O1", "-pthread"), threads, stdout=subprocess.PIPE)
+    assert target.stdout.readline() == b"ready\n"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path = profd.create({"pids": variant("au", [target.pid]), "switch": variant("h", 1)}, file, theirs.fileno())
+    theirs.close()
+    profd.session(path, "Start")
+    engine, = profd.engines()
+    assert (perf_events_of(engine) > 2 * threads * os.cpu_count()) == by_task
+    ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
+    assert SWITCH.unpack(ours.recv(100)) == (SWITCH_MAGIC, 1, 1)
+    profd.sleep(0.4)
+    profd.session(path, "Stop")
+    ok, _, summary = profd.wait("Finished", path)
+    assert ok and summary["samples"] > 10
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, None])

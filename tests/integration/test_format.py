@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """docs/format.md is true: its example and its tables are what it says, and a reader written from it finds the rows."""
+import lzma
 import os
 import re
 
@@ -43,7 +44,7 @@ def test_example_is_what_is_printed():
 def test_example_decodes():
     for walk in (False, True):
         capture = format_reader.Capture(example_bytes(), walk)
-        assert capture.finished and capture.header["copies"] == 2 and capture.header["incompat"] == format_reader.DRAFT
+        assert capture.finished and capture.header["copies"] == 2 and capture.header["incompat"] == 0
         assert [row for row, _ in capture.rows("string")] == [{"id": 1, "text": b"hello"}]
         assert [row for row, _ in capture.rows("metadata")] == [
             {"time": 1000000500, "key": b"host", "value": b"example"},
@@ -107,6 +108,92 @@ def test_two_readers_agree(capture, steps):
     assert len(expected) > 12 * 300
     for walk in (False, True):
         assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk))) == expected
+
+
+def assert_both_read(capture, walk):
+    """What is left of a damaged file is the same to both; how many rows."""
+    expected = print_rows(capture).stdout.splitlines()
+    assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
+    return len(expected)
+
+
+def test_two_readers_agree_on_what_is_cut(capture):
+    """Anywhere, and with what another writer put behind it: a gap, which may end within a chunk."""
+    make_capture("--rows", 40, "--chunk-rows", 16, "--all-tables", "--epochs", 2, capture)
+    whole = capture.read_bytes()
+    before = assert_both_read(capture, True)
+    chunks = format_reader.Capture(whole, walk=True).chunks
+    for chunk in chunks[:: len(chunks) // 4]:
+        for at in (chunk.offset, chunk.offset + 50, chunk.offset + 96 + chunk.stored // 2, chunk.end - 1):
+            capture.write_bytes(whole[:at])
+            left = assert_both_read(capture, False)
+            assert left < before
+            make_capture("--rows", 20, "--first", 40, "--append", capture)
+            appended = format_reader.Capture(capture.read_bytes(), walk=True)
+            assert appended.finished and not appended.holes and len(appended.segments) == 2
+            assert assert_both_read(capture, True) == assert_both_read(capture, False) > left
+
+
+def test_two_readers_agree_on_what_is_flipped(capture):
+    """A byte of a header, or of a payload, in a file with an index and in one without."""
+    for crash in [], ["--crash"]:
+        make_capture("--rows", 40, "--chunk-rows", 16, "--all-tables", *crash, capture)
+        whole = capture.read_bytes()
+        before = assert_both_read(capture, False)
+        chunks = format_reader.Capture(whole, walk=True).chunks
+        for chunk in chunks[:: len(chunks) // 6]:
+            for at in (chunk.offset + 3, chunk.offset + 40, chunk.offset + 96, chunk.offset + 95 + chunk.stored):
+                flipped = bytearray(whole)
+                flipped[at] ^= 0x04
+                capture.write_bytes(flipped)
+                assert assert_both_read(capture, False) < before
+
+
+# ---- captures that are kept -------------------------------------------------------------------------
+
+GOLDEN = sorted(path.name.removesuffix(".cap.xz") for path in (SOURCE / "tests/data").glob("*.cap.xz"))
+
+
+def golden(name, what):
+    return lzma.decompress((SOURCE / f"tests/data/{name}.{what}.xz").read_bytes())
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(capture, name):
+    """Rows that were written once are there for ever."""
+    capture.write_bytes(golden(name, "cap"))
+    expected = golden(name, "rows").decode().splitlines()
+    assert len(expected) > 500
+    assert print_rows(capture).stdout.splitlines() == expected
+    for walk in (False, True):
+        assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
+
+
+def test_golden_captures_have_everything(capture):
+    """Each table with each of its columns; each type, order, part, and both ways to store one; a gap, a cut, segments and epochs."""
+    make_capture("--rows", 1, capture)
+    missing = {
+        (table["name"], column["name"])
+        for table in format_reader.Capture(capture.read_bytes()).tables.values()
+        for column in table["columns"]
+    }
+    forms = set()
+    for name in GOLDEN:
+        read = format_reader.Capture(golden(name, "cap"), walk=True, cut=True)
+        for table in read.tables.values():
+            for row, _ in read.rows(table["name"]):
+                missing -= {(table["name"], column) for column, value in row.items() if value is not None}
+        for chunk in filter(lambda chunk: chunk.whole, read.chunks):
+            for group in format_reader.groups(chunk.payload, chunk.groups, chunk.rows):
+                for (_, part), (order, width, _, stored, _, _) in group.parts.items():
+                    forms |= {("part", part), ("order", order), ("width", width)}
+                    raw = group.rows * width if part in (format_reader.NULLS, format_reader.LENGTHS) else None
+                    forms |= {("is zstd", len(stored) < raw)} if raw else set()
+        forms |= {("segments", len(read.segments)), ("finished", read.finished), ("gaps", len(read.gaps))}
+    assert not missing
+    assert {("part", i) for i in range(4)} | {("order", i) for i in range(4)} <= forms
+    assert {("is zstd", True), ("is zstd", False), ("width", 0), ("width", 8)} <= forms
+    assert {("segments", 2), ("finished", False), ("gaps", 1)} <= forms
 
 
 def described(column, tables):

@@ -46,7 +46,7 @@ def test_library_of_a_build_tree(profctl, profcapture, capture, front):
 
 def test_library_of_an_installation(profctl, profcapture, capture, front, require):
     """In a folder of its own, as below /opt; profctl knows it."""
-    require("unshare", root=True)
+    require("unshare", root=True, mounts=True)
     folder = Path(re.search('PROF_DEFAULT_LIB_DIR "(.*)"', CONFIG)[1])
     if not str(folder).startswith(("/usr/local/", "/opt/")):
         pytest.skip("what is installed would hide the system's own libraries")
@@ -212,6 +212,85 @@ def test_no_memory(steady, profcapture, capture):
     assert set(program.check_law(profcapture, capture)) == {"ring-refused"}
 
 
+FULL = """
+#include <prof/mark.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char piece[1 << 16];
+
+static long read_number(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	long value = 0;
+
+	if (!file || fscanf(file, "%ld", &value) != 1)
+		exit(2);
+	fclose(file);
+	return value;
+}
+
+/* But for what a process has in advance of what it takes. */
+static void fill(const char *usage, long limit)
+{
+	while (read_number(usage) < limit - (1 << 20))
+		memset(malloc(sizeof(piece)), 1, sizeof(piece));
+}
+
+int main(int argc, char **argv)
+{
+	long n = 0;
+
+	(void)prof_instant("full", "first");
+	fill(argv[1], atol(argv[2]));
+	for (int i = 0; i < 200000; i++)
+		n += prof_instant("full", "mark");
+	printf("%ld\\n", n);
+	return 0;
+}
+"""
+
+
+@pytest.fixture
+def memory_cgroup():
+    """A cgroup of 24 MiB, and the file that tells how much of it is taken."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, root, kind, options, *_ = line.split()
+        names = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        if kind == "cgroup2":
+            names = "memory.max", "memory.current"
+        elif kind != "cgroup" or "memory" not in options.split(","):
+            continue
+        folder = Path(root, f"prof-test-{os.getpid()}")
+        if not os.access(root, os.W_OK):
+            continue
+        folder.mkdir()
+        if (folder / names[0]).exists():
+            break
+        folder.rmdir()
+    else:
+        pytest.skip("no cgroup limits memory")
+    (folder / names[0]).write_text(str(24 << 20))
+    yield folder, folder / names[1]
+    until(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
+    """Where a page more would be the end of a process, it writes: the pages of its rings are the engine's."""
+    require(root=True, machine=True)
+    folder, usage = request.getfixturevalue("memory_cgroup")
+    program = compile_c("full", FULL, "-I", INCLUDE)
+    script = f"echo $$ >{folder}/cgroup.procs && exec {program} {usage} {24 << 20}"
+    done = profctl("record", "-F", 0, "--policy", "drop", "-o", capture, "--no-symbols", "--", "sh", "-c", script)
+    recorded = profcapture.json("marks", capture)["data"]["rows"]
+    counts = {row["name"]: row["count"] for row in recorded}
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-full")
+    assert counts["first"] == 1 and counts["mark"] == int(done.stdout) > 20000
+    assert counts["mark"] + lost == 200000
+
+
 # ---- the target is killed
 
 
@@ -279,7 +358,7 @@ int main(void)
 
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
     """A container's threads know other numbers than profd; they are who the side band knows by the ones that we see."""
-    require("unshare", root=True)
+    require("unshare", root=True, mounts=True)
     program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
     os.mkfifo(tmp_path / "go")
     go = os.open(tmp_path / "go", os.O_RDWR)
@@ -332,6 +411,94 @@ def test_zoo(profctl, profcapture, capture, tmp_path, policy):
     assert Counter(mark["pid"] for mark in rows(profcapture, capture, "mark")) == +said
     causes = {row["cause"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")}
     assert causes <= {"ring-full", "ring-refused", "late"}
+
+
+TURN = """
+#include <prof/mark.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static void *mark_once(void *data)
+{
+	prof_instant("turn", "once");
+	return NULL;
+}
+
+int main(void)
+{
+	FILE *maps;
+	char line[512];
+	int n = 0;
+
+	for (int i = 0; i < 10000; i++) {
+		pthread_t id;
+
+		if (pthread_create(&id, NULL, mark_once, NULL) != 0)
+			return 1;
+		pthread_join(id, NULL);
+	}
+	maps = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "memfd:prof-arena") != NULL;
+	printf("%d\\n", n);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("policy", ["lossless", "drop"])
+def test_threads_in_turn(profctl, profcapture, capture, compile_c, policy):
+    """Each has the ring of one that is gone: 10 000 threads make do with what 8 arenas have, which is 360."""
+    program = compile_c("turn", TURN, "-I", INCLUDE, "-pthread")
+    done = profctl("record", "-F", 0, "--policy", policy, "-o", capture, "--no-symbols", "--", program)
+    found = rows(profcapture, capture, "mark")
+    # an engine that gets no CPU for a while gives no ring back
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-refused")
+    assert len(found) + lost == 10000 and len(found) > 9000
+    assert len({mark["tid"] for mark in found}) == len(found)
+    assert 1 <= int(done.stdout) <= 8
+
+
+LONG = """
+#include <prof/mark.h>
+#include <stdio.h>
+
+static char text[(1 << 20) + 1];
+
+int main(void)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i + 1 < sizeof(text); i++)
+		text[i] = 'a' + i % 26;
+	ok = prof_instant("long", text) && ok;
+	text[0] = 'b';
+	ok = prof_instant_with("long", "argument", PROF_TEXT("text", text)) && ok;
+	text[0] = 'c';
+	ok = prof_instant_with("long", "name of an argument", PROF_S64(text, 7)) && ok;
+	text[0] = 'd';
+	ok = prof_message(6, "long", text) && ok;
+	ok = prof_instant("long", "behind") && ok;
+	puts(ok ? "all" : "some");
+	return 0;
+}
+"""
+
+
+def test_long_strings(profctl, profcapture, capture, compile_c):
+    """A mebibyte is there whole, wherever a string may stand; what was lost on the way is said to be."""
+    program = compile_c("long", LONG, "-I", INCLUDE)
+    done = profctl("record", "-F", 0, "--policy", "lossless", "-o", capture, "--no-symbols", "--", program)
+    tail = "".join(chr(ord("a") + i % 26) for i in range(1, 1 << 20))
+    lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-full")
+    marks = rows(profcapture, capture, "mark")
+    if lost == 0:
+        assert done.stdout == "all\n"
+        assert [mark["name"] for mark in marks] == ["a" + tail, "argument", "name of an argument", "behind"]
+        assert marks[1]["argument_texts"] == ["b" + tail]
+        assert marks[2]["arguments"] == ["c" + tail]
+        assert [log["text"] for log in rows(profcapture, capture, "log")] == ["d" + tail]
+    assert len(marks) + len(rows(profcapture, capture, "log")) + lost == 5
 
 
 # ---- what the readers make of it

@@ -3,6 +3,7 @@
 hurt, and each call is a record, in whatever process, thread or handler it was made, and before whatever constructor."""
 import collections
 import ctypes.util
+import itertools
 import json
 import math
 import os
@@ -40,9 +41,12 @@ class Heap:
                     events.append((record["time"] + record["duration"], 1, record["address"], record["size"], record["prior"]))
         self.live, self.unknown, self.twice = {}, [], []
         self.allocs = self.frees = self.reallocs = 0
-        for _, is_there, address, size, prior in sorted(events):
-            if address == 0:
-                continue
+        for _, tied in itertools.groupby(sorted(event for event in events if event[2]), key=lambda event: event[0]):
+            self.apply(sorted(tied, key=lambda event: 1 if event[1] else 2 * (event[2] not in self.live)))
+
+    def apply(self, tied):
+        """What has one time: what was there ends first, what was not ends last."""
+        for _, is_there, address, size, prior in tied:
             if not is_there:
                 was = self.live.pop(address, None)
                 if was is None:
@@ -355,6 +359,94 @@ def test_own(run, compile_c, flags):
     assert recorded.sum("allocs") == 0
     (log,) = recorded.logs
     assert log.endswith("/own")
+
+
+# ---- The locks of the loader ----
+
+# Of code that is mapped while they are held: as it is loaded, and as it is closed.
+LATE_LIBRARY = r"""
+#include <stdlib.h>
+void hold(void *(*work)(void *));
+__attribute__((noinline)) static void *deeper(int n)
+{
+    void *block = n > 0 ? deeper(n - 1) : malloc(1009);
+    __asm__ volatile("" : "+r"(block));
+    return block;
+}
+void *work(void *data)
+{
+    void *block = realloc(deeper(10), 2003);
+    free(block);
+    return block;
+}
+__attribute__((constructor)) static void load(void) { hold(work); }
+__attribute__((destructor)) static void unload(void) { hold(work); }
+"""
+
+# Threads that were there before wait; each allocates for the first time when another thread has all locks that there are.
+LOCK_HOLDER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define ROUNDS 2
+#define THREADS 2
+static void *(*_Atomic task)(void *);
+static atomic_int turn, n_done;
+static int failed;
+static void *wait_for_turn(void *data)
+{
+    int mine = (int)(long)data;
+    while (atomic_load(&turn) != mine) usleep(200);
+    for (int i = 0; i < 10; i++) task(NULL);
+    atomic_fetch_add(&n_done, 1);
+    return NULL;
+}
+static int keep(struct dl_phdr_info *info, size_t size, void *data)
+{
+    atomic_store(&n_done, 0);
+    atomic_fetch_add(&turn, 1);
+    for (int i = 0; i < 50000 && atomic_load(&n_done) < THREADS; i++) usleep(200);
+    failed |= atomic_load(&n_done) < THREADS;
+    return 1;
+}
+void hold(void *(*work)(void *))
+{
+    atomic_store(&task, work);
+    dl_iterate_phdr(keep, NULL);
+}
+int main(int argc, char **argv)
+{
+    pthread_t threads[ROUNDS * THREADS];
+    void *library;
+    for (long i = 0; i < ROUNDS * THREADS; i++)
+        if (pthread_create(&threads[i], NULL, wait_for_turn, (void *)(1 + i / THREADS))) return 1;
+    library = dlopen(argv[1], RTLD_NOW);
+    if (!library || failed) return 2;
+    dlclose(library);
+    if (failed) return 3;
+    for (int i = 0; i < ROUNDS * THREADS; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def lock_holder(compile_c):
+    return compile_c("holder", LOCK_HOLDER, "-rdynamic", "-pthread")
+
+
+@pytest.mark.parametrize("flags", [["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"], ["-fomit-frame-pointer"]], ids=["fp", "cfi"])
+@pytest.mark.parametrize("memory", ["all,mmap", "sample=1"])
+def test_loader_locked(run, compile_c, lock_holder, flags, memory):
+    """No hook takes a lock of the loader's: not to find a stack, nor to record for the first time in a thread."""
+    library = compile_c("late", LATE_LIBRARY, "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", *flags)
+    recorded = run([lock_holder, library], memory=memory)
+    blocks = [record for record in recorded.records if record["type"] in (ALLOC, REALLOC) and record["size"] in SIZES]
+    assert len(blocks) == 2 * 2 * 2 * 10 and all(record["stack"] for record in blocks)
 
 
 NOT_RELOCATABLE = r"""

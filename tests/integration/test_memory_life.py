@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import memory_oracle as oracle
+from captures import rows
 from recordings import children, until
 from test_dbus_private import running, variant
 
@@ -19,6 +20,7 @@ SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
 
 REUSED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_ARENA_MAX": "1"}
+TELLS_STATUS = tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
 OWN, CHILD = "1008", "2000"  # where heap-counts has heap-life's sizes
 
 
@@ -77,6 +79,26 @@ def test_end(profctl, profcapture, capture, end):
         assert (process["begins"], process["ends"]) == (1, 1)
     said = memory(profcapture, capture)
     assert sorted(process["leaked_blocks"] for process in said["processes"]) == sorted(p["leaked_blocks"] for p in counts["processes"])
+    killed = "killed" if TELLS_STATUS else "exit"
+    first = {"kill": killed, "abort": killed, "exec": "exec"}.get(end, "exit")
+    assert sorted(process["end"] for process in said["processes"]) == sorted([first] + ["exit"] * (len(said["processes"]) - 1))
+
+
+@pytest.mark.skipif(not TELLS_STATUS, reason="before Linux 6.15 nobody but its parent knows how a process ended")
+def test_status(profctl, profcapture, capture):
+    """Of the command, and of what it starts: as its parent is told, which is later."""
+    script = f"{LIFE} kill 7; {LIFE} abort 8; {LIFE} _exit 9; ( {LIFE} exit 10; exit 3 ); {LIFE} exit 11; exit 5"
+    record(profctl, capture, "bash", "-c", script, check=5)
+    threads = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
+    found = {threads[row["thread"]]: row["exit_status"] for row in rows(profcapture, capture, "task") if row["event"] == "status"}
+    said = {}
+    for row in rows(profcapture, capture, "process"):
+        if row["id"] in found:
+            said.setdefault(os.path.basename(row["exe"]), []).append(found[row["id"]])
+    assert said["bash"] == [5 << 8, 3 << 8]
+    assert [status & 0x7f for status in said["heap-life"]] == [signal.SIGKILL, signal.SIGABRT, 0, 0, 0]
+    ends = [process["end"] for process in memory(profcapture, capture)["processes"] if process["comm"] == "heap-life"]
+    assert sorted(ends) == ["exit"] * 3 + ["killed"] * 2
 
 
 def test_inherit(profctl, profcapture, capture):

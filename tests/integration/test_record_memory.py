@@ -321,7 +321,7 @@ def test_missing_library(profctl, capture, tmp_path):
 
 
 def test_no_command(profctl, capture):
-    for what in [], ["--system"], ["--pid", os.getpid()]:
+    for what in [], ["--system"]:
         assert "--memory needs a COMMAND" in profctl("record", "--memory", "-o", capture, *what, check=2).stderr
     assert not capture.exists()
 
@@ -353,6 +353,14 @@ def test_static(profctl, profcapture, capture, static, sleeper):
     assert "Processes without allocations: 5 (3 static, 2 that recorded none)" in done.stderr
     assert excluded(profcapture, capture) == [*[("sleeper", "unregistered")] * 2, *[("static", "static")] * 3]
     check_ends(profcapture, capture)
+
+
+def test_no_room(profctl, profcapture, capture):
+    """A program that may open no more files, or map no more memory, runs as it would, and it is told of that it was not recorded."""
+    for limit in "-n 4", f"-v {1 << 14}":
+        data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c", f"ulimit {limit}; /bin/true; exit 5", check=5)
+        assert data["memory"]["excluded"]["unregistered"] == 1
+        assert excluded(profcapture, capture) == [("true", "unregistered")]
 
 
 def test_other_arch(profctl, profcapture, capture, tmp_path):

@@ -146,7 +146,7 @@ def test_edges(run, profcapture, capture):
 
 
 def test_rare_blocks(run, profcapture, capture):
-    """Events are disabled meanwhile, and enabled again for each: the engine waits for none that comes later than the one before."""
+    """Whether events are disabled meanwhile or not, nothing is missing of a block, and of what is outside there is nothing."""
     steps = [step for i, ms in enumerate((350, 1100, 2500, 50)) for step in ("outside=20", f"begin=b{i}", "inside=50", f"end=b{i}", f"sleep={ms}")]
     lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=50", "end=last", "outside=20", "close")
     assert {value for _, value in lines} == {"0"}
@@ -295,8 +295,23 @@ def test_killed_under_it(waiting, profcapture, capture, victim):
         assert state(profcapture, capture) == "finished" and samples(profcapture, capture)
 
 
+def test_begin_wakes_nobody(waiting, profcapture, capture):
+    """Who has slept for long finds its events enabled, and needs no engine for that."""
+    program = waiting(f"open={capture}", "begin=a", "inside=20", "end=a", "sleep=2500", "go", "begin=b", "inside=50", "end=b", "go", "close")
+    program.lines()
+    pid, = processes("profd-engine")
+    os.kill(pid, signal.SIGSTOP)
+    program.go()
+    assert program.lines() == [("begin", "0"), ("end", "0")]
+    os.kill(pid, signal.SIGCONT)
+    program.go()
+    assert program.lines() == [("close", "0")]
+    assert functions(profcapture, capture, "--per-mark", "b")["inside"] > 5
+
+
 def test_engine_that_is_stopped(waiting, capture):
-    program = waiting(f"open={capture}", "go", "begin=a", "go", "begin=b", "inside=20", "end=b", "close")
+    """When it has disabled the events, as the program ran for long without a block."""
+    program = waiting(f"open={capture}", "outside=600", "go", "begin=a", "go", "begin=b", "inside=20", "end=b", "close")
     program.lines()
     pid, = processes("profd-engine")
     os.kill(pid, signal.SIGSTOP)
@@ -395,7 +410,6 @@ def test_by_the_service(bus, run, as_nobody, profcapture):
         client = bus.client(DAEMON)
         path, = client.objects()
         client.session(path, "Pause")
-        time.sleep(0.5)  # it is answered before the engine has heard of it, and begin does not ask the engine behind another block
         process.stdin.write("\n")
         process.stdin.flush()
         assert [process.stdout.readline() for _ in range(2)] == [f"begin {PAUSED}\n", "ready\n"]

@@ -19,7 +19,7 @@ from recordings import children, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 COLLECT = os.environ["COLLECT"]
-OK, NOT_A_TARGET, NO_SESSION = "0", "1", "2"
+OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 
 
@@ -121,6 +121,31 @@ def test_strangers(profcapture, capture, waiting):
     tell()
     assert profctl.wait(60) == 0
     assert [mark["id"] for mark in marks(profcapture, capture)] == list(range(1, 21))
+
+
+# As many as one user may have at the door, who say nothing.
+CROWD = """
+import os, socket, subprocess, sys
+name = os.environ["PROF_CONTROL"].split(",")[0].removeprefix("unix-abstract:")
+said = ["0"]
+while said == ["0"]:  # they are sent away after a second, which may have been too short
+    sockets = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(32)]
+    for one in sockets:
+        one.connect("\\0" + name)
+    child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+    said = child.communicate()[0].split()
+print(child.pid, *said, sep="\\n")
+"""
+
+
+def test_no_room_at_the_door(profctl, profcapture, capture):
+    """A target that the broker refuses before it has said hello is in the capture; nobody else is."""
+    done = profctl("record", "-o", capture, "--no-symbols", "--", sys.executable, "-c", CROWD, COLLECT, 10)
+    pid, *status = done.stdout.split()
+    assert status in ([LIMIT], ["-1"], [])  # it may find the connection closed before it has read that
+    assert not [mark for mark in marks(profcapture, capture) if mark["pid"] == int(pid)]
+    lost = [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
+    assert [(row["stream"], row["cause"], row["count"]) for row in lost] == [(f"collector/{pid}", "ring-refused", 1)]
 
 
 def test_of_a_plain_user(profctl, profcapture, tmp_path, require):

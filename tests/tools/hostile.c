@@ -3,6 +3,7 @@
  * Hostile - a target that registers at PROF_CONTROL like any other, and then writes what it likes into its arena
  *
  *     hostile LIE MS     writes a good mark, lies, and lives for so long: what lies there are is the tables below
+ *     hostile parent-… MS says that its parent is somebody else
  *     hostile FLOOD MS   does for so long, as fast as it can, what there should be an end to
  *
  * Exit status 0: it did; 9: it has no arena.
@@ -89,11 +90,41 @@ static bool ask(uint64_t data_bytes, uint32_t n_rings)
 	return send(connection, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-static bool register_self(void)
+/* Who forked it, as it says. */
+static const struct {
+	const char *name;
+	uint32_t pid;
+	uint64_t start;
+} parents[] = {
+	{ "parent-none", 0, 77 },
+	{ "parent-init", 1, 0 },
+	{ "parent-nobody", UINT32_MAX, UINT64_MAX },
+	{ "parent-negative", (uint32_t)INT32_MIN, 1 },
+};
+
+static void name_parent(const char *act, struct control_hello *hello)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(parents); i++)
+		if (strcmp(act, parents[i].name) == 0) {
+			hello->parent_tgid = parents[i].pid;
+			hello->parent_start = parents[i].start;
+		}
+	if (strcmp(act, "parent-self") == 0)
+		hello->parent_tgid = (uint32_t)getpid();
+	/* of another session, as far as there is one */
+	if (strcmp(act, "parent-stranger") == 0)
+		hello->parent_tgid = (uint32_t)getsid(getppid());
+	/* one that this session records */
+	if (strcmp(act, "parent-sibling") == 0)
+		hello->parent_tgid = (uint32_t)getpid() - 1;
+}
+
+static bool register_self(const char *act)
 {
 	struct control_hello hello;
 
 	connection = peer_connect(&hello);
+	name_parent(act, &hello);
 	if (connection < 0 || send(connection, &hello, sizeof(hello), MSG_NOSIGNAL) < 0 ||
 	    !take_arena())
 		return false;
@@ -618,7 +649,7 @@ int main(int argc, char **argv)
 	unsigned ms = argc == 3 ? (unsigned)atoi(argv[2]) : 0;
 
 	end_ns = clock_ns() + ms * UINT64_C(1000000);
-	if (argc != 3 || !register_self())
+	if (argc != 3 || !register_self(argv[1]))
 		return 9;
 	write_mark(0);
 	/* It is read, and the ring has been good. */

@@ -65,6 +65,7 @@ static struct peer *peers[MAX_PEERS];
 static uint32_t n_peers;
 static uint64_t n_records;
 static FILE *out;
+static struct tick_clock *ticks; /* NULL: records have ns */
 static _Alignas(8) uint8_t buffer[1 << 20];
 
 static uint64_t now_ns(void)
@@ -289,8 +290,12 @@ static int make_arena(struct peer *peer, uint64_t min_bytes, int *ret_fd)
 		return -ENOMEM;
 	arena->readers = calloc(arena->memory.n_rings, sizeof(*arena->readers));
 	arena->strings = calloc(arena->memory.n_rings, sizeof(*arena->strings));
-	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
+	if (ticks)
+		ring_arena_offer_ticks(&arena->memory);
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		ring_reader_init(&arena->readers[i], &arena->memory, i);
+		ring_reader_take_ticks(&arena->readers[i], ticks);
+	}
 	peer->n_arenas++;
 	return 0;
 }
@@ -519,6 +524,7 @@ int main(int argc, char **argv)
 	if (!parse(argc, argv, &command))
 		return 2;
 	snprintf(name, sizeof(name), "prof-stand-in-%d-%" PRIu64, getpid(), now_ns());
+	ticks = tick_clock_new();
 	listener = listen_at(name);
 	out = fopen(options.output, "w");
 	if (listener < 0 || !out)

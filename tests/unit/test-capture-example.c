@@ -129,7 +129,7 @@ static void opens(void)
 	CHECK_INT(info->state, PROF_STATE_FINISHED);
 	CHECK(info->indexed);
 	CHECK_INT(info->bytes, 2480);
-	CHECK_INT(info->incompat, 1);
+	CHECK_INT(info->incompat, 0);
 	CHECK_INT(info->uuid[0], 0xa0);
 	CHECK_INT(info->uuid[15], 0xaf);
 	CHECK_INT(prof_reader_verify(reader, fail_on_damage, NULL, &chunks, &good), 0);

@@ -11,6 +11,7 @@
  *           counts in checkpoints cost no memory and no square of time               [segments gaps schemas]
  *           a dictionary gives ids as they are, and id 0 is none                     [ids: D1]
  *           what later versions may add is passed over                               [later_versions]
+ *           what would be misread is refused                                         [refused: F3]
  */
 #include "config.h"
 
@@ -78,9 +79,7 @@ static void put_u64(struct buffer *buffer, uint64_t v)
 
 static void forge_start(struct forge *forge)
 {
-	const struct file_header header = { .version = FORMAT_VERSION,
-					    .incompat = FORMAT_INCOMPAT_DRAFT,
-					    .salt = SALT };
+	const struct file_header header = { .version = FORMAT_VERSION, .salt = SALT };
 	uint8_t bytes[FILE_HEADER_BYTES];
 
 	*forge = (struct forge){ 0 };
@@ -791,6 +790,28 @@ static void later_versions(void)
 	prof_reader_free(reader);
 }
 
+/* An incompat bit, that of files before version 1 was fixed among them, and a version; a compat bit is nothing. */
+static void refused(void)
+{
+	static const struct file_header headers[] = {
+		{ .version = FORMAT_VERSION, .incompat = 1 },
+		{ .version = FORMAT_VERSION, .incompat = UINT64_C(1) << 63 },
+		{ .version = FORMAT_VERSION + 1 },
+		{ .version = FORMAT_VERSION, .compat = 6 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		CLEANUP_CLOSE int fd = memfd_create("refused", MFD_CLOEXEC);
+		struct prof_reader *reader = NULL;
+		uint8_t bytes[FILE_HEADER_BYTES];
+
+		file_header_encode(&headers[i], bytes);
+		REQUIRE(write(fd, bytes, sizeof(bytes)) == sizeof(bytes));
+		CHECK_INT(prof_reader_open(fd, &reader), i < 3 ? PROF_UNSUPPORTED : 0);
+		prof_reader_free(reader);
+	}
+}
+
 int main(void)
 {
 	RUN(rows);
@@ -805,5 +826,6 @@ int main(void)
 	RUN(entries);
 	RUN(ids);
 	RUN(later_versions);
+	RUN(refused);
 	return test_end();
 }

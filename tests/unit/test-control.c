@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 
 struct seen {
-	unsigned int n;
+	unsigned int n, n_refused;
 	struct control_peer peer;
 	struct control_hello hello;
 	bool is_alive;
@@ -32,6 +32,14 @@ static enum control_status take(const struct control_peer *peer, void *data)
 	seen->hello = *peer->hello;
 	seen->is_alive = poll(&item, 1, 0) == 0;
 	return seen->answer;
+}
+
+static void on_refused(const struct control_peer *peer, void *data)
+{
+	struct seen *seen = data;
+
+	seen->n_refused++;
+	seen->peer = *peer;
 }
 
 static int connect_to(const struct control *control)
@@ -92,7 +100,7 @@ static void test_hello(void)
 	REQUIRE(control && other);
 	CHECK(strcmp(control_address(control), control_address(other)) != 0);
 	control_free(other);
-	control_serve(control, take, &seen);
+	control_serve(control, take, on_refused, &seen);
 	fd = connect_to(control);
 	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
 	serve();
@@ -156,7 +164,7 @@ static void test_hostile(void)
 	int fd;
 
 	REQUIRE(control);
-	control_serve(control, take, &seen);
+	control_serve(control, take, on_refused, &seen);
 	memcpy(long_one, &said, sizeof(said));
 	long_one[sizeof(said)] = 0;
 	fd = connect_to(control);
@@ -195,7 +203,7 @@ static void test_silent(void)
 	int fd;
 
 	REQUIRE(control);
-	control_serve(control, take, &seen);
+	control_serve(control, take, on_refused, &seen);
 	fd = connect_to(control);
 	serve();
 	CHECK_INT(answer_on(fd), -2);
@@ -216,7 +224,7 @@ static void test_crowd(void)
 	int fds[40], refused = 0;
 
 	REQUIRE(control);
-	control_serve(control, take, &seen);
+	control_serve(control, take, on_refused, &seen);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
 		fds[i] = connect_to(control);
 		serve();
@@ -227,6 +235,8 @@ static void test_crowd(void)
 	}
 	/* slow as it may be, no more than 32 of one user are there at a time */
 	CHECK(refused >= 1 && refused <= 8);
+	CHECK_INT(seen.n_refused, refused);
+	CHECK_INT(seen.peer.pid, getpid());
 	control_free(control);
 }
 
@@ -246,9 +256,11 @@ static void test_dead(void)
 		_exit(send(fd, &said, sizeof(said), 0) == sizeof(said) ? 0 : 1);
 	}
 	waitpid(child, NULL, 0);
-	control_serve(control, take, &seen);
+	control_serve(control, take, on_refused, &seen);
 	serve();
 	CHECK_INT(seen.n, 0);
+	CHECK_INT(seen.n_refused, 1);
+	CHECK_INT(seen.peer.pid, child);
 	control_free(control);
 }
 

@@ -317,6 +317,58 @@ static void test_stranger(void)
 	fixture_done(&fixture);
 }
 
+static void add_refused(struct fixture *fixture, int32_t pid)
+{
+	const struct message_peer message = { .pid = pid, .protocol = PEER_REFUSED };
+
+	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
+}
+
+/* The broker had no room for them: one row of a target, none of others; what has its rings keeps them. */
+static void test_refused(void)
+{
+	struct fixture fixture;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	add_refused(&fixture, getpid());
+	add_refused(&fixture, STRANGER_PID);
+	add_refused(&fixture, STRANGER_PID + 1);
+	step(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(fixture.collectors.peers->len, 1);
+	CHECK(write_mark(claim(&fixture, getpid()), 0, 41));
+	/* at the end nobody is waited for */
+	add_refused(&fixture, getpid());
+	finish(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(mark_id(&fixture, 0), 41);
+	fixture_done(&fixture);
+}
+
+/* There are as many as there may be: who is a target is told so and counted, of either protocol. */
+static void test_no_room(void)
+{
+	const struct message_peer other = { .pid = getpid(), .protocol = PEER_SYSPROF };
+	struct fixture fixture;
+	int sockets[2], fd;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	for (uint32_t i = 0; i < COLLECTORS_MAX_PEERS; i++)
+		add_refused(&fixture, STRANGER_PID);
+	connect_as(&fixture, getpid(), 0);
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+	collectors_add_peer(&fixture.collectors, &other, sockets[1], pidfd_open(getpid(), 0),
+			    now());
+	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
+	CHECK_INT(recv(sockets[0], &fd, sizeof(fd), MSG_DONTWAIT), 1);
+	step(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(fixture.collectors.peers->len, 0);
+	close(sockets[0]);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
 /* A number that is taken: the one who has it stays, unless it has hung up. */
 static void test_same_process(void)
 {
@@ -375,6 +427,41 @@ static void test_not_let_in(void)
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
 	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	fixture_done(&fixture);
+}
+
+static void connect_ended(struct fixture *fixture, int32_t pid)
+{
+	connect_as(fixture, pid, 0);
+	CHECK(collectors_wake(&fixture->collectors, fixture->pidfd));
+}
+
+/* Targets that end before they are let in: a loss of one each, however the side band and the pidfd are in turn. */
+static void test_ended_before(void)
+{
+	const struct record_task exited = { .pid = getpid(), .tid = getpid() };
+	struct fixture fixture;
+	uint64_t at;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	connect_ended(&fixture, getpid());
+	at = now();
+	collectors_serve(&fixture.collectors, at - 1000000000, at);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 0);
+	settle(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	connect_ended(&fixture, STRANGER_PID);
+	settle(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	tasks_exit(&fixture.parts.tasks, &exited, now());
+	tasks_exit(&fixture.parts.tasks, &(struct record_task){ .pid = getpid(), .tid = OTHER_TID },
+		   now());
+	connect_ended(&fixture, getpid());
+	settle(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	connect_ended(&fixture, getpid());
+	finish(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 3);
 	fixture_done(&fixture);
 }
 
@@ -1318,14 +1405,14 @@ static void test_bells(void)
 	fixture.collectors.options.bells = bells;
 	ring = claim(&fixture, getpid());
 	step(&fixture);
-	collectors_sleep(&fixture.collectors, now());
+	collectors_sleep(&fixture.collectors, now(), 0);
 	CHECK(!has_rung(bells, 50));
 	for (unsigned int i = 0; i < 600; i++)
 		write_mark(ring, 0, i);
 	CHECK(has_rung(bells, 5000));
 	usleep(2000);
 	step(&fixture);
-	collectors_sleep(&fixture.collectors, now());
+	collectors_sleep(&fixture.collectors, now(), 0);
 	for (unsigned int i = 0; i < 100; i++) {
 		__atomic_fetch_add(&fixture.shared->doorbell, 1, __ATOMIC_SEQ_CST);
 		syscall(SYS_futex, &fixture.shared->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -1335,7 +1422,7 @@ static void test_bells(void)
 		usleep(2000);
 		collectors_wake(&fixture.collectors, bells_fd(bells));
 		step(&fixture);
-		collectors_sleep(&fixture.collectors, now());
+		collectors_sleep(&fixture.collectors, now(), 0);
 	}
 	CHECK(rung >= 5);
 	CHECK(rung < 40);
@@ -1344,13 +1431,105 @@ static void test_bells(void)
 	bells_free(bells);
 }
 
+/* Until all is due again, if the session would let it be for longer than ever. */
+static uint64_t sleep_ns(struct fixture *fixture)
+{
+	uint64_t now_ns = now();
+
+	return collectors_sleep(&fixture->collectors, now_ns, UINT64_C(5000000000)) -
+	       MIN_OF(now_ns, fixture->collectors.drained_ns);
+}
+
+/* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no more often than that. */
+static void test_quiet(void)
+{
+	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times as long as ever else */
+	struct bells *bells = bells_new(NULL);
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(bells != NULL);
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	step(&fixture);
+	/* there are no bells */
+	CHECK(sleep_ns(&fixture) < at_most_ns);
+	fixture.collectors.options.bells = bells;
+	sleep_ns(&fixture);
+	step(&fixture);
+	CHECK(sleep_ns(&fixture) > at_most_ns);
+	CHECK(collectors_are_quiet(&fixture.collectors, now()));
+	/* what is in the ring is not worth a look, what is taken is worth a row soon */
+	write_mark(ring, 0, 1);
+	CHECK(sleep_ns(&fixture) > at_most_ns);
+	collectors_drain(&fixture.collectors, now());
+	CHECK(fixture.collectors.queued_bytes > 0);
+	CHECK(sleep_ns(&fixture) < at_most_ns);
+	usleep(2000);
+	step(&fixture);
+	CHECK(sleep_ns(&fixture) > at_most_ns);
+	/* who rings for nothing is looked at by the clock */
+	fixture.collectors.rung = true;
+	CHECK(!collectors_are_quiet(&fixture.collectors, now()));
+	finish(&fixture);
+	fixture_done(&fixture);
+	bells_free(bells);
+}
+
+/* Who registers and executes another program at once, before the side band is looked at: it was the one before. */
+static void test_executed_at_once(void)
+{
+	struct fixture fixture;
+	struct process *before, *after;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	before = tasks_thread(&fixture.parts.tasks, getpid())->process;
+	row_ref(&before->row);
+	connect_as(&fixture, getpid(), CONTROL_WANTS_ALLOCATIONS);
+	collectors_serve(&fixture.collectors, 1, now());
+	REQUIRE(take_arena(&fixture));
+	ring_arena_join(fixture.arena);
+	after = tasks_exec(&fixture.parts.tasks, getpid(), "next", now());
+	for (int i = 0; i < 1000 && !before->has_heap && !after->has_heap; i++) {
+		usleep(1000);
+		collectors_serve(&fixture.collectors, now(), now());
+	}
+	CHECK(before->has_heap);
+	CHECK(!after->has_heap);
+	row_unref(&before->row);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
+/* Who had no room for what it got, and hung up, is no more than who never came. */
+static void test_given_up(void)
+{
+	struct fixture fixture;
+	struct process *process;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	process = tasks_thread(&fixture.parts.tasks, getpid())->process;
+	connect_as(&fixture, getpid(), CONTROL_WANTS_ALLOCATIONS);
+	step_until_answer(&fixture);
+	close(steal_fd(&fixture.socket));
+	settle(&fixture);
+	row_ref(&process->row);
+	finish(&fixture);
+	CHECK(process->refused_heap && !process->has_heap);
+	row_unref(&process->row);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_registration);
 	RUN(test_policy);
 	RUN(test_stranger);
+	RUN(test_refused);
+	RUN(test_no_room);
 	RUN(test_same_process);
 	RUN(test_not_let_in);
+	RUN(test_ended_before);
 	RUN(test_rows);
 	RUN(test_order);
 	RUN(test_tids);
@@ -1374,6 +1553,9 @@ int main(void)
 	RUN(test_floods);
 	RUN(test_fair);
 	RUN(test_fair_end);
+	RUN(test_executed_at_once);
+	RUN(test_given_up);
 	RUN(test_bells);
+	RUN(test_quiet);
 	return test_end();
 }

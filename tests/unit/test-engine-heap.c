@@ -38,8 +38,8 @@ static void fixture_init(struct fixture *fixture)
 	heap_merge_init(&fixture->rows.heaps, &fixture->parts.tasks);
 	collector_process_init(&fixture->process, &fixture->rows, PID, 0);
 	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
-	CHECK(collector_process_bind(&fixture->process));
-	CHECK(collector_process_bind(&fixture->other_process));
+	CHECK(collector_process_bind(&fixture->process, UINT64_MAX));
+	CHECK(collector_process_bind(&fixture->other_process, UINT64_MAX));
 	fixture->owner = collector_owner_new(&fixture->process, PID);
 	fixture->second = collector_owner_new(&fixture->process, OTHER_TID);
 	fixture->stranger = collector_owner_new(&fixture->other_process, OTHER_PID);
@@ -401,6 +401,193 @@ static void test_lost_free(void)
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
 	/* That much is known to be lost from the first one on. */
 	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	fixture_done(&fixture);
+}
+
+/* Of one time, by two threads: an address is given up and given out again, and the records come in either order. */
+static void test_ties(void)
+{
+	for (int turn = 0; turn < 2; turn++) {
+		struct fixture fixture;
+
+		fixture_init(&fixture);
+		add_malloc(fixture.second, &fixture, 10, 0x1000, 1);
+		add_malloc(fixture.second, &fixture, 11, 0x2000, 2);
+		if (turn)
+			add_free(fixture.second, &fixture, 20, 0x1000);
+		add_malloc(fixture.owner, &fixture, 20, 0x1000, 3);
+		if (!turn)
+			add_free(fixture.second, &fixture, 20, 0x1000);
+		/* both ends of a realloc */
+		if (turn)
+			add_realloc(fixture.owner, &fixture, 30,
+				    (struct ring_realloc){ .prior = 0x1000,
+							   .address = 0x2000,
+							   .size = 4,
+							   .duration_ns = 10 });
+		add_malloc(fixture.second, &fixture, 30, 0x1000, 5);
+		if (!turn)
+			add_realloc(fixture.owner, &fixture, 30,
+				    (struct ring_realloc){ .prior = 0x1000,
+							   .address = 0x2000,
+							   .size = 4,
+							   .duration_ns = 10 });
+		add_free(fixture.second, &fixture, 40, 0x2000);
+		add_free(fixture.owner, &fixture, 50, 0x2000);
+		add_free(fixture.second, &fixture, 60, 0x1000);
+		finish(&fixture, 100);
+		CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);
+		CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 20, MAIN, PROF_ALLOC_MALLOC, 3, 3, 0, 0,
+			  0);
+		CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 3, 30, SECOND, PROF_ALLOC_MALLOC, 4, 5, 0, 0,
+			  0);
+		CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 4, 40, MAIN, PROF_ALLOC_REALLOC, 5, 4, 0, 0,
+			  3);
+		CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 4);
+		CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 20, SECOND, 1);
+		CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 40, SECOND, 2);
+		CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 50, MAIN, 5);
+		CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 60, SECOND, 4);
+		CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 100, 1, PROF_HEAP_END, 0, 0);
+		CHECK_INT(g_hash_table_size(fixture.parts.losses.total), 0);
+		fixture_done(&fixture);
+	}
+}
+
+/* The process ends while one waits; and a thread whose records all have one time makes no more wait than it may. */
+static void test_ties_at_end(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	for (uint64_t i = 1; i <= 20; i++)
+		add_malloc(fixture.second, &fixture, 10, i * 16, 1);
+	for (uint64_t i = 1; i <= 20; i++)
+		add_malloc(fixture.owner, &fixture, 20, i * 16, 2);
+	CHECK_INT(fixture.rows.heaps.n, 8);
+	collector_process_end(&fixture.process, 20 * TICK_NS);
+	CHECK_INT(fixture.rows.heaps.n, 0);
+	finish(&fixture, 30);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 40);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 20, 1, PROF_HEAP_END, 40, 20);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 20);
+	fixture_done(&fixture);
+}
+
+#define ADDRESSES 6u
+#define TIES 4000u
+
+/* By size, which no two blocks share: who freed it, and which one it was before. */
+struct story {
+	uint64_t sizes[ADDRESSES]; /* of what lives there; 0: nothing */
+	uint64_t freed_by[2 * TIES], prior[2 * TIES];
+	uint64_t n_sizes, n_frees;
+};
+
+static uint64_t pick(const struct story *story, GRand *random, bool lives)
+{
+	uint64_t at;
+
+	do
+		at = (uint64_t)g_rand_int_range(random, 0, ADDRESSES);
+	while ((story->sizes[at] != 0) != lives);
+	return at;
+}
+
+static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
+{
+	story->prior[++story->n_sizes] = prior;
+	return story->sizes[at] = story->n_sizes;
+}
+
+/* One time: the first thread gives an address up, by free() or the begin of a realloc, the second one gets one, mostly the same. */
+static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
+{
+	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);
+	struct collector_owner *const owners[] = { fixture->owner, fixture->second };
+	unsigned int giver = g_rand_boolean(random);
+	uint64_t up = pick(story, random, true), ended = story->sizes[up], other, address, size;
+
+	story->sizes[up] = 0;
+	address = g_rand_int_range(random, 0, 4) ? up : pick(story, random, false);
+	size = put_at(story, address, 0);
+	if (is_turned)
+		add_malloc(owners[!giver], fixture, time, 16 + address * 16, size);
+	if (is_moved) {
+		other = pick(story, random, false);
+		add_realloc(owners[giver], fixture, time,
+			    (struct ring_realloc){ .prior = 16 + up * 16,
+						   .address = 16 + other * 16,
+						   .size = put_at(story, other, ended),
+						   .duration_ns = 1 });
+	} else {
+		story->freed_by[ended] = giver + 1;
+		story->n_frees++;
+		add_free(owners[giver], fixture, time, 16 + up * 16);
+	}
+	if (!is_turned)
+		add_malloc(owners[!giver], fixture, time, 16 + address * 16, size);
+}
+
+static size_t count_living(const struct story *story)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ADDRESSES; i++)
+		n += story->sizes[i] != 0;
+	return n;
+}
+
+/* One at least lives, and two addresses are free: what gets one may be told first. Returns the time of what comes next. */
+static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
+{
+	if (count_living(story) == 0)
+		add_malloc(fixture->owner, fixture, time++, 16, put_at(story, 0, 0));
+	for (size_t i = 0; count_living(story) > ADDRESSES - 2; i++) {
+		story->freed_by[story->sizes[i]] = SECOND;
+		story->n_frees += story->sizes[i] != 0;
+		if (story->sizes[i])
+			add_free(fixture->second, fixture, time++, 16 + i * 16);
+		story->sizes[i] = 0;
+	}
+	return time;
+}
+
+/* Every block is had by one, and ended by who ended it. */
+static void test_conservation(void)
+{
+	g_autofree struct story *story = g_new0(struct story, 1);
+	g_autofree uint64_t *size_of = g_new0(uint64_t, 2 * TIES);
+	g_autoptr(GRand) random = g_rand_new_with_seed(3);
+	struct fixture fixture;
+	uint64_t time = 10;
+	size_t n_wrong = 0;
+
+	fixture_init(&fixture);
+	for (; story->n_sizes < TIES; time += 2) {
+		time = make_room(story, &fixture, time);
+		add_tie(story, &fixture, random, time);
+	}
+	finish(&fixture, time);
+	CHECK_INT(g_hash_table_size(fixture.parts.losses.total), 0);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), story->n_sizes);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), story->n_frees);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), count_living(story));
+	for (size_t i = 0; i < story->n_sizes; i++) {
+		uint64_t size = number_of(&fixture.parts, PROF_TABLE_ALLOC, PROF_ALLOC_SIZE, i);
+
+		n_wrong += number_of(&fixture.parts, PROF_TABLE_ALLOC, PROF_ALLOC_BLOCK, i) !=
+			   i + 1;
+		n_wrong +=
+			size_of[number_of(&fixture.parts, PROF_TABLE_ALLOC, PROF_ALLOC_PRIOR, i)] !=
+			story->prior[size];
+		size_of[i + 1] = size;
+	}
+	for (size_t i = 0; i < story->n_frees; i++)
+		n_wrong += story->freed_by[size_of[number_of(&fixture.parts, PROF_TABLE_FREE,
+							     PROF_FREE_BLOCK, i)]] !=
+			   number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_THREAD, i);
+	CHECK_INT(n_wrong, 0);
 	fixture_done(&fixture);
 }
 
@@ -784,7 +971,8 @@ static void test_forks(void)
 	fork_at(&fixture, PID, 2000000013, 200000000);
 	collector_process_init(&child, &fixture.rows, 2000000010, 0);
 	collector_process_init(&grandchild, &fixture.rows, 2000000012, 0);
-	REQUIRE(collector_process_bind(&child) && collector_process_bind(&grandchild));
+	REQUIRE(collector_process_bind(&child, UINT64_MAX) &&
+		collector_process_bind(&grandchild, UINT64_MAX));
 	owner = collector_owner_new(&child, 2000000010);
 	grand = collector_owner_new(&grandchild, 2000000012);
 	add_free(owner, &fixture, 40, 0x2000);
@@ -888,6 +1076,9 @@ int main(void)
 	RUN(test_realloc);
 	RUN(test_reuse);
 	RUN(test_lost_free);
+	RUN(test_ties);
+	RUN(test_ties_at_end);
+	RUN(test_conservation);
 	RUN(test_mappings);
 	RUN(test_checkpoint);
 	RUN(test_ends);

@@ -356,9 +356,48 @@ static void test_idle(void)
 	close(broker.capture);
 }
 
-static void start_switched(struct broker *broker, int *ret_switch)
+static unsigned long long count_sleeps(const struct broker *broker)
 {
-	const struct message_config config = { .system = 1 };
+	unsigned long long n = 0;
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", broker->engine);
+	file = fopen(path, "re");
+	CHECK(file != NULL);
+	while (file && n == 0 && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "voluntary_ctxt_switches: %llu", &n);
+	if (file)
+		fclose(file);
+	return n;
+}
+
+/* Rounds are few where they find nothing, and who has something to say does not wait for one. */
+static void test_quiet(void)
+{
+	const struct message_config config = { .system = 1, .paused = 1 };
+	unsigned long long before;
+	struct broker broker;
+
+	broker_init(&broker);
+	start(&broker, &config);
+	usleep(2500000);
+	before = count_sleeps(&broker);
+	usleep(1500000);
+	CHECK(count_sleeps(&broker) - before < 5); /* 15, by tenths of a second */
+	before = count_sleeps(&broker);
+	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
+	usleep(500000);
+	CHECK(count_sleeps(&broker) - before >= 2);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(broker.capture);
+}
+
+static void start_switched(struct broker *broker, bool by_task, int *ret_switch)
+{
+	const struct message_config config = { .system = 1, .by_task = by_task };
 	int sockets[2];
 
 	broker_init(broker);
@@ -391,7 +430,7 @@ static void test_switch(void)
 	struct broker broker;
 	int fd;
 
-	start_switched(&broker, &fd);
+	start_switched(&broker, false, &fd);
 	CHECK_INT(ask_switch(fd, 5, 1), 1);
 	CHECK_INT(ask_switch(fd, 6, 1), 1);
 	CHECK_INT(ask_switch(fd, 7, 0), 0);
@@ -446,7 +485,7 @@ static void test_switch_page(void)
 	struct broker broker;
 	int fd;
 
-	start_switched(&broker, &fd);
+	start_switched(&broker, false, &fd);
 	page = ask_page(fd);
 	CHECK_INT(page->state, 0);
 	CHECK_INT(ask_switch(fd, 5, 1), 1);
@@ -465,6 +504,32 @@ static void test_switch_page(void)
 	__atomic_fetch_and(&page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
 	CHECK(is_state(page, 0, 5000));
 	CHECK_INT(page->n_taken, 2);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(fd);
+	close(broker.capture);
+	munmap(page, sizeof(*page));
+}
+
+/* Nobody asks for them: they are enabled with the page, and while nothing of the targets runs they stay so. */
+static void test_switch_by_task(void)
+{
+	struct control_page *page;
+	struct broker broker;
+	int fd;
+
+	start_switched(&broker, true, &fd);
+	CHECK_INT(ask_switch(fd, 4, 0), 0);
+	page = ask_page(fd);
+	CHECK(is_state(page, CONTROL_PAGE_ON, 5000));
+	CHECK(!is_state(page, 0, 500));
+	send_fds(&broker, MESSAGE_PAUSE, NULL, 0, NULL, 0);
+	CHECK(is_state(page, 0, 5000));
+	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
+	CHECK(is_state(page, CONTROL_PAGE_ON, 5000));
+	CHECK_INT(ask_switch(fd, 5, 0), 0);
+	CHECK_INT(page->state, 0);
 	send_stop(&broker);
 	broker_end(&broker);
 	CHECK_INT(broker.finished.ok, 1);
@@ -498,14 +563,14 @@ static void test_switch_hostile(void)
 	int fd;
 
 	for (size_t i = 0; i < ARRAY_SIZE(packets); i++) {
-		start_switched(&broker, &fd);
+		start_switched(&broker, false, &fd);
 		REQUIRE(send(fd, &packets[i], sizeof(packets[i]), 0) == sizeof(packets[i]));
 		check_hostile(fd, &broker);
 	}
-	start_switched(&broker, &fd);
+	start_switched(&broker, false, &fd);
 	REQUIRE(send(fd, long_packet, sizeof(long_packet), 0) == sizeof(long_packet));
 	check_hostile(fd, &broker);
-	start_switched(&broker, &fd);
+	start_switched(&broker, false, &fd);
 	page = ask_page(fd);
 	__atomic_store_n(&page->n_edges, CONTROL_PAGE_EDGES + 1, __ATOMIC_RELEASE);
 	while (ask_switch(fd, 2, 1) != UINT32_MAX)
@@ -513,7 +578,7 @@ static void test_switch_hostile(void)
 	check_hostile(fd, &broker);
 	munmap(page, sizeof(*page));
 	/* never reads: the engine does not wait for it */
-	start_switched(&broker, &fd);
+	start_switched(&broker, false, &fd);
 	while (send(fd, &flood, sizeof(flood), MSG_NOSIGNAL) == sizeof(flood))
 		flood.on = !flood.on;
 	close(fd);
@@ -594,8 +659,10 @@ int main(void)
 	RUN(test_capture_errors);
 	RUN(test_protocol);
 	RUN(test_idle);
+	RUN(test_quiet);
 	RUN(test_switch);
 	RUN(test_switch_page);
+	RUN(test_switch_by_task);
 	RUN(test_switch_hostile);
 	RUN(test_descriptors);
 	RUN(test_waiting);

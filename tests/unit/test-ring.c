@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -895,6 +896,158 @@ static void test_known_full(void)
 	pair_done(&pair);
 }
 
+/* ---- Ticks ---- */
+
+/* A counter that is twice as fast as the clock. */
+static struct tick_reading read_made_up(void *data)
+{
+	uint64_t *ns = data, now = ring_now_ns();
+
+	*ns = MAX_OF(*ns + 1, now);
+	return (struct tick_reading){ *ns * 2, *ns };
+}
+
+static void write_realloc(uint64_t ticks, uint64_t duration, uint16_t flags)
+{
+	struct ring_realloc *moved = ring_begin(pair.ring, RING_REALLOC, sizeof(*moved));
+
+	REQUIRE(moved);
+	*moved = (struct ring_realloc){ .address = 16, .duration_ns = duration };
+	((struct ring_record_header *)(void *)moved)[-1].time_ns = ticks;
+	ring_set_flags(moved, flags);
+	ring_end(pair.ring, moved);
+}
+
+/* What an arena offers is what its rings have; what one says of its times is believed only then. */
+static void test_ticks(void)
+{
+	uint64_t last = 0, now;
+	struct tick_clock *clock = tick_clock_new_of(read_made_up, &last);
+	const struct ring_realloc *moved;
+	struct ring_record record;
+	struct ring_batch batch;
+
+	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
+	pause_ms(2);
+	now = ring_now_ns();
+	ring_reader_take_ticks(&pair.reader, clock);
+	write_realloc(now * 2, 1000000, RING_FLAG_TICKS);
+	write_realloc(now * 2 + 2000, 7, RING_FLAG_TICKS | RING_FLAG_MORE);
+	write_realloc(now + 3000, 7, 0);
+	write_realloc(UINT64_MAX, UINT64_MAX, RING_FLAG_TICKS);
+	pause_ms(1);
+	batch = drain(RING_DRAIN_LIVE);
+	REQUIRE(ring_batch_next(&batch, &record));
+	moved = record.payload;
+	CHECK(llabs((long long)(record.time_ns - now)) < 1000 && record.verdict == 0);
+	CHECK(moved->duration_ns > 499000 && moved->duration_ns < 501000);
+	CHECK_INT(record.flags, 0);
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK(llabs((long long)(record.time_ns - now - 1000)) < 1000 && record.verdict == 0);
+	CHECK_INT(record.flags, RING_FLAG_MORE);
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK_INT(record.time_ns, now + 3000);
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK_INT(record.verdict, RING_RECORD_CLAMPED);
+	CHECK_INT(record.time_ns, batch.now_ns + 1000);
+	ring_reader_take_ticks(&pair.reader, NULL);
+	write_realloc(now * 2, 7, RING_FLAG_TICKS);
+	batch = drain(RING_DRAIN_LIVE);
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK_INT(record.verdict, RING_RECORD_CLAMPED);
+	CHECK_INT(((const struct ring_realloc *)record.payload)->duration_ns, 0);
+	pair_done(&pair);
+	tick_clock_free(clock);
+}
+
+/* The end of a realloc is not after the drain, and not after what its thread did then, as to give up its block. */
+static void test_ends(void)
+{
+	const uint64_t second = UINT64_C(1000000000);
+	const struct ring_realloc *moved;
+	struct ring_record record;
+	struct ring_batch batch;
+	uint64_t now, end;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	pause_ms(1);
+	now = ring_now_ns();
+	write_realloc(now, second, 0);
+	write_realloc(now + 5, 0, 0); /* a handler's, amid */
+	write_realloc(now + second, 0, 0);
+	pause_ms(1);
+	batch = drain(RING_DRAIN_LIVE);
+	REQUIRE(ring_batch_next(&batch, &record));
+	moved = record.payload;
+	end = record.time_ns + moved->duration_ns;
+	CHECK_INT(record.time_ns, now);
+	CHECK_INT(end, batch.now_ns);
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK_INT(record.time_ns, now + 5);
+	/* which is the last one by now, so that the one behind it is not before the first */
+	REQUIRE(ring_batch_next(&batch, &record));
+	CHECK(record.time_ns >= end);
+	pair_done(&pair);
+}
+
+/* Ticks that read as a bit later than the drain stay what they are: another ring's may be between. */
+static void test_ticks_ahead(void)
+{
+	uint64_t last = 0, now;
+	struct tick_clock *clock = tick_clock_new_of(read_made_up, &last);
+	struct ring_record first, second;
+	struct ring_batch batch;
+
+	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
+	pause_ms(2);
+	ring_reader_take_ticks(&pair.reader, clock);
+	(void)tick_clock_ns(clock, ring_now_ns() * 2);
+	now = ring_now_ns();
+	write_realloc((now + 600000) * 2, 0, RING_FLAG_TICKS);
+	write_realloc((now + 600100) * 2, 0, RING_FLAG_TICKS);
+	while (ring_now_ns() < now + 599200)
+		;
+	batch = drain(RING_DRAIN_LIVE);
+	REQUIRE(ring_batch_next(&batch, &first) && ring_batch_next(&batch, &second));
+	CHECK_INT(first.verdict | second.verdict, 0);
+	CHECK(first.time_ns < second.time_ns);
+	pair_done(&pair);
+	tick_clock_free(clock);
+}
+
+/* What a ring of this machine says in ticks is what the clock says. */
+static void test_real_ticks(void)
+{
+	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP } } };
+	struct tick_clock *clock = tick_clock_new();
+	struct ring_record record;
+	struct ring_batch batch;
+	uint64_t before, after;
+
+	if (!clock)
+		return;
+	memset(&pair, 0, offsetof(struct pair, buffer));
+	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0));
+	ring_arena_offer_ticks(&pair.memory);
+	REQUIRE(CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0));
+	ring_reader_init(&pair.reader, &pair.memory, 0);
+	ring_reader_take_ticks(&pair.reader, clock);
+	pair.ring = ring_claim(pair.arena, 1, 0, 0);
+	for (int i = 0; i < 100; i++) {
+		before = ring_now_ns();
+		CHECK(write_mark(pair.ring, 1));
+		after = ring_now_ns();
+		CHECK(pair.ring->time_flags == RING_FLAG_TICKS);
+		batch = drain(RING_DRAIN_LIVE);
+		REQUIRE(ring_batch_next(&batch, &record));
+		CHECK(record.time_ns + 1000 >= before && record.time_ns <= after + 1000);
+		CHECK_INT(record.verdict, 0);
+		CHECK_INT(record.flags, 0);
+	}
+	pair_done(&pair);
+	tick_clock_free(clock);
+}
+
 int main(void)
 {
 	RUN(test_arena);
@@ -925,5 +1078,9 @@ int main(void)
 	RUN(test_changing);
 	RUN(test_hostile_consumer);
 	RUN(test_known_full);
+	RUN(test_ticks);
+	RUN(test_ticks_ahead);
+	RUN(test_ends);
+	RUN(test_real_ticks);
 	return test_end();
 }

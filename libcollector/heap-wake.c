@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap wake - the process's end of wake.h: a dormant collector is switched on from outside
+ *
+ * The hook that finds the request registers the process as the first record of one does that was started with PROF_CONTROL: with
+ * all signals blocked, and within the same bounds. Blocks that are there already are not known; their end is that of a block from elsewhere.
+ * When the session is over the process is dormant again, and may be asked again.
+ * A child of vfork(), which has this memory, leaves the request to the process. Where a seccomp filter is seen, nothing is tried that
+ * it could kill for.
+ * Invariants: (1) a request is answered once, whatever is written meanwhile [test_wake: again, forks]
+ *             (2) a process that has a session stays with it                 [test_wake: recorded_already]
+ *             (3) a filtered process makes no call that it would not make    [test_wake: filtered]
+ */
+#include "libcollector/heap-wake.h"
+
+#include "libcollector/heap-next.h"
+#include "libcollector/prof-collector.h"
+#include "libcollector/register.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static_assert(HEAP_WAKE == WAKE_ASKED, "asked");
+
+/* Others write here: nothing of it is what this program was compiled with. */
+static struct wake wake __attribute__((used, aligned(WAKE_ALIGNMENT), section(".data"))) = {
+	.magic = WAKE_MAGIC,
+	.version = WAKE_VERSION,
+	.bytes = sizeof(struct wake),
+	.mode = &heap_mode,
+};
+
+static uint32_t answering;
+/* Of who answers. */
+static char control[WAKE_CONTROL_BYTES], settings[WAKE_SETTINGS_BYTES];
+
+static void copy(char *to, const volatile char *from, size_t n_bytes)
+{
+	for (size_t i = 0; i < n_bytes; i++)
+		to[i] = from[i];
+	to[n_bytes - 1] = 0;
+}
+
+/* Also from where an emulator or a filter does not let it be known. */
+static bool is_filtered(void)
+{
+	return syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
+}
+
+static int join(void)
+{
+	int r;
+
+	if (is_filtered())
+		return -EACCES;
+	if (register_is_recorded())
+		return -EALREADY;
+	copy(control, wake.control, sizeof(control));
+	copy(settings, wake.settings, sizeof(settings));
+	if (!heap_next_choose(settings))
+		return -ENOTSUP;
+	r = register_connect(control);
+	if (r != 0)
+		return r;
+	heap_next_warn("allocations are recorded only since it was joined, while it ran: ",
+		       "blocks that it had before are not known");
+	heap_next_warn_of_operators();
+	return 0;
+}
+
+void heap_wake_answer(void)
+{
+	int error = errno;
+	uint32_t asked;
+	uint64_t before;
+
+	if (!register_is_own() || __atomic_exchange_n(&answering, 1, __ATOMIC_ACQUIRE) != 0) {
+		errno = error;
+		return;
+	}
+	before = register_block_signals();
+	/* Another one may be asked for meanwhile, whose WAKE_ASKED the end of this takes away. */
+	while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) != wake.taken) {
+		heap_next_settle();
+		wake.status = join();
+		__atomic_store_n(&wake.taken, asked, __ATOMIC_RELEASE);
+	}
+	heap_next_settle();
+	__atomic_store_n(&answering, 0, __ATOMIC_RELEASE);
+	register_restore_signals(before);
+	errno = error;
+}

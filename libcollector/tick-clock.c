@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Tick clock - what CLOCK_MONOTONIC was when the processor's counter was at some value
+ *
+ *     ns                 ╱ the next stretch begins where this one ends,
+ *      ▲           ╱╲╱╲╱   and leads to where the clock will be
+ *      │     ╱────╱
+ *      │ ───╱ stretches of at least 1 ms; what one has said holds
+ *      └──────────────────▶ ticks
+ *
+ * Both are read together when ticks come that are behind the last stretch. The next one leads from its end to what the clock will be 1 ms
+ * later, at the rate of all the time since the first reading. So the function has no steps, whoever asks, and is off by what a
+ * reading is, some 20 ns, and by what the clock's rate has changed since then: at 500 ppm, the most that the kernel
+ * adjusts it by, 0.5 us.
+ * Where a machine slept the counter may have begun anew: then all begins anew.
+ * Invariants: (1) what was said of ticks is said of them again, while MANY stretches are not behind [test-tick-clock: same]
+ *             (2) more ticks are not less ns                          [test-tick-clock: same, rate]
+ *             (3) it is off by less than 1 us                         [test-tick-clock: real, rate, pauses]
+ *             (4) any number of ticks has an answer, not later than now and 1 ms [test-tick-clock: any]
+ */
+#include "libcollector/tick-clock.h"
+
+#include "arch/base.h"
+#include "libcollector/tick.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MANY 4096u                   /* stretches that are remembered */
+#define STRETCH_NS 1000000u          /* and the least between the first two readings */
+#define READINGS 4                   /* of which the shortest is the best */
+#define LONG_AGO (UINT64_C(1) << 52) /* ticks: a double has all below */
+#define SOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+struct stretch {
+	uint64_t from, to; /* ticks */
+	uint64_t ns;       /* at `from` */
+	double rate;       /* ns a tick */
+};
+
+struct tick_clock {
+	tick_clock_read *read;
+	void *data;
+	struct tick_reading first;
+	double rate; /* since then */
+	uint64_t n;  /* stretches so far; the last MANY are there */
+	uint64_t last;
+	struct stretch stretches[MANY];
+};
+
+/* ---- Readings ---- */
+
+static struct tick_reading read_once(uint64_t *ret_width)
+{
+	struct tick_reading reading;
+	struct timespec now;
+	uint64_t before = tick_read_ordered(), after;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	after = tick_read_ordered();
+	reading.ticks = before + (after - before) / 2;
+	reading.ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	*ret_width = after - before;
+	return reading;
+}
+
+static struct tick_reading read_both(void *data)
+{
+	struct tick_reading best = { 0 }, reading;
+	uint64_t least = UINT64_MAX, width;
+
+	for (int i = 0; i < READINGS; i++) {
+		reading = read_once(&width);
+		if (width < least) {
+			least = width;
+			best = reading;
+		}
+	}
+	return best;
+}
+
+struct tick_clock *tick_clock_new_of(tick_clock_read *read, void *data)
+{
+	struct tick_clock *clock = calloc(1, sizeof(*clock));
+
+	if (!clock)
+		return NULL;
+	clock->read = read;
+	clock->data = data;
+	clock->first = read(data);
+	return clock;
+}
+
+struct tick_clock *tick_clock_new(void)
+{
+	static const char wanted[] = "tsc\n";
+	CLEANUP_CLOSE int fd = TICK_EXISTS ? open(SOURCE, O_RDONLY | O_CLOEXEC) : -1;
+	char name[16] = "";
+
+	if (fd < 0 || read(fd, name, sizeof(name) - 1) != (ssize_t)strlen(wanted) ||
+	    strcmp(name, wanted) != 0)
+		return NULL;
+	return tick_clock_new_of(read_both, NULL);
+}
+
+void tick_clock_free(struct tick_clock *clock)
+{
+	free(clock);
+}
+
+/* ---- Stretches ---- */
+
+static struct stretch *stretch_at(struct tick_clock *clock, uint64_t i)
+{
+	return &clock->stretches[i % MANY];
+}
+
+static uint64_t value_at(const struct stretch *stretch, uint64_t ticks)
+{
+	return stretch->ns + (uint64_t)((double)(ticks - stretch->from) * stretch->rate);
+}
+
+/* Before all that is known. */
+static uint64_t value_before(const struct tick_clock *clock, const struct stretch *stretch,
+			     uint64_t ticks)
+{
+	double ns = (double)MIN_OF(stretch->from - ticks, LONG_AGO) * clock->rate;
+
+	return ns < (double)stretch->ns ? stretch->ns - (uint64_t)ns : 0;
+}
+
+static void begin_anew(struct tick_clock *clock, struct tick_reading now)
+{
+	clock->first = now;
+	clock->rate = 0;
+	clock->n = clock->last = 0;
+}
+
+/* The rate is known when both have been seen far enough apart. */
+static struct tick_reading find_rate(struct tick_clock *clock)
+{
+	struct tick_reading now = clock->read(clock->data);
+
+	if (now.ticks < clock->first.ticks || now.ns < clock->first.ns ||
+	    (clock->n > 0 && now.ticks < stretch_at(clock, clock->n - 1)->from))
+		begin_anew(clock, now);
+	while (now.ns - clock->first.ns < STRETCH_NS || now.ticks == clock->first.ticks)
+		now = clock->read(clock->data);
+	clock->rate = (double)(now.ns - clock->first.ns) / (double)(now.ticks - clock->first.ticks);
+	return now;
+}
+
+/* From where the last one ends to a bit behind now. */
+static void add_stretch(struct tick_clock *clock)
+{
+	struct tick_reading now = find_rate(clock), from = clock->first;
+	uint64_t to = now.ticks + MAX_OF((uint64_t)(STRETCH_NS / clock->rate), UINT64_C(1));
+	uint64_t to_ns = now.ns + STRETCH_NS;
+
+	if (clock->n > 0) {
+		const struct stretch *last = stretch_at(clock, clock->n - 1);
+
+		if (now.ticks < last->to) /* what is asked for is to come */
+			return;
+		from = (struct tick_reading){ last->to, value_at(last, last->to) };
+	}
+	*stretch_at(clock, clock->n) = (struct stretch){
+		.from = from.ticks,
+		.to = to,
+		.ns = from.ns,
+		.rate = to_ns > from.ns ? (double)(to_ns - from.ns) / (double)(to - from.ticks) : 0,
+	};
+	clock->last = clock->n++;
+}
+
+/* The one that has it, if it is behind where the first one begins. */
+static void find_stretch(struct tick_clock *clock, uint64_t ticks)
+{
+	uint64_t low = clock->n > MANY ? clock->n - MANY : 0, high = clock->n - 1;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (ticks < stretch_at(clock, middle)->to)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	clock->last = low;
+}
+
+uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks)
+{
+	const struct stretch *stretch = stretch_at(clock, clock->last);
+
+	if (__builtin_expect(ticks >= stretch->from && ticks < stretch->to, 1))
+		return value_at(stretch, ticks);
+	if (clock->n == 0 || ticks >= stretch_at(clock, clock->n - 1)->to ||
+	    ticks < stretch_at(clock, clock->n > MANY ? clock->n - MANY : 0)->from)
+		add_stretch(clock);
+	find_stretch(clock, ticks);
+	stretch = stretch_at(clock, clock->last);
+	if (ticks < stretch->from)
+		return value_before(clock, stretch, ticks);
+	return value_at(stretch, MIN_OF(ticks, stretch->to));
+}
