@@ -86,7 +86,7 @@ class Sample:
         self.comm, self.pid = row["comm"], row["pid"]
         self.method, self.stop = row["user_method"], row["user_stop"]
         self.time_ns = row["time_ns"]
-        user = [frame for frame in row["frames"] if frame["kind"] != "kernel"]
+        user = [frame for frame in row["frames"] if frame["kind"] != "kernel" and not frame["inline"]]
         self.names = [frame["name"].partition("(")[0] for frame in user]
         self.images = [Path((frame["image"] or "").removesuffix(" (deleted)")).name for frame in user]
         self.chain = ";".join(self.names)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What `export` writes says what `report` says: read here, and by the programs that the formats are for."""
+import base64
 import collections
 import gzip
+import html
+import itertools
 import json
 import os
 import re
@@ -14,6 +17,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from captures import make, unprintable
+from exports import check, firefox_paths, names, read_pprof
 
 FORMATS = ["folded", "firefox", "pprof", "speedscope"]
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
@@ -43,29 +47,6 @@ def export(profcapture, capture, tmp_path):
     return run
 
 
-def names(rows, key):
-    """By name: functions of different images may have the same."""
-    counts = collections.Counter()
-    for row in rows:
-        counts[row["name"]] += row[key]
-    return +counts
-
-
-def check(report, stacks, options=()):
-    """stacks: (functions from the root in, samples)."""
-    data = report(*options)
-    own, total = collections.Counter(), collections.Counter()
-    for path, samples in stacks:
-        own[path[-1]] += samples
-        for name in set(path):
-            total[name] += samples
-    assert sum(own.values()) == data["self_total"]
-    assert own == names(data["rows"], "self")
-    # where two functions have one name, a sample that has both counts once here and twice there
-    assert all(total[name] <= count for name, count in names(data["rows"], "total").items())
-    assert sum(total.values()) >= 0.9 * sum(names(data["rows"], "total").values())
-
-
 FILTERS = [(), ("--mode", "kernel"), ("--ignore", "module-1")]
 
 
@@ -93,61 +74,15 @@ def test_folded(report, export, options):
 # ---- pprof
 
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def fields(data):
-    """{number: [value, …]} of a protocol buffers message."""
-    found, at = collections.defaultdict(list), 0
-    while at < len(data):
-        key, at = varint(data, at)
-        value, at = varint(data, at)
-        if key & 7 == 2:
-            value, at = data[at : at + value], at + value
-        else:
-            assert key & 7 == 0
-        found[key >> 3].append(value)
-    assert at == len(data)
-    return found
-
-
-def packed(data):
-    values, at = [], 0
-    while at < len(data):
-        value, at = varint(data, at)
-        values.append(value)
-    return values
-
-
 @pytest.mark.parametrize("options", FILTERS, ids=" ".join)
 def test_pprof(report, export, options):
-    profile = fields(gzip.decompress(export("pprof", *options)))
-    strings = [text.decode("utf-8") for text in profile[6]]
-    assert strings[0] == "" and len(set(strings)) == len(strings)
-    types = [(strings[t[1][0]], strings[t[2][0]]) for t in map(fields, profile[1])]
+    types, samples = read_pprof(export("pprof", *options))
     assert types[0] == ("samples", "count")
-    functions = {f[1][0]: strings[f[2][0]] for f in map(fields, profile[5])}
-    mappings = {m[1][0]: strings[m[5][0]] for m in map(fields, profile[3])}
-    locations = {}
-    for location in map(fields, profile[4]):
-        assert location[2] == [] or location[2][0] in mappings
-        locations[location[1][0]] = functions[fields(location[4][0])[1][0]]
-    stacks, by_thread = [], collections.Counter()
-    for sample in map(fields, profile[2]):
-        values = packed(sample[2][0])
-        assert len(values) == len(types)
-        labels = {strings[label[1][0]]: label for label in map(fields, sample[3])}
+    by_thread = collections.Counter()
+    for _, values, labels in samples:
         assert set(labels) == {"thread", "pid", "tid"}
         by_thread[(labels["pid"][3] or [0])[0], (labels["tid"][3] or [0])[0]] += values[0]
-        stacks.append(([locations[number] for number in packed(sample[1][0])][::-1], values[0]))
-    check(report, stacks, options)
+    check(report(*options), [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
     threads = report("--by", "thread", *options)["rows"]
     assert by_thread == {(row["pid"] or 0, row["tid"] or 0): row["self"] for row in threads if row["self"]}
 
@@ -166,7 +101,7 @@ def test_speedscope(report, export, options):
         assert len(thread["samples"]) == len(thread["weights"])
         stacks += [([frames[i] for i in stack], weight // period) for stack, weight in zip(thread["samples"], thread["weights"])]
         sums.append(thread["endValue"] // period)
-    check(report, stacks, options)
+    check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert sorted(sums) == sorted(row["self"] for row in threads if row["self"])
 
@@ -187,17 +122,7 @@ def test_many_samples_are_merged(profcapture, tmp_path):
 @pytest.mark.parametrize("options", FILTERS, ids=" ".join)
 def test_firefox(profcapture, capture, report, export, options):
     profile = json.loads(export("firefox", *options))
-    shared = profile["shared"]
-    for name, table in shared.items():
-        if name != "stringArray":
-            assert all(len(column) == table["length"] for key, column in table.items() if key != "length"), name
-    texts, stack_table = shared["stringArray"], shared["stackTable"]
-    functions = [texts[shared["funcTable"]["name"][func]] for func in shared["frameTable"]["func"]]
-    paths = []
-    for i in range(stack_table["length"]):
-        offset = stack_table["prefixOffset"][i]
-        assert 0 <= offset <= i
-        paths.append((paths[i - offset] if offset else []) + [functions[stack_table["frame"][i]]])
+    paths = [[frame[0] for frame in path] for path in firefox_paths(profile)]
     stacks, counts, marks = [], {}, 0
     for thread in profile["threads"]:
         samples = thread["samples"]
@@ -209,13 +134,123 @@ def test_firefox(profcapture, capture, report, export, options):
         markers = thread["markers"]
         assert all(len(column) == markers["length"] for key, column in markers.items() if key != "length")
         marks += markers["length"]
-    check(report, stacks, options)
+    check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert counts == {(str(row["pid"] or 0), row["tid"] or 0): row["self"] for row in threads if row["self"]}
     # an end without a begin is no mark to `marks`, but is one here
     table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
     assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
     assert profile["meta"]["symbolicated"] is True
+
+
+# a gauge is the sum of what it changed by, as the profiler adds it up; of a sum it shows the changes alone
+@pytest.mark.parametrize("options", [(), ("--from", "100ms..400ms"), ("--pid", "137")], ids=" ".join)
+def test_firefox_counters(profcapture, capture, export, options):
+    profile = json.loads(export("firefox", *options))
+    shown = []
+    for counter in profile["counters"]:
+        samples = counter["samples"]
+        assert samples["length"] == len(samples["count"]) == len(samples["timeDeltas"]) and samples["count"][0] == 0
+        assert all(delta >= 0 for delta in samples["timeDeltas"])
+        assert profile["threads"][counter["mainThreadIndex"]]["pid"] == counter["pid"]
+        is_sum = counter["display"]["graphType"] == "line-rate"
+        values = list(itertools.accumulate(samples["count"]))[not is_sum :]
+        shown.append((counter["category"], counter["name"], is_sum, counter["pid"], len(values), values[-1], max(values) - min(values)))
+    rows = [row for row in profcapture.json("counters", capture, "--limit", 0, *options)["data"]["rows"] if row["last"] is not None]
+    pids = {thread["pid"] for thread in profile["threads"]}
+    first = profile["threads"][0]["pid"]
+    wanted = []
+    for row in rows:
+        pid, is_sum = str(row["pid"] or 0), row["kind"] == "sum"
+        pid = pid if pid in pids else first
+        wanted.append((row["group"], row["name"], is_sum, pid, row["last"] - (row["first"] if is_sum else 0), row["max"] - row["min"]))
+    assert wanted
+    for have, want in zip(sorted(shown), sorted(wanted), strict=True):
+        assert have[:4] == want[:4] and have[5:] == pytest.approx(want[4:], abs=1e-3)
+    if not options:
+        assert sum(have[4] for have in shown) == sum(row["count"] for row in rows)
+
+
+# ---- allocations
+
+
+@pytest.fixture(scope="module", params=[[], ["--epoch", 7000], ["--killed"]], ids=str)
+def heap(request, tmp_path_factory):
+    """A capture of allocations alone, and what its maker counted."""
+    path = tmp_path_factory.mktemp("heap") / "heap.cap"
+    done = subprocess.run([os.environ["MAKE_HEAP"], *map(str, request.param), path], check=True, capture_output=True, text=True, timeout=60)
+    return path, json.loads(done.stdout)
+
+
+def by_leaf(samples, number):
+    counts = collections.Counter()
+    for frames, values, _ in samples:
+        counts[frames[-1][0]] += values[number]
+    return {name: count for name, count in counts.items() if count}
+
+
+def test_pprof_allocations(profcapture, heap):
+    path, want = heap
+    types, samples = read_pprof(profcapture("export", path, "--to", "pprof", text=False).stdout)
+    assert types[-4:] == [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
+    sums = [sum(values[i] for _, values, _ in samples) for i in range(-4, 0)]
+    assert sums == [want["malloc"] + want["realloc"], want["allocated_bytes"], want["leaked"]["blocks"], want["leaked"]["bytes"]]
+    assert by_leaf(samples, -1) == want["leaked"]["functions"]
+
+
+def test_allocations_of_a_time(profcapture, heap):
+    path = heap[0]
+    summary = profcapture.json("memory", path, "--from", "1ms", "--to", "2ms")["data"]["summary"]
+    _, samples = read_pprof(profcapture("export", path, "--to", "pprof", "--from", "1ms..2ms", text=False).stdout)
+    sums = [sum(values[i] for _, values, _ in samples) for i in range(-4, 0)]
+    assert sums == [summary[name] for name in ("allocations", "allocated_bytes", "live_blocks", "live_bytes")]
+    profile = json.loads(profcapture("export", path, "--to", "firefox", "--from", "1ms..2ms").stdout)
+    assert sum(sum(thread["nativeAllocations"]["weight"]) for thread in profile["threads"]) == summary["live_bytes"]
+    assert not read_pprof(profcapture("export", path, "--to", "pprof", "--pid", 4000000, text=False).stdout)[1]
+
+
+def retained(profile):
+    """What the profiler says that lives, as it finds it: by the addresses in the table of one thread."""
+    paths, counts = firefox_paths(profile), collections.Counter()
+    for thread in profile["threads"]:
+        table = thread.get("nativeAllocations")
+        if not table:
+            continue
+        assert all(len(column) == table["length"] for key, column in table.items() if key not in ("length", "weightType"))
+        assert table["time"] == sorted(table["time"]) and table["weightType"] == "bytes"
+        lives = {}
+        for address, weight, stack in zip(table["memoryAddress"], table["weight"], table["stack"]):
+            if weight >= 0:
+                assert address not in lives and address < 2**53
+                lives[address] = weight, paths[stack][-1][0]
+            else:
+                assert lives.pop(address)[0] == -weight and stack is None
+        for weight, function in lives.values():
+            counts[function] += weight
+    return dict(counts)
+
+
+def test_firefox_allocations(profcapture, heap):
+    path, want = heap
+    profile = json.loads(profcapture("export", path, "--to", "firefox").stdout)
+    assert retained(profile) == want["leaked"]["functions"]
+    tables = [thread["nativeAllocations"] for thread in profile["threads"]]
+    assert 0.9 < sum(table["length"] for table in tables) / (want["malloc"] + want["free"] + 2 * want["realloc"]) <= 1
+    assert sum(weight for table in tables for weight in table["weight"] if weight > 0) == want["allocated_bytes"]
+
+
+def test_many_allocations_are_cut(profcapture, tmp_path):
+    path = tmp_path / "x.cap"
+    subprocess.run([os.environ["MAKE_HEAP"], "--events", "520000", path], check=True, capture_output=True, timeout=60)
+    done = profcapture("export", path, "--to", "firefox")
+    profile = json.loads(done.stdout)
+    assert sum(thread["nativeAllocations"]["length"] for thread in profile["threads"]) == 500000
+    assert "allocations are there up to 0.0" in done.stderr and retained(profile)
+
+
+def test_samples_without_allocations(export):
+    assert "nativeAllocations" not in json.loads(export("firefox", "--hide", "x"))["threads"][0]
+    assert [name for name, _ in read_pprof(export("pprof", "--mode", "user"))[0]] in (["samples"], ["samples", "cpu"])
 
 
 # ---- the programs that the formats are for
@@ -233,6 +268,17 @@ def test_go_tool_pprof(report, export, tmp_path):
     assert f" of {data['total']} total" in text
     flat = [int(match) for match in re.findall(r"^\s+(\d+)\s+[\d.]+%\s+[\d.]+%\s+\d+\s+[\d.]+%", text, re.MULTILINE)]
     assert sum(flat) == data["self_total"] and max(flat) == max(names(data["rows"], "self").values())
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
+def test_go_tool_pprof_allocations(profcapture, heap, tmp_path):
+    path, want = heap
+    profcapture("export", path, "--to", "pprof", "-o", tmp_path / "x.pb.gz")
+    command = ["go", "tool", "pprof", "-symbolize=none", "-unit=B", "-top", "x.pb.gz"]
+    environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    # no sample: what still lives is what is shown
+    assert done.stderr == "" and "Type: inuse_space" in done.stdout and f" of {want['leaked']['bytes']}B total" in done.stdout
 
 
 @pytest.mark.skipif(not FLAMEGRAPH.exists(), reason="flamegraph.pl is not installed: ./dev setup --peers")
@@ -272,6 +318,8 @@ def test_profiler_cli(report, export, tmp_path, sockets):
                 break
             time.sleep(0.5)
         info = json.loads(done.stdout)
+        counters = json.loads(run("counter", "list", "--session", "x", "--json").stdout)["counters"]
+        assert len(counters) == len(json.loads(path.read_bytes())["counters"]) > 0
         handles = [thread["threadHandle"] for process in info["processes"] for thread in process["threads"]]
         rows = report("--by", "thread")["rows"]
         assert info["threadCount"] == len(json.loads(path.read_bytes())["threads"]) >= sum(row["self"] > 0 for row in rows)
@@ -289,6 +337,32 @@ def test_speedscope_schema(export):
     jsonschema.validate(json.loads(export("speedscope")), rules)
 
 
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+
+
+@needs_node
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: ./dev setup --peers")
+def test_speedscope_page(report, export, tmp_path):
+    """Its own page shows each thread with its weight, and the functions of the first one with what they took."""
+    data = export("speedscope")
+    (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('x.json', '{base64.b64encode(data).decode()}');")
+    page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage",
+               f"--user-data-dir={tmp_path}/user", "--virtual-time-budget=10000", "--dump-dom", page]
+    done = subprocess.run(command, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, timeout=100, check=True)
+    text = done.stdout.decode("utf-8")
+    profile = json.loads(data)
+    assert f"<title>{html.escape(profile['name'], quote=False)} - speedscope</title>" in text
+    threads = re.findall(r'<tr title="([^"]*)"[^>]*><td[^>]*>\d+</td><td[^>]*>.*?</td><td[^>]*>(\d+)</td>', text, re.DOTALL)
+    shown = [(html.unescape(name), int(weight)) for name, weight in threads]
+    assert shown == [(thread["name"], thread["endValue"]) for thread in profile["profiles"]]
+    pid, tid = re.search(r"\((\d+)/(\d+)\)$", shown[0][0]).groups()
+    rows = report("--pid", pid, "--tid", tid)["rows"]
+    functions = re.findall(r"<td[^>]*>(\d+) \((?:&lt;)?[\d.]+%\)", re.sub(r"</?(?!td)[^>]*>", "", text))
+    took = list(map(int, functions))
+    assert sorted(zip(took[::2], took[1::2])) == sorted((row["total"], row["self"]) for row in rows)
+
+
 # ---- the command
 
 
@@ -302,6 +376,67 @@ def test_compressed(profcapture, capture, tmp_path):
 def test_an_empty_range(profcapture, capture):
     for to in FORMATS:
         profcapture("export", capture, "--to", to, "--pid", 4000000, text=False)
+
+
+def numbers_of(to, data):
+    """Samples, and how many of what is a thread to the format."""
+    if to == "folded":
+        lines = data.decode().splitlines()
+        return sum(int(line.rsplit(" ", 1)[1]) for line in lines), len({line.split(";")[0] for line in lines})
+    if to == "pprof":
+        samples = read_pprof(data)[1]
+        return sum(values[0] for _, values, _ in samples), len({(str(labels["pid"]), str(labels["tid"])) for _, values, labels in samples if values[0]})
+    profile = json.loads(data)
+    if to == "speedscope":
+        return sum(thread["endValue"] for thread in profile["profiles"]), len(profile["profiles"])
+    return sum(thread["samples"]["length"] for thread in profile["threads"]), sum(thread["samples"]["length"] > 0 for thread in profile["threads"])
+
+
+def test_an_empty_capture(profcapture, tmp_path):
+    """What each format needs at least is there: speedscope opens no file without a profile, the other one none without a thread."""
+    path = make(tmp_path / "x.cap", "--rows", 0)
+    for to in FORMATS:
+        done = profcapture("export", path, "--to", to, text=False)
+        assert numbers_of(to, done.stdout) == (0, 1 if to == "speedscope" else 0) and done.stderr == b""
+    profile = json.loads(profcapture("export", path, "--to", "firefox").stdout)
+    assert len(profile["threads"]) == 1 and firefox_paths(profile)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_cut_capture(profcapture, tmp_path, to):
+    path = make(tmp_path / "x.cap", "--rows", 30000)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 2 // 3])
+    rows = profcapture.json("report", path, "--by", "thread", "--limit", 0)["data"]
+    wanted = sum(row["self"] for row in rows["rows"]), sum(row["self"] > 0 for row in rows["rows"])
+    for source in [{"args": [path]}, {"args": ["-"], "stdin": path}]:
+        with open(source.get("stdin", os.devnull), "rb") as given:
+            done = profcapture("export", *source["args"], "--to", to, "-o", "-", text=False, stdin=given)
+        assert b"unfinished" in done.stderr
+        samples, threads = numbers_of(to, done.stdout)
+        assert 0 < samples == wanted[0] < 30000
+        assert threads == wanted[1] or to == "folded"
+
+
+@pytest.mark.parametrize("options", [("--pid", "137"), ("--comm", "x"), ("--cpu", "1"), ("--from", "200ms..500ms"), ("--from", "@mark:M")], ids=" ".join)
+def test_filters(profcapture, capture, report, export, options):
+    """What report leaves out, an export does."""
+    if "x" in options:
+        name = next(row["comm"] for row in report("--by", "thread")["rows"] if row["comm"])
+        options = ("--comm", name)
+    if "@mark:M" in options:
+        name = next(row["name"] for row in profcapture.json("marks", capture, "--limit", 0)["data"]["rows"] if row["count"] and row["name"])
+        options = ("--from", f"@mark:{name}")
+    if "\ufffd" in "".join(options):
+        return  # JSON has no such name
+    rows = report("--by", "thread", *options)["rows"]
+    period = report(*options)["period_ns"] or 1
+    samples, threads = sum(row["self"] for row in rows), sum(row["self"] > 0 for row in rows)
+    assert 0 < samples < report()["total"]
+    for to in FORMATS:
+        have = numbers_of(to, export(to, *options))
+        assert have[0] == samples * (period if to == "speedscope" else 1)
+        assert have[1] == threads or to == "folded"
 
 
 def test_a_file_that_exists(profcapture, capture, tmp_path):

@@ -20,7 +20,7 @@ def samples(profcapture, whole):
     """(thread, mode, frames from the root in) of each sample."""
     lines = profcapture("dump", whole, "--table", "sample", "--resolve", "--format", "ndjson").stdout.splitlines()
     rows = [json.loads(line) for line in lines[1:]]
-    return [((row["pid"], row["tid"]), row["mode"], row["frames"][::-1]) for row in rows]
+    return [((row["pid"], row["tid"]), row["mode"], [f for f in row["frames"][::-1] if not f["inline"]]) for row in rows]
 
 
 def identity(frame):
@@ -134,6 +134,21 @@ def test_no_children(profcapture, whole):
     assert "total %" not in profcapture("report", whole, "--no-children").stdout
 
 
+@pytest.mark.parametrize("view", [["--by", "function"], ["--by", "line"], ["--by", "image"], ["--inline", "--hide", "1"]])
+def test_timeline(profcapture, whole, view):
+    report = profcapture.json("report", whole, "--limit", 0, "--timeline", *view)
+    schema.check(profcapture, "report", report)
+    data = report["data"]
+    assert all(sum(row["timeline"]) == row["self"] for row in data["rows"])
+    assert sum(map(sum, (row["timeline"] for row in data["rows"]))) == data["self_total"]
+    # The same samples as in the first of its parts alone.
+    end = data["timeline"]["from_ns"] + data["timeline"]["bin_ns"] - 1
+    first = profcapture.json("report", whole, "--limit", 0, "--to", f"{end}ns", *view)["data"]["rows"]
+    count = lambda rows, self: {json.dumps([row.get(key) for key in ("name", "image", "build_id", "offset", "line", "kind")]): self(row) for row in rows if self(row)}
+    assert count(first, lambda row: row["self"]) == count(data["rows"], lambda row: row.get("timeline", [0])[0])
+    assert "over time" in profcapture("report", whole, "--timeline", *view).stdout
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
@@ -141,6 +156,8 @@ def test_no_children(profcapture, whole):
         (["--inverted", "--callers", "x"], "--inverted does not go with"),
         (["--inverted", "--by", "thread"], "--by function or image"),
         (["--no-children", "--tree"], "--no-children is about rows"),
+        (["--timeline", "--tree"], "--timeline is of rows"),
+        (["--timeline", "--by", "thread"], "--timeline is of rows"),
     ],
 )
 def test_usage_errors(profcapture, whole, arguments, said):

@@ -30,7 +30,7 @@ def test_text(profcapture, hostile, tmp_path):
         for color in "never", "always":
             done = profcapture(*verb, hostile, "--color", color, "--limit", 0)
             text = done.stdout + done.stderr
-            for style in ("\x1b[0m", "\x1b[1m", "\x1b[1;33m") if color == "always" else ():
+            for style in ("\x1b[0m", "\x1b[1m", "\x1b[1;33m", "\x1b[1;31m") if color == "always" else ():
                 text = text.replace(style, "")
             assert not unprintable(text), verb
             seen += ESCAPED in text

@@ -49,7 +49,7 @@ def test_examples_work(profcapture, tmp_path):
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
     for example in EXAMPLES:
-        words = shlex.split(example.replace("FILE", "system.cap"))
+        words = shlex.split(re.sub("FILE|OLD|NEW", "system.cap", example))
         assert profcapture(*words[1:], cwd=tmp_path).stdout, example
 
 

@@ -276,6 +276,13 @@ def test_temporary_by_threshold(profcapture, whole):
     assert by_time[-1] == ask(profcapture, whole)["summary"]["calls"]["free"]
 
 
+def test_one(profcapture, tmp_path):
+    path, _ = make(tmp_path / "one.cap", "--events", 1)
+    for options, line in (["--leaks"], "Leaked: "), (["--peak"], "Peak: "), (["--at", "1s"], "At 1.0"):
+        first = profcapture("memory", path, *options, "--color", "never").stdout.splitlines()[0]
+        assert first.startswith(line) and first.endswith(" in 1 block")
+
+
 def test_other_captures(profcapture, tmp_path):
     """Without allocations there is nothing, and what is lost is said first."""
     path = tmp_path / "other.cap"

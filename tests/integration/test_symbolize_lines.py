@@ -3,8 +3,10 @@
 .gnu_debuglink, on the machine that recorded or below a sysroot; and no name comes from a file that is another one."""
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+from recordings import until
 
 SECONDS = 1
 SOURCE = """\
@@ -94,6 +96,15 @@ def test_record(profcapture, work):
     check_lines(profcapture, work / "named.cap")
 
 
+def test_dump(profcapture, work):
+    """Inlined calls are frames of their own, innermost first, before what they are inlined into."""
+    rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
+    chains = {tuple((f["name"], f["inline"]) for f in row["frames"]) for row in rows}
+    at = ("mix", True), ("twice", True), ("spin", False), ("main", False)
+    assert any(at == chain[i : i + 4] for chain in chains for i in range(len(chain)))
+    assert "\tmix  [spin]  (inline)\n" in profcapture("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0).stdout
+
+
 def test_build_id(profcapture, work, bare, tmp_path):
     names = {row["name"] for row in rows(profcapture, bare)}
     assert "spin" not in names
@@ -141,3 +152,63 @@ def test_other_file(profcapture, work, bare, tmp_path):
     (folder / "spin.debug").write_bytes((work / "away.debug").read_bytes() + b"x")
     profcapture("symbolize", bare, "--sysroot", tmp_path)
     assert not {"other", "spin", "mix"} & {row["name"] for row in rows(profcapture, bare, "--inline")}
+
+
+# Ways to run a copy of the program that is in a folder of its own, where "$0" is that folder.
+PLACES = {
+    "plain": 'exec "$0/whole"',
+    "unlinked": '"$0/whole" & rm "$0/whole"; wait',
+    "replaced": '"$0/whole" & mv "$0/other" "$0/whole"; wait',
+    "chroot": 'exec chroot "$0" /whole',
+    "namespaces": 'exec unshare --user --map-root-user --mount sh -c \'mount -t tmpfs none "$0/hidden" && cp "$0/whole" "$0/hidden" && exec "$0/hidden/whole"\' "$0"',
+}
+
+
+def test_places(profctl, profcapture, require, tmp_path):
+    """The same functions, inlined calls and lines wherever the program's file is, or was."""
+    require("gcc", "unshare", root=True)
+    if subprocess.run(["unshare", "-U", "-r", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no user namespace can be made here")
+    (tmp_path / "whole.c").write_text(SOURCE.replace("for (;;)", "for (int i = 0; i < 2500; i++)"))
+    command = ["gcc", "-g", "-O2", "-static", "-Wl,--build-id=sha1", "whole.c", "-o", "whole"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    said = {}
+    for place, script in PLACES.items():
+        folder = tmp_path / place
+        (folder / "hidden").mkdir(parents=True)
+        shutil.copy(tmp_path / "whole", folder / "whole")
+        shutil.copy("/bin/true", folder / "other")
+        profctl("record", "-o", folder / "cap", "--", "sh", "-c", script, folder)
+        lines = rows(profcapture, folder / "cap", "--comm", "whole", "--by", "line")
+        total = sum(row["self"] for row in lines)
+        lines = {(row["name"], row["line"]): row["self"] for row in lines if (row["file"] or "").endswith("whole.c")}
+        hot = {line for line, count in lines.items() if count > 0.2 * total}
+        inlined = {row["name"] for row in rows(profcapture, folder / "cap", "--comm", "whole", "--inline")}
+        said[place] = inlined & {"mix", "twice", "spin", "main"}, hot, set(lines)
+    names, hot, lines = said["plain"]
+    assert names == {"mix", "twice", "spin", "main"} and ("mix", 4) in hot
+    for place, (their_names, their_hot, their_lines) in said.items():
+        assert their_names == names and their_hot <= lines and hot <= their_lines, (place, said)
+
+
+# What a process has in its own mount namespace: debug files where nobody else sees them, "$0" being the folder of the program.
+HIDDEN = {
+    "build-id": "mount -t tmpfs none /usr/lib/debug && mkdir -p /usr/lib/debug/.build-id/{0} && cp away.debug /usr/lib/debug/.build-id/{0}/{1}.debug",
+    "link": "cp away.debug hidden/spin.debug",
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN)
+def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn, work, tmp_path, where):
+    """Debug files of a container are its own: they are found while it lives."""
+    require("unshare", root=True, mounts=True)
+    for name in "spin", "away.debug":
+        shutil.copy(work / name, tmp_path / name)
+    (tmp_path / "hidden").mkdir()
+    notes = subprocess.run(["readelf", "-n", "spin"], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    build_id = notes.split("Build ID: ")[1].split()[0]
+    script = f"cd {tmp_path} && mount -t tmpfs none hidden && cp spin hidden && {HIDDEN[where].format(build_id[:2], build_id[2:])} && exec hidden/spin"
+    program = spawn("unshare", "-m", "sh", "-c", script)
+    until(lambda: Path(f"/proc/{program.pid}/comm").read_text() == "spin\n", 10)
+    profctl("record", "--pid", program.pid, "-d", 0.5, "-o", capture)
+    check_lines(profcapture, capture)

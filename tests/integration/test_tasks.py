@@ -596,8 +596,8 @@ def test_too_many_descriptors_on_their_way(capture, home, spawn):
         (home / name).symlink_to(build / name)
     hog = spawn(*as_user(sys.executable, "-c", HOG, uid=uid, refuse=None), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert hog.stdout.readline() == b"full\n"
-    # What a reply carries GDBus sends, and ends the connection where it cannot: no socket of sysprof's.
-    recorder = spawn(*as_user(os.environ["PROFCTL"], "record", "-q", "--no-sysprof", "-o", capture, "--", "sleep", 0.2, uid=uid),
+    # The socket of sysprof's is refused, as what a reply carries GDBus would send, and end the connection where it cannot.
+    recorder = spawn(*as_user(os.environ["PROFCTL"], "record", "-q", "-o", capture, "--", "sleep", 0.2, uid=uid),
                      env={**os.environ, "PROF_LIBEXEC_DIR": str(home)})
 
     def broker():

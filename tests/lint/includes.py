@@ -60,7 +60,7 @@ ALLOWED = {
         ["seccomp", "stdio"],
     ),
     "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/wake.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "docs/examples": ([], ["glib", "gio", "stdio"]),
     "tests": (None, list(LIBRARIES)),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * debug-places FILE [FOLDER…]: for each hexadecimal address of standard input, a line with it and one "\tNAME\tFILE:LINE"
+ * debug-places [--sysroot FOLDER] FILE [FOLDER…]: for each hexadecimal address of standard input, a line with it and one "\tNAME\tFILE:LINE"
  * a function, innermost first, and an empty one. FOLDERs are those of debug files. At the end, on standard error, ns a lookup
  * of addresses whose units are flattened.
  */
@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,10 +48,13 @@ static void print(uint64_t address, const struct debug_info_place *place)
 
 int main(int argc, char **argv)
 {
-	struct debug_files *files = debug_files_new(NULL, (const char *const *)argv + 2);
-	int fd = argc > 1 ? open(argv[1], O_RDONLY | O_CLOEXEC) : -1;
+	bool below = argc > 3 && strcmp(argv[1], "--sysroot") == 0;
+	char **named = argv + (below ? 3 : 1);
+	struct debug_files *files = debug_files_new(
+		below ? argv[2] : NULL, named[0] ? (const char *const *)named + 1 : NULL);
+	int fd = files && named[0] ? debug_files_open_path(files, named[0]) : -1;
 	struct elf_image *elf = fd >= 0 ? elf_image_open(fd) : NULL;
-	struct debug_file *found = elf ? debug_files_find(files, elf, argv[1]) : NULL;
+	struct debug_file *found = elf ? debug_files_find(files, elf, named[0]) : NULL;
 	struct debug_info *info;
 	uint64_t *addresses = NULL, start;
 	size_t n = 0;
@@ -58,7 +62,7 @@ int main(int argc, char **argv)
 
 	if (!found || !found->dwarf)
 		return 1;
-	info = debug_info_new(found->dwarf);
+	info = debug_info_new(found);
 	start = now_ns();
 	while (fgets(line, sizeof(line), stdin)) {
 		struct debug_info_place place = { 0 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of where debug files are looked for: only what is the right one, only regular files, nothing outside a sysroot.
+ * Checks of where debug files are looked for: only what is the right one, only regular files, nothing outside a sysroot; what others
+ * have is of files that are theirs; fetched is what is not here.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -38,6 +39,22 @@ static void put_file(const char *name, const struct build *build)
 	CHECK(n > 0 && write(to, bytes, (size_t)n) == n);
 }
 
+static const struct build *served; /* NULL = nothing */
+static unsigned asked;
+
+static struct elf_image *serve(const uint8_t *id, size_t size, char **ret_path, void *data)
+{
+	struct elf_image *elf;
+
+	CHECK(data == &asked);
+	CHECK(size == right.build_id_size && memcmp(id, right.build_id, size) == 0);
+	asked++;
+	elf = debug_files_check(served ? build_elf(served) : -1, id, size);
+	if (elf)
+		*ret_path = g_strdup("served");
+	return elf;
+}
+
 /* Path of what is found for the image with the build-id of `right`; to be freed. */
 static char *find(const char *sysroot, const char *debug_folder)
 {
@@ -45,9 +62,13 @@ static char *find(const char *sysroot, const char *debug_folder)
 	struct debug_files *files = debug_files_new(sysroot, folders);
 	CLEANUP_CLOSE int fd = build_elf(&right);
 	struct elf_image *image = elf_image_open(fd);
-	struct debug_file *found = debug_files_find(files, image, "/bin/x");
-	char *path = found ? g_strdup(found->path) : NULL;
+	struct debug_file *found;
+	char *path;
 
+	if (served)
+		debug_files_set_fetch(files, serve, &asked);
+	found = debug_files_find(files, image, "/bin/x");
+	path = found ? g_strdup(found->path) : NULL;
 	debug_file_free(found);
 	elf_image_free(image);
 	debug_files_free(files);
@@ -64,6 +85,24 @@ static void test_wrong(void)
 	put_file("a/.build-id/ab/cdef2031.debug", &right);
 	one = find(NULL, in("a"));
 	CHECK_STR(one, in("a/.build-id/ab/cdef2031.debug"));
+}
+
+static void test_fetch(void)
+{
+	g_autofree char *here = NULL, *elsewhere = NULL, *other = NULL;
+
+	served = &right;
+	here = find(NULL, in("a")); /* which the last one left */
+	CHECK_STR(here, in("a/.build-id/ab/cdef2031.debug"));
+	CHECK_INT(asked, 0);
+	elsewhere = find(NULL, in("b"));
+	CHECK_STR(elsewhere, "served");
+	CHECK_INT(asked, 1);
+	served = &wrong;
+	other = find(NULL, in("b"));
+	CHECK_STR(other, NULL);
+	CHECK_INT(asked, 2);
+	served = NULL;
 }
 
 static void test_sysroot(void)
@@ -89,6 +128,41 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
+/* A process that has another /, and a file that is here or is not. */
+static char *find_with_other(const char *other, const char *path)
+{
+	struct debug_files *files = debug_files_new(NULL, NULL);
+	CLEANUP_CLOSE int fd = strcmp(path, "/bin/x") == 0 ? build_elf(&right)
+							   : open(path, O_RDONLY | O_CLOEXEC);
+	struct elf_image *image = elf_image_open(fd);
+	struct debug_file *found;
+	char *where;
+
+	debug_files_add_other(files, debug_files_new(other, NULL));
+	found = debug_files_find(files, image, path);
+	where = found ? g_strdup(found->path) : NULL;
+	debug_file_free(found);
+	elf_image_free(image);
+	debug_files_free(files);
+	return where;
+}
+
+static void test_other(void)
+{
+	g_autofree char *there = NULL, *here = NULL, *outside = NULL;
+
+	/* test_sysroot left it there */
+	there = find_with_other(in("root"), "/bin/x");
+	CHECK_STR(there, "/usr/lib/debug/.build-id/ab/cdef2031.debug");
+	put_file("x", &right);
+	here = find_with_other(in("root"), in("x"));
+	CHECK_STR(here, NULL);
+	CHECK_INT(unlink(in("root/usr/lib/debug/.build-id/ab/cdef2031.debug")), 0);
+	CHECK_INT(symlink(in("outside"), in("root/usr/lib/debug/.build-id/ab/cdef2031.debug")), 0);
+	outside = find_with_other(in("root"), "/bin/x");
+	CHECK_STR(outside, NULL);
+}
+
 static void test_pipe(void)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);
@@ -108,7 +182,9 @@ int main(void)
 	if (!mkdtemp(folder))
 		return 1;
 	RUN(test_wrong);
+	RUN(test_fetch);
 	RUN(test_sysroot);
+	RUN(test_other);
 	RUN(test_pipe);
 	status = test_end();
 	remove = g_strdup_printf("rm -r '%s'", folder);

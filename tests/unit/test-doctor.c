@@ -14,7 +14,7 @@ static struct {
 	char *root;
 	/* The kernel: 0 or -errno of each question. */
 	int own, own_kernel, system, cycles, ring, procmap_query, map_file, write;
-	int bus_profd, bus_polkit;
+	int bus_profd, bus_polkit, library;
 	size_t largest_ring;
 	uint64_t free_bytes;
 } machine;
@@ -55,6 +55,12 @@ static int fake_bus_service(const char *name)
 	return strcmp(name, "org.profd.Profiler1") == 0 ? machine.bus_profd : machine.bus_polkit;
 }
 
+static int fake_library(const char *name)
+{
+	CHECK_STR(name, "libdebuginfod.so.1");
+	return machine.library;
+}
+
 static const struct doctor_probes fake_probes = {
 	.perf_open = fake_perf_open,
 	.perf_ring = fake_perf_ring,
@@ -62,6 +68,7 @@ static const struct doctor_probes fake_probes = {
 	.map_file = fake_map_file,
 	.free_bytes = fake_free_bytes,
 	.bus_service = fake_bus_service,
+	.library = fake_library,
 };
 
 static void put(const char *path, const char *text)
@@ -118,7 +125,7 @@ static void machine_init(void)
 	machine.own = machine.own_kernel = machine.system = 0;
 	machine.cycles = -ENOENT;
 	machine.procmap_query = machine.map_file = machine.write = 0;
-	machine.bus_profd = machine.bus_polkit = 0;
+	machine.bus_profd = machine.bus_polkit = machine.library = 0;
 	machine.largest_ring = 1 << 20;
 	machine.free_bytes = UINT64_C(10) << 30;
 	put("/proc/self/status", PLAIN_USER);
@@ -324,6 +331,58 @@ static void test_surroundings(void)
 	expect("disk-space", DOCTOR_WARN, "cannot be written", "-o");
 }
 
+static void test_debuginfod(void)
+{
+	g_unsetenv("DEBUGINFOD_URLS");
+	expect("debuginfod", DOCTOR_OK, "not used", NULL);
+	g_setenv("DEBUGINFOD_URLS", " ", TRUE);
+	machine.library = -ENOENT;
+	expect("debuginfod", DOCTOR_OK, "not used", NULL);
+	g_setenv("DEBUGINFOD_URLS", "http://localhost:8002", TRUE);
+	expect("debuginfod", DOCTOR_WARN, "cannot be loaded", "libdebuginfod1");
+	machine.library = 0;
+	expect("debuginfod", DOCTOR_OK, "http://localhost:8002", NULL);
+	g_unsetenv("DEBUGINFOD_URLS");
+}
+
+static void put_process(const char *pid, const char *exe, unsigned uid, const char *own_pid)
+{
+	g_autofree char *link = g_strdup_printf("/proc/%s/exe", pid);
+	g_autofree char *path = g_strdup_printf("/proc/%s/status", pid);
+	g_autofree char *maps = g_strdup_printf("/proc/%s/maps", pid);
+	g_autofree char *status =
+		g_strdup_printf("Name:\tx\nNSpid:\t%s%s%s\nUid:\t%u\t%u\t%u\t%u\n", pid,
+				own_pid ? "\t" : "", own_pid ? own_pid : "", uid, uid, uid, uid);
+
+	put_link(link, exe);
+	put(path, status);
+	put(maps, "");
+}
+
+static void test_jit_maps(void)
+{
+	expect("jit-maps", DOCTOR_OK, "no node", NULL);
+	put_process("10", "/usr/bin/python3.11", 1000, NULL);
+	put_process("11", "/usr/bin/notnode", 1000, NULL);
+	put_process("12", "/usr/bin/node", 1001, NULL); /* another user's */
+	expect("jit-maps", DOCTOR_OK, "no node", NULL);
+	put_process("14", "/usr/bin/node (deleted)", 1000, "2");
+	expect("jit-maps", DOCTOR_WARN, "1 of 1", "--perf-basic-prof");
+	expect("jit-maps", DOCTOR_WARN, "node (14);", "node with");
+	put("/proc/14/root/tmp/perf-14.map", ""); /* of another one: its own pid is 2 */
+	expect("jit-maps", DOCTOR_WARN, "node (14)", "--perf-basic-prof");
+	put("/proc/14/root/tmp/perf-2.map", "");
+	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL);
+	put_process("15", "/usr/lib/jvm/java-17/bin/java", 1000, NULL);
+	expect("jit-maps", DOCTOR_WARN, "java (15)", "jcmd 15 Compiler.perfmap");
+	put("/proc/15/maps", "7f00-7f01 r-xp 00000000 00:00 1 /var/tmp/jit-15.dump\n");
+	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	put_process("16", "/usr/bin/python3.13", 1000, NULL);
+	expect("jit-maps", DOCTOR_WARN, "1 of 3", "-X perf");
+	put("/proc/self/status", ROOT_USER);
+	expect("jit-maps", DOCTOR_WARN, "2 of 4", "--perf-basic-prof; ");
+}
+
 /* A container without /proc and /sys: every check says something, none crashes. */
 static void test_empty_tree(void)
 {
@@ -355,6 +414,8 @@ int main(void)
 	RUN_ON_MACHINE(test_processes);
 	RUN_ON_MACHINE(test_file_systems);
 	RUN_ON_MACHINE(test_surroundings);
+	RUN_ON_MACHINE(test_debuginfod);
+	RUN_ON_MACHINE(test_jit_maps);
 	RUN_ON_MACHINE(test_empty_tree);
 	return test_end();
 }

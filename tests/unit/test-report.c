@@ -161,6 +161,40 @@ static void test_recursion(void)
 	build_done(&build);
 }
 
+/* Two functions one after the other, in two epochs; what has no stack has its times too. */
+static void test_timeline(void)
+{
+	struct build build;
+	struct answer answer = { .tally.wants_timeline = true };
+	uint64_t sums[3] = { 0 };
+
+	begin(&build);
+	stack(&build, 1, 0, 1);
+	stack(&build, 2, 1, 2);
+	samples(&build, 60, 1);
+	samples(&build, 60, 2);
+	samples(&build, 24, 0);
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	for (guint i = 0; i < answer.tally.timelines->len; i++) {
+		const struct tally_timeline *line =
+			&g_array_index(answer.tally.timelines, struct tally_timeline, i);
+		const char *name = functions_at(answer.tally.functions, i)->name;
+		bool is_a = strcmp(name, "a") == 0, is_b = strcmp(name, "b") == 0;
+
+		for (unsigned bin = 0; bin < TALLY_BINS; bin++) {
+			sums[is_a ? 0 : is_b ? 1 : 2] += line->self[bin];
+			CHECK(!is_a || line->self[bin] == (bin < 10 ? 6u : 0u));
+			CHECK(!is_b || line->self[bin] == (bin >= 10 && bin < 20 ? 6u : 0u));
+		}
+	}
+	CHECK_INT(sums[0], 60);
+	CHECK_INT(sums[1], 60);
+	CHECK_INT(sums[2], 24);
+	done(&answer);
+	build_done(&build);
+}
+
 static void test_callers(void)
 {
 	struct build build;
@@ -196,6 +230,43 @@ static void test_return(void)
 	CHECK_COUNT(answer.tally.counts, "a", 1, 1);
 	CHECK_COUNT(answer.tally.counts, "x.so+0x0", 1, 1);
 	CHECK_INT(answer.tally.unresolved, 1);
+	done(&answer);
+	build_done(&build);
+}
+
+/* The symbols a and a.cold are one function, whose stack holds both, and counts once; two symbols b stay two. */
+static void test_clones(void)
+{
+	static const char *const names[] = { "a.isra.0.cold", "b" };
+	struct build build;
+	struct answer answer = { 0 };
+	unsigned b = 0;
+
+	begin(&build);
+	for (unsigned i = 0; i < 2; i++) {
+		build_text(&build, 20 + i, names[i]);
+		BUILD(&build, PROF_TABLE_SYMBOL, N(10 + i), N(1), N(0x400 + 0x100 * i), N(0x100),
+		      N(20 + i), N(20 + i), N(0), N(0), N(0));
+		BUILD(&build, PROF_TABLE_FRAME, N(10 + i), N(1), N(0x400 + 0x100 * i),
+		      N(PROF_FRAME_EXACT));
+	}
+	stack(&build, 1, 0, 10);
+	stack(&build, 2, 1, 1);
+	stack(&build, 3, 0, 11);
+	stack(&build, 4, 0, 2);
+	for (unsigned i = 1; i <= 4; i++)
+		samples(&build, 1, i);
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_COUNT(answer.tally.counts, "a", 2, 2);
+	for (guint i = 0; i < answer.tally.counts->len; i++) {
+		const struct function *function = functions_at(answer.tally.functions, i);
+
+		b += strcmp(function->name, "b") == 0;
+		if (strcmp(function->name, "a") == 0)
+			CHECK_STR(function->raw_name, "a");
+	}
+	CHECK_INT(b, 2);
 	done(&answer);
 	build_done(&build);
 }
@@ -498,8 +569,10 @@ int main(void)
 	RUN(test_shortened);
 	RUN(test_totals);
 	RUN(test_recursion);
+	RUN(test_timeline);
 	RUN(test_callers);
 	RUN(test_return);
+	RUN(test_clones);
 	RUN(test_sums);
 	RUN(test_cyclic_stacks);
 	RUN(test_pruned);

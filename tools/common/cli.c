@@ -13,6 +13,7 @@
 
 #include "tools/common/cli-private.h"
 #include "tools/common/messages.h"
+#include "tools/common/pager.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -486,6 +487,9 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 	messages_init();
 	status = cli_run(verbs, argc - 1, argv + 1);
 	error = out_flush(out_stdout());
+	/* Who leaves a pager has seen enough too. */
+	if (pager_end() && error == -EPIPE)
+		error = 0;
 	/* That a reader like head has seen enough is no news. */
 	if (error < 0 && error != -EPIPE)
 		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
@@ -518,10 +522,14 @@ bool cli_color_wanted(enum cli_color choice, int fd)
 
 unsigned cli_columns(int fd)
 {
+	const char *told = g_getenv("COLUMNS");
+	uint64_t columns;
 	struct winsize size;
 
 	if (!isatty(fd))
 		return 0;
+	if (told && units_parse_uint(told, 1, UINT16_MAX, &columns, NULL))
+		return (unsigned)columns;
 	if (ioctl(fd, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
 		return 80;
 	return size.ws_col;

@@ -138,7 +138,7 @@ extern const char *const cli_color_choices[];
 /* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a terminal that can. */
 bool cli_color_wanted(enum cli_color choice, int fd);
 
-/* Columns of the terminal at fd; 0 where it is none, which means: no limit. */
+/* Columns of the terminal at fd, by COLUMNS or as it says itself; 0 where it is none, which means: no limit. */
 unsigned cli_columns(int fd);
 
 /* Gives the signals back what they meant, in a child before exec; async-signal-safe. */

@@ -302,6 +302,11 @@ bool code_names_any(const struct code_names *codes)
 	return g_hash_table_size(codes->processes) > 0;
 }
 
+bool code_names_has(const struct code_names *codes, uint32_t process)
+{
+	return g_hash_table_contains(codes->processes, GUINT_TO_POINTER(process));
+}
+
 /* The one of a place that holds then. */
 static struct code_name *find_in_place(const struct process_code *code, const struct place *place,
 				       uint32_t segment, uint64_t time_ns)

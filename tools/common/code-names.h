@@ -25,6 +25,8 @@ void code_names_free(struct code_names *codes);
 
 /* Whether there are any, of whatever process. */
 bool code_names_any(const struct code_names *codes);
+/* Whether there are any of that process itself. */
+bool code_names_has(const struct code_names *codes, uint32_t process);
 /*
  * What the address was called at that time, or NULL. *ret_until: the answer is the same for all times from time_ns to before that
  * one.

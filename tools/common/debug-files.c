@@ -7,10 +7,13 @@
  *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold  [test-debug-files: sysroot]
  *             (3) nothing but regular files is opened for longer than a look  [test-debug-files: pipe]
  *             (4) what is unpacked, and what libdw reads into memory, is bounded
+ *             (5) what somebody else has says nothing of a file that is here  [test-debug-files: other]
+ *             (6) what is here, or in the file itself, is not fetched  [test-debug-files: fetch]
  */
 #include "tools/common/debug-files.h"
 
 #include "arch/base.h"
+#include "tools/common/debug-split.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>
@@ -31,6 +34,9 @@
 struct debug_files {
 	int root; /* AT_FDCWD = none */
 	GPtrArray *folders;
+	GPtrArray *others;        /* struct debug_files with a sysroot and nothing else */
+	debug_files_fetch *fetch; /* NULL = nothing comes from elsewhere */
+	void *fetch_data;
 };
 
 void debug_files_free(struct debug_files *files)
@@ -40,7 +46,13 @@ void debug_files_free(struct debug_files *files)
 	if (files->root >= 0)
 		close(files->root);
 	g_ptr_array_unref(files->folders);
+	g_ptr_array_unref(files->others);
 	g_free(files);
+}
+
+static void free_files(gpointer files)
+{
+	debug_files_free(files);
 }
 
 struct debug_files *debug_files_new(const char *sysroot, const char *const *folders)
@@ -56,9 +68,24 @@ struct debug_files *debug_files_new(const char *sysroot, const char *const *fold
 	files = g_new0(struct debug_files, 1);
 	files->root = root;
 	files->folders = g_ptr_array_new_with_free_func(g_free);
+	files->others = g_ptr_array_new_with_free_func(free_files);
 	for (size_t i = 0; folders && folders[i]; i++)
 		g_ptr_array_add(files->folders, g_strdup(folders[i]));
 	return files;
+}
+
+void debug_files_add_other(struct debug_files *files, struct debug_files *other)
+{
+	if (files->root < 0)
+		g_ptr_array_add(files->others, other);
+	else
+		debug_files_free(other);
+}
+
+void debug_files_set_fetch(struct debug_files *files, debug_files_fetch *fetch, void *data)
+{
+	files->fetch = fetch;
+	files->fetch_data = data;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */
@@ -107,6 +134,13 @@ static int open_in_folders(const struct debug_files *files, const char *name, gu
 	return -1;
 }
 
+int debug_files_open_below(const struct debug_files *files, const char *name, unsigned int *at)
+{
+	g_autofree char *path = NULL;
+
+	return open_in_folders(files, name, at, &path);
+}
+
 /* ---- what is asked for --------------------------------------------------------------------------- */
 
 static void free_elf(struct elf_image **elf)
@@ -137,6 +171,13 @@ static bool has_build_id(const struct elf_image *elf, const void *id, size_t siz
 	return elf_image_get_build_id(elf, loaded) == size && memcmp(loaded, id, size) == 0;
 }
 
+struct elf_image *debug_files_check(int fd, const uint8_t *id, size_t size)
+{
+	CLEANUP(free_elf) struct elf_image *elf = open_elf(keep_regular(fd));
+
+	return elf && has_build_id(elf, id, size) ? steal_ptr(&elf) : NULL;
+}
+
 static struct elf_image *find_by_build_id(const struct debug_files *files, const uint8_t *id,
 					  size_t size, char **ret_path)
 {
@@ -151,17 +192,24 @@ static struct elf_image *find_by_build_id(const struct debug_files *files, const
 	g_string_append(name, ".debug");
 	for (;;) {
 		g_autofree char *path = NULL;
-		CLEANUP(free_elf) struct elf_image *elf = NULL;
+		struct elf_image *elf;
 
 		fd = open_in_folders(files, name->str, &at, &path);
 		if (fd < 0)
 			return NULL;
-		elf = open_elf(fd);
-		if (elf && has_build_id(elf, id, size)) {
+		elf = debug_files_check(fd, id, size);
+		if (elf) {
 			*ret_path = g_steal_pointer(&path);
-			return steal_ptr(&elf);
+			return elf;
 		}
 	}
+}
+
+static struct elf_image *fetch_by_build_id(const struct debug_files *files, const uint8_t *id,
+					   size_t size, char **ret_path)
+{
+	return files->fetch && size >= 2 ? files->fetch(id, size, ret_path, files->fetch_data)
+					 : NULL;
 }
 
 static bool has_checksum(int fd, uint32_t wanted)
@@ -228,15 +276,11 @@ static struct elf_image *find_by_link(const struct debug_files *files,
 /* ---- DWARF --------------------------------------------------------------------------------------- */
 
 /* libdw reads whole sections into memory, and unpacks those that are compressed. */
-static Dwarf *open_dwarf(const struct elf_image *elf)
+bool debug_files_can_hold(const struct elf_image *elf)
 {
 	uint64_t total = 0;
 	Elf_Scn *section = NULL;
-	GElf_Shdr found;
 
-	if (!elf_image_get_section(elf, ".debug_info", &found) &&
-	    !elf_image_get_section(elf, ".zdebug_info", &found))
-		return NULL;
 	while ((section = elf_nextscn(elf->elf, section))) {
 		GElf_Chdr compressed;
 		GElf_Shdr header;
@@ -246,9 +290,24 @@ static Dwarf *open_dwarf(const struct elf_image *elf)
 		if ((header.sh_flags & SHF_COMPRESSED) && gelf_getchdr(section, &compressed))
 			header.sh_size = compressed.ch_size;
 		if (!add_u64(total, header.sh_size, &total) || total > MAX_SECTIONS_BYTES)
-			return NULL;
+			return false;
 	}
-	return dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL);
+	return true;
+}
+
+static bool has_dwarf(const struct elf_image *elf)
+{
+	GElf_Shdr found;
+
+	return elf_image_get_section(elf, ".debug_info", &found) ||
+	       elf_image_get_section(elf, ".zdebug_info", &found);
+}
+
+static Dwarf *open_dwarf(const struct elf_image *elf)
+{
+	if (!has_dwarf(elf))
+		return NULL;
+	return debug_files_can_hold(elf) ? dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL) : NULL;
 }
 
 /* By its name, which is relative to the file that names it, and by its build-id. */
@@ -262,11 +321,16 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 	CLEANUP(free_elf) struct elf_image *elf = open_elf(debug_files_open_path(files, near));
 
 	/* A debug file of a folder outside of the sysroot names what is beside it. */
-	if (!elf && files->root >= 0 && name[0] != '/')
+	if (!elf && files->root >= 0 && files->folders->len > 0 && name[0] != '/')
 		elf = open_elf(open_outside(near));
-	if (!elf || !has_build_id(elf, id, id_size))
-		return find_by_build_id(files, id, id_size, ret_path);
-	*ret_path = g_steal_pointer(&near);
+	if (elf && has_build_id(elf, id, id_size)) {
+		*ret_path = g_steal_pointer(&near);
+		return steal_ptr(&elf);
+	}
+	free_elf(&elf);
+	elf = find_by_build_id(files, id, id_size, ret_path);
+	if (!elf)
+		elf = fetch_by_build_id(files, id, id_size, ret_path);
 	return steal_ptr(&elf);
 }
 
@@ -293,6 +357,7 @@ void debug_file_free(struct debug_file *file)
 {
 	if (!file)
 		return;
+	debug_split_free(file->split);
 	dwarf_end(file->dwarf);
 	debug_file_free(file->shared);
 	free_elf(&file->elf);
@@ -300,25 +365,79 @@ void debug_file_free(struct debug_file *file)
 	g_free(file);
 }
 
-struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
-				    const char *path)
+/* Whether the image's path names it here: then what says something of it is here, and nobody else is asked. */
+static bool is_here(const struct debug_files *files, const struct elf_image *image,
+		    const char *path)
+{
+	CLEANUP_CLOSE int fd = debug_files_open_path(files, path);
+	struct stat here, its;
+
+	return fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
+	       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
+}
+
+static bool find_here(const struct debug_files *files, struct debug_file *file,
+		      const struct elf_image *image, const char *path)
+{
+	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+
+	file->files = files;
+	file->elf = find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
+	if (!file->elf)
+		file->elf = find_by_link(files, image, path, &file->path);
+	return file->elf;
+}
+
+static bool find_in_others(const struct debug_files *files, struct debug_file *file,
+			   const struct elf_image *image, const char *path)
+{
+	if (files->others->len > 0 && !is_here(files, image, path))
+		for (guint i = 0; i < files->others->len; i++)
+			if (find_here(files->others->pdata[i], file, image, path))
+				return true;
+	file->files = files;
+	return false;
+}
+
+static struct debug_file *find_apart(const struct debug_files *files, const struct elf_image *image,
+				     const char *path)
 {
 	struct debug_file *file = g_new0(struct debug_file, 1);
 	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
 
-	if (files)
-		file->elf =
-			find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
-	if (files && !file->elf)
-		file->elf = find_by_link(files, image, path, &file->path);
+	if (files && !find_here(files, file, image, path) && !has_dwarf(image) &&
+	    !find_in_others(files, file, image, path))
+		file->elf = fetch_by_build_id(files, id, elf_image_get_build_id(image, id),
+					      &file->path);
+	return file;
+}
+
+struct debug_file *debug_files_find_symbols(const struct debug_files *files,
+					    const struct elf_image *image, const char *path)
+{
+	struct debug_file *file = find_apart(files, image, path);
+
+	if (file->elf)
+		return file;
+	debug_file_free(file);
+	return NULL;
+}
+
+struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
+				    const char *path)
+{
+	struct debug_file *file = find_apart(files, image, path);
+
 	if (file->elf)
 		file->dwarf = open_dwarf(file->elf);
 	if (!file->dwarf)
 		file->dwarf = open_dwarf(image);
-	if (file->dwarf && !add_shared(files, file, file->path ? file->path : path)) {
+	if (file->dwarf && !add_shared(file->files, file, file->path ? file->path : path)) {
 		dwarf_end(file->dwarf);
 		file->dwarf = NULL;
 	}
+	if (file->dwarf && files)
+		file->split = debug_split_new(file->files, file->dwarf, path, file->path);
 	if (file->elf || file->dwarf)
 		return file;
 	debug_file_free(file);

@@ -34,8 +34,9 @@ struct unit_range {
 
 struct debug_info {
 	Dwarf *dwarf;
-	GArray *units;  /* struct unit */
-	GArray *ranges; /* struct unit_range, by start */
+	struct debug_split *split; /* NULL = halves that were split off are not looked for */
+	GArray *units;             /* struct unit */
+	GArray *ranges;            /* struct unit_range, by start */
 	struct debug_budget budget;
 };
 
@@ -86,11 +87,12 @@ static void clear_unit(gpointer data)
 	g_free(unit->flat);
 }
 
-struct debug_info *debug_info_new(Dwarf *dwarf)
+struct debug_info *debug_info_new(const struct debug_file *file)
 {
 	struct debug_info *info = g_new0(struct debug_info, 1);
 
-	info->dwarf = dwarf;
+	info->dwarf = file->dwarf;
+	info->split = file->split;
 	info->units = g_array_new(FALSE, FALSE, sizeof(struct unit));
 	g_array_set_clear_func(info->units, clear_unit);
 	info->ranges = g_array_new(FALSE, FALSE, sizeof(struct unit_range));
@@ -125,7 +127,7 @@ static struct debug_unit *get_unit(struct debug_info *info, uint32_t number)
 
 	if (!unit->flat && !info->budget.spent && dwarf_offdie(info->dwarf, unit->die, &die)) {
 		unit->flat = g_new0(struct debug_unit, 1);
-		debug_unit_init(unit->flat, &die, &info->budget);
+		debug_unit_init(unit->flat, &die, info->split, &info->budget);
 	}
 	return unit->flat;
 }

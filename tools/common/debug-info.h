@@ -8,7 +8,8 @@
  */
 #pragma once
 
-#include <elfutils/libdw.h>
+#include "tools/common/debug-files.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,8 +41,8 @@ struct debug_info_place {
 
 struct debug_info;
 
-/* The DWARF is borrowed, and no one else's meanwhile. */
-struct debug_info *debug_info_new(Dwarf *dwarf);
+/* The file, which has DWARF, is borrowed, and no one else's meanwhile. */
+struct debug_info *debug_info_new(const struct debug_file *file);
 void debug_info_free(struct debug_info *info);
 
 /* False where nothing is known of the address. */

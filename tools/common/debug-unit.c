@@ -18,7 +18,6 @@
 #include <dwarf.h>
 #include <glib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_DEPTH 512
 #define MAX_REFERENCES 16
@@ -329,15 +328,20 @@ static const char *get_string(Dwarf_Die *die, unsigned int name)
 }
 
 /* libdw calls file 0 "???" where it is none, which it is before DWARF 5. */
-static const char *get_file(Dwarf_Die *die, uint32_t file)
+static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file)
 {
 	const char *path;
 	Dwarf_Files *files;
 	Dwarf_Die unit;
 	size_t n;
 
-	if (!dwarf_diecu(die, &unit, NULL, NULL) || dwarf_getsrcfiles(&unit, &files, &n) != 0 ||
-	    file >= n)
+	if (!dwarf_diecu(die, &unit, NULL, NULL))
+		return NULL;
+	/* A half without a table of its own, as clang writes it, counts as the skeleton's does. */
+	if (dwarf_getsrcfiles(&unit, &files, &n) != 0 &&
+	    (unit.cu != of->die.cu || dwarf_getsrcfiles(&of->skeleton, &files, &n) != 0))
+		return NULL;
+	if (file >= n)
 		return NULL;
 	path = dwarf_filesrc(files, file, NULL, NULL);
 	return path && strcmp(path, "???") != 0 ? path : NULL;
@@ -355,7 +359,7 @@ static bool follow(Dwarf_Die *die)
 }
 
 /* The linker's name may stand in a declaration behind the DIE that has the plain one. */
-static void read_name(struct debug_info_function *function, Dwarf_Die *die)
+static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;
 	bool declared = function->caller != NULL;
@@ -369,7 +373,7 @@ static void read_name(struct debug_info_function *function, Dwarf_Die *die)
 		if (!declared && get_number(die, DW_AT_decl_line) != 0) {
 			declared = true;
 			function->line = get_number(die, DW_AT_decl_line);
-			function->file = get_file(die, get_number(die, DW_AT_decl_file));
+			function->file = get_file(unit, die, get_number(die, DW_AT_decl_file));
 		}
 		if (!follow(die))
 			break;
@@ -389,52 +393,34 @@ static void name_chain(struct debug_unit *unit, struct debug_info_function *func
 		if (!dwarf_offdie(dwarf, function->die, &die))
 			continue;
 		if (function->caller && function->line)
-			function->file = get_file(&die, function->call_file);
-		read_name(function, &die);
+			function->file = get_file(unit, &die, function->call_file);
+		read_name(unit, function, &die);
 	}
 }
 
 /* ---- the unit ----------------------------------------------------------------------------------- */
 
-/*
- * What a skeleton stands for, by the name that it has in the file system. libdw opens it without a look, and a debug
- * file could have it wait at a pipe.
- */
-static bool has_split_file(Dwarf_Die *skeleton)
+static void find_split(struct debug_unit *unit, struct debug_split *split)
 {
-	const char *name = get_string(skeleton, DW_AT_dwo_name);
-	const char *folder = get_string(skeleton, DW_AT_comp_dir);
-	g_autofree char *path = NULL;
-	struct stat status;
-
-	if (!name)
-		name = get_string(skeleton, DW_AT_GNU_dwo_name);
-	if (!name)
-		return false;
-	path = name[0] == '/' || !folder ? g_strdup(name) : g_build_filename(folder, name, NULL);
-	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-static void find_split(struct debug_unit *unit, Dwarf_Die *die)
-{
-	Dwarf_Die split;
 	uint8_t type;
 
-	unit->die = *die;
-	if (dwarf_cu_info(die->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) != 0 ||
-	    type != DW_UT_skeleton || !has_split_file(die))
+	unit->die = unit->skeleton;
+	if (!split || dwarf_cu_info(unit->die.cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) != 0 ||
+	    type != DW_UT_skeleton)
 		return;
-	if (dwarf_cu_info(die->cu, NULL, NULL, NULL, &split, NULL, NULL, NULL) == 0 && split.cu)
-		unit->die = split;
+	unit->half = debug_split_open(split, &unit->skeleton);
+	if (unit->half)
+		unit->die = debug_half_unit(unit->half);
 }
 
-void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_budget *budget)
+void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_split *split,
+		     struct debug_budget *budget)
 {
 	g_autoptr(GArray) extents = g_array_new(FALSE, FALSE, sizeof(struct extent));
 	struct walk walk = { .budget = budget, .extents = extents };
 
-	*unit = (struct debug_unit){ 0 };
-	find_split(unit, die);
+	*unit = (struct debug_unit){ .skeleton = *die };
+	find_split(unit, split);
 	walk.functions = g_array_new(FALSE, FALSE, sizeof(struct debug_info_function));
 	walk_dies(&walk, &unit->die);
 	unit->n_functions = walk.functions->len;
@@ -453,6 +439,7 @@ void debug_unit_done(struct debug_unit *unit)
 	g_free(unit->functions);
 	g_free(unit->ranges);
 	g_free(unit->lines);
+	debug_half_free(unit->half);
 	*unit = (struct debug_unit){ 0 };
 }
 

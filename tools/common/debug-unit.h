@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tools/common/debug-info.h"
+#include "tools/common/debug-split.h"
 
 /* What may be spent on one file, all units together. */
 struct debug_budget {
@@ -35,11 +36,14 @@ struct debug_unit {
 	struct debug_range *ranges; /* by start */
 	struct debug_line *lines;   /* by start */
 	size_t n_functions, n_ranges, n_lines;
-	Dwarf_Die die; /* of the unit, in the .dwo file where there is one */
+	Dwarf_Die die;           /* of the unit: of its other half, where that was split off */
+	Dwarf_Die skeleton;      /* of the half that is in the program or its debug file */
+	struct debug_half *half; /* what was split off; NULL = nothing, or it was not found */
 };
 
 /* Never fails: what cannot be read, or is beyond the budget, is not there. */
-void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_budget *budget);
+void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_split *split,
+		     struct debug_budget *budget);
 void debug_unit_done(struct debug_unit *unit);
 
 /* Both: DEBUG_UNIT_NONE and false where nothing is known. The range is narrowed to what has the same answer. */

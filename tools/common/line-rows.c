@@ -90,7 +90,7 @@ static uint32_t add_call(struct line_rows *rows, const struct symbols_of_epoch *
 			 uint32_t parent)
 {
 	struct names_epoch *epoch = symbols->epoch;
-	const struct line_call call = {
+	struct line_call call = {
 		.name = names_text(epoch, number_of(symbols, SYMBOL_NAME, row)),
 		.raw_name = names_text(epoch, number_of(symbols, SYMBOL_RAW_NAME, row)),
 		.file = names_text(epoch, number_of(symbols, SYMBOL_FILE, row)),
@@ -101,6 +101,9 @@ static uint32_t add_call(struct line_rows *rows, const struct symbols_of_epoch *
 
 	if (!call.name || rows->calls->len == UINT32_MAX)
 		return parent;
+	if (!call.raw_name)
+		call.raw_name = call.name;
+	call.name = names_function(epoch->names, call.name);
 	g_array_append_val(rows->calls, call);
 	return rows->calls->len - 1;
 }

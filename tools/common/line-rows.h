@@ -11,7 +11,7 @@
 /* A call that is inlined into a function, or into another call. */
 struct line_call {
 	const char *name;     /* interned; never NULL */
-	const char *raw_name; /* NULL = as name */
+	const char *raw_name; /* interned; never NULL */
 	const char *file;     /* where it is called; NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	uint32_t parent; /* number of the call that it is inlined into; 0 = into the function */

@@ -12,6 +12,7 @@
 #include "tools/common/names.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/common/clone-suffix.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -202,6 +203,13 @@ const char *names_intern(struct names *names, const void *bytes, size_t length)
 	}
 	g_hash_table_add(names->texts, text);
 	return text;
+}
+
+const char *names_function(struct names *names, const char *name)
+{
+	size_t length = name ? clone_suffix_skip_shown(name) : 0;
+
+	return name && name[length] ? names_intern(names, name, length) : name;
 }
 
 /* One slot a row of a table, made at its first use. */

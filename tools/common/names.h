@@ -100,6 +100,8 @@ bool names_number(const struct names_epoch *epoch, enum names_table table, unsig
 /* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for what is lost. NUL bytes read as spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);
 const char *names_intern(struct names *names, const void *bytes, size_t length);
+/* The name of a function as it is shown: without suffixes of clones. NULL for NULL. */
+const char *names_function(struct names *names, const char *name);
 
 /* Indexes of ids. Their tables (and string, process) must be loaded: names_load_identities(). */
 bool names_load_identities(struct names_epoch *epoch, GError **error);

@@ -116,6 +116,9 @@ static void add_batch(struct symbol_rows *rows, struct names_epoch *epoch,
 		if (image <= NAMES_LOST || !symbol.name ||
 		    array_number_or(&c[INLINE_PARENT], i, 0) != 0)
 			continue;
+		if (!symbol.raw_name)
+			symbol.raw_name = symbol.name;
+		symbol.name = names_function(epoch->names, symbol.name);
 		add_symbol(rows, image, &symbol);
 	}
 }

@@ -11,8 +11,8 @@
 
 struct symbol_row {
 	uint64_t start, length; /* in the offsets of frames; length 0 = up to the next symbol */
-	const char *name;       /* interned; never NULL */
-	const char *raw_name;   /* NULL = as name */
+	const char *name;       /* interned, without suffixes of clones; never NULL */
+	const char *raw_name;   /* interned; never NULL */
 	const char *file;       /* NULL = unknown */
 	uint32_t line;          /* 0 = unknown */
 	uint32_t user;          /* free for the caller, 0 at first */

@@ -4,7 +4,6 @@
  *
  * Invariants: (1) a file is asked for once, a place is looked up once             [test-symbolize: named]
  *             (2) the capture is not written when there is nothing to add          [test-symbolize: twice]
- *             (3) rows that are named are written before the rows that name them
  * Files are read on several threads, a few ahead of the one that is written; what is written is the same however many
  * there are.
  */
@@ -12,29 +11,22 @@
 
 #include "tools/common/symbolize.h"
 
+#include "tools/common/added-epoch.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/code-names.h"
+#include "tools/common/jit-lines.h"
 #include "tools/common/line-rows.h"
+#include "tools/common/other-roots.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/common/symbols.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#define CHUNK_ROWS (64u << 10)
-
 /* What is wanted of one image. */
 struct wanted {
 	GArray *offsets; /* uint64_t; sorted and unique up to `settled` */
 	guint settled;
-};
-
-/* The epoch that is added. */
-struct added {
-	struct prof_writer *writer;
-	struct prof_block *strings, *images, *symbols, *lines;
-	GHashTable *texts;  /* text of a struct symbols or of names → id */
-	GStringChunk *kept; /* owns the texts that are keys */
-	uint64_t next_string, next_image, next_symbol, next_line;
 };
 
 void symbolize_result_done(struct symbolize_result *result)
@@ -98,10 +90,18 @@ static bool has_file(const struct names_image *image)
 	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO;
 }
 
+/* Memory of a process that it put code into, whose offsets are addresses. */
+static bool is_generated(const struct names_image *image)
+{
+	return image->kind == PROF_IMAGE_ANON && image->process > NAMES_LOST && image->path &&
+	       strcmp(image->path, "//anon") == 0;
+}
+
 static void look_at_frame(struct names_epoch *epoch, const struct line_rows *known, size_t row,
 			  GPtrArray *images)
 {
 	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
+	const struct names_image *of;
 	uint32_t image;
 
 	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
@@ -110,13 +110,37 @@ static void look_at_frame(struct names_epoch *epoch, const struct line_rows *kno
 	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
 	image = names_image(epoch, id);
 	offset -= kind == PROF_FRAME_RETURN && offset > 0;
-	if (image > NAMES_LOST && has_file(names_image_at(epoch->names, image)) &&
-	    !line_rows_find(known, image, offset))
+	if (image <= NAMES_LOST)
+		return;
+	of = names_image_at(epoch->names, image);
+	if (is_generated(of) || (has_file(of) && !line_rows_find(known, image, offset)))
 		want(images, image, offset);
 }
 
+/* What a program has mapped as jit-PID.dump: PID → path, interned. */
+static void look_at_image(struct names_epoch *epoch, size_t row, GHashTable *dumps)
+{
+	uint64_t path = 0, pid;
+	const char *text;
+
+	(void)names_number(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row, &path);
+	text = names_text(epoch, path);
+	pid = jit_names_dump_pid(text);
+	if (pid)
+		g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)text);
+}
+
+/* So that the names know it. */
+static void look_at_process(struct names_epoch *epoch, size_t row)
+{
+	uint64_t id = 0;
+
+	(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_ID, row, &id);
+	(void)names_process(epoch, id);
+}
+
 static bool look_at_epoch(struct names *names, const struct line_rows *known, uint32_t number,
-			  GPtrArray *images, GError **error)
+			  GPtrArray *images, GHashTable *dumps, GError **error)
 {
 	struct names_epoch *epoch = names_epoch(names, number, error);
 	size_t rows;
@@ -127,11 +151,18 @@ static bool look_at_epoch(struct names *names, const struct line_rows *known, ui
 	rows = epoch->tables[NAMES_FRAME] ? prof_dictionary_rows(epoch->tables[NAMES_FRAME]) : 0;
 	for (size_t row = 0; row < rows; row++)
 		look_at_frame(epoch, known, row, images);
+	rows = epoch->tables[NAMES_IMAGE] ? prof_dictionary_rows(epoch->tables[NAMES_IMAGE]) : 0;
+	for (size_t row = 0; row < rows; row++)
+		look_at_image(epoch, row, dumps);
+	rows = epoch->tables[NAMES_PROCESS] ? prof_dictionary_rows(epoch->tables[NAMES_PROCESS])
+					    : 0;
+	for (size_t row = 0; row < rows; row++)
+		look_at_process(epoch, row);
 	return true;
 }
 
 static bool find_places(struct names *names, const struct line_rows *known, GPtrArray *images,
-			GError **error)
+			GHashTable *dumps, GError **error)
 {
 	g_autoptr(GHashTable) epochs = g_hash_table_new(NULL, NULL);
 	struct prof_chunks *chunks = NULL;
@@ -141,7 +172,7 @@ static bool find_places(struct names *names, const struct line_rows *known, GPtr
 
 	while (ok && !r && !(r = prof_chunks_next(chunks, &chunk)))
 		if (g_hash_table_add(epochs, GUINT_TO_POINTER(chunk.epoch)))
-			ok = look_at_epoch(names, known, chunk.epoch, images, error);
+			ok = look_at_epoch(names, known, chunk.epoch, images, dumps, error);
 	if (ok && r != PROF_END)
 		ok = capture_error(error, r, _("cannot read the capture"));
 	prof_chunks_free(chunks);
@@ -151,163 +182,6 @@ static bool find_places(struct names *names, const struct line_rows *known, GPtr
 	return ok;
 }
 
-/* ---- the epoch that is added ---------------------------------------------------------------------- */
-
-static bool add_init(struct added *added, int fd, GError **error)
-{
-	const struct prof_writer_options options = { .mode = PROF_WRITE_EXTEND };
-	int r = prof_writer_new(fd, &options, &added->writer);
-
-	if (r == 0)
-		r = prof_block_new(prof_table_v1(PROF_TABLE_STRING), &added->strings);
-	if (r == 0)
-		r = prof_block_new(prof_table_v1(PROF_TABLE_IMAGE), &added->images);
-	if (r == 0)
-		r = prof_block_new(prof_table_v1(PROF_TABLE_SYMBOL), &added->symbols);
-	if (r == 0)
-		r = prof_block_new(prof_table_v1(PROF_TABLE_LINE), &added->lines);
-	if (r != 0)
-		return capture_error(error, r, _("cannot add symbols to the capture"));
-	prof_block_set_epoch(added->strings, prof_writer_first_epoch(added->writer));
-	prof_block_set_epoch(added->images, prof_writer_first_epoch(added->writer));
-	prof_block_set_epoch(added->symbols, prof_writer_first_epoch(added->writer));
-	prof_block_set_epoch(added->lines, prof_writer_first_epoch(added->writer));
-	added->texts = g_hash_table_new(g_str_hash, g_str_equal);
-	added->kept = g_string_chunk_new(64 << 10);
-	added->next_string = added->next_image = added->next_symbol = added->next_line = 1;
-	return true;
-}
-
-static void add_done(struct added *added)
-{
-	prof_block_free(added->strings);
-	prof_block_free(added->images);
-	prof_block_free(added->symbols);
-	prof_block_free(added->lines);
-	prof_writer_free(added->writer);
-	if (added->texts)
-		g_hash_table_unref(added->texts);
-	if (added->kept)
-		g_string_chunk_free(added->kept);
-}
-
-static int write_block(struct added *added, struct prof_block *block)
-{
-	int r = prof_block_rows(block) ? prof_writer_write(added->writer, block) : 0;
-
-	prof_block_reset(block);
-	return r;
-}
-
-static int write_all(struct added *added)
-{
-	int r = write_block(added, added->strings);
-
-	if (r == 0)
-		r = write_block(added, added->images);
-	if (r == 0)
-		r = write_block(added, added->symbols);
-	return r ? r : write_block(added, added->lines);
-}
-
-/* Adds a row; a block that is full is written first, behind what it names. */
-static int put(struct added *added, struct prof_block *block, const struct prof_value *values)
-{
-	int r = prof_block_rows(block) < CHUNK_ROWS ? prof_block_add(block, values) : PROF_LIMIT;
-
-	if (r != PROF_LIMIT)
-		return r;
-	r = block == added->strings ? write_block(added, block) : write_all(added);
-	return r ? r : prof_block_add(block, values);
-}
-
-static int add_text(struct added *added, const char *text, uint64_t *ret_id)
-{
-	gpointer known = text ? g_hash_table_lookup(added->texts, text) : NULL;
-	struct prof_value values[PROF_STRING_COLUMNS];
-
-	*ret_id = 0;
-	if (!text)
-		return 0;
-	if (known) {
-		*ret_id = GPOINTER_TO_SIZE(known);
-		return 0;
-	}
-	*ret_id = added->next_string++;
-	g_hash_table_insert(added->texts, g_string_chunk_insert(added->kept, text),
-			    GSIZE_TO_POINTER(*ret_id));
-	values[PROF_STRING_ID] = PROF_NUMBER(*ret_id);
-	values[PROF_STRING_TEXT] = PROF_BYTES(text, strlen(text));
-	return put(added, added->strings, values);
-}
-
-static int add_image(struct added *added, const struct names_image *image,
-		     const GByteArray *build_id, uint64_t *ret_id)
-{
-	struct prof_value values[PROF_IMAGE_COLUMNS] = { 0 };
-	uint64_t path;
-	int r = add_text(added, image->path, &path);
-
-	if (r != 0)
-		return r;
-	*ret_id = added->next_image++;
-	values[PROF_IMAGE_ID] = PROF_NUMBER(*ret_id);
-	values[PROF_IMAGE_PATH] = PROF_NUMBER(path);
-	values[PROF_IMAGE_BUILD_ID] = PROF_BYTES(build_id->data, build_id->len);
-	values[PROF_IMAGE_SIZE] = PROF_NUMBER(image->size);
-	values[PROF_IMAGE_DEV] = PROF_NUMBER(image->dev);
-	values[PROF_IMAGE_INODE] = PROF_NUMBER(image->inode);
-	values[PROF_IMAGE_KIND] = PROF_NUMBER(image->kind);
-	values[PROF_IMAGE_CTIME] = PROF_NUMBER(image->ctime_ns);
-	return put(added, added->images, values);
-}
-
-static int add_symbol(struct added *added, uint64_t image, uint64_t first_id,
-		      const struct symbol *symbol)
-{
-	struct prof_value values[PROF_SYMBOL_COLUMNS] = { 0 };
-	uint64_t name, raw_name, file;
-	int r = add_text(added, symbol->name, &name);
-
-	if (r == 0)
-		r = add_text(added, symbol->raw_name, &raw_name);
-	if (r == 0)
-		r = add_text(added, symbol->file, &file);
-	if (r != 0)
-		return r;
-	values[PROF_SYMBOL_ID] = PROF_NUMBER(added->next_symbol++);
-	values[PROF_SYMBOL_IMAGE] = PROF_NUMBER(image);
-	values[PROF_SYMBOL_START] = PROF_NUMBER(symbol->start);
-	values[PROF_SYMBOL_LENGTH] = PROF_NUMBER(symbol->length);
-	values[PROF_SYMBOL_NAME] = PROF_NUMBER(name);
-	values[PROF_SYMBOL_RAW_NAME] = PROF_NUMBER(raw_name);
-	values[PROF_SYMBOL_FILE] = PROF_NUMBER(file);
-	values[PROF_SYMBOL_LINE] = PROF_NUMBER(symbol->line);
-	if (symbol->inline_parent != SYMBOLS_NONE)
-		values[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(first_id + symbol->inline_parent);
-	return put(added, added->symbols, values);
-}
-
-static int add_line(struct added *added, uint64_t image, uint64_t first_symbol,
-		    const struct symbol_line *line)
-{
-	struct prof_value values[PROF_LINE_COLUMNS] = { 0 };
-	uint64_t file;
-	int r = add_text(added, line->file, &file);
-
-	if (r != 0)
-		return r;
-	values[PROF_LINE_ID] = PROF_NUMBER(added->next_line++);
-	values[PROF_LINE_IMAGE] = PROF_NUMBER(image);
-	values[PROF_LINE_START] = PROF_NUMBER(line->start);
-	values[PROF_LINE_LENGTH] = PROF_NUMBER(line->length);
-	values[PROF_LINE_FILE] = PROF_NUMBER(file);
-	values[PROF_LINE_LINE] = PROF_NUMBER(line->line);
-	if (line->symbol != SYMBOLS_NONE)
-		values[PROF_LINE_SYMBOL] = PROF_NUMBER(first_symbol + line->symbol);
-	return put(added, added->lines, values);
-}
-
 /* ---- one image ---------------------------------------------------------------------------------- */
 
 struct run {
@@ -315,9 +189,10 @@ struct run {
 	struct names *names;
 	struct symbol_rows *known;
 	struct line_rows *known_lines;
-	struct added added; /* writer NULL: nothing was added yet */
+	struct added_epoch added;
 	int fd;
 	struct symbolize_result *result;
+	GStringChunk *texts; /* of generated code */
 	GThreadPool *threads;
 	GMutex lock; /* of `done` of all jobs */
 	GCond ended;
@@ -356,14 +231,14 @@ static const struct names_image *image_of(const struct job *job)
 static int write_symbols(struct job *job)
 {
 	const struct symbols *symbols = job->symbols;
-	struct added *added = &job->run->added;
-	uint64_t image_id, first_id = added->next_symbol;
-	int r = add_image(added, image_of(job), job->build_id, &image_id);
+	struct added_epoch *added = &job->run->added;
+	uint64_t image_id, first_id = added_epoch_next_symbol(added);
+	int r = added_epoch_image(added, image_of(job), job->build_id, 0, &image_id);
 
 	for (size_t i = 0; r == 0 && i < symbols->n_rows; i++)
-		r = add_symbol(added, image_id, first_id, &symbols->rows[i]);
+		r = added_epoch_symbol(added, image_id, first_id, &symbols->rows[i]);
 	for (size_t i = 0; r == 0 && i < symbols->n_lines; i++)
-		r = add_line(added, image_id, first_id, &symbols->lines[i]);
+		r = added_epoch_line(added, image_id, first_id, &symbols->lines[i]);
 	job->run->result->symbols += symbols->n_rows;
 	job->run->result->lines += symbols->n_lines;
 	return r;
@@ -399,7 +274,7 @@ static bool take_result(struct job *job, GError **error)
 	run->result->named += named;
 	if (!job->symbols || (named == 0 && job->symbols->n_lines == 0))
 		return true;
-	if (!run->added.writer && !add_init(&run->added, run->fd, error))
+	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
 		return false;
 	r = write_symbols(job);
 	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
@@ -466,18 +341,6 @@ static void job_clear(gpointer data)
 	job->started = false;
 }
 
-static bool finish(struct run *run, GError **error)
-{
-	int r;
-
-	if (!run->added.writer)
-		return true;
-	r = write_all(&run->added);
-	if (r == 0)
-		r = prof_writer_finish(run->added.writer);
-	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
-}
-
 /* Each file is asked for where its turn comes near, so that few are open at a time. */
 static bool read_images(struct run *run, GArray *jobs, GError **error)
 {
@@ -499,11 +362,139 @@ static bool read_images(struct run *run, GArray *jobs, GError **error)
 	return ok;
 }
 
+/* ---- generated code ------------------------------------------------------------------------------- */
+
+static bool is_this_boot(const struct prof_segment *segment)
+{
+	static const uint8_t unknown[16];
+	g_autofree char *text = NULL;
+	uint8_t id[16];
+	size_t n = 0;
+
+	if (memcmp(segment->boot_id, unknown, sizeof(unknown)) == 0 ||
+	    !g_file_get_contents("/proc/sys/kernel/random/boot_id", &text, NULL, NULL))
+		return false;
+	for (const char *at = text; n < sizeof(id) && at[0] && at[1]; at += *at == '-' ? 1 : 2)
+		if (*at != '-')
+			id[n++] = (uint8_t)(g_ascii_xdigit_value(at[0]) << 4 |
+					    g_ascii_xdigit_value(at[1]));
+	return n == sizeof(id) && memcmp(segment->boot_id, id, sizeof(id)) == 0;
+}
+
+/* The last segment, if this boot of this machine was recorded in it; else NULL. */
+static const struct prof_segment *last_segment(const struct prof_reader *reader)
+{
+	size_t n;
+	const struct prof_segment *segments = prof_reader_segments(reader, &n);
+
+	return n > 0 && is_this_boot(&segments[n - 1]) ? &segments[n - 1] : NULL;
+}
+
+/* When the last sample of a segment was. */
+static uint64_t end_of(const struct prof_reader *reader, const struct prof_segment *segment)
+{
+	uint64_t end_ns = segment->start_monotonic_ns;
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+
+	if (prof_chunks_new(reader, PROF_TABLE_SAMPLE, &chunks) != 0)
+		return end_ns;
+	while (prof_chunks_next(chunks, &chunk) == 0)
+		if (chunk.segment == segment->number)
+			end_ns = MAX_OF(end_ns, chunk.t_max);
+	prof_chunks_free(chunks);
+	return end_ns;
+}
+
+static int write_jit_lines(struct run *run, const struct names_image *image, uint64_t process,
+			   const GArray *lines)
+{
+	g_autoptr(GByteArray) no_build_id = g_byte_array_new();
+	uint64_t id = 0;
+	int r = lines ? added_epoch_image(&run->added, image, no_build_id, process, &id) : 0;
+
+	for (guint i = 0; r == 0 && lines && i < lines->len; i++) {
+		const struct jit_line *from = &g_array_index(lines, struct jit_line, i);
+		const struct symbol_line line = { .start = from->address,
+						  .length = 1,
+						  .file = from->file,
+						  .line = from->line,
+						  .symbol = SYMBOLS_NONE };
+
+		r = added_epoch_line(&run->added, id, 0, &line);
+	}
+	run->result->lines += lines ? lines->len : 0;
+	return r;
+}
+
+static int write_names(struct run *run, const struct names_image *image, const GArray *rows,
+		       const GArray *lines)
+{
+	uint64_t id;
+	int r = added_epoch_process(&run->added, names_process_at(run->names, image->process), &id);
+
+	for (guint i = 0; r == 0 && i < rows->len; i++)
+		r = added_epoch_jit(&run->added, id, &g_array_index(rows, struct jit_name, i));
+	return r ? r : write_jit_lines(run, image, id, lines);
+}
+
+static bool name_process(struct run *run, const struct names_image *image,
+			 struct jit_process *where, const struct wanted *wanted, GHashTable *dumps,
+			 GError **error)
+{
+	const struct names_process *process = names_process_at(run->names, image->process);
+	g_autoptr(GArray) rows = NULL, lines = NULL;
+	int r;
+
+	where->pid = process->pid;
+	where->uid = process->uid;
+	where->start_ns = process->start_time;
+	where->dump = g_hash_table_lookup(dumps, &process->pid);
+	where->lines = &lines;
+	rows = jit_names_find(where, (const uint64_t *)(void *)wanted->offsets->data,
+			      wanted->offsets->len, run->texts);
+	if (!rows || rows->len == 0)
+		return true;
+	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
+		return false;
+	run->result->symbols += rows->len;
+	r = write_names(run, image, rows, lines);
+	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
+}
+
+/* Of the last segment, which alone a recording that was appended adds, and only what no collector told and no run before found. */
+static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
+			   GError **error)
+{
+	struct code_names *codes;
+	struct jit_process where = { 0 };
+	bool ok = true;
+
+	where.segment = last_segment(run->names->reader);
+	if (!where.segment)
+		return true;
+	where.end_ns = end_of(run->names->reader, where.segment);
+	codes = code_names_load(run->names, error);
+	if (!codes)
+		return false;
+	for (guint i = 0; ok && i < images->len; i++) {
+		const struct names_image *image = names_image_at(run->names, i);
+
+		if (images->pdata[i] && is_generated(image) &&
+		    !code_names_has(codes, image->process))
+			ok = name_process(run, image, &where, images->pdata[i], dumps, error);
+	}
+	code_names_free(codes);
+	return ok;
+}
+
 static bool name_images(struct run *run, GError **error)
 {
 	g_autoptr(GPtrArray) images = g_ptr_array_new_with_free_func(wanted_free);
 	g_autoptr(GArray) jobs = g_array_new(FALSE, FALSE, sizeof(struct job));
-	bool ok = find_places(run->names, run->known_lines, images, error);
+	g_autoptr(GHashTable)
+		dumps = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+	bool ok = find_places(run->names, run->known_lines, images, dumps, error);
 
 	g_array_set_clear_func(jobs, job_clear);
 	for (guint i = 0; ok && i < images->len; i++) {
@@ -511,10 +502,13 @@ static bool name_images(struct run *run, GError **error)
 			.run = run, .image = i, .wanted = images->pdata[i], .fd = -1
 		};
 
-		if (job.wanted)
+		if (job.wanted && has_file(names_image_at(run->names, i)))
 			g_array_append_val(jobs, job);
 	}
-	return ok && read_images(run, jobs, error) && finish(run, error);
+	if (ok && run->sources->debug_files && last_segment(run->names->reader))
+		other_roots_add(run->names, run->sources->debug_files);
+	return ok && read_images(run, jobs, error) && name_generated(run, images, dumps, error) &&
+	       added_epoch_finish(&run->added, error);
 }
 
 bool symbolize_capture(int fd, const struct symbolize_sources *sources,
@@ -536,10 +530,12 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 	g_mutex_init(&run.lock);
 	g_cond_init(&run.ended);
 	run.names = names_new(reader);
+	run.texts = g_string_chunk_new(4096);
 	run.known = symbol_rows_load(run.names, error);
 	run.known_lines = run.known ? line_rows_load(run.names, error) : NULL;
 	ok = run.known_lines && name_images(&run, error);
-	add_done(&run.added);
+	added_epoch_done(&run.added);
+	g_string_chunk_free(run.texts);
 	line_rows_free(run.known_lines);
 	symbol_rows_free(run.known);
 	names_free(run.names);

@@ -19,7 +19,8 @@ typedef int symbolize_open(const struct names_image *image, void *data);
 struct symbolize_sources {
 	symbolize_open *open; /* called from one thread */
 	void *data;
-	const struct debug_files *debug_files; /* NULL = only what is in the files themselves */
+	/* NULL = only what is in the files themselves; the roots of processes that live are added to it */
+	struct debug_files *debug_files;
 };
 
 struct symbolize_result {

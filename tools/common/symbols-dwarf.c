@@ -132,7 +132,7 @@ static int compare_places(const void *left, const void *right)
 
 void symbols_dwarf_read(struct symbols_query *query)
 {
-	struct debug_info *info = debug_info_new(query->debug->dwarf);
+	struct debug_info *info = debug_info_new(query->debug);
 
 	query->n_places = 0;
 	for (size_t i = 0; i < query->result->n_offsets; i++) {

@@ -15,6 +15,7 @@
 #include "tools/common/symbols.h"
 
 #include "arch/base.h"
+#include "tools/common/clone-suffix.h"
 #include "tools/common/demangle.h"
 #include "tools/common/symbols-source.h"
 
@@ -91,7 +92,7 @@ static bool is_name(const char *name)
 	return true;
 }
 
-/* "foo@@GLIBC_2.2" is shown as "foo"; that a place is in the PLT stays to be seen. */
+/* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo"; that a place is in the PLT stays to be seen. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {
@@ -100,6 +101,8 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 
 	base = at && at > raw_name ? g_strndup(raw_name, (gsize)(at - raw_name))
 				   : g_strdup(raw_name);
+	if (origin != SYMBOLS_FROM_FDE)
+		base[clone_suffix_skip(base)] = '\0';
 	readable = origin == SYMBOLS_FROM_FDE ? NULL : demangle_get(base);
 	shown = g_strconcat(readable && is_name(readable) ? readable : base,
 			    origin == SYMBOLS_FROM_PLT ? "@plt" : "", NULL);
@@ -255,7 +258,8 @@ static bool read_names(struct symbols_query *query, GError **error)
 	query->rows = g_ptr_array_new_with_free_func(g_free);
 	query->row_by_key = g_hash_table_new(hash_row, same_row);
 	query->lines = g_array_new(FALSE, FALSE, sizeof(struct symbol_line));
-	query->debug = debug_files_find(query->image->debug_files, query->elf, query->image->path);
+	query->debug = (query->image->names_only ? debug_files_find_symbols : debug_files_find)(
+		query->image->debug_files, query->elf, query->image->path);
 	query->packed = debug_files_unpack(query->elf);
 	ok = ask_sources(query, error);
 	if (ok && query->debug && query->debug->dwarf)

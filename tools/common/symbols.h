@@ -27,6 +27,7 @@ struct symbols_image {
 	uint64_t size;
 	enum prof_image_kind kind;
 	const struct debug_files *debug_files; /* NULL = only what is in the file itself */
+	bool names_only; /* no lines and no inlined calls, which take much longer */
 };
 
 enum symbols_state {

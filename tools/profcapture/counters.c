@@ -9,22 +9,18 @@
  */
 #include "config.h"
 
-#include "tools/common/capture-error.h"
+#include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #define DEFAULT_LIMIT 40
 
 struct series {
-	/* what it is: interned, which is enough to compare; NULL = none */
-	const char *group, *name, *unit;
-	uint64_t kind;    /* enum prof_counter_kind, or one of a later version */
-	uint32_t process; /* index */
+	uint32_t counter;
 	/* what it was in the range */
 	uint64_t count;
 	bool known; /* the next four are */
@@ -37,20 +33,13 @@ struct series {
 	int64_t since_ns;
 };
 
-/* The counters of one epoch. */
-struct epoch {
-	uint32_t number;
-	struct prof_dictionary *rows;
-	struct series **series; /* by row; NULL = not looked up yet */
-};
-
 struct counters {
 	struct reader reader;
-	GHashTable *by_name; /* set of struct series */
-	GPtrArray *all;      /* the same, in the order of the answer */
-	GArray *exits;       /* int64_t by process; INT64_MAX = not seen */
-	GArray *ends;        /* int64_t by segment */
-	struct epoch epoch;
+	struct counter_values values;
+	GPtrArray *series; /* struct series by counter */
+	GPtrArray *all;    /* the same, in the order of the answer */
+	GArray *exits;     /* int64_t by process; INT64_MAX = not seen */
+	GArray *ends;      /* int64_t by segment */
 	uint32_t segment;
 	bool incomplete;
 	struct json json;
@@ -94,24 +83,6 @@ static void note_exit(uint32_t process, int64_t time_ns, void *data)
 }
 
 /* ---- one counter -------------------------------------------------------------------------------- */
-
-static guint series_hash(gconstpointer pointer)
-{
-	const struct series *series = pointer;
-
-	return ((g_direct_hash(series->group) * 31 ^ g_direct_hash(series->name)) * 31 ^
-		series->process) *
-		       2 +
-	       (guint)series->kind;
-}
-
-static gboolean series_equal(gconstpointer left, gconstpointer right)
-{
-	const struct series *a = left, *b = right;
-
-	return a->group == b->group && a->name == b->name && a->unit == b->unit &&
-	       a->kind == b->kind && a->process == b->process;
-}
 
 static void note_value(struct series *series, double value)
 {
@@ -157,158 +128,45 @@ static void set_value(const struct counters *counters, struct series *series, in
 /* Nobody knows what a value is between two segments. */
 static void end_segment(struct counters *counters)
 {
-	GHashTableIter iter;
-	gpointer pointer;
 	int64_t end = time_or(counters->ends, counters->segment, INT64_MIN);
 
-	g_hash_table_iter_init(&iter, counters->by_name);
-	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
-		struct series *series = pointer;
+	for (guint i = 0; i < counters->series->len; i++) {
+		struct series *series = counters->series->pdata[i];
+		uint32_t process = counter_at(&counters->values, i)->process;
 
-		hold(counters, series,
-		     MIN_OF(end, time_or(counters->exits, series->process, INT64_MAX)));
+		hold(counters, series, MIN_OF(end, time_or(counters->exits, process, INT64_MAX)));
 		series->holds = false;
 	}
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
-
-enum { PROCESS, GROUP, NAME, UNIT, KIND, N_COUNTER_COLUMNS };
-
-static void epoch_done(struct epoch *epoch)
+static void add_value(const struct counter_value *value, void *data)
 {
-	prof_dictionary_free(epoch->rows);
-	g_free(epoch->series);
-	*epoch = (struct epoch){ 0 };
-}
+	struct counters *counters = data;
 
-static bool epoch_load(struct counters *counters, uint32_t number, GError **error)
-{
-	static const uint16_t columns[N_COUNTER_COLUMNS] = { PROF_COUNTER_PROCESS,
-							     PROF_COUNTER_GROUP, PROF_COUNTER_NAME,
-							     PROF_COUNTER_UNIT, PROF_COUNTER_KIND };
-	const struct capture *capture = counters->reader.capture;
-	struct epoch *epoch = &counters->epoch;
-	int r;
+	if (value->segment != counters->segment)
+		end_segment(counters);
+	counters->segment = value->segment;
+	while (counters->series->len <= value->counter) {
+		struct series *series = g_new0(struct series, 1);
 
-	if (epoch->series && epoch->number == number)
-		return true;
-	epoch_done(epoch);
-	epoch->number = number;
-	r = prof_dictionary_load(capture->reader, PROF_TABLE_COUNTER, number, columns,
-				 N_COUNTER_COLUMNS, &epoch->rows);
-	if (r != 0 && r != PROF_NO_TABLE)
-		return capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
-	epoch->series =
-		g_new0(struct series *, epoch->rows ? prof_dictionary_rows(epoch->rows) + 1 : 1);
-	return true;
-}
-
-static struct series *find_series(struct counters *counters, struct names_epoch *names, size_t row)
-{
-	uint64_t number[N_COUNTER_COLUMNS];
-	struct series key = { 0 }, *series;
-
-	for (size_t i = 0; i < N_COUNTER_COLUMNS; i++)
-		number[i] =
-			array_number_or(prof_dictionary_column(counters->epoch.rows, i), row, 0);
-	key.process = names_process(names, number[PROCESS]);
-	key.group = names_text(names, number[GROUP]);
-	key.name = names_text(names, number[NAME]);
-	key.unit = names_text(names, number[UNIT]);
-	key.kind = number[KIND];
-	series = g_hash_table_lookup(counters->by_name, &key);
-	if (!series) {
-		series = g_new(struct series, 1);
-		*series = key;
-		g_hash_table_add(counters->by_name, series);
+		series->counter = counters->series->len;
+		g_ptr_array_add(counters->series, series);
 	}
-	return series;
-}
-
-/* NULL: nobody knows what was counted. */
-static struct series *series_of(struct counters *counters, struct names_epoch *names, uint64_t id)
-{
-	struct epoch *epoch = &counters->epoch;
-	ssize_t row = epoch->rows ? prof_dictionary_find(epoch->rows, id) : -1;
-
-	if (row < 0)
-		return NULL;
-	if (!epoch->series[row])
-		epoch->series[row] = find_series(counters, names, (size_t)row);
-	return epoch->series[row];
-}
-
-static void add_batch(struct counters *counters, struct names_epoch *names,
-		      const struct prof_batch *batch)
-{
-	for (size_t i = 0; i < batch->rows; i++) {
-		int64_t time = capture_time(counters->reader.capture, batch->segment,
-					    array_number_or(&batch->columns[0], i, 0));
-		uint64_t id = array_number_or(&batch->columns[1], i, 0);
-		uint64_t bits = array_number_or(&batch->columns[2], i, 0);
-		struct series *series = series_of(counters, names, id);
-		double value;
-
-		if (!series) {
-			counters->incomplete = true;
-			names->names->lost++;
-			continue;
-		}
-		memcpy(&value, &bits, sizeof(value));
-		set_value(counters, series, time, value);
-	}
-}
-
-static bool read_rows(struct counters *counters, struct prof_cursor *cursor, GError **error)
-{
-	const struct capture *capture = counters->reader.capture;
-	struct prof_batch batch;
-	int r;
-
-	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *names = names_epoch(capture->names, batch.epoch, error);
-
-		if (!names || !names_load_identities(names, error) ||
-		    !epoch_load(counters, batch.epoch, error))
-			return false;
-		if (batch.segment != counters->segment)
-			end_segment(counters);
-		counters->segment = batch.segment;
-		add_batch(counters, names, &batch);
-	}
-	end_segment(counters);
-	return r == PROF_END ||
-	       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
-}
-
-static bool read_values(struct counters *counters, GError **error)
-{
-	static const uint16_t columns[] = { PROF_COUNTER_VALUE_TIME, PROF_COUNTER_VALUE_COUNTER,
-					    PROF_COUNTER_VALUE_VALUE };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_COUNTER_VALUE,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct capture *capture = counters->reader.capture;
-	struct prof_cursor *cursor;
-	bool ok;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
-
-	if (r != 0)
-		return r == PROF_NO_TABLE ||
-		       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
-	ok = read_rows(counters, cursor, error);
-	capture_add_cursor(capture, PROF_TABLE_COUNTER_VALUE, cursor);
-	prof_cursor_free(cursor);
-	return ok;
+	set_value(counters, counters->series->pdata[value->counter], value->time_ns, value->value);
 }
 
 /* ---- the answer --------------------------------------------------------------------------------- */
 
-static gint compare_series(gconstpointer left, gconstpointer right)
+static const struct counter *counter_of(const struct counters *counters,
+					const struct series *series)
 {
-	const struct series *a = *(const struct series *const *)left;
-	const struct series *b = *(const struct series *const *)right;
+	return counter_at(&counters->values, series->counter);
+}
+
+static gint compare_series(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct counter *a = counter_of(data, *(const struct series *const *)left);
+	const struct counter *b = counter_of(data, *(const struct series *const *)right);
 	int order = g_strcmp0(a->group, b->group);
 
 	if (order == 0)
@@ -322,28 +180,16 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 
 static bool is_wanted(const struct counters *counters, const struct series *series)
 {
-	const GArray *pids = counters->reader.pids;
-	const struct names *names = counters->reader.capture->names;
-
-	if (series->count == 0 && !series->known)
-		return false;
-	for (guint i = 0; pids && i < pids->len; i++)
-		if (series->process > NAMES_LOST && names_process_at(names, series->process)->pid ==
-							    g_array_index(pids, uint32_t, i))
-			return true;
-	return !pids;
+	return (series->count > 0 || series->known) &&
+	       counter_is_wanted(counter_of(counters, series), &counters->reader);
 }
 
 static void list_series(struct counters *counters)
 {
-	GHashTableIter iter;
-	gpointer series;
-
-	g_hash_table_iter_init(&iter, counters->by_name);
-	while (g_hash_table_iter_next(&iter, &series, NULL))
-		if (is_wanted(counters, series))
-			g_ptr_array_add(counters->all, series);
-	g_ptr_array_sort(counters->all, compare_series);
+	for (guint i = 0; i < counters->series->len; i++)
+		if (is_wanted(counters, counters->series->pdata[i]))
+			g_ptr_array_add(counters->all, counters->series->pdata[i]);
+	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
 }
 
 static guint shown(const struct counters *counters)
@@ -359,11 +205,11 @@ static double mean_of(const struct series *series)
 				 : series->last;
 }
 
-static const char *kind_name(const struct series *series)
+static const char *kind_name(const struct counter *counter)
 {
 	static const char *const names[] = { "gauge", "sum" };
 
-	return series->kind < ARRAY_SIZE(names) ? names[series->kind] : NULL;
+	return counter->kind < ARRAY_SIZE(names) ? names[counter->kind] : NULL;
 }
 
 static void write_values(struct json *json, const struct series *series)
@@ -392,14 +238,15 @@ static void write_counters(struct counters *counters)
 	rows_open(json, reader_json_format(&counters->reader), columns);
 	for (guint i = 0; i < shown(counters); i++) {
 		const struct series *series = counters->all->pdata[i];
+		const struct counter *counter = counter_of(counters, series);
 
 		rows_begin(json);
-		json_string(json, "group", series->group);
-		json_string(json, "name", series->name);
-		json_string(json, "unit", series->unit);
-		json_string(json, "kind", kind_name(series));
-		if (series->process > NAMES_LOST)
-			json_uint(json, "pid", names_process_at(names, series->process)->pid);
+		json_string(json, "group", counter->group);
+		json_string(json, "name", counter->name);
+		json_string(json, "unit", counter->unit);
+		json_string(json, "kind", kind_name(counter));
+		if (counter->process > NAMES_LOST)
+			json_uint(json, "pid", names_process_at(names, counter->process)->pid);
 		else
 			json_null(json, "pid");
 		json_uint(json, "count", series->count);
@@ -424,6 +271,7 @@ static void print_series(const struct counters *counters, struct out *out,
 			 const struct series *series)
 {
 	const struct names *names = counters->reader.capture->names;
+	const struct counter *counter = counter_of(counters, series);
 
 	out_printf(out, "%10" PRIu64 " ", series->count);
 	print_value(out, series->known, series->first);
@@ -432,17 +280,17 @@ static void print_series(const struct counters *counters, struct out *out,
 	print_value(out, series->known, mean_of(series));
 	print_value(out, series->known, series->max);
 	out_char(out, ' ');
-	text_cell(out, series->group ? series->group : "-", 0, TEXT_LEFT);
+	text_cell(out, counter->group ? counter->group : "-", 0, TEXT_LEFT);
 	out_text(out, " / ");
-	text_cell(out, series->name ? series->name : "-", 0, TEXT_LEFT);
-	if (series->unit) {
+	text_cell(out, counter->name ? counter->name : "-", 0, TEXT_LEFT);
+	if (counter->unit) {
 		out_text(out, " [");
-		text_cell(out, series->unit, 0, TEXT_LEFT);
+		text_cell(out, counter->unit, 0, TEXT_LEFT);
 		out_char(out, ']');
 	}
-	if (series->process > NAMES_LOST)
+	if (counter->process > NAMES_LOST)
 		out_printf(out, _(", process %" PRIu64),
-			   names_process_at(names, series->process)->pid);
+			   names_process_at(names, counter->process)->pid);
 	out_char(out, '\n');
 }
 
@@ -476,14 +324,17 @@ static bool counters_run(struct counters *counters, const char *file, GError **e
 
 	if (!reader_open(reader, file, error))
 		return false;
-	counters->by_name = g_hash_table_new_full(series_hash, series_equal, g_free, NULL);
+	counters->values.capture = reader->capture;
+	counters->series = g_ptr_array_new_with_free_func(g_free);
 	counters->all = g_ptr_array_new();
 	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
 	    !capture_each_exit(counters->reader.capture, note_exit, counters, error) ||
-	    !read_values(counters, error))
+	    !counter_values_read(&counters->values, add_value, counters, error))
 		return false;
+	end_segment(counters);
+	counters->incomplete = counters->values.unknown > 0;
 	list_series(counters);
 	counters->incomplete = counters->incomplete || reader_misses_rows(reader, "counter_value");
 	return true;
@@ -492,12 +343,12 @@ static bool counters_run(struct counters *counters, const char *file, GError **e
 static void counters_done(struct counters *counters)
 {
 	json_done(&counters->json);
-	epoch_done(&counters->epoch);
-	if (counters->by_name) {
+	counter_values_done(&counters->values);
+	if (counters->series) {
 		g_array_unref(counters->ends);
 		g_array_unref(counters->exits);
 		g_ptr_array_unref(counters->all);
-		g_hash_table_unref(counters->by_name);
+		g_ptr_array_unref(counters->series);
 	}
 	reader_done(&counters->reader);
 }

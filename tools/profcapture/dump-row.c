@@ -392,8 +392,20 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 }
 
 /* Calls frame() for each frame of the row's stack, leaf first; at most STACKS_MAX_DEPTH. */
-static void each_frame(struct dump *dump, const struct dump_stream *stream,
-		       void (*frame)(struct dump *dump, uint32_t function))
+typedef void dump_frame(struct dump *dump, uint32_t function, bool is_inlined);
+
+/* A frame, behind what is inlined into it there, innermost first. */
+static void each_function(struct dump *dump, size_t row, uint32_t function, dump_frame *frame)
+{
+	uint32_t inlined[STACKS_MAX_INLINED];
+	size_t n = functions_inlined_at_row(dump->functions, dump->epoch, row, false, inlined);
+
+	while (n-- > 0)
+		frame(dump, inlined[n], true);
+	frame(dump, function, false);
+}
+
+static void each_frame(struct dump *dump, const struct dump_stream *stream, dump_frame *frame)
 {
 	uint64_t id = dump_number(stream, stream->stack), time_ns = dump_number(stream, 0);
 
@@ -402,7 +414,7 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream,
 		uint64_t parent = 0, frame_id = 0;
 
 		if (row < 0) {
-			frame(dump, FUNCTION_LOST);
+			frame(dump, FUNCTION_LOST, false);
 			return;
 		}
 		(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_FRAME, (size_t)row,
@@ -410,31 +422,35 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream,
 		(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_PARENT, (size_t)row,
 				   &parent);
 		row = names_row(dump->epoch, NAMES_FRAME, frame_id);
-		frame(dump, row < 0 ? FUNCTION_LOST
-				    : functions_of_row_at(dump->functions, dump->epoch, (size_t)row,
-							  stream->batch.segment, time_ns, NULL));
+		if (row < 0)
+			frame(dump, FUNCTION_LOST, false);
+		else
+			each_function(dump, (size_t)row,
+				      functions_of_row_at(dump->functions, dump->epoch, (size_t)row,
+							  stream->batch.segment, time_ns, NULL),
+				      frame);
 		if (parent >= id)
 			return;
 		id = parent;
 	}
 }
 
-static void write_frame(struct dump *dump, uint32_t function)
+static void write_frame(struct dump *dump, uint32_t function, bool is_inlined)
 {
 	json_begin_object(&dump->json, NULL);
 	functions_write(dump->functions, function, &dump->json);
-	json_bool(&dump->json, "inline", false);
+	json_bool(&dump->json, "inline", is_inlined);
 	json_end(&dump->json);
 }
 
-static void print_frame(struct dump *dump, uint32_t function)
+static void print_frame(struct dump *dump, uint32_t function, bool is_inlined)
 {
 	const char *name = functions_at(dump->functions, function)->name;
 
 	out_text(dump->out, "\t");
 	print_text(dump->out, name, strlen(name));
 	functions_print_image(dump->functions, function, dump->out);
-	out_char(dump->out, '\n');
+	out_text(dump->out, is_inlined ? "  (inline)\n" : "\n");
 }
 
 static void write_owner(struct dump *dump, const struct dump_stream *stream,

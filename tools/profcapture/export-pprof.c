@@ -2,12 +2,14 @@
 /*
  * Export-pprof - perftools.profiles.Profile (pprof's proto/profile.proto), as protocol buffers
  *
- * A function is a location, since stacks are merged by function. Ids are an index plus 1.
+ * A location is a place in a function, since stacks are merged by these, with the calls that are inlined there as further lines.
+ * Ids are an index plus 1.
  */
 #include "config.h"
 
-#include "tools/profcapture/export.h"
+#include "tools/profcapture/export-allocations.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The numbers of fields, by message. */
@@ -45,6 +47,15 @@ struct pprof {
 	struct out *out;
 	GHashTable *index;  /* text → index + 1 */
 	GPtrArray *strings; /* UTF-8, in the order of their indexes */
+	GArray *locations;  /* struct location; 0 is none */
+	struct number_map
+		location_of; /* the location that it is inlined into, and a frame → index */
+};
+
+struct location {
+	uint32_t frame;  /* the innermost */
+	uint32_t caller; /* the location without it, where it is inlined; 0 = it is not */
+	bool is_used;
 };
 
 /* ---- protocol buffers --------------------------------------------------------------------------- */
@@ -134,27 +145,121 @@ static void append_label(struct pprof *pprof, GByteArray *to, const char *key, c
 	append_bytes(to, SAMPLE_LABEL, message->data, message->len);
 }
 
-static void write_sample(struct pprof *pprof, const struct export_stack *stack, GArray *path)
+static struct location *location_at(const struct pprof *pprof, uint32_t index)
+{
+	return &g_array_index(pprof->locations, struct location, index);
+}
+
+static uint32_t location_of(struct pprof *pprof, uint32_t caller, uint32_t frame)
+{
+	uint32_t *known = number_map_at(&pprof->location_of, (uint64_t)caller << 32 | frame);
+	struct location location = { .frame = frame, .caller = caller };
+
+	if (*known == 0) {
+		*known = pprof->locations->len;
+		g_array_append_val(pprof->locations, location);
+	}
+	return *known;
+}
+
+/* `path` from the root in: frames become the locations that they are in. */
+static void to_locations(struct pprof *pprof, GArray *path)
+{
+	const struct functions *functions = pprof->export->tally.functions;
+	guint n = 0;
+	uint32_t before = 0;
+
+	for (guint i = 0; i < path->len; i++) {
+		uint32_t frame = g_array_index(path, uint32_t, i);
+		uint32_t depth = functions_at(functions, frame)->depth;
+		bool is_inlined = n > 0 && depth > 0 &&
+				  depth == functions_at(functions, before)->depth + 1;
+		uint32_t location = location_of(
+			pprof, is_inlined ? g_array_index(path, uint32_t, n - 1) : 0, frame);
+
+		n += !is_inlined;
+		g_array_index(path, uint32_t, n - 1) = location;
+		before = frame;
+	}
+	g_array_set_size(path, n);
+	for (guint i = 0; i < n; i++)
+		location_at(pprof, g_array_index(path, uint32_t, i))->is_used = true;
+}
+
+/* Of each type in their order: samples, time, what was allocated and what lives. */
+enum { MOST_VALUES = 6 };
+
+static void write_sample(struct pprof *pprof, uint32_t of_thread, uint32_t node,
+			 const uint64_t *values, size_t n, GArray *path)
 {
 	const struct export *export = pprof->export;
 	const struct names *names = export->reader.capture->names;
-	const struct names_thread *thread = names_thread_at(names, stack->thread);
+	const struct names_thread *thread = names_thread_at(names, of_thread);
 	g_autoptr(GByteArray) message = g_byte_array_new();
 	g_autoptr(GByteArray) packed = g_byte_array_new();
 
-	export_path(export, stack->node, path);
+	export_path(export, node, path);
+	to_locations(pprof, path);
 	for (guint i = path->len; i > 0; i--)
-		append_varint(packed, (uint64_t)g_array_index(path, uint32_t, i - 1) + 1);
+		append_varint(packed, g_array_index(path, uint32_t, i - 1));
 	append_bytes(message, SAMPLE_LOCATION, packed->data, packed->len);
 	g_byte_array_set_size(packed, 0);
-	append_varint(packed, stack->samples);
-	if (export_period(export))
-		append_varint(packed, stack->samples * export_period(export));
+	for (size_t i = 0; i < n; i++)
+		append_varint(packed, values[i]);
 	append_bytes(message, SAMPLE_VALUE, packed->data, packed->len);
-	append_label(pprof, message, "thread", export_thread_name(export, stack->thread), 0);
+	append_label(pprof, message, "thread", export_thread_name(export, of_thread), 0);
 	append_label(pprof, message, "pid", NULL, names_process_at(names, thread->process)->pid);
 	append_label(pprof, message, "tid", NULL, thread->tid);
 	write_message(pprof, PROFILE_SAMPLE, message);
+}
+
+static void write_samples(struct pprof *pprof)
+{
+	const struct export *export = pprof->export;
+	const struct allocations *allocations = export->allocations;
+	uint64_t period = export_period(export);
+	size_t n = 1 + (period != 0), all = n + (allocations ? 4 : 0);
+	g_autoptr(GArray) stacks = export_stacks(export);
+	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+	for (guint i = 0; i < stacks->len; i++) {
+		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
+		uint64_t values[MOST_VALUES] = { stack->samples };
+
+		if (period)
+			values[1] = stack->samples * period;
+		write_sample(pprof, stack->thread, stack->node, values, all, path);
+	}
+	for (guint i = 0; allocations && i < allocations->sums->len; i++) {
+		const struct allocation_sum *sum =
+			&g_array_index(allocations->sums, struct allocation_sum, i);
+		uint64_t values[MOST_VALUES] = { 0 };
+
+		values[n] = (uint64_t)llround(sum->objects);
+		values[n + 1] = (uint64_t)llround(sum->bytes);
+		values[n + 2] = (uint64_t)llround(sum->live_objects);
+		values[n + 3] = (uint64_t)llround(sum->live_bytes);
+		write_sample(pprof, sum->thread, sum->node, values, all, path);
+	}
+}
+
+/* As Go's heap profiles have them. What is shown first is time, where there is any. */
+static void write_types(struct pprof *pprof)
+{
+	const struct export *export = pprof->export;
+	const char *first = export_period(export) ? "cpu" : "samples";
+
+	write_type(pprof, PROFILE_SAMPLE_TYPE, "samples", "count");
+	if (export_period(export))
+		write_type(pprof, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
+	if (!export->allocations)
+		return;
+	write_type(pprof, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
+	write_type(pprof, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
+	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
+	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
+	write_number(pprof, PROFILE_DEFAULT_TYPE,
+		     string_index(pprof, export->tally.each->len ? first : "inuse_space"));
 }
 
 /* Of an image that a function is in. */
@@ -177,24 +282,37 @@ static void write_function(struct pprof *pprof, uint32_t index)
 {
 	const struct function *function = functions_at(pprof->export->tally.functions, index);
 	g_autoptr(GByteArray) message = g_byte_array_new();
-	g_autoptr(GByteArray) line = g_byte_array_new();
 
 	append_number(message, FUNCTION_ID, (uint64_t)index + 1);
 	append_number(message, FUNCTION_NAME, string_index(pprof, function->name));
 	append_number(message, FUNCTION_SYSTEM_NAME, string_index(pprof, function->raw_name));
-	append_number(message, FUNCTION_FILE, string_index(pprof, function->file));
+	append_number(message, FUNCTION_FILE, string_index(pprof, pprof->export->files[index]));
 	append_number(message, FUNCTION_START, function->line);
 	write_message(pprof, PROFILE_FUNCTION, message);
+}
 
-	g_byte_array_set_size(message, 0);
-	append_number(line, LINE_FUNCTION, (uint64_t)index + 1);
-	append_number(line, LINE_LINE, function->line);
-	append_number(message, LOCATION_ID, (uint64_t)index + 1);
+/* The innermost line comes first. */
+static void write_location(struct pprof *pprof, uint32_t index)
+{
+	const struct export *export = pprof->export;
+	const struct function *function =
+		functions_at(export->tally.functions, location_at(pprof, index)->frame);
+	g_autoptr(GByteArray) message = g_byte_array_new();
+	g_autoptr(GByteArray) line = g_byte_array_new();
+
+	append_number(message, LOCATION_ID, index);
 	if (function->image > NAMES_LOST) {
 		append_number(message, LOCATION_MAPPING, (uint64_t)function->image + 1);
 		append_number(message, LOCATION_ADDRESS, function->offset);
 	}
-	append_bytes(message, LOCATION_LINE, line->data, line->len);
+	for (uint32_t at = index; at; at = location_at(pprof, at)->caller) {
+		uint32_t frame = location_at(pprof, at)->frame;
+
+		g_byte_array_set_size(line, 0);
+		append_number(line, LINE_FUNCTION, (uint64_t)export_function(export, frame) + 1);
+		append_number(line, LINE_LINE, export_line(export, frame));
+		append_bytes(message, LOCATION_LINE, line->data, line->len);
+	}
 	write_message(pprof, PROFILE_LOCATION, message);
 }
 
@@ -233,8 +351,12 @@ static void write_functions(struct pprof *pprof)
 		if (image > NAMES_LOST && !known[image])
 			write_mapping(pprof, image);
 		known[image] = true;
-		write_function(pprof, i);
+		if (export_function(pprof->export, i) == i)
+			write_function(pprof, i);
 	}
+	for (guint i = 1; i < pprof->locations->len; i++)
+		if (location_at(pprof, i)->is_used)
+			write_location(pprof, i);
 }
 
 static void write_times(struct pprof *pprof)
@@ -258,16 +380,15 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 		.out = out,
 		.index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
 		.strings = g_ptr_array_new_with_free_func(g_free),
+		.locations = g_array_new(FALSE, FALSE, sizeof(struct location)),
 	};
-	g_autoptr(GArray) stacks = export_stacks(export);
-	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	static const struct location none;
 
+	number_map_init(&pprof.location_of);
+	g_array_append_val(pprof.locations, none);
 	g_ptr_array_add(pprof.strings, g_strdup(""));
-	write_type(&pprof, PROFILE_SAMPLE_TYPE, "samples", "count");
-	if (export_period(export))
-		write_type(&pprof, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
-	for (guint i = 0; i < stacks->len; i++)
-		write_sample(&pprof, &g_array_index(stacks, struct export_stack, i), path);
+	write_types(&pprof);
+	write_samples(&pprof);
 	write_functions(&pprof);
 	write_times(&pprof);
 	for (guint i = 0; i < pprof.strings->len; i++) {
@@ -279,6 +400,8 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 		out_write(out, head->data, head->len);
 		out_text(out, text);
 	}
+	number_map_done(&pprof.location_of);
+	g_array_unref(pprof.locations);
 	g_hash_table_unref(pprof.index);
 	g_ptr_array_unref(pprof.strings);
 	return true;

@@ -44,7 +44,7 @@ static void write_stack(const struct export *export, struct json *json, uint32_t
 	json_end(json);
 }
 
-/* `stacks` are those of the thread, in the order in which they are shown. */
+/* `stacks` are those of the thread, in the order in which they are shown; NULL: it has none. */
 static void write_thread(const struct export *export, struct json *json, uint32_t thread,
 			 const GArray *stacks, GArray *path)
 {
@@ -61,11 +61,11 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_string(json, "unit", period ? "nanoseconds" : "none");
 	json_uint(json, "startValue", 0);
 	json_begin_array(json, "samples");
-	for (guint i = 0; i < stacks->len; i++)
+	for (guint i = 0; stacks && i < stacks->len; i++)
 		write_stack(export, json, g_array_index(stacks, struct export_stack, i).node, path);
 	json_end(json);
 	json_begin_array(json, "weights");
-	for (guint i = 0; i < stacks->len; i++) {
+	for (guint i = 0; stacks && i < stacks->len; i++) {
 		uint64_t weight = g_array_index(stacks, struct export_stack, i).samples *
 				  (period ? period : 1);
 
@@ -132,6 +132,9 @@ bool export_speedscope(struct export *export, struct out *out, GError **error)
 		write_thread(export, &json, thread, of_thread->pdata[thread], path);
 		g_array_unref(of_thread->pdata[thread]);
 	}
+	/* a file without a profile is an error to speedscope */
+	if (threads->len == 0)
+		write_thread(export, &json, NAMES_NONE, NULL, path);
 	json_end(&json);
 	json_end(&json);
 	json_done(&json);

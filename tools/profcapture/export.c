@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/export.h"
 
 #include "tools/common/capture-error.h"
@@ -24,11 +25,13 @@ static const char *const format_names[] = { "folded", "firefox", "pprof", "speed
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
 	bool compressed; /* always */
+	bool places;     /* has lines of frames */
+	enum { NO_ALLOCATIONS, ALLOCATION_SUMS, ALLOCATION_EVENTS } allocations;
 } formats[] = {
-	[FOLDED] = { export_folded, false },
-	[FIREFOX] = { export_firefox, false },
-	[PPROF] = { export_pprof, true },
-	[SPEEDSCOPE] = { export_speedscope, false },
+	[FOLDED] = { export_folded, false, false, NO_ALLOCATIONS },
+	[FIREFOX] = { export_firefox, false, true, ALLOCATION_EVENTS },
+	[PPROF] = { export_pprof, true, true, ALLOCATION_SUMS },
+	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS },
 };
 
 static const struct cli_option options[] = {
@@ -39,8 +42,17 @@ static const struct cli_option options[] = {
 	  N_("the file to write; - is standard output, the default") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
 	  N_("replace NEW if it exists") },
+	{ "inline", 0, CLI_FLAG, offsetof(struct export, tally.inlined), NULL,
+	  N_("functions that are inlined into others are frames of their own") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct export, tally.mode), N_("MODE"),
 	  N_("only samples taken in this mode"), tally_modes },
+	{ NULL },
+};
+
+/* The reader's time options, but for the --to that this verb has another meaning for. */
+static const struct cli_option time_options[] = {
+	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
+	  N_("leave out what is before: 1.5s, -5s (before the end), @mark:NAME; or outside of a range 1.2s..1.5s") },
 	{ NULL },
 };
 
@@ -137,6 +149,32 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
 	}
 }
 
+/* Where no declaration says it (of what is inlined none does), the first place that is known says the file. */
+static void find_files(struct export *export)
+{
+	const struct functions *functions = export->tally.functions;
+	guint n = functions->all->len;
+
+	export->files = g_new0(const char *, n);
+	for (guint i = 0; i < n; i++)
+		if (!functions_at(functions, i)->whole)
+			export->files[i] = functions_at(functions, i)->file;
+	for (guint i = 0; i < n; i++) {
+		const struct function *place = functions_at(functions, i);
+
+		if (place->whole && !export->files[place->whole])
+			export->files[place->whole] = place->file;
+	}
+}
+
+uint32_t export_line(const struct export *export, uint32_t frame)
+{
+	const struct function *place = functions_at(export->tally.functions, frame);
+	const char *file = export->files[export_function(export, frame)];
+
+	return place->is_line && file && g_strcmp0(place->file, file) == 0 ? place->line : 0;
+}
+
 uint64_t export_period(const struct export *export)
 {
 	return export->tally.period_ns;
@@ -226,16 +264,42 @@ static bool write_result(struct export *export, GError **error)
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
+/* Filters of frames and modes are those of samples: with them there are no allocations. */
+static bool read_allocations(struct export *export, GError **error)
+{
+	const struct allocations *allocations;
+
+	if (formats[export->format].allocations == NO_ALLOCATIONS || export->tally.filters ||
+	    export->tally.mode != TALLY_ANY_MODE || !allocations_are_there(export))
+		return true;
+	export->allocations = g_new0(struct allocations, 1);
+	if (!allocations_read(export->allocations, export,
+			      formats[export->format].allocations == ALLOCATION_EVENTS, error))
+		return false;
+	allocations = export->allocations;
+	if (allocations->left_out)
+		cli_warning(
+			_("allocations are there up to %.3f s, the first %u; what is after is not: --from chooses a range"),
+			(double)g_array_index(allocations->events, struct allocation_event,
+					      allocations->events->len - 1)
+					.time_ns /
+				1e9,
+			ALLOCATIONS_MOST_EVENTS);
+	return true;
+}
+
 static bool export_run(struct export *export, const char *input, GError **error)
 {
 	if (!frame_filters_open(&export->filters, error) ||
 	    !reader_open(&export->reader, input, error))
 		return false;
 	export->tally.wants_tree = export->tally.wants_samples = true;
+	export->tally.places = formats[export->format].places;
 	if (frame_filters_any(&export->filters))
 		export->tally.filters = &export->filters;
-	if (!tally_run(&export->tally, &export->reader, error))
+	if (!tally_run(&export->tally, &export->reader, error) || !read_allocations(export, error))
 		return false;
+	find_files(export);
 	capture_warn(export->reader.capture);
 	if (export->reader.capture->lost)
 		cli_warning(
@@ -246,6 +310,10 @@ static bool export_run(struct export *export, const char *input, GError **error)
 
 static void export_done(struct export *export)
 {
+	if (export->allocations)
+		allocations_done(export->allocations);
+	g_free(export->allocations);
+	g_free(export->files);
 	tally_done(&export->tally);
 	frame_filters_done(&export->filters);
 	reader_done(&export->reader);
@@ -258,15 +326,14 @@ int verb_export(int argc, char **argv)
 		N_("Writes samples in the format of another program."), 1, 1
 	};
 	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
-	const struct cli_group groups[] = {
-		{ NULL, options, &export },
-		{ N_("What is read"), reader_time_options, &export.reader },
-		{ NULL, reader_process_options, &export.reader },
-		{ NULL, reader_thread_options, &export.reader },
-		{ NULL, reader_cpu_options, &export.reader },
-		{ N_("Frames, as in pprof"), frame_filter_options, &export.filters },
-		{ NULL }
-	};
+	const struct cli_group groups[] = { { NULL, options, &export },
+					    { N_("What is read"), time_options, &export.reader },
+					    { NULL, reader_process_options, &export.reader },
+					    { NULL, reader_thread_options, &export.reader },
+					    { NULL, reader_cpu_options, &export.reader },
+					    { N_("Frames, as in pprof"), frame_filter_options,
+					      &export.filters },
+					    { NULL } };
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 

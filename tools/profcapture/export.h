@@ -3,7 +3,8 @@
  * Export - what the formats of the verb `export` share: the samples, the tree that they end in, and what that is called
  *
  * A format is one function in a file export-NAME.c; it writes everything at once and only looks at what is here. Functions are
- * those of report, so that totals are the same; unlike there, nothing is left out.
+ * those of report, so that totals are the same; unlike there, nothing is left out. For a format that has lines of frames the
+ * entities of the tree are frames: places in functions, each of which counts as its function (functions_whole()).
  */
 #pragma once
 
@@ -14,6 +15,9 @@ struct export
 	struct reader reader;
 	struct tally tally; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
+	const char **
+		files; /* by function, for a format that has lines of frames: the file that they are of, or NULL */
+	struct allocations *allocations; /* where the format and the capture have any; else NULL */
 	int format;
 	const char *output;
 	bool force;
@@ -31,6 +35,12 @@ GArray *export_stacks(const struct export *export);
 GArray *export_threads(const struct export *export);
 /* The functions from the root to a node (0: none): `path`, of uint32_t, is emptied first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
+/* The function that a frame is of, and the line of that function's file that it is at; 0: unknown. */
+static inline uint32_t export_function(const struct export *export, uint32_t frame)
+{
+	return functions_whole(export->tally.functions, frame);
+}
+uint32_t export_line(const struct export *export, uint32_t frame);
 /* Nanoseconds that a sample stands for; 0: nobody knows. */
 uint64_t export_period(const struct export *export);
 /* A thread's name, or its process's program; never NULL. */

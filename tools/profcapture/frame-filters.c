@@ -69,9 +69,11 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {
-	const struct function *f = functions_at(functions, function);
+	/* a place in it is no other than what is reported of it */
+	uint32_t whole = functions_whole(functions, function);
+	const struct function *f = functions_at(functions, whole);
 	const char *texts[] = { f->name, f->raw_name == f->name ? NULL : f->raw_name, f->file,
-				functions_image(functions, function) };
+				functions_image(functions, whole) };
 	unsigned bits = ASKED;
 
 	if (filters->matches->len <= function) {

@@ -5,11 +5,13 @@
  * Invariants: (1) a frame is looked up once an epoch              [test-report: one lookup]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that has moved is the same function        [test_jit: machine_code]
+ *             (4) clones of a function, and parts of it that were moved away, are that function   [test-report: clones]
  */
 #include "config.h"
 
 #include "tools/profcapture/functions.h"
 
+#include "tools/common/clone-suffix.h"
 #include "tools/common/text.h"
 
 #include <inttypes.h>
@@ -61,7 +63,7 @@ static guint line_hash(gconstpointer key)
 	const struct function *f = key;
 
 	return g_direct_hash(f->name) ^ g_direct_hash(f->file) * 31 ^ f->line * 0x9e3779b1u ^
-	       f->image;
+	       f->image ^ f->whole * 0x85ebca6bu ^ f->depth;
 }
 
 /* Texts are interned. */
@@ -71,7 +73,7 @@ static gboolean line_equal(gconstpointer left, gconstpointer right)
 
 	return a->image == b->image && a->line == b->line && a->file == b->file &&
 	       a->name == b->name && a->kind == b->kind && a->is_line == b->is_line &&
-	       a->is_inlined == b->is_inlined;
+	       a->is_inlined == b->is_inlined && a->whole == b->whole && a->depth == b->depth;
 }
 
 static uint32_t add(struct functions *functions, const struct function *function)
@@ -101,6 +103,10 @@ struct functions *functions_new(struct names *names, GError **error)
 		symbol_rows_free(symbols);
 		return NULL;
 	}
+	/* What epochs that are loaded know is of who was there before. */
+	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
+		if (names->epochs[i])
+			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
 	functions = g_new0(struct functions, 1);
 	functions->names = names;
 	functions->symbols = symbols;
@@ -109,6 +115,7 @@ struct functions *functions_new(struct names *names, GError **error)
 	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
 	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
 	functions->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
+	functions->whole = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
 	functions->unresolved = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
 	(void)add(functions, &none);
 	(void)add(functions, &lost);
@@ -125,6 +132,7 @@ void functions_free(struct functions *functions)
 	g_hash_table_unref(functions->code);
 	g_array_unref(functions->all);
 	g_hash_table_unref(functions->unresolved);
+	g_hash_table_unref(functions->whole);
 	g_hash_table_unref(functions->known_lines);
 	g_free(functions);
 }
@@ -143,11 +151,38 @@ static const char *kind_of(uint32_t image_kind)
 	}
 }
 
+/*
+ * The index of a symbol's function. A clone belongs to the function of its image that has its name, and where that is known,
+ * its line; of several such functions to the one that is met first. Others of one name stay apart.
+ */
+static uint32_t of_whole(struct functions *functions, const struct function *function)
+{
+	bool is_clone = clone_suffix_skip(function->raw_name) < strlen(function->raw_name);
+	gpointer known;
+	struct function *whole;
+	uint32_t index;
+
+	if (!g_hash_table_lookup_extended(functions->whole, function, NULL, &known)) {
+		index = add(functions, function);
+		g_hash_table_insert(functions->whole, g_memdup2(function, sizeof(*function)),
+				    GUINT_TO_POINTER(index));
+		return index;
+	}
+	index = GPOINTER_TO_UINT(known);
+	whole = &g_array_index(functions->all, struct function, index);
+	if (is_clone)
+		return index;
+	if (clone_suffix_skip(whole->raw_name) == strlen(whole->raw_name))
+		return add(functions, function);
+	*whole = *function;
+	return index;
+}
+
 static uint32_t of_symbol(struct functions *functions, uint32_t image, struct symbol_row *symbol)
 {
 	struct function function = {
 		.name = symbol->name,
-		.raw_name = symbol->raw_name ? symbol->raw_name : symbol->name,
+		.raw_name = symbol->raw_name,
 		.kind = kind_of(names_image_at(functions->names, image)->kind),
 		.file = symbol->file,
 		.line = symbol->line,
@@ -156,7 +191,7 @@ static uint32_t of_symbol(struct functions *functions, uint32_t image, struct sy
 	};
 
 	if (symbol->user == 0)
-		symbol->user = add(functions, &function);
+		symbol->user = of_whole(functions, &function);
 	return symbol->user;
 }
 
@@ -247,30 +282,6 @@ bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, 
 	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
 }
 
-uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *epoch, size_t row,
-			     uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
-{
-	uint32_t function = memo_of_row(functions, epoch, row), image;
-	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT, until = UINT64_MAX;
-	struct code_name *name;
-
-	if (function == FUNCTION_TIMED) {
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id);
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-		image = names_image(epoch, id);
-		name = code_names_find(functions->codes,
-				       names_image_at(functions->names, image)->process,
-				       offset - (kind == PROF_FRAME_RETURN && offset > 0), segment,
-				       time_ns, &until);
-		function = name ? of_code(functions, image, name)
-				: of_place(functions, image, offset);
-	}
-	if (ret_until)
-		*ret_until = until;
-	return function;
-}
-
 /* A function that differs in its line from others of its name. */
 static uint32_t of_line(struct functions *functions, const struct function *function)
 {
@@ -283,6 +294,45 @@ static uint32_t of_line(struct functions *functions, const struct function *func
 	g_hash_table_insert(functions->known_lines, g_memdup2(function, sizeof(*function)),
 			    GUINT_TO_POINTER(index));
 	return index;
+}
+
+/* Generated code has no inlined calls. */
+static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
+			     uint64_t address)
+{
+	const struct line_row *line = line_rows_find(functions->lines, image, address);
+	struct function function = *functions_at(functions, index);
+
+	function.is_line = true;
+	function.file = line ? line->file : NULL;
+	function.line = line ? line->line : 0;
+	return of_line(functions, &function);
+}
+
+uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *epoch, size_t row,
+			     uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
+{
+	uint32_t function = memo_of_row(functions, epoch, row), image;
+	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT, address, until = UINT64_MAX;
+	struct code_name *name;
+
+	if (function == FUNCTION_TIMED) {
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id);
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
+		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+		image = names_image(epoch, id);
+		address = offset - (kind == PROF_FRAME_RETURN && offset > 0);
+		name = code_names_find(functions->codes,
+				       names_image_at(functions->names, image)->process, address,
+				       segment, time_ns, &until);
+		function = name ? of_code(functions, image, name)
+				: of_place(functions, image, offset);
+		if (name && functions->timed_lines)
+			function = of_code_line(functions, function, image, address);
+	}
+	if (ret_until)
+		*ret_until = until;
+	return function;
 }
 
 /* What is known of the line of a frame whose function is known; NULL = nothing. */
@@ -302,7 +352,7 @@ static const struct line_row *line_of_row(struct functions *functions, struct na
 static void set_call(struct function *function, const struct line_call *call)
 {
 	function->name = call->name;
-	function->raw_name = call->raw_name ? call->raw_name : call->name;
+	function->raw_name = call->raw_name;
 	function->offset = call->start;
 }
 
@@ -322,23 +372,61 @@ uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *
 	return of_line(functions, &function);
 }
 
+static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
+			    uint32_t line, uint32_t depth)
+{
+	struct function place = *functions_at(functions, whole);
+
+	place.whole = whole;
+	place.depth = depth;
+	place.is_line = true;
+	place.file = file;
+	place.line = line;
+	return of_line(functions, &place);
+}
+
+uint32_t functions_place_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	uint32_t index = functions_of_row(functions, epoch, row);
+	const struct line_row *line = line_of_row(functions, epoch, row, index);
+	const struct line_call *call = NULL;
+
+	if (!line)
+		return index;
+	for (uint32_t n = line->call; n; n = call->parent)
+		call = line_rows_call(functions->lines, n);
+	return of_place_in(functions, index, call ? call->file : line->file,
+			   call ? call->line : line->line, 0);
+}
+
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
-				uint32_t *ret_functions)
+				bool places, uint32_t *ret_functions)
 {
 	uint32_t index = functions_of_row(functions, epoch, row), number, depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
+	const char *file;
+	uint32_t at;
 
 	function.file = NULL;
 	function.line = 0;
 	function.is_inlined = true;
 	number = line ? line->call : 0;
+	file = line ? line->file : NULL;
+	at = line ? line->line : 0;
 	for (uint32_t n = number; n; n = line_rows_call(functions->lines, n)->parent)
 		depth++;
-	for (uint32_t i = depth; i > 0;
-	     i--, number = line_rows_call(functions->lines, number)->parent) {
-		set_call(&function, line_rows_call(functions->lines, number));
+	for (uint32_t i = depth; i > 0; i--) {
+		const struct line_call *call = line_rows_call(functions->lines, number);
+
+		set_call(&function, call);
 		ret_functions[i - 1] = of_line(functions, &function);
+		if (places)
+			ret_functions[i - 1] =
+				of_place_in(functions, ret_functions[i - 1], file, at, i);
+		file = call->file;
+		at = call->line;
+		number = call->parent;
 	}
 	return depth;
 }

@@ -26,6 +26,9 @@ struct function {
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are of what was hit, not of the function */
 	bool is_inlined; /* into others: all calls of it together */
+	/* Of a place in a function (functions_place_of_row()); 0 in others. */
+	uint32_t whole; /* index of what it counts as */
+	uint32_t depth; /* into how many calls of the same frame it is inlined */
 };
 
 struct functions {
@@ -35,8 +38,10 @@ struct functions {
 	struct code_names *codes;
 	GHashTable *code;        /* process and name → index */
 	GArray *all;             /* of struct function */
+	GHashTable *whole;       /* struct function, without its place → index */
 	GHashTable *unresolved;  /* image and offset → index */
 	GHashTable *known_lines; /* struct function of a line or of an inlined function → index */
+	bool timed_lines; /* functions_of_row_at() is to be functions_line_of_row(), where it depends on the time */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
@@ -46,9 +51,12 @@ void functions_free(struct functions *functions);
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
 /* The same, with the line of the frame as file and line: an entity for each line, of the function that it is written in. */
 uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
-/* Which inlined functions a frame is in, outermost first, as entities of their own; at most STACKS_MAX_INLINED. How many there are. */
+/* The function with where in the source of it the frame is, or calls what is inlined there: an entity for each such place. */
+uint32_t functions_place_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
+/* Which inlined functions a frame is in, outermost first, as entities of their own, or their places; at most STACKS_MAX_INLINED.
+ * How many there are. */
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
-				uint32_t *ret_functions);
+				bool places, uint32_t *ret_functions);
 /* Whether it depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /* At a time of a segment's clock. *ret_until, if that is not NULL: the answer is the same for all times before that one. */
@@ -58,6 +66,14 @@ uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *ep
 static inline const struct function *functions_at(const struct functions *functions, uint32_t index)
 {
 	return &((const struct function *)(void *)functions->all->data)[index];
+}
+
+/* What a place counts as; anything else is that itself. */
+static inline uint32_t functions_whole(const struct functions *functions, uint32_t index)
+{
+	uint32_t whole = functions_at(functions, index)->whole;
+
+	return whole ? whole : index;
 }
 
 /* The members of FN. */

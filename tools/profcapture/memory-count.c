@@ -26,14 +26,19 @@ struct count {
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
-double memory_weight(const struct memory *memory, const struct memory_block *block)
+double memory_block_weight(const struct memory_block *block, double sampled_bytes)
 {
 	double chance;
 
-	if (memory->sampled_bytes <= 0 || block->is_mapping)
+	if (sampled_bytes <= 0 || block->is_mapping)
 		return 1;
-	chance = -expm1(-(double)block->size / memory->sampled_bytes);
+	chance = -expm1(-(double)block->size / sampled_bytes);
 	return chance > 0 ? 1 / chance : 1;
+}
+
+double memory_weight(const struct memory *memory, const struct memory_block *block)
+{
+	return memory_block_weight(block, memory->sampled_bytes);
 }
 
 uint32_t memory_size_class(uint64_t size)
@@ -291,6 +296,8 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 		of->longest_chain = MAX_OF(of->longest_chain, more->chain);
 	if (memory->view == MEMORY_SUMMARY)
 		add_sum(count, block->node, weight * (double)block->size, weight);
+	if (memory->watch)
+		memory->watch(time_of(count, event), block, weight, memory->watch_data);
 	if (count->now_bytes > memory->all.peak_bytes)
 		note_peak(count, time_of(count, event));
 	if (process->live_bytes > process->peak_bytes)

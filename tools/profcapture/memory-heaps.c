@@ -165,11 +165,15 @@ static void add_ends(struct memory_heaps *heaps, struct names_epoch *names,
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(names, array_number_or(&c[0], i, 0));
 		uint32_t process = names_thread_at(names->names, thread)->process;
+		uint64_t event = array_number_or(&c[1], i, PROF_TASK_EXISTS);
 
-		if (process <= NAMES_LOST ||
-		    array_number_or(&c[1], i, PROF_TASK_EXISTS) != PROF_TASK_EXIT)
+		if (process <= NAMES_LOST || (event != PROF_TASK_EXIT && event != PROF_TASK_STATUS))
 			continue;
-		(*left_of(left, process))--;
+		/* Who has been waited for has no thread, whatever else was lost. */
+		*left_of(left, process) = event == PROF_TASK_STATUS ? INT_MIN / 2
+								    : *left_of(left, process) - 1;
+		if (event == PROF_TASK_EXIT && memory_heaps_end(heaps, process) != MEMORY_RUNNING)
+			continue;
 		set_end(heaps, process,
 			array_number_or(&c[2], i, 0) & 0x7f ? MEMORY_KILLED : MEMORY_EXIT);
 	}

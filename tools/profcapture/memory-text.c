@@ -70,8 +70,7 @@ static void print_loss(const struct memory *memory, struct out *out)
 		out_text(out, _("A part of the capture cannot be read: "));
 	else
 		out_printf(out,
-			   g_dngettext(NULL, "%s record was lost: ", "%s records were lost: ",
-				       memory->lost),
+			   ngettext("%s record was lost: ", "%s records were lost: ", memory->lost),
 			   lost);
 	switch (memory->view) {
 	case MEMORY_LEAKS:
@@ -141,11 +140,20 @@ static void print_calls(const struct memory_counts *counts, struct out *out)
 	out_char(out, '\n');
 }
 
+static char *blocks_text(double blocks)
+{
+	g_autofree char *count = count_text(blocks);
+	uint64_t n = memory_integer(blocks);
+
+	/* TRANSLATORS: behind "in" */
+	return g_strdup_printf(ngettext("%s block", "%s blocks", (unsigned long)n), count);
+}
+
 static void print_amount(struct out *out, const char *title, double bytes, double blocks)
 {
-	g_autofree char *amount = bytes_text(bytes), *count = count_text(blocks);
+	g_autofree char *amount = bytes_text(bytes), *of = blocks_text(blocks);
 
-	out_printf(out, _("%s %s in %s blocks"), title, amount, count);
+	out_printf(out, _("%s %s in %s"), title, amount, of);
 }
 
 static void print_leaked(const struct memory *memory, struct out *out)
@@ -159,9 +167,9 @@ static void print_leaked(const struct memory *memory, struct out *out)
 		blocks += g_array_index(suppressions, struct suppression, i).blocks;
 	}
 	if (suppressions) {
-		g_autofree char *amount = bytes_text(bytes), *count = count_text(blocks);
+		g_autofree char *amount = bytes_text(bytes), *of = blocks_text(blocks);
 
-		out_printf(out, _("; suppressed: %s in %s blocks"), amount, count);
+		out_printf(out, _("; suppressed: %s in %s"), amount, of);
 	}
 	out_char(out, '\n');
 }
@@ -179,12 +187,11 @@ static void print_running(const struct memory *memory, struct out *out)
 	}
 	if (running)
 		out_printf(out,
-			   g_dngettext(NULL,
-				       "%u process still ran when the recording ended: what it "
-				       "had then counts as leaked\n",
-				       "%u processes still ran when the recording ended: what "
-				       "they had then counts as leaked\n",
-				       running),
+			   ngettext("%u process still ran when the recording ended: what it "
+				    "had then counts as leaked\n",
+				    "%u processes still ran when the recording ended: what "
+				    "they had then counts as leaked\n",
+				    running),
 			   running);
 }
 
@@ -206,12 +213,11 @@ static void print_temporary(const struct memory *memory, struct out *out)
 		out_printf(out, _(", freed within %s\n"), within);
 	} else {
 		out_printf(out,
-			   g_dngettext(NULL,
-				       ", freed by their thread at most %" PRIu64
-				       " other allocation later\n",
-				       ", freed by their thread at most %" PRIu64
-				       " other allocations later\n",
-				       (unsigned long)memory->threshold),
+			   ngettext(", freed by their thread at most %" PRIu64
+				    " other allocation later\n",
+				    ", freed by their thread at most %" PRIu64
+				    " other allocations later\n",
+				    (unsigned long)memory->threshold),
 			   memory->threshold);
 	}
 }
@@ -223,9 +229,9 @@ static void print_peak(const struct memory *memory, struct out *out)
 	out_printf(out, _("Peak:       %s, %.6f s after the start"), bytes,
 		   seconds(memory->all.peak_ns));
 	if (memory->view == MEMORY_PEAK) {
-		g_autofree char *blocks = count_text(memory->all.live_blocks);
+		g_autofree char *blocks = blocks_text(memory->all.live_blocks);
 
-		out_printf(out, _(", in %s blocks"), blocks);
+		out_printf(out, _(", in %s"), blocks);
 	}
 	out_char(out, '\n');
 }
@@ -265,14 +271,13 @@ static void print_cross(const struct memory *memory, struct out *out)
 static void print_at(const struct memory *memory, struct out *out)
 {
 	g_autofree char *bytes = bytes_text(memory->all.live_bytes);
-	g_autofree char *blocks = count_text(memory->all.live_blocks);
+	g_autofree char *blocks = blocks_text(memory->all.live_blocks);
 
 	if (memory->view == MEMORY_DIFF)
-		out_printf(out, _("From %.6f s to %.6f s; at its end %s in %s blocks\n"),
+		out_printf(out, _("From %.6f s to %.6f s; at its end %s in %s\n"),
 			   seconds(memory->before_ns), seconds(memory->at_ns), bytes, blocks);
 	else
-		out_printf(out, _("At %.6f s: %s in %s blocks\n"), seconds(memory->at_ns), bytes,
-			   blocks);
+		out_printf(out, _("At %.6f s: %s in %s\n"), seconds(memory->at_ns), bytes, blocks);
 }
 
 static void print_summary(const struct memory *memory, struct out *out)

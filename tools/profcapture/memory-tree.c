@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
-		      GError **error)
+void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
+			   struct functions *functions)
 {
 	const struct memory_node first[] = {
 		{ 0 },
@@ -23,11 +23,21 @@ bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPt
 		{ 0, FUNCTION_LOST, FUNCTION_LOST },
 	};
 
-	*tree = (struct memory_tree){ .reader = reader, .through = through };
+	*tree = (struct memory_tree){ .reader = reader,
+				      .functions = functions,
+				      .is_borrowed = true };
 	number_map_init(&tree->index);
 	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
 	tree->passes = g_byte_array_new();
 	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
+}
+
+bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
+		      GError **error)
+{
+	memory_tree_init_with(tree, reader, NULL);
+	tree->is_borrowed = false;
+	tree->through = through;
 	tree->functions = functions_new(reader->capture->names, error);
 	return tree->functions;
 }
@@ -45,7 +55,8 @@ void memory_tree_done(struct memory_tree *tree)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(tree->epochs); i++)
 		epoch_done(&tree->epochs[i]);
-	functions_free(tree->functions);
+	if (!tree->is_borrowed)
+		functions_free(tree->functions);
 	g_array_unref(tree->nodes);
 	g_byte_array_unref(tree->passes);
 	number_map_done(&tree->index);

@@ -42,11 +42,15 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
+	bool is_borrowed;   /* functions */
 	GByteArray *passes; /* by function: is it of an allocator? 0 = not asked yet */
 };
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
 		      GError **error);
+/* With functions that are borrowed, and as they are: with none that allocate for their callers. */
+void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
+			   struct functions *functions);
 void memory_tree_done(struct memory_tree *tree);
 
 static inline const struct memory_node *memory_node_at(const struct memory_tree *tree,

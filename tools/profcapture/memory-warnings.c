@@ -105,8 +105,7 @@ void memory_print_warnings(const struct memory *memory, struct out *out)
 			&g_array_index(memory->warnings, struct memory_warning, i);
 
 		out_printf(out,
-			   g_dngettext(NULL, "In %u process, ", "In %u processes, ",
-				       warning->processes),
+			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
 			   warning->processes);
 		text_cell(out, warning->text, 0, TEXT_LEFT);
 		out_char(out, '\n');

@@ -185,9 +185,9 @@ static bool resolve_times(struct memory *memory, GError **error)
 	return false;
 }
 
-static double number_of(const struct capture *capture, const char *key)
+double memory_sampled_bytes(const struct capture *capture)
 {
-	const char *text = capture_metadata(capture, key);
+	const char *text = capture_metadata(capture, "memory.sample_bytes");
 	uint64_t number;
 
 	return text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &number, NULL)
@@ -234,7 +234,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	if (!reader_open(reader, file, error) || !resolve_times(memory, error) ||
 	    !read_suppressions(memory, error))
 		return false;
-	memory->sampled_bytes = number_of(reader->capture, "memory.sample_bytes");
+	memory->sampled_bytes = memory_sampled_bytes(reader->capture);
 	init_answer(memory);
 	if (!memory_tree_init(&memory->tree, reader, memory->through, error) ||
 	    !memory_heaps_init(&memory->heaps, &memory->tree, error))

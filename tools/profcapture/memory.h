@@ -86,6 +86,9 @@ struct memory {
 	uint64_t threshold; /* other allocations of the thread */
 	uint64_t within_ns; /* UINT64_MAX: by the threshold */
 	GPtrArray *suppression_files, *through;
+	/* Of a summary: told of each allocation that is counted. NULL: nobody is. */
+	void (*watch)(int64_t time_ns, const struct memory_block *block, double blocks, void *data);
+	void *watch_data;
 	enum memory_view view;
 	int64_t at_ns, before_ns;
 	double sampled_bytes; /* 0: each allocation is in the capture */
@@ -126,6 +129,9 @@ static inline bool memory_knows_temporary(const struct memory *memory)
 }
 
 /* How many blocks one stands for. */
+double memory_block_weight(const struct memory_block *block, double sampled_bytes);
+/* Of a recording of some allocations only: between how many bytes one is, on average; 0: all are there. */
+double memory_sampled_bytes(const struct capture *capture);
 double memory_weight(const struct memory *memory, const struct memory_block *block);
 /* Rows of --sizes and --lifetimes: powers of two of bytes, and of ten of nanoseconds; the last one was never freed. */
 uint32_t memory_size_class(uint64_t size);

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/reader.h"
 
+#include "tools/common/pager.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
@@ -45,6 +46,12 @@ const struct cli_option reader_output_options[] = {
 	  N_("the same as --format json") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct reader, color), N_("WHEN"),
 	  N_("whether to use colours"), cli_color_choices },
+	{ NULL },
+};
+
+const struct cli_option reader_pager_options[] = {
+	{ "no-pager", 0, CLI_FLAG, offsetof(struct reader, no_pager), NULL,
+	  N_("do not show text on a terminal a page at a time") },
 	{ NULL },
 };
 
@@ -209,6 +216,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 		reader->limit = reader->format == READER_TEXT ? reader->text_limit : 0;
 	reader->colored = reader->format == READER_TEXT &&
 			  cli_color_wanted((enum cli_color)reader->color, out_stdout()->fd);
+	reader->columns = reader->format == READER_TEXT ? cli_columns(out_stdout()->fd) : 0;
 	reader->verdicts = g_byte_array_new();
 	reader->capture = capture_open(file, error);
 	return reader->capture && resolve_range(reader, error);
@@ -228,6 +236,12 @@ void reader_done(struct reader *reader)
 	if (reader->comms)
 		g_ptr_array_unref(reader->comms);
 	*reader = (struct reader){ 0 };
+}
+
+void reader_page(const struct reader *reader)
+{
+	if (reader->format == READER_TEXT && !reader->no_pager)
+		pager_start();
 }
 
 void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated)
@@ -256,10 +270,26 @@ void reader_end(const struct reader *reader, struct json *json)
 
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style)
 {
-	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[1;33m" };
+	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[1;33m", "\033[1;31m" };
 
 	if (reader->colored)
 		out_text(out, codes[style]);
+}
+
+enum reader_style reader_heat(double percent)
+{
+	return percent >= 10 ? READER_HOT : percent >= 2 ? READER_WARNING : READER_PLAIN;
+}
+
+void reader_end_line(const struct reader *reader, struct out *out, const char *bytes, unsigned used)
+{
+	g_autofree char *text = text_escape(bytes);
+	unsigned room = reader->columns > used ? reader->columns - used : 1;
+	g_autofree char *fitted =
+		reader->columns && text_width(text) > room ? text_fit(text, room, TEXT_LEFT) : NULL;
+
+	out_text(out, fitted ? fitted : text);
+	out_char(out, '\n');
 }
 
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most)

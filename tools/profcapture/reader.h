@@ -31,10 +31,12 @@ struct reader {
 	int format; /* enum reader_format */
 	bool json;
 	int color; /* enum cli_color */
+	bool no_pager;
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
 	bool colored;           /* text is */
+	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
 	bool timed;             /* the range is less than everything */
 	GByteArray *verdicts;   /* of reader_wants_thread(), by thread index: 0 = not asked yet */
 };
@@ -44,6 +46,7 @@ extern const struct cli_option reader_process_options[]; /* --pid */
 extern const struct cli_option reader_thread_options[];  /* --tid --comm */
 extern const struct cli_option reader_cpu_options[];     /* --cpu */
 extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
+extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const char *const reader_formats[];
 
 /* Opens and resolves the range. A verb calls capture_warn() once it knows what could be read. */
@@ -74,11 +77,18 @@ static inline enum json_format reader_json_format(const struct reader *reader)
 						 : JSON_FORMAT_JSON;
 }
 
+/* Text goes to a pager from here on, where it goes to a terminal. */
+void reader_page(const struct reader *reader);
 void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated);
 void reader_end(const struct reader *reader, struct json *json);
 /* What follows in text stands out, where colours are wanted; until the next call. */
-enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
+enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING, READER_HOT };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
+/* The style of so much of a whole, in percent: what is hot stands out. */
+enum reader_style reader_heat(double percent);
+/* The rest of a line of which `used` columns are written: escapes, cuts what does not fit, and ends the line. */
+void reader_end_line(const struct reader *reader, struct out *out, const char *bytes,
+		     unsigned used);
 /* The losses of the capture, as a warning, at most `most` of them (0: all), and the ticks that it misses. */
 #define READER_LOSSES 8 /* enough where they are not what was asked for */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);

@@ -12,6 +12,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Of a name so many columns are always shown. */
+#define MIN_NAME 16u
+
 /* ---- rows --------------------------------------------------------------------------------------- */
 
 void report_describe(const struct report *report, struct report_line *line)
@@ -189,6 +192,23 @@ static const char *const *const columns_by[] = {
 	thread_columns,   process_columns,  cgroup_columns
 };
 
+static const uint32_t *timeline_of(const struct report *report, uint32_t entity)
+{
+	static const struct tally_timeline none;
+	const GArray *all = report->tally.timelines;
+
+	return entity < all->len ? g_array_index(all, struct tally_timeline, entity).self
+				 : none.self;
+}
+
+static void write_timeline(const struct report *report, struct json *json, uint32_t entity)
+{
+	json_begin_array(json, "timeline");
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		json_uint(json, NULL, timeline_of(report, entity)[i]);
+	json_end(json);
+}
+
 static void write_lines(const struct report *report, struct json *json, const GArray *lines)
 {
 	for (guint i = 0; i < shown(report, lines); i++) {
@@ -197,6 +217,8 @@ static void write_lines(const struct report *report, struct json *json, const GA
 		rows_begin(json);
 		report_write_entity(report, json, line->entity);
 		report_write_counts(report, json, line->count);
+		if (report->tally.wants_timeline)
+			write_timeline(report, json, line->entity);
 		rows_end(json);
 	}
 }
@@ -234,23 +256,32 @@ static void print_columns(const struct report *report, struct out *out)
 		out_printf(out, "%8s %8s %10s  ", _("self %"), _("total %"), _("samples"));
 	else
 		out_printf(out, "%8s %10s  ", _("self %"), _("samples"));
+	if (report->tally.wants_timeline)
+		out_printf(out, "%-*s  ", TALLY_BINS, _("over time"));
 	if (report->tally.by == TALLY_THREAD)
 		out_printf(out, "%12s %12s %12s  ", _("run"), _("wait"), _("preempted"));
 	out_printf(out, "%s\n", _(titles[report->tally.by]));
 	reader_style(&report->reader, out, READER_PLAIN);
 }
 
-static void print_count(const struct report *report, struct out *out, struct tally_count count)
+/* Returns the columns that it took. */
+static unsigned print_count(const struct report *report, struct out *out, struct tally_count count)
 {
+	double self = report_percent(report, count.self);
+
+	reader_style(&report->reader, out, reader_heat(self));
 	if (has_children(report))
-		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", report_percent(report, count.self),
+		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", self,
 			   report_percent(report, count.total), count.self);
 	else
-		out_printf(out, "%8.2f %10" PRIu64 "  ", report_percent(report, count.self),
-			   count.self);
+		out_printf(out, "%8.2f %10" PRIu64 "  ", self, count.self);
+	if (reader_heat(self) != READER_PLAIN)
+		reader_style(&report->reader, out, READER_PLAIN);
+	return has_children(report) ? 30 : 21;
 }
 
-static void print_times(const struct report *report, struct out *out, uint32_t entity)
+/* Returns the columns that it took. */
+static unsigned print_times(const struct report *report, struct out *out, uint32_t entity)
 {
 	struct run_time time = { 0 };
 
@@ -261,6 +292,7 @@ static void print_times(const struct report *report, struct out *out, uint32_t e
 			   (double)time.wait_ns / 1e9, (double)time.preempted_ns / 1e9);
 	else
 		out_printf(out, "%12s %12s %12s  ", "-", "-", "-");
+	return 40;
 }
 
 static void print_name(struct out *out, const char *name)
@@ -270,41 +302,100 @@ static void print_name(struct out *out, const char *name)
 	out_text(out, escaped);
 }
 
-void report_print_entity(const struct report *report, struct out *out, uint32_t entity)
+/* What stands behind a function's name, and is not cut for it. */
+static void print_behind(const struct report *report, struct out *out, uint32_t entity)
+{
+	const struct function *function = functions_at(report->tally.functions, entity);
+
+	if (strcmp(function->kind, "unresolved") != 0)
+		functions_print_image(report->tally.functions, entity, out);
+	if (function->is_line && function->line) {
+		out_text(out, "  ");
+		print_name(out, function->file);
+		out_printf(out, ":%" PRIu32, function->line);
+	}
+}
+
+/* As it is where it fits; else without the arguments of templates, and at last cut. */
+static void print_function(const struct report *report, struct out *out, uint32_t entity,
+			   unsigned used)
+{
+	const struct function *function = functions_at(report->tally.functions, entity);
+	g_autofree char *name = text_escape(function->name);
+	unsigned columns = report->full_names ? 0 : report->reader.columns;
+	unsigned room;
+	struct out behind;
+
+	out_init(&behind, -1);
+	print_behind(report, &behind, entity);
+	used += text_width(behind.text->str);
+	room = columns > used + MIN_NAME ? columns - used : MIN_NAME;
+	if (columns && text_width(name) > room) {
+		g_autofree char *shortened = functions_shorten(name);
+		g_autofree char *fitted =
+			text_width(shortened) > room ? text_fit(shortened, room, TEXT_LEFT) : NULL;
+
+		out_text(out, fitted ? fitted : shortened);
+	} else {
+		out_text(out, name);
+	}
+	out_text(out, behind.text->str);
+	out_char(out, '\n');
+	out_done(&behind);
+}
+
+void report_print_entity(const struct report *report, struct out *out, uint32_t entity,
+			 unsigned used)
 {
 	const struct names *names = report->reader.capture->names;
-	const struct function *function;
 	const struct names_thread *thread;
+	g_autofree char *text = NULL;
 
 	switch (report->tally.by) {
 	case TALLY_FUNCTION:
 	case TALLY_LINE:
-		functions_print(report->tally.functions, entity, true, out);
-		function = functions_at(report->tally.functions, entity);
-		if (function->is_line && function->line) {
-			out_text(out, "  ");
-			print_name(out, function->file);
-			out_printf(out, ":%" PRIu32, function->line);
-		}
-		break;
+		print_function(report, out, entity, used);
+		return;
 	case TALLY_IMAGE:
-		print_name(out, names_image_at(names, entity)->path);
+		text = g_strdup(names_image_at(names, entity)->path);
 		break;
 	case TALLY_THREAD:
 		thread = names_thread_at(names, entity);
-		out_printf(out, "%" PRIu64 "/%" PRIu64 " ",
-			   names_process_at(names, thread->process)->pid, thread->tid);
-		print_name(out, thread->comm);
+		text = g_strdup_printf("%" PRIu64 "/%" PRIu64 " %s",
+				       names_process_at(names, thread->process)->pid, thread->tid,
+				       thread->comm ? thread->comm : "-");
 		break;
 	case TALLY_PROCESS:
-		out_printf(out, "%" PRIu64 " ", names_process_at(names, entity)->pid);
-		print_name(out, process_comm(report, entity));
+		text = g_strdup_printf("%" PRIu64 " %s", names_process_at(names, entity)->pid,
+				       process_comm(report, entity) ? process_comm(report, entity)
+								    : "-");
 		break;
 	case TALLY_CGROUP:
-		print_name(out, report->tally.cgroups->pdata[entity]);
+		text = g_strdup(report->tally.cgroups->pdata[entity]);
 		break;
 	}
-	out_char(out, '\n');
+	if (report->full_names) {
+		print_name(out, text);
+		out_char(out, '\n');
+	} else {
+		reader_end_line(&report->reader, out, text ? text : "-", used);
+	}
+}
+
+/* Each part beside the greatest of the row. Returns the columns that it took. */
+static unsigned print_timeline(const struct report *report, struct out *out, uint32_t entity)
+{
+	static const char *const levels[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+	const uint64_t highest = ARRAY_SIZE(levels) - 1;
+	const uint32_t *self = timeline_of(report, entity);
+	uint64_t most = 1;
+
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		most = MAX_OF(most, (uint64_t)self[i]);
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		out_text(out, levels[(self[i] * highest + most - 1) / most]);
+	out_text(out, "  ");
+	return TALLY_BINS + 2;
 }
 
 static void print_lines(const struct report *report, struct out *out, const GArray *lines)
@@ -313,10 +404,13 @@ static void print_lines(const struct report *report, struct out *out, const GArr
 	for (guint i = 0; i < shown(report, lines); i++) {
 		const struct report_line *line = &g_array_index(lines, struct report_line, i);
 
-		print_count(report, out, line->count);
+		unsigned used = print_count(report, out, line->count);
+
 		if (report->tally.by == TALLY_THREAD)
-			print_times(report, out, line->entity);
-		report_print_entity(report, out, line->entity);
+			used += print_times(report, out, line->entity);
+		if (report->tally.wants_timeline)
+			used += print_timeline(report, out, line->entity);
+		report_print_entity(report, out, line->entity, used);
 	}
 	reader_print_limit(&report->reader, out, shown(report, lines), lines->len);
 }
@@ -395,8 +489,8 @@ static void print_edges(struct report *report, struct out *out, const GArray *ca
 	if (!report->tally.focus_found)
 		return;
 	print_columns(report, out);
-	print_count(report, out, report->tally.focus_count);
-	report_print_entity(report, out, focus_index(report));
+	report_print_entity(report, out, focus_index(report),
+			    print_count(report, out, report->tally.focus_count));
 	if (report->callers) {
 		out_text(out, _("\nCallers\n"));
 		print_lines(report, out, callers);

@@ -153,12 +153,18 @@ static void print_node(const struct tree *tree, struct out *out, uint32_t index,
 	g_autoptr(GArray) children = open_children(tree, index, depth, &folded);
 
 	if (index != 0) {
-		out_printf(out, "%8.2f %8.2f ", report_percent(tree->report, node->count.total),
+		unsigned used = (depth - 1) * 2 + (tree->report->tally.inverted ? 19 : 28);
+		double total = report_percent(tree->report, node->count.total);
+
+		reader_style(&tree->report->reader, out, reader_heat(total));
+		out_printf(out, "%8.2f %8.2f ", total,
 			   percent_of_parent(tree->report, node, index));
 		if (!tree->report->tally.inverted)
 			out_printf(out, "%8.2f ", report_percent(tree->report, node->count.self));
 		out_printf(out, " %*s", (int)(depth - 1) * 2, "");
-		report_print_entity(tree->report, out, node->entity);
+		if (reader_heat(total) != READER_PLAIN)
+			reader_style(&tree->report->reader, out, READER_PLAIN);
+		report_print_entity(tree->report, out, node->entity, used);
 	}
 	for (guint i = 0; i < children->len; i++)
 		print_node(tree, out, g_array_index(children, uint32_t, i), depth + 1);

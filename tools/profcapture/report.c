@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/report.h"
 
+#include "tools/profcapture/report-hint.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -35,6 +36,10 @@ static const struct cli_option options[] = {
 	  N_("who that is: all of the process, by default, or its thread only"), span_scope_names },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
 	  N_("only samples taken in this mode"), tally_modes },
+	{ "timeline", 0, CLI_FLAG, offsetof(struct report, tally.wants_timeline), NULL,
+	  N_("when the samples of each row were") },
+	{ "full-names", 0, CLI_FLAG, offsetof(struct report, full_names), NULL,
+	  N_("names that do not fit the terminal are not cut") },
 	{ "no-children", 0, CLI_FLAG, offsetof(struct report, no_children), NULL,
 	  N_("rows without what their callees took") },
 	{ NULL },
@@ -84,6 +89,7 @@ static void print_per_mark(const struct report *report, struct out *out)
 void report_write_head(const struct report *report, struct json *json)
 {
 	const struct tally *tally = &report->tally;
+	struct report_hint hint = report_hint_find(tally);
 
 	json_string(json, "by", tally_by_names[tally->by]);
 	json_string(json, "metric", "samples");
@@ -98,6 +104,13 @@ void report_write_head(const struct report *report, struct json *json)
 	else
 		json_null(json, "period_ns");
 	tally_write_unwind(tally, json, "unwind");
+	report_hint_write(&hint, json, "hint");
+	if (tally->wants_timeline) {
+		json_begin_object(json, "timeline");
+		json_int(json, "from_ns", tally->bins_from_ns);
+		json_uint(json, "bin_ns", tally->bin_ns);
+		json_end(json);
+	}
 	if (report->per_mark)
 		write_per_mark(report, json);
 }
@@ -117,10 +130,26 @@ static void print_filtered(const struct report *report, struct out *out)
 		out_printf(out, _("Only samples in %s mode\n"), tally_modes[tally->mode]);
 }
 
+/* What was recorded, where it was a command. */
+static void print_command(const struct report *report, struct out *out)
+{
+	const struct capture *capture = report->reader.capture;
+	struct out line;
+
+	if (!capture_metadata(capture, "command"))
+		return;
+	out_init(&line, -1);
+	out_text(&line, _("Recorded: "));
+	capture_print_command(capture, &line);
+	reader_end_line(&report->reader, out, line.text->str, 0);
+	out_done(&line);
+}
+
 void report_print_head(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
 	const struct capture *capture = report->reader.capture;
+	struct report_hint hint = report_hint_find(tally);
 	g_autofree char *samples = text_count(tally->samples);
 	int64_t from = MAX_OF(report->reader.from_ns, 0);
 	int64_t to = MIN_OF(report->reader.to_ns, capture->duration_ns);
@@ -129,6 +158,7 @@ void report_print_head(const struct report *report, struct out *out)
 		capture_metadata(capture, "event") ? capture_metadata(capture, "event") : "-");
 
 	reader_print_losses(&report->reader, out, READER_LOSSES);
+	print_command(report, out);
 	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 	if (report->reader.timed)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
@@ -139,6 +169,7 @@ void report_print_head(const struct report *report, struct out *out)
 		print_per_mark(report, out);
 	print_filtered(report, out);
 	tally_print_quality(tally, out);
+	report_hint_print(&hint, out);
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
 	reader_print_lost_names(&report->reader, out);
@@ -165,6 +196,10 @@ static int check_options(struct report *report)
 			_("--tree, --callers and --callees need --by function or image"));
 	if (report->inlined && report->by != TALLY_FUNCTION)
 		return cli_usage_error(_("--inline needs --by function"));
+	if (report->tally.wants_timeline &&
+	    (nested || report->by > TALLY_IMAGE || report->reader.format == READER_CSV))
+		return cli_usage_error(_("--timeline is of rows by function, line or image, as "
+					 "text, json or ndjson"));
 	if (report->scope != SPAN_OF_PROCESS && !report->per_mark)
 		return cli_usage_error(_("--mark-scope needs --per-mark"));
 	if (edges && report->by != TALLY_FUNCTION)
@@ -266,6 +301,7 @@ int verb_report(int argc, char **argv)
 		{ NULL, reader_cpu_options, &report.reader },
 		{ N_("Frames, as in pprof"), frame_filter_options, &report.filters },
 		{ N_("Output"), reader_output_options, &report.reader },
+		{ NULL, reader_pager_options, &report.reader },
 		{ NULL }
 	};
 	struct out *out = out_stdout();
@@ -281,6 +317,7 @@ int verb_report(int argc, char **argv)
 	if (!report_run(&report, argv[0], &error))
 		return cli_fail(error);
 	capture_warn(report.reader.capture);
+	reader_page(&report.reader);
 	if (report.tree)
 		report_show_tree(&report, out);
 	else if (report.tally.focus)

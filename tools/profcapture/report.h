@@ -12,7 +12,7 @@ struct report {
 	struct reader reader;
 	struct tally tally;
 	int by;
-	bool tree, inlined, no_children;
+	bool tree, inlined, no_children, full_names;
 	struct frame_filters filters;
 	const char *callers, *callees;
 	const char *per_mark; /* NULL = all samples */
@@ -44,10 +44,11 @@ gint report_compare_lines(gconstpointer left, gconstpointer right);
 /* What stands before every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
-/* The members of a row, and the end of a line. */
+/* The members of a row, and the end of a line of which `used` columns are written. */
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
-void report_print_entity(const struct report *report, struct out *out, uint32_t entity);
+void report_print_entity(const struct report *report, struct out *out, uint32_t entity,
+			 unsigned used);
 
 /* The three shapes of an answer. */
 void report_show_rows(struct report *report, struct out *out);

@@ -6,6 +6,7 @@
 
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
+#include "tools/common/debuginfod.h"
 #include "tools/common/symbolize.h"
 #include "tools/profcapture/capture.h"
 #include "tools/profcapture/verbs.h"
@@ -19,13 +20,20 @@
 struct symbolize_verb {
 	const char *sysroot;
 	GPtrArray *debug_folders;
+	const char *debuginfod; /* NULL = no server is asked; how long it may take */
+	uint64_t debuginfod_ns;
 };
+
+static const char *const debuginfod_times[] = { "60s", "10s", "5min", NULL };
 
 static const struct cli_option options[] = {
 	{ "sysroot", 0, CLI_STRING, offsetof(struct symbolize_verb, sysroot), N_("DIRECTORY"),
 	  N_("where / of the machine that was recorded is; nothing outside of it is opened") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct symbolize_verb, debug_folders), N_("DIRECTORY"),
 	  N_("debug files are also looked for here; may be given several times") },
+	{ "debuginfod", 0, CLI_OPTIONAL, offsetof(struct symbolize_verb, debuginfod), "[=TIME]",
+	  N_("debug files that are not here are fetched from the servers of DEBUGINFOD_URLS, for that long at most"),
+	  debuginfod_times },
 	{ NULL },
 };
 
@@ -86,10 +94,38 @@ static bool symbolize(const char *file, struct debug_files *debug_files,
 	return false;
 }
 
+static void print_debuginfod(const struct debuginfod_counts *counts, struct out *out)
+{
+	static const char *const whys[] = {
+		[DEBUGINFOD_GOES_ON] = "",
+		[DEBUGINFOD_TIME_OVER] = N_("the time was over; --debuginfod=TIME gives more"),
+		[DEBUGINFOD_INTERRUPTED] = N_("interrupted"),
+		[DEBUGINFOD_DIED] = N_("the process that asks has ended by itself"),
+	};
+	g_autofree char *bytes = text_bytes(counts->found_bytes);
+
+	out_printf(out,
+		   _("debuginfod: %" PRIu64 " debug files found (%s), %" PRIu64
+		     " that no server has\n"),
+		   counts->found, bytes, counts->missing);
+	if (counts->refused > 0)
+		cli_warning(_("debuginfod: %" PRIu64
+			      " times a server sent what is not the file that was asked for"),
+			    counts->refused);
+	if (counts->failed > 0)
+		cli_warning(_("debuginfod: %" PRIu64 " requests failed, the last with: %s"),
+			    counts->failed, g_strerror(-counts->error));
+	if (counts->left > 0)
+		cli_warning(_("debuginfod: %" PRIu64
+			      " debug files were not fetched: %s. A further run fetches them"),
+			    counts->left, _(whys[counts->end]));
+}
+
 static bool run(const char *file, struct symbolize_verb *verb, struct symbolize_result *ret_result,
-		GError **error)
+		struct debuginfod_counts *ret_counts, GError **error)
 {
 	struct debug_files *debug_files;
+	struct debuginfod *servers = NULL;
 	bool ok;
 
 	if (verb->debug_folders)
@@ -101,9 +137,26 @@ static bool run(const char *file, struct symbolize_verb *verb, struct symbolize_
 	if (!debug_files)
 		return capture_error(error, -errno, _("cannot open the folder '%s'"),
 				     verb->sysroot);
-	ok = symbolize(file, debug_files, ret_result, error);
+	if (verb->debuginfod)
+		servers = debuginfod_new(verb->debuginfod_ns, error);
+	if (servers)
+		debug_files_set_fetch(debug_files, debuginfod_fetch, servers);
+	ok = (servers || !verb->debuginfod) && symbolize(file, debug_files, ret_result, error);
+	if (servers)
+		*ret_counts = debuginfod_get_counts(servers);
+	debuginfod_free(servers);
 	debug_files_free(debug_files);
 	return ok;
+}
+
+static int parse_debuginfod(struct symbolize_verb *verb)
+{
+	g_autoptr(GError) error = NULL;
+
+	if (!verb->debuginfod ||
+	    units_parse_duration(verb->debuginfod, &verb->debuginfod_ns, &error))
+		return CLI_CONTINUE;
+	return cli_usage_error("--debuginfod: %s", error->message);
 }
 
 int verb_symbolize(int argc, char **argv)
@@ -117,6 +170,7 @@ int verb_symbolize(int argc, char **argv)
 	struct symbolize_verb verb = { 0 };
 	const struct cli_group groups[] = { { NULL, options, &verb }, { NULL } };
 	struct symbolize_result result;
+	struct debuginfod_counts counts;
 	struct out *out = out_stdout();
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
@@ -127,7 +181,10 @@ int verb_symbolize(int argc, char **argv)
 	if (strcmp(argv[0], "-") == 0)
 		return cli_usage_error(
 			_("symbolize adds to a file; standard input cannot be added to"));
-	ok = run(argv[0], &verb, &result, &error);
+	status = parse_debuginfod(&verb);
+	if (status != CLI_CONTINUE)
+		return status;
+	ok = run(argv[0], &verb, &result, &counts, &error);
 	if (verb.debug_folders)
 		g_ptr_array_unref(verb.debug_folders);
 	if (!ok)
@@ -138,6 +195,8 @@ int verb_symbolize(int argc, char **argv)
 		   _("%" PRIu64 " of %" PRIu64 " unnamed places have a name now: %" PRIu64
 		     " symbols and %" PRIu64 " lines of %" PRIu64 " files\n"),
 		   result.named, result.places, result.symbols, result.lines, result.images);
+	if (verb.debuginfod)
+		print_debuginfod(&counts, out);
 	symbolize_result_done(&result);
 	return CLI_OK;
 }

@@ -124,6 +124,14 @@ void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64
 		add_heavy(tree, stacks, tree->min_share * ROUNDING * (double)samples);
 }
 
+uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity)
+{
+	/* these two are the nodes 1 and 2, and no index has them */
+	if (parent == 0 && entity <= FUNCTION_LOST)
+		return 1 + entity;
+	return get_node(tree->nodes, &tree->index, parent, entity);
+}
+
 bool tally_tree_again(struct tally_tree *tree)
 {
 	/* Nothing was left out of the only epoch, or of any: the counts are exact. */

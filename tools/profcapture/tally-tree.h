@@ -44,5 +44,7 @@ static inline uint32_t tally_tree_node(const struct tally_tree *tree, uint32_t r
 {
 	return g_array_index(tree->node_of, uint32_t, row);
 }
+/* A node of a whole tree; made where there was none, with nothing counted. */
+uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity);
 /* After the last epoch: must all be added once more? The counts begin anew then. */
 bool tally_tree_again(struct tally_tree *tree);

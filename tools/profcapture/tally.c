@@ -36,6 +36,7 @@ struct pass {
 	GByteArray *is_focus;      /* by function: 0 = not asked yet */
 	struct number_map by_node; /* node and entity → samples, where filters choose among them */
 	guint first_sample;        /* of the epoch, in tally->each */
+	GArray *node_timelines;    /* struct tally_timeline by node of the epoch */
 };
 
 enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, N_COLUMNS };
@@ -69,6 +70,13 @@ static uint32_t *number_of(GArray *numbers, uint32_t entity)
 	return &g_array_index(numbers, uint32_t, entity);
 }
 
+static struct tally_timeline *timeline_of(GArray *timelines, uint32_t index)
+{
+	if (timelines->len <= index)
+		g_array_set_size(timelines, index + 1);
+	return &g_array_index(timelines, struct tally_timeline, index);
+}
+
 /* Is what is counted one of `functions`? */
 static bool counts_functions(const struct tally *tally)
 {
@@ -95,6 +103,8 @@ static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, voi
 {
 	const struct pass *pass = data;
 
+	if (pass->tally->places)
+		return functions_place_of_row(pass->tally->functions, epoch, frame_row);
 	return pass->tally->by == TALLY_LINE
 		       ? functions_line_of_row(pass->tally->functions, epoch, frame_row)
 		       : functions_of_row(pass->tally->functions, epoch, frame_row);
@@ -105,14 +115,17 @@ static size_t inlined_functions(struct names_epoch *epoch, size_t frame_row, uin
 {
 	const struct pass *pass = data;
 
-	return functions_inlined_at_row(pass->tally->functions, epoch, frame_row, ret_entities);
+	return functions_inlined_at_row(pass->tally->functions, epoch, frame_row,
+					pass->tally->places, ret_entities);
 }
 
 static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *data)
 {
+	const struct tally *tally = ((const struct pass *)data)->tally;
 	uint64_t image = 0;
 
-	(void)data;
+	if (tally->place_of)
+		return tally->place_of(epoch, frame_row, tally->place_data);
 	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, frame_row, &image))
 		return NAMES_LOST;
 	return names_image(epoch, image);
@@ -273,6 +286,26 @@ static void settle_samples(struct pass *pass, const uint32_t *nodes)
 	pass->first_sample = kept;
 }
 
+/* What was counted by node of the epoch is of entities from here on. */
+static void settle_timelines(struct pass *pass, const uint32_t *nodes)
+{
+	static const struct tally_timeline none;
+
+	for (uint32_t row = 0; row < pass->node_timelines->len; row++) {
+		const struct tally_timeline *from = timeline_of(pass->node_timelines, row);
+		uint32_t node = nodes ? nodes[row] : row;
+		struct tally_timeline *to;
+
+		/* A node without samples is no entity. */
+		if (node == STACKS_NO_ROW || memcmp(from, &none, sizeof(none)) == 0)
+			continue;
+		to = timeline_of(pass->tally->timelines, pass->stacks->entity[node]);
+		for (unsigned i = 0; i < TALLY_BINS; i++)
+			to->self[i] += from->self[i];
+	}
+	g_array_set_size(pass->node_timelines, 0);
+}
+
 static void finish_epoch(struct pass *pass)
 {
 	static const struct stacks_visitor plain = { enter_plain, leave_plain, NULL };
@@ -290,6 +323,8 @@ static void finish_epoch(struct pass *pass)
 	count_unresolved(pass);
 	if (pass->tally->filters)
 		nodes = filter(pass);
+	if (pass->tally->wants_timeline)
+		settle_timelines(pass, nodes);
 	if (by_stack(pass->tally)) {
 		visitor.data = pass;
 		stacks_walk(pass->stacks, &visitor);
@@ -374,6 +409,20 @@ static void keep_sample(struct pass *pass, uint32_t node, uint32_t thread, uint3
 		g_array_append_val(pass->tally->each, sample);
 }
 
+static void count_in_time(struct pass *pass, GArray *timelines, uint32_t index, uint32_t segment,
+			  uint64_t time_ns)
+{
+	const struct tally *tally = pass->tally;
+	int64_t since;
+
+	if (!tally->wants_timeline)
+		return;
+	since = capture_time(tally->reader->capture, segment, time_ns) - tally->bins_from_ns;
+	since = MAX_OF(since, 0);
+	timeline_of(timelines, index)
+		->self[MIN_OF((uint64_t)since / tally->bin_ns, (uint64_t)TALLY_BINS - 1)]++;
+}
+
 static void count_stack(struct pass *pass, uint32_t thread, uint64_t stack, uint32_t segment,
 			uint64_t time_ns)
 {
@@ -381,11 +430,14 @@ static void count_stack(struct pass *pass, uint32_t thread, uint64_t stack, uint
 
 	if (node != STACKS_NO_ROW) {
 		pass->stacks->self[node]++;
+		count_in_time(pass, pass->node_timelines, node, segment, time_ns);
 		keep_sample(pass, node, thread, segment, time_ns);
 	} else if (pass->tally->filters && !frame_filters_want_bare(pass->tally->filters)) {
 		pass->tally->filtered++;
 	} else {
 		count_without_frames(pass->tally, stack);
+		count_in_time(pass, pass->tally->timelines,
+			      stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST, segment, time_ns);
 		keep_sample(pass, BARE | (stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST), thread,
 			    segment, time_ns);
 	}
@@ -597,13 +649,26 @@ static bool read_period(struct tally *tally, GError **error)
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
+static void set_bins(struct tally *tally)
+{
+	const struct reader *reader = tally->reader;
+	int64_t to = MIN_OF(reader->to_ns, reader->capture->duration_ns);
+
+	tally->bins_from_ns = MAX_OF(reader->from_ns, 0);
+	tally->bin_ns = to > tally->bins_from_ns
+				? (uint64_t)(to - tally->bins_from_ns) / TALLY_BINS + 1
+				: 1;
+}
+
 static void answer_init(struct tally *tally)
 {
+	set_bins(tally);
 	tally->counts = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally_tree_init(&tally->tree);
 	tally->each = g_array_new(FALSE, FALSE, sizeof(struct tally_sample));
+	tally->timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
 	tally->cgroups = g_ptr_array_new();
 	g_ptr_array_add(tally->cgroups, NULL);
 }
@@ -616,6 +681,7 @@ static void pass_init(struct pass *pass, struct tally *tally)
 	pass->caller_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->callee_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->is_focus = g_byte_array_new();
+	pass->node_timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
 	number_map_init(&pass->by_node);
 }
 
@@ -627,6 +693,7 @@ static void pass_done(struct pass *pass)
 	g_array_unref(pass->caller_on);
 	g_array_unref(pass->callee_on);
 	g_byte_array_unref(pass->is_focus);
+	g_array_unref(pass->node_timelines);
 	number_map_done(&pass->by_node);
 }
 
@@ -643,6 +710,7 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 	tally->functions = functions_new(reader->capture->names, error);
 	if (!tally->functions || !read_period(tally, error))
 		return false;
+	tally->functions->timed_lines = tally->by == TALLY_LINE;
 	/* Across boots a relative time has more than one clock value. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
@@ -661,6 +729,7 @@ void tally_done(struct tally *tally)
 		g_array_unref(tally->callers);
 		g_array_unref(tally->callees);
 		g_array_unref(tally->each);
+		g_array_unref(tally->timelines);
 		tally_tree_done(&tally->tree);
 		g_ptr_array_unref(tally->cgroups);
 	}

@@ -33,21 +33,37 @@ struct tally_sample {
 	uint32_t node;
 };
 
+/* Into so many equal parts the range of time is divided. */
+#define TALLY_BINS 24
+
+struct tally_timeline {
+	uint32_t self[TALLY_BINS];
+};
+
 struct tally {
 	/* what is wanted */
 	enum tally_by by;
 	bool wants_tree;
-	bool wants_samples; /* with a whole tree: each sample; sixteen bytes of memory each */
-	bool inverted;      /* the tree goes from what was hit to who called it */
+	bool wants_samples;  /* with a whole tree: each sample; sixteen bytes of memory each */
+	bool wants_timeline; /* by function, line and image */
+	bool inverted;       /* the tree goes from what was hit to who called it */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
+	bool places; /* each place in the source of a function is an entity; by function only */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
+	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are samples and frames that the capture
+	 * does not explain. */
+	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
+	void *place_data;
 	/* the answer */
 	struct reader *reader;
 	struct functions *functions; /* by function or line, and for unresolved */
 	GArray *counts; /* struct tally_count by entity: index of functions or names, or of cgroups */
+	GArray *timelines;    /* struct tally_timeline by entity, with `wants_timeline` */
+	int64_t bins_from_ns; /* relative */
+	uint64_t bin_ns;
 	GPtrArray *cgroups;  /* interned paths; 0 is NULL: none */
 	uint64_t samples;    /* of the time, threads, CPUs, spans and mode that are wanted */
 	uint64_t filtered;   /* of them: frame filters took them away */

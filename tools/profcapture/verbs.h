@@ -4,10 +4,12 @@
 /* The verbs of profcapture, one file each; all return an exit status. */
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
+int verb_annotate(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_memory(int argc, char **argv);
 int verb_marks(int argc, char **argv);
 int verb_counters(int argc, char **argv);
+int verb_diff(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_verify(int argc, char **argv);
 int verb_recover(int argc, char **argv);

@@ -13,6 +13,7 @@
 
 #include <gio/gunixfdlist.h>
 #include <glib/gi18n.h>
+#include <stdio.h>
 
 struct client {
 	const struct client_listener *listener;
@@ -149,8 +150,8 @@ static void listen(struct client *client)
 	g_signal_connect(transport->connection, "closed", G_CALLBACK(on_closed), client);
 }
 
-struct client *client_new(bool system, const struct client_listener *listener, void *data,
-			  GError **error)
+static struct client *client_new(bool system, const struct client_listener *listener, void *data,
+				 GError **error)
 {
 	struct client *client = g_new0(struct client, 1);
 
@@ -169,6 +170,34 @@ struct client *client_new(bool system, const struct client_listener *listener, v
 bool client_is_system(const struct client *client)
 {
 	return client->transport.destination;
+}
+
+struct client *client_open(enum client_bus bus, const GError *why, bool quiet,
+			   const struct client_listener *listener, void *data, GError **error)
+{
+	g_autoptr(GError) absent = NULL;
+	struct client *client = NULL;
+
+	if (bus != CLIENT_PRIVATE) {
+		client = client_new(true, listener, data, &absent);
+		if (!client && bus == CLIENT_SYSTEM)
+			g_propagate_error(error, g_steal_pointer(&absent));
+		if (client || bus == CLIENT_SYSTEM)
+			return client;
+		why = absent;
+	}
+	if (why && !quiet) {
+		g_autofree char *text = text_escape(why->message);
+
+		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
+	}
+	return client_new(false, listener, data, error);
+}
+
+bool client_may_fall_back(const struct client *client, enum client_bus bus, const GError *error)
+{
+	return bus == CLIENT_ANY && client_is_system(client) &&
+	       (error->code == CLI_NOT_PERMITTED || error->code == CLI_NO_DAEMON);
 }
 
 void client_free(struct client *client)

@@ -22,9 +22,14 @@ struct client_listener {
 	void (*failed)(const GError *error, void *data); /* a CLI_ERROR */
 };
 
-/* Connects to the system's profd, or to one of our own. CLI_ERROR with CLI_NO_DAEMON. */
-struct client *client_new(bool system, const struct client_listener *listener, void *data,
-			  GError **error);
+/* Connects to the system's profd, to one of our own, or CLIENT_ANY: where the system's is not there, one of our own. `why`, or
+ * NULL: an error of the system's that led to this choice. Unless `quiet`, a line on standard error says why it is one of our
+ * own. CLI_ERROR with CLI_NO_DAEMON. */
+enum client_bus { CLIENT_ANY, CLIENT_SYSTEM, CLIENT_PRIVATE };
+struct client *client_open(enum client_bus bus, const GError *why, bool quiet,
+			   const struct client_listener *listener, void *data, GError **error);
+/* Whether after this answer of the system's one of our own may do it. */
+bool client_may_fall_back(const struct client *client, enum client_bus bus, const GError *error);
 /* Closes the connection; a session that still records is finished by profd. Not from within the listener. */
 void client_free(struct client *client);
 bool client_is_system(const struct client *client);

@@ -8,6 +8,7 @@
 #include "tools/profctl/transport.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -144,6 +145,11 @@ static int live_bus_service(const char *name)
 	return transport_bus_has(name);
 }
 
+static int live_library(const char *name)
+{
+	return dlopen(name, RTLD_LAZY | RTLD_LOCAL) ? 0 : -ENOENT;
+}
+
 const struct doctor_probes doctor_live_probes = {
 	.perf_open = live_perf_open,
 	.perf_ring = live_perf_ring,
@@ -151,4 +157,5 @@ const struct doctor_probes doctor_live_probes = {
 	.map_file = live_map_file,
 	.free_bytes = live_free_bytes,
 	.bus_service = live_bus_service,
+	.library = live_library,
 };

@@ -28,6 +28,8 @@ const struct doctor_check doctor_checks[] = {
 	{ "tracefs", doctor_tracefs },
 	{ "map-files", doctor_map_files },
 	{ "procmap-query", doctor_procmap_query },
+	{ "debuginfod", doctor_debuginfod },
+	{ "jit-maps", doctor_jit_maps },
 	{ "cgroup", doctor_cgroup },
 	{ "container", doctor_container },
 	{ "disk-space", doctor_disk_space },

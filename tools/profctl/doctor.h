@@ -29,6 +29,8 @@ struct doctor_probes {
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);
 	/* 1: the system bus has a service of that name, or can start it; 0: not; -ENOTCONN: there is no bus. */
 	int (*bus_service)(const char *name);
+	/* 0: the loader finds the library of that name, and it stays loaded; -ENOENT: not. */
+	int (*library)(const char *name);
 };
 
 /* Capabilities that hold in the initial user namespace: those of a container are none for perf and kallsyms. */
@@ -94,6 +96,10 @@ void doctor_map_files(const struct doctor_host *host, struct doctor_finding *fin
 void doctor_procmap_query(const struct doctor_host *host, struct doctor_finding *finding);
 void doctor_cgroup(const struct doctor_host *host, struct doctor_finding *finding);
 void doctor_clocksource(const struct doctor_host *host, struct doctor_finding *finding);
+
+/* doctor-names.c */
+void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *finding);
+void doctor_jit_maps(const struct doctor_host *host, struct doctor_finding *finding);
 
 /* doctor-system.c */
 void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding);

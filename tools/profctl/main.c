@@ -13,6 +13,7 @@
 static const struct cli_verb profctl_verbs[] = {
 	{ "record", N_("record the system, processes or a command into a capture"),
 	  profctl_record },
+	{ "top", N_("show live what runs now"), profctl_top },
 	{ "status", N_("list the sessions of the system's profd"), profctl_status },
 	{ "stop", N_("end a session of the system's profd"), profctl_control },
 	{ "pause", N_("let a session take no samples for a while"), profctl_control },

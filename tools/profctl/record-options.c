@@ -45,7 +45,7 @@ static const struct cli_option how_options[] = {
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL,
 	  N_("leave the kernel's functions out") },
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("the allocations of the command and its children: each, or one for about so many bytes"),
+	  N_("the allocations of the command or --pid, and children: each, or one for about so many bytes"),
 	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("of these, none that is smaller") },
@@ -179,10 +179,10 @@ static int check_memory(struct record_options *options)
 	status = parse_memory_mode(options->memory_mode, memory);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!options->command)
-		return cli_usage_error(
-			_("--memory needs a COMMAND: allocations are recorded by a library that a "
-			  "program is started with, not in programs that run already"));
+	if (!options->command && !options->pids)
+		return cli_usage_error(_(
+			"--memory needs a COMMAND, or --pid of programs that were started with the "
+			"library that records allocations"));
 	memory->mmap = options->memory_mmap;
 	if (options->memory_min != RECORD_NO_MIN)
 		memory->min_bytes = options->memory_min;

@@ -11,9 +11,6 @@
 #define RECORD_POLICY_DEFAULT (-1) /* what is recorded decides */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
-/* Of --bus, in the order of its choices. */
-enum record_bus { RECORD_BUS_AUTO, RECORD_BUS_SYSTEM, RECORD_BUS_PRIVATE };
-
 /* The command line of `profctl record`. */
 struct record_options {
 	bool system, force, append, no_kernel, no_symbols, no_sysprof, quiet, json;
@@ -22,7 +19,8 @@ struct record_options {
 	const char *output; /* NULL: a default name */
 	uint64_t frequency, duration_ns, delay_ns;
 	uint64_t control; /* a descriptor; RECORD_NO_CONTROL: none */
-	int call_graph, policy, bus;
+	int call_graph, policy;
+	int bus;                 /* enum client_bus */
 	const char *memory_mode; /* as given; NULL: none */
 	uint64_t memory_min;     /* RECORD_NO_MIN: none */
 	bool memory_mmap;

@@ -22,6 +22,7 @@
 #include "tools/profctl/record-result.h"
 #include "tools/profctl/record-symbols.h"
 #include "tools/profctl/verbs.h"
+#include "tools/profctl/wake.h"
 
 #include <glib-unix.h>
 #include <glib/gi18n.h>
@@ -31,6 +32,7 @@
 struct recording {
 	struct record_options options;
 	struct preload preload;
+	struct wakes wakes; /* processes that are asked for their allocations */
 	struct command command;
 	struct output output;
 	struct progress progress;
@@ -164,7 +166,7 @@ static void on_created(void *data)
 	struct recording *recording = data;
 
 	recording->created = true;
-	if (recording->options.command || recording->control.fd >= 0)
+	if (recording->options.command || recording->control.fd >= 0 || recording->wakes.n > 0)
 		client_start_with_collectors(recording->client,
 					     recording->options.no_sysprof ||
 						     !recording->options.command);
@@ -184,6 +186,9 @@ static void on_started(void *data)
 	}
 	if (recording->options.command)
 		release_command(recording);
+	if (recording->wakes.n > 0)
+		wakes_ask(&recording->wakes, client_control(recording->client),
+			  &recording->preload);
 	if (recording->control.fd >= 0)
 		record_control_ready(&recording->control, client_control(recording->client));
 	if (recording->stopping)
@@ -227,18 +232,12 @@ static void on_finished(bool ok, const char *reason, GVariant *summary, void *da
 
 static gboolean on_fall_back(gpointer data);
 
-static bool may_fall_back(const struct recording *recording, const GError *error)
-{
-	return recording->options.bus == RECORD_BUS_AUTO && !recording->created &&
-	       client_is_system(recording->client) && !recording->stopping &&
-	       (error->code == CLI_NOT_PERMITTED || error->code == CLI_NO_DAEMON);
-}
-
 static void on_failed(const GError *error, void *data)
 {
 	struct recording *recording = data;
 
-	if (may_fall_back(recording, error)) {
+	if (!recording->created && !recording->stopping &&
+	    client_may_fall_back(recording->client, recording->options.bus, error)) {
 		recording->fallback = g_error_copy(error);
 		g_idle_add(on_fall_back, recording);
 		return;
@@ -261,38 +260,17 @@ static const struct client_listener client_listener = {
 	.failed = on_failed,
 };
 
-static bool create_session(struct recording *recording, GError **error)
+/* why: what the system's profd answered; NULL: it was not asked. */
+static bool create_session(struct recording *recording, const GError *why, GError **error)
 {
-	return client_create(recording->client,
-			     record_options_session(&recording->options, recording->command.pid),
+	const struct record_options *options = &recording->options;
+
+	recording->client = client_open(why ? CLIENT_PRIVATE : options->bus, why, options->quiet,
+					&client_listener, recording, error);
+	return recording->client &&
+	       client_create(recording->client,
+			     record_options_session(options, recording->command.pid),
 			     recording->output.fd, recording->control.switch_fd, error);
-}
-
-/* Says why, and starts a profd of our own. */
-static bool use_private(struct recording *recording, const GError *why, GError **error)
-{
-	if (why && !recording->options.quiet) {
-		g_autofree char *text = text_escape(why->message);
-
-		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
-	}
-	recording->client = client_new(false, &client_listener, recording, error);
-	return recording->client && create_session(recording, error);
-}
-
-static bool use_any(struct recording *recording, GError **error)
-{
-	g_autoptr(GError) absent = NULL;
-
-	if (recording->options.bus == RECORD_BUS_PRIVATE)
-		return use_private(recording, NULL, error);
-	recording->client = client_new(true, &client_listener, recording, &absent);
-	if (recording->client)
-		return create_session(recording, error);
-	if (recording->options.bus == RECORD_BUS_AUTO)
-		return use_private(recording, absent, error);
-	g_propagate_error(error, g_steal_pointer(&absent));
-	return false;
 }
 
 static gboolean on_fall_back(gpointer data)
@@ -301,7 +279,7 @@ static gboolean on_fall_back(gpointer data)
 	g_autoptr(GError) why = g_steal_pointer(&recording->fallback);
 
 	g_clear_pointer(&recording->client, client_free);
-	if (recording->stopping || use_private(recording, why, &recording->error))
+	if (recording->stopping || create_session(recording, why, &recording->error))
 		return G_SOURCE_REMOVE;
 	command_cancel(&recording->command);
 	check_end(recording);
@@ -332,6 +310,8 @@ static bool begin(struct recording *recording, GError **error)
 	/* first: a fork wants no threads */
 	if (!preload_init(&recording->preload, &options->memory, error))
 		return false;
+	if (!wakes_open(&recording->wakes, options->pids, &recording->preload, error))
+		return false;
 	if (options->command && !command_start(&recording->command, options->command,
 					       &recording->preload, to_stdout, error))
 		return false;
@@ -343,7 +323,7 @@ static bool begin(struct recording *recording, GError **error)
 	g_unix_signal_add(SIGHUP, on_terminate, recording);
 	if (recording->control.fd >= 0)
 		record_control_watch(&recording->control, on_program_end, recording);
-	return use_any(recording, error);
+	return create_session(recording, NULL, error);
 }
 
 static void run(struct recording *recording)
@@ -452,6 +432,8 @@ static int end(struct recording *recording)
 	bool ran = recording->command.pid && recording->started;
 	int status;
 
+	if (recording->started)
+		wakes_check(&recording->wakes);
 	if (recording->finished) {
 		result.system = client_is_system(recording->client);
 		result.symbols = add_names(recording, &result);
@@ -486,6 +468,7 @@ static void recording_done(struct recording *recording, int status)
 	g_clear_error(&recording->fallback);
 	g_clear_pointer(&recording->loop, g_main_loop_unref);
 	g_free(recording->reason);
+	wakes_done(&recording->wakes);
 	preload_done(&recording->preload);
 	record_options_done(&recording->options);
 	record_control_end(&recording->control, status);

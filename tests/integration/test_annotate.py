@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profcapture annotate: lines and instructions of a program whose hot line is known, of one without symbols, and of python; other
+files, names that are several or none, code that is in no file."""
+import csv
+import io
+import re
+import shutil
+import subprocess
+
+import pytest
+import schema
+
+SOURCE = """\
+volatile unsigned long sink;
+static inline unsigned long mix(unsigned long a)
+{
+	return a * 2654435761u ^ (a >> 7); /* line 4 */
+}
+__attribute__((noinline)) static unsigned long leaf(unsigned long a)
+{
+	for (int i = 0; i < 20000; i++)
+		__asm__ volatile("" : "+r"(a)); /* line 9 */
+	return a;
+}
+__attribute__((noinline)) static void spin(void)
+{
+	unsigned long a = sink, b = 0;
+	for (int i = 0; i < 100000; i++)
+		a = mix(a);
+	for (int i = 0; i < 20000; i++)
+		b += a / (sink | 1); /* line 18: divides */
+	sink = a + b;
+	sink += leaf(sink); /* line 20 */
+}
+int main(void)
+{
+	for (;;)
+		spin();
+}
+"""
+HOT = 4
+
+
+@pytest.fixture(scope="module")
+def work(profctl, require, tmp_path_factory):
+    """A program, the same one stripped, and one whose main has the same name, in one recording with python."""
+    require("gcc", "strip", "objdump", root=True)
+    folder = tmp_path_factory.mktemp("annotate")
+    (folder / "src").mkdir()
+    (folder / "src" / "hot.c").write_text(SOURCE)
+    subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", folder / "src" / "hot.c", "-o", "hot"], cwd=folder, check=True)
+    subprocess.run(["strip", "-o", "bare", "hot"], cwd=folder, check=True)
+    names = [f"-D{name}=other_{name}" for name in ("spin", "mix", "leaf", "sink")]
+    subprocess.run(["gcc", "-O2", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
+    loop = "d = {}\nwhile True:\n for i in range(100): d[i % 7] = i * 3"
+    running = [subprocess.Popen(argv, cwd=folder) for argv in (["./hot"], ["./bare"], ["./twin"], ["/usr/bin/python3.11", "-c", loop])]
+    try:
+        profctl("record", "--pid", ",".join(str(each.pid) for each in running), "-d", 1, "-F", 6000, "-o", folder / "run.cap")
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    return folder
+
+
+def annotate(profcapture, capture, *arguments):
+    found = profcapture.json("annotate", capture, *arguments)
+    schema.check(profcapture, "annotate", found)
+    return found["data"]
+
+
+def test_hot_line(profcapture, work):
+    data = annotate(profcapture, work / "run.cap", "spin", "--total")
+    lines = {(line["function"], line["line"]): line for line in data["lines"]}
+    own = data["function"]["self"]
+    assert own > 100 and data["no_code"] is None
+    assert lines["mix", HOT]["inlined"] and lines["mix", HOT]["self"] > 0.4 * own
+    assert "line 4" in lines["mix", HOT]["text"] and lines["mix", HOT]["file"].endswith("/src/hot.c")
+    # what leaf took is no self of the line that calls it, but in its total
+    assert lines["spin", 20]["self"] < 0.05 * own
+    assert lines["spin", 20]["total"] > lines["spin", 20]["self"]
+    assert data["function"]["total"] > own
+    report = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
+    row = next(row for row in report if row["name"] == "spin")
+    assert (row["self"], row["total"], row["offset"]) == tuple(data["function"][key] for key in ("self", "total", "offset"))
+
+
+def test_sums(profcapture, work):
+    data = annotate(profcapture, work / "run.cap", "spin")
+    assert sum(line["self"] for line in data["lines"]) == data["function"]["self"]
+    assert sum(each["self"] for each in data["instructions"]) == data["function"]["self"]
+    by_line = {}
+    for each in data["instructions"]:
+        key = each["function"], each["file"], each["line"]
+        by_line[key] = by_line.get(key, 0) + each["self"]
+    assert by_line == {(line["function"], line["file"], line["line"]): line["self"] for line in data["lines"]}
+
+
+def test_instructions_are_those_of_the_file(profcapture, work):
+    """All of the function, as objdump has them, and the samples behind the division are on what waited for it."""
+    data = annotate(profcapture, work / "run.cap", "spin")
+    printed = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=spin", work / "hot"], check=True,
+                             capture_output=True, text=True).stdout
+    expected = [int(address, 16) for address in re.findall(r"^ +([0-9a-f]+):\t", printed, re.MULTILINE)]
+    found = [int(each["address"], 16) for each in data["instructions"]]
+    assert found == expected
+    assert any(each["text"].startswith("div") and each["line"] == 18 for each in data["instructions"])
+
+
+def test_text(profcapture, work):
+    text = profcapture("annotate", work / "run.cap", "spin").stdout
+    assert re.search(r"^ +\d+\.\d\d +\d+ +4 +return a \* 2654435761u", text, re.MULTILINE)
+    assert "Inlined: mix, " in text and re.search(r"\bimul\b", text)
+    assert "\x1b[" not in text
+    assert "\x1b[1;31m" in profcapture("annotate", work / "run.cap", "spin", "--color", "always").stdout
+    only = profcapture("annotate", work / "run.cap", "spin", "--by", "instruction").stdout
+    assert "2654435761" not in only and "imul" in only
+
+
+def test_csv(profcapture, work):
+    for by, key in ("line", "line"), ("instruction", "address"):
+        text = profcapture("annotate", work / "run.cap", "spin", "--format", "csv", "--by", by).stdout
+        rows = list(csv.DictReader(io.StringIO(text)))
+        data = annotate(profcapture, work / "run.cap", "spin")[by + "s"]
+        assert [(row[key], int(row["self"])) for row in rows] == [(str(row[key] or ""), row["self"]) for row in data]
+
+
+def test_without_symbols(profcapture, work):
+    """The function is known by where it begins: instructions, no lines."""
+    rows = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
+    row = next(row for row in rows if row["image"] and row["image"].endswith("/bare"))
+    data = annotate(profcapture, work / "run.cap", row["name"])
+    assert data["function"]["self"] == row["self"] > 100
+    assert all(line["file"] is None for line in data["lines"])
+    assert {each["text"].split()[0] for each in data["instructions"]} >= {"imul", "div", "ret"}
+    place = f"bare+{hex(int(row['offset'], 16) + 5)}"
+    assert annotate(profcapture, work / "run.cap", place) == data
+    assert "Without lines" in profcapture("annotate", work / "run.cap", place).stdout
+
+
+def test_python(profcapture, work, tmp_path):
+    data = annotate(profcapture, work / "run.cap", "_PyEval_EvalFrameDefault")
+    assert data["function"]["self"] > 50 and len(data["instructions"]) > 5000
+    hot = max(data["lines"], key=lambda line: line["self"])
+    if hot["file"] is None:
+        pytest.skip("python3.11 has no debug file here")
+    ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith("ceval.c")]
+    assert sum(line["self"] for line in ceval) > 0.5 * data["function"]["self"]
+    # The source is not here; a map to where it is says what the lines are.
+    (tmp_path / "Python").mkdir()
+    (tmp_path / "Python" / "ceval.c").write_text("".join(f"mapped {n}\n" for n in range(1, 9000)))
+    best = max(ceval, key=lambda line: line["self"])
+    mapped = annotate(profcapture, work / "run.cap", "_PyEval_EvalFrameDefault", "--source-dir", tmp_path)
+    assert next(line for line in mapped["lines"] if (line["file"], line["line"], line["function"]) ==
+                (best["file"], best["line"], best["function"]))["text"] == f"mapped {best['line']}"
+    text = profcapture("annotate", work / "run.cap", "_PyEval_EvalFrameDefault").stdout
+    assert len(text.splitlines()) < 2500 and "cannot be read; --source-dir" in text
+
+
+def test_other_file(profcapture, work, tmp_path):
+    """No code of a file that is another one, by build-id; its lines are those that the capture has."""
+    root = tmp_path / "root"
+    inside = root / str(work).lstrip("/")
+    inside.mkdir(parents=True)
+    (tmp_path / "other.c").write_text(SOURCE.replace("2654435761u", "3u"))
+    subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", tmp_path / "other.c", "-o", inside / "hot"], check=True)
+    data = annotate(profcapture, work / "run.cap", "spin", "--sysroot", root)
+    assert "build-id differs" in data["no_code"]
+    assert all(each["text"] is None for each in data["instructions"])
+    assert max(data["lines"], key=lambda line: line["self"])["line"] == HOT
+    assert sum(each["self"] for each in data["instructions"]) == data["function"]["self"]
+    (inside / "hot").unlink()
+    assert "not here" in annotate(profcapture, work / "run.cap", "spin", "--sysroot", root)["no_code"]
+    shutil.copy(work / "hot", inside / "hot")
+    data = annotate(profcapture, work / "run.cap", "spin", "--sysroot", root)
+    assert data["no_code"] is None and all(line["text"] is None for line in data["lines"])
+
+
+def test_kernel(profcapture, work):
+    rows = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
+    kernel = next((row for row in rows if row["kind"] == "kernel" and row["self"]), None)
+    if kernel is None:
+        pytest.skip("no sample was taken in the kernel")
+    data = annotate(profcapture, work / "run.cap", kernel["name"])
+    assert "kernel's code" in data["no_code"] and data["function"]["self"] == kernel["self"]
+
+
+@pytest.mark.parametrize("name, said", [
+    ("spim", "did you mean 'spin'?"),
+    ("EvalFrameDef", "_PyEval_EvalFrameDefault"),
+    ("no such thing at all", "'profcapture report' lists"),
+    ("mix", "'mix' has no code of its own"),
+    ("\x1b[2J", "no sample has function"),
+])
+def test_not_found(profcapture, work, name, said):
+    done = profcapture("annotate", work / "run.cap", name, check=2)
+    assert said in done.stderr and done.stdout == "" and "\x1b" not in done.stderr
+    if name == "mix":
+        assert re.search(r"^ +\d+  spin$", done.stderr, re.MULTILINE)
+
+
+def test_several_of_a_name(profcapture, work):
+    done = profcapture("annotate", work / "run.cap", "main", check=2)
+    places = re.findall(r"^ +\d+  (\S+\+0x[0-9a-f]+)  main  \[(.*)\]$", done.stderr, re.MULTILINE)
+    assert len(places) == 2
+    for place, image in places:
+        assert annotate(profcapture, work / "run.cap", place)["function"]["image"] == image
+        assert annotate(profcapture, work / "run.cap", "main", "--image", image)["function"]["image"] == image
+
+
+def test_no_samples(profcapture, work):
+    done = profcapture("annotate", work / "run.cap", "spin", "--comm", "nobody", check=2)
+    assert "there are no samples" in done.stderr
+    main = annotate(profcapture, work / "run.cap", "main", "--image", "hot")
+    assert main["function"]["total"] >= main["function"]["self"]
+
+
+def test_without_objdump(profcapture, work, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    data = annotate(profcapture, work / "run.cap", "spin")
+    assert "binutils" in data["no_code"]
+    assert max(data["lines"], key=lambda line: line["self"])["line"] == HOT

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profcapture diff: what is the same in two captures, what changed, and what of that is noise."""
+import csv
+import io
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+from captures import make, unprintable
+
+SLOW = 7
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
+
+
+@pytest.fixture(scope="module")
+def recordings(profctl, tmp_path_factory):
+    """Twice the same, and another build of it elsewhere in which a function takes half as long again."""
+    folder = tmp_path_factory.mktemp("diff")
+    other = folder / "mix"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-Wl,--build-id=0x1234", SOURCE, "-o", other], check=True)
+    programs = {"one": [os.environ["MIX"]], "two": [os.environ["MIX"]], "slow": [other]}
+    captures = {}
+    for name, program in programs.items():
+        captures[name] = folder / f"{name}.cap"
+        slower = [str(SLOW), "50"] if name == "slow" else []
+        profctl("record", "-q", "-F", "20000", "-e", "cpu-clock", "-o", captures[name], "--", *program, "0.4", *slower)
+    return captures
+
+
+def diff(profcapture, a, b, *options):
+    output = profcapture.json("diff", a, b, *options)
+    schema.check(profcapture, "diff", output)
+    return output["data"]
+
+
+def test_equals_are_equal(profcapture, recordings):
+    data = diff(profcapture, recordings["one"], recordings["two"])
+    assert data["significant"] == 0 and not any(row["significant"] for row in data["rows"])
+    assert data["compared"] >= 20 and data["normalised_by"] == "samples" and data["unit"] == "percent"
+    done = profcapture("diff", recordings["one"], recordings["two"], "--fail-over", "0%")
+    assert done.stderr == "" and "0 of " in done.stdout
+
+
+def test_slower_in_another_build(profcapture, recordings):
+    """By function and by path; without build-ids, as these differ, and so do the folders."""
+    for options in [], ["--paths"], ["--inline"], ["--mode", "user"]:
+        data = diff(profcapture, recordings["one"], recordings["slow"], *options)
+        first = data["rows"][0]
+        assert first["name"] == f"work_{SLOW}" and first["significant"] and first["delta"] > first["noise"] > 0
+        assert 25 < first["delta_pct"] < 90
+        assert abs(first["b"] - first["a"] - first["delta"]) < 1e-9
+        works = [row["name"] for row in data["rows"] if row["name"].startswith("work_") and row["a"] > 1]
+        assert sorted(works) == sorted(f"work_{i}" for i in range(20))
+        if "--paths" in options:
+            assert first["path"][-2:] == ["run", f"work_{SLOW}"]
+
+
+def test_sums(profcapture, recordings):
+    """What interrupts did is beside the whole."""
+    for options in [], ["--paths"]:
+        data = diff(profcapture, recordings["one"], recordings["slow"], *options)
+        for side in "a", "b":
+            assert abs(sum(row[side] for row in data["rows"] if row["name"] != "<interrupts>") - 100) < 1e-6
+        order = [(not row["significant"], -abs(row["delta"])) for row in data["rows"]]
+        assert order == sorted(order)
+
+
+def test_fail_over(profcapture, recordings):
+    one, slow = recordings["one"], recordings["slow"]
+    done = profcapture("diff", one, slow, "--fail-over", "5%", check=7)
+    assert f"'work_{SLOW}' grew by" in done.stderr and "more than 5 % is --fail-over" in done.stderr
+    assert f"work_{SLOW}" in done.stdout
+    profcapture("diff", one, slow, "--fail-over", "90%")
+    # what shrank is no failure
+    profcapture("diff", slow, one, "--fail-over=30")
+    for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
+        assert "--fail-over" in profcapture("diff", one, slow, "--fail-over", wrong, check=2).stderr
+
+
+def test_normalised(profcapture, recordings):
+    """Per second it is a share of a CPU, per run its time; where the samples are the same, so are the ratios of rows."""
+    one, slow = recordings["one"], recordings["slow"]
+    for norm, unit in ("time", "percent_cpu"), ("run", "ns"):
+        data = diff(profcapture, one, slow, "--normalise", norm)
+        assert data["normalised_by"] == norm and data["unit"] == unit
+        rows = sum(row["a"] for row in data["rows"] if row["name"] != "<interrupts>")
+        assert abs(rows - data["all"]["a"]) < 1e-6 * rows
+    # 0.4 s of two threads
+    assert 0.5e9 < data["all"]["a"] < 1.5e9
+    assert "has no mark 'x'" in profcapture("diff", one, slow, "--normalise", "mark:x", check=2).stderr
+    assert "did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr
+
+
+def test_same_twice(profcapture, recordings):
+    data = diff(profcapture, recordings["one"], recordings["one"])
+    assert all(row["delta"] == 0 and not row["significant"] for row in data["rows"]) and data["notes"] == []
+
+
+def test_formats(profcapture, recordings):
+    files = [recordings["one"], recordings["slow"], "--limit", 3]
+    rows = list(csv.DictReader(io.StringIO(profcapture("diff", *files, "--format", "csv").stdout)))
+    assert [row["name"] for row in rows] == [row["name"] for row in diff(profcapture, *files)["rows"]]
+    assert rows[0]["significant"] == "true" and len(rows) == 3
+    assert len(profcapture("diff", *files, "--format", "ndjson").stdout.splitlines()) == 4
+    assert "showing 3 of " in profcapture("diff", *files).stdout
+
+
+# ---- made-up captures
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("made") / "made.cap", "--all-tables", "--rows", 600, "--epochs", 2)
+
+
+def test_made_up(profcapture, made):
+    for options in [], ["--paths"], ["--inline"], ["--normalise", "time"], ["--memory"], ["--memory=calls", "--paths"], ["--memory=peak"]:
+        data = diff(profcapture, made, made, *options)
+        assert data["significant"] == 0 and all(row["delta"] == 0 for row in data["rows"])
+        assert ("processes" in data) == any("memory" in option for option in options)
+        profcapture("diff", made, made, *options)
+    for wrong in ["--memory", "--inline"], ["--memory=peak", "--paths"], ["--memory=peek"], ["--memory=peak", "--normalise", "time"]:
+        profcapture("diff", made, made, *wrong, check=2)
+
+
+def test_marks(profcapture, made):
+    """What there is of everything is divided by the marks of a name."""
+    mark = next(row for row in profcapture.json("marks", made)["data"]["rows"] if row["name"] and row["count"])
+    name = mark["name"]
+    data = diff(profcapture, made, made, "--normalise", f"mark:{name}")
+    assert data["normalised_by"] == f"mark:{name}" and data["unit"].endswith("_per_mark")
+    assert data["all"]["a"] == data["all"]["b"] > 0
+
+
+def test_empty_damaged_and_hostile(profcapture, made, tmp_path):
+    empty = make(tmp_path / "empty.cap", "--rows", 0)
+    hostile = make(tmp_path / "hostile.cap", "--rows", 600, "--prefix", "\x1b[31m\u202e\n")
+    cut = tmp_path / "cut.cap"
+    cut.write_bytes(made.read_bytes()[:made.stat().st_size * 2 // 3])
+    for a, b in (empty, made), (made, empty), (empty, empty), (made, cut), (hostile, made), (made, hostile):
+        data = diff(profcapture, a, b)
+        if empty in (a, b):
+            assert data["significant"] == 0 and "few" in [note["code"] for note in data["notes"]]
+        done = profcapture("diff", a, b)
+        assert ("recover" in done.stderr or "damaged" in done.stderr or "unfinished" in done.stderr) == (cut in (a, b))
+        assert not unprintable(done.stdout) and not unprintable(done.stderr)
+    profcapture("diff", made, SOURCE, check=3)
+    profcapture("diff", made, tmp_path / "nothing", check=1)
+    profcapture("diff", made, check=2)
+
+
+def test_memory(profcapture, tmp_path):
+    """Twice as many calls of everything: twice the bytes, and more than noise."""
+    captures = []
+    for n in 1000, 2000:
+        captures.append(tmp_path / f"{n}.cap")
+        make(captures[-1], "--all-tables", "--rows", n)
+    data = diff(profcapture, *captures, "--memory=calls")
+    assert data["metric"] == "calls" and data["unit"] == "calls" and data["normalised_by"] == "run"
+    assert data["all"]["b"] > 1.5 * data["all"]["a"] > 0 and data["all"]["significant"]
+    assert profcapture("diff", *captures, "--memory=calls", "--fail-over", "50%", check=7).stderr

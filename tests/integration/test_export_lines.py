@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Exports of a recording have the lines that were hit and, with --inline, the calls that were inlined there."""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from exports import check, firefox_paths, read_pprof
+
+SPIN = """\
+volatile unsigned long sink;
+static inline unsigned long mix(unsigned long a)
+{
+	return a * 2654435761u ^ (a >> 7); /* line 4 */
+}
+static inline unsigned long twice(unsigned long a)
+{
+	return mix(mix(a) + 1); /* line 8 */
+}
+__attribute__((noinline)) static void spin(void)
+{
+	unsigned long a = sink;
+	for (int i = 0; i < 100000; i++)
+		a = twice(a); /* line 14 */
+	sink = a;
+}
+int main(void)
+{
+	for (;;)
+		spin(); /* line 20 */
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def spin(profctl, compile_c, require, tmp_path_factory):
+    """A recording of a program in which calls are inlined into an inlined one."""
+    require("gcc", root=True)
+    path = tmp_path_factory.mktemp("spin") / "spin.cap"
+    program = subprocess.Popen([compile_c("spin", SPIN, "-O2")])
+    try:
+        profctl("record", "--pid", program.pid, "-d", 1, "-o", path)
+    finally:
+        program.kill()
+        program.wait()
+    return path
+
+
+def check_places(stacks, inlined):
+    """stacks: ([(name, file, line, how deep it is inlined)], samples): where in the source most of the samples are."""
+    total = sum(samples for _, samples in stacks)
+    calls = collections.Counter()
+    for path, samples in stacks:
+        own = tuple((name, line, depth) for name, file, line, depth in path if file and file.endswith("spin.c"))
+        calls[own[-4:] if inlined else own[-2:]] += samples
+    if inlined:
+        wanted = (("main", 20, 0), ("spin", 14, 0), ("twice", 8, 1), ("mix", 4, 2))
+        assert calls[wanted] > 0.5 * total
+    else:
+        assert calls[("main", 20, 0), ("spin", 14, 0)] > 0.5 * total
+        assert not any(name in ("mix", "twice") for path in calls for name, _, _ in path)
+
+
+@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+def test_firefox_places(profcapture, spin, options):
+    profile = json.loads(profcapture("export", spin, "--to", "firefox", *options).stdout)
+    paths = firefox_paths(profile)
+    stacks = [(paths[stack], 1) for thread in profile["threads"] for stack in thread["samples"]["stack"]]
+    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    check_places(stacks, bool(options))
+
+
+@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+def test_pprof_places(profcapture, spin, options):
+    _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
+    stacks = [(frames, values[0]) for frames, values, _ in samples]
+    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    # one location holds what is inlined into one frame: how deep is which of its lines
+    deep = []
+    for path, n in stacks:
+        depths, depth = [], 0
+        for name, file, line, is_inlined in path:
+            depth = depth + 1 if is_inlined else 0
+            depths.append((name, file, line, depth))
+        deep.append((depths, n))
+    check_places(deep, bool(options))
+
+
+@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+def test_speedscope_and_folded_inline(profcapture, spin, options):
+    data = profcapture.json("report", spin, "--limit", 0, *options)["data"]
+    profile = json.loads(profcapture("export", spin, "--to", "speedscope", *options).stdout)
+    frames = profile["shared"]["frames"]
+    stacks = [([frames[i]["name"] for i in stack], weight // (data["period_ns"] or 1))
+              for thread in profile["profiles"] for stack, weight in zip(thread["samples"], thread["weights"])]
+    check(data, stacks)
+    hot = next(frame for frame in frames if frame["name"] == "spin")
+    assert hot["file"].endswith("spin.c") and hot["line"] == 10
+    lines = profcapture("export", spin, "--to", "folded", *options).stdout.splitlines()
+    check(data, [(line.rsplit(" ", 1)[0].split(";")[1:], int(line.rsplit(" ", 1)[1])) for line in lines])
+    assert any(line.rsplit(" ", 1)[0].endswith("main;spin;twice;mix") for line in lines) == bool(options)
+
+
+# a filter of frames means what it does in report: by the file of the function, not by that of a line
+@pytest.mark.parametrize("options", [("--hide", "^twice$"), ("--hide", "^spin$"), ("--focus", r"spin\.c"), ("--show", "mix|main")], ids=" ".join)
+def test_filters_of_inlined_frames(profcapture, spin, options):
+    data = profcapture.json("report", spin, "--limit", 0, "--inline", *options)["data"]
+    _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", "--inline", *options, text=False).stdout)
+    check(data, [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
+def test_go_tool_pprof_lines(profcapture, spin, tmp_path):
+    profcapture("export", spin, "--to", "pprof", "--inline", "-o", tmp_path / "x.pb.gz")
+    environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
+
+    def run(*options):
+        command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=samples", *options, "x.pb.gz"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stderr == ""
+        return done.stdout
+
+    assert re.search(r"mix \S*spin\.c:4 \(inline\)", run("-top", "-lines"))
+    # without what is inlined they are the samples of the function
+    assert not re.search(r" mix$", run("-top", "-noinlines"), re.MULTILINE)
+    raw = run("-raw")
+    assert re.search(r" mix \S*spin\.c:4.*\n\s+twice \S*spin\.c:8.*\n\s+spin \S*spin\.c:14", raw)
+    with_id = profcapture.json("report", spin, "--by", "image", "--limit", 0)["data"]["rows"]
+    builds = {row["build_id"] for row in with_id if row.get("build_id")}
+    assert builds and any(build in raw for build in builds)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Code that real runtimes generate has the names that they write into files: node, OpenJDK, Python 3.12 and later."""
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }
+function beta(n) { return n < 2 ? n : beta(n - 1) + beta(n - 2) }
+const end = Date.now() + 1200
+let x = 0
+while (Date.now() < end) { x += alpha(200000); x += beta(20) }
+"""
+JAVA = """
+public class Work {
+    static int alpha(int n) { int s = 0; for (int i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s; }
+    public static void main(String[] a) {
+        long end = System.nanoTime() + 1500000000L, x = 0;
+        while (System.nanoTime() < end) x += alpha(200000);
+        System.exit(x == 1 ? 1 : 0);
+    }
+}
+"""
+PYTHON = """
+import time
+def alpha(n):
+    s = 0
+    for i in range(n): s = (s * 31 + i) % 1000003
+    return s
+end = time.time() + 1
+while time.time() < end: alpha(20000)
+"""
+HAS_NODE = shutil.which("node") is not None
+HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not None
+
+
+def new_python():
+    """A Python that can say what it calls, or None."""
+    for name in "python3.13", "python3.12", "/usr/bin/python3":
+        path = shutil.which(name)
+        if path and subprocess.run([path, "-X", "perf", "-c", "import sys; assert sys.version_info >= (3, 12)"],
+                                   stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            return path
+    return None
+
+
+@pytest.fixture
+def record(profctl, profcapture, capture, tmp_path):
+    """Records a command in a folder of its own; what its functions are called and how many percent hit each itself."""
+
+    def start(*command):
+        before = set(Path("/tmp").glob("perf-*.map"))
+        profctl("record", "-F", 499, "-o", capture, "--", *command, prefix=["env", "-C", tmp_path])
+        for path in set(Path("/tmp").glob("perf-*.map")) - before:
+            path.unlink()
+        rows = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]
+        again = profcapture("symbolize", capture).stdout
+        assert ": 0 symbols and 0 lines" in again, again
+        return rows
+
+    return start
+
+
+def share(rows, start, kind="jit"):
+    """Of all that is called so, inlined or not."""
+    return sum(row["self_pct"] for row in rows if row["name"].startswith(start) and row["kind"] == kind)
+
+
+@pytest.mark.skipif(not HAS_NODE, reason="there is no node")
+@pytest.mark.parametrize("option", ["--perf-basic-prof", "--perf-prof"])
+def test_node(record, tmp_path, option):
+    (tmp_path / "work.js").write_text(SCRIPT)
+    rows = record("node", option, "work.js")
+    alpha, beta = share(rows, "JS:*alpha "), share(rows, "JS:*beta ")
+    assert alpha > 20 and beta > 2 and alpha + beta > 60, rows[:5]
+
+
+@pytest.mark.skipif(not HAS_NODE, reason="there is no node")
+def test_node_lines(record, profcapture, capture, tmp_path):
+    """A dump knows the lines too: each is in the function that the script has there."""
+    source = SCRIPT.replace("{ let s = 0; for", "{\nlet s = 0;\nfor").replace("; return s }", ";\nreturn s\n}")
+    (tmp_path / "work.js").write_text(source)
+    loop = 1 + source.split("\n").index(next(line for line in source.split("\n") if line.startswith("for")))
+    record("node", "--perf-prof", "work.js")
+    rows = profcapture.json("report", capture, "--by", "line", "--limit", 0)["data"]["rows"]
+    rows = [row for row in rows if row["name"].startswith("JS:*alpha ") and (row["file"] or "").endswith("work.js")]
+    assert sum(row["self_pct"] for row in rows if row["line"] == loop) > 15, rows
+    assert {row["line"] for row in rows} <= set(range(loop - 2, loop + 2)), rows
+
+
+@pytest.mark.skipif(not HAS_JAVA, reason="there is no JDK")
+def test_java(record, tmp_path):
+    (tmp_path / "Work.java").write_text(JAVA)
+    subprocess.run(["javac", "Work.java"], cwd=tmp_path, check=True)
+    rows = record("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "Work")
+    assert sum(row["self_pct"] for row in rows if "Work.alpha" in row["name"] and row["kind"] == "jit") > 40, rows[:5]
+
+
+@pytest.mark.skipif(new_python() is None, reason="there is no Python that writes what it calls")
+def test_python(record, tmp_path):
+    (tmp_path / "work.py").write_text(PYTHON)
+    rows = record(new_python(), "-X", "perf", "work.py")
+    total = sum(row["total_pct"] for row in rows if row["name"].startswith("py::alpha:") and row["kind"] == "jit")
+    assert total > 50, rows[:5]
+
+
+@pytest.mark.skipif(not HAS_NODE or os.geteuid() != 0, reason="needs node, and root for a namespace")
+def test_other_pid_namespace(profctl, profcapture, capture, spawn):
+    """While it lives its map is found by the pid that it has for itself, in its own /tmp."""
+    inside = 'mount -t tmpfs none /tmp && exec node --perf-basic-prof -e "$0"'
+    spawn("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", inside, SCRIPT.replace("1200", "60000"))
+    profctl("record", "-F", 499, "-d", 1.5, "--system", "-o", capture)
+    rows = profcapture.json("report", capture, "--limit", 0, "--comm", "node")["data"]["rows"]
+    assert share(rows, "JS:*alpha ") > 10, rows[:5]

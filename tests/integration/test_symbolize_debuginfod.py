@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Debug files come from a server where the user asks for that: what it has gives the names and lines that a file here gives, what it
+has not is asked for once, another file gives nothing; a server that does not answer, or does not end, takes no longer than it may."""
+import ctypes
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from recordings import until
+
+SOURCE = """\
+volatile unsigned long sink;
+static inline unsigned long mix(unsigned long a)
+{
+	return a * 2654435761u ^ (a >> 7);
+}
+static inline unsigned long twice(unsigned long a)
+{
+	return mix(mix(a) + 1);
+}
+__attribute__((noinline)) static void spin(void)
+{
+	unsigned long a = sink;
+	for (int i = 0; i < 100000; i++)
+		a = twice(a);
+	sink = a;
+}
+int main(void)
+{
+	for (;;)
+		spin();
+}
+"""
+LIMIT = 10  # seconds that nothing here takes, where the servers take a minute or have no end
+LIBRARY = "libdebuginfod.so.1"
+
+
+@pytest.fixture(scope="module")
+def work(profctl, profcapture, require, tmp_path_factory):
+    """A recording of a stripped program, its debug file elsewhere, and the recording with what that says."""
+    require("gcc", "objcopy", "strip", root=True)
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        pytest.skip(f"{LIBRARY} is not installed")
+    folder = tmp_path_factory.mktemp("debuginfod")
+    (folder / "spin.c").write_text(SOURCE)
+    subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", "spin.c", "-o", "spin"], cwd=folder, check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", "spin", "away.debug"], cwd=folder, check=True)
+    subprocess.run(["strip", "spin"], cwd=folder, check=True)
+    program = subprocess.Popen([folder / "spin"])
+    try:
+        profctl("record", "--pid", program.pid, "-d", 0.3, "--no-symbols", "-o", folder / "bare.cap")
+    finally:
+        program.kill()
+        program.wait()
+    images = profcapture.json("info", folder / "bare.cap")["data"]["images"]
+    build_id = next(image["build_id"] for image in images if image["path"].endswith("/spin"))
+    (folder / ".build-id" / build_id[:2]).mkdir(parents=True)
+    shutil.copy(folder / "away.debug", folder / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug")
+    shutil.copy(folder / "bare.cap", folder / "named.cap")
+    profcapture("symbolize", folder / "named.cap", "--debug-dir", folder)
+    (folder / "build_id").write_text(build_id)
+    return folder
+
+
+@pytest.fixture
+def build_id(work):
+    return (work / "build_id").read_text()
+
+
+@pytest.fixture
+def debug_file(work):
+    return (work / "away.debug").read_bytes()
+
+
+@pytest.fixture
+def bare(work, tmp_path):
+    """A copy of it, to be symbolized."""
+    return Path(shutil.copy(work / "bare.cap", tmp_path / "bare.cap"))
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers with `files`, by build-id, and with 404 for others; or `how` says: silent, trickle, endless."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.asked, self.how, self.ended = {}, [], "whole", threading.Event()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        _, kind, build_id, what = self.path.split("/")
+        assert (kind, what) == ("buildid", "debuginfo")
+        server = self.server
+        server.asked.append(build_id)
+        body = server.files.get(build_id, b"")
+        if server.how == "silent":
+            server.ended.wait(60)
+            return
+        self.send_response(200 if body else 404)
+        if server.how != "endless":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        try:
+            if server.how == "whole":
+                self.wfile.write(body)
+            for i in range(300 if server.how == "trickle" else 0):
+                self.wfile.write(body[i : i + 1])
+                server.ended.wait(0.2)
+            while server.how == "endless":
+                self.wfile.write(body)
+        except OSError:
+            pass  # nobody wants it any more
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("DEBUGINFOD_CACHE_PATH", "DEBUGINFOD_MAXTIME", "DEBUGINFOD_MAXSIZE", "DEBUGINFOD_TIMEOUT", "DEBUGINFOD_RETRY_LIMIT", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    yield server
+    server.ended.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def names(profcapture, capture):
+    """All that names and lines are seen in."""
+    lines = profcapture.json("report", capture, "--by", "line", "--limit", 0)["data"]["rows"]
+    inlined = profcapture.json("report", capture, "--inline", "--limit", 0)["data"]["rows"]
+    return lines, inlined
+
+
+def has_line(profcapture, capture):
+    return any((row["file"] or "").endswith("spin.c") for row in names(profcapture, capture)[0])
+
+
+def halves(tmp_path):
+    """What is in the library's cache that is no whole file."""
+    return list((tmp_path / "cache").rglob("debuginfo.*"))
+
+
+def test_found(profcapture, work, bare, build_id, debug_file, server):
+    server.files[build_id] = debug_file
+    profcapture("symbolize", bare)
+    assert not server.asked and not has_line(profcapture, bare)
+    for _ in range(2):
+        shutil.copy(work / "bare.cap", bare)
+        said = profcapture("symbolize", bare, "--debuginfod").stdout
+        assert "debuginfod: 1 debug files found (" in said and " KiB)" in said, said
+        assert names(profcapture, bare) == names(profcapture, work / "named.cap")
+        assert server.asked.count(build_id) == 1  # the second time it is in the cache
+    assert has_line(profcapture, bare)
+
+
+def test_local_first(profcapture, work, bare, build_id, debug_file, server):
+    server.files[build_id] = debug_file
+    profcapture("symbolize", bare, "--debuginfod", "--debug-dir", work)
+    assert build_id not in server.asked and has_line(profcapture, bare)
+
+
+def test_missing(profcapture, bare, build_id, server):
+    for _ in range(2):
+        done = profcapture("symbolize", bare, "--debuginfod")
+        assert "debuginfod: 0 debug files found (0 B), " in done.stdout and done.stderr == "", done
+        assert server.asked.count(build_id) == 1 and not has_line(profcapture, bare)
+
+
+@pytest.mark.parametrize("what", ["other", "garbage", "part"])
+def test_other_file(profcapture, bare, build_id, debug_file, server, what):
+    """The same with another build-id, no ELF file, the beginning of the right one, which has the build-id and no more."""
+    assert debug_file.count(bytes.fromhex(build_id)) == 1
+    server.files[build_id] = {
+        "other": debug_file.replace(bytes.fromhex(build_id), bytes(20)),
+        "garbage": b"<html>" * 1000,
+        "part": debug_file[: len(debug_file) // 2],
+    }[what]
+    said = profcapture("symbolize", bare, "--debuginfod").stderr
+    assert server.asked.count(build_id) == 1 and not has_line(profcapture, bare)
+    assert ("what is not the file that was asked for" in said) == (what != "part"), said
+
+
+@pytest.mark.parametrize("how", ["silent", "trickle"])
+def test_slow(profcapture, bare, build_id, debug_file, server, tmp_path, how):
+    server.files[build_id] = debug_file
+    server.how = how
+    start = time.monotonic()
+    said = profcapture("symbolize", bare, "--debuginfod=400ms").stderr
+    assert time.monotonic() - start < LIMIT and server.asked
+    assert "debug files were not fetched: the time was over" in said and not has_line(profcapture, bare)
+    assert halves(tmp_path) == []
+
+
+def test_huge(profcapture, bare, build_id, debug_file, server, tmp_path, monkeypatch):
+    """A file without end, of which nobody says how large it is."""
+    server.files[build_id] = debug_file
+    server.how = "endless"
+    monkeypatch.setenv("DEBUGINFOD_MAXSIZE", str(1 << 20))
+    done = profcapture("symbolize", bare, "--debuginfod")
+    assert "requests failed" in done.stderr and not has_line(profcapture, bare), done
+    assert len(server.asked) == 1
+    assert halves(tmp_path) == []
+
+
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.fixture
+def waiting(profcapture, bare, server, spawn):
+    """A symbolize that waits for a silent server."""
+    server.how = "silent"
+    program = spawn(*profcapture.command("symbolize", bare, "--debuginfod"), stderr=subprocess.PIPE, start_new_session=True)
+    until(lambda: server.asked, LIMIT)
+    return program
+
+
+def test_interrupt(profcapture, bare, waiting, tmp_path):
+    """As a terminal does it, whose Ctrl-C both processes get."""
+    child = children(waiting.pid)
+    os.killpg(waiting.pid, signal.SIGINT)
+    said = waiting.communicate(timeout=LIMIT)[1].decode()
+    assert waiting.returncode == 0 and "debug files were not fetched: interrupted" in said, said
+    assert len(child) == 1 and not Path("/proc", child[0]).exists()
+    assert halves(tmp_path) == []
+    profcapture("verify", bare)
+
+
+def test_killed(waiting):
+    (child,) = children(waiting.pid)
+    waiting.send_signal(signal.SIGKILL)
+    waiting.communicate(timeout=LIMIT)
+    until(lambda: not Path("/proc", child).exists(), LIMIT)
+
+
+def test_no_server(profcapture, bare, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_URLS", " ")
+    assert "DEBUGINFOD_URLS" in profcapture("symbolize", bare, "--debuginfod", check=2).stderr
+    assert "--debuginfod: " in profcapture("symbolize", bare, "--debuginfod=soon", check=2).stderr
+
+
+def test_no_library(profcapture, bare, server, require):
+    """Where there is an empty file instead of it."""
+    require("unshare", root=True, mounts=True)
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        library = next(line.split()[-1] for line in maps if "libdebuginfod" in line)
+    hide = ["unshare", "-m", "sh", "-c", f'mount --bind /dev/null {library} && exec "$@"', "sh"]
+    said = profcapture("symbolize", bare, "--debuginfod", check=1, prefix=hide).stderr
+    assert LIBRARY in said and "install it" in said, said
+    assert not server.asked

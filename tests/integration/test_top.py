@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profctl top on a terminal of tmux: what it shows, its keys, and how it ends."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recordings import until
+
+BURN = "def fib(n):\n return n if n < 2 else fib(n - 1) + fib(n - 2)\nwhile True: fib(18)\n"
+
+
+class Terminal:
+    def __init__(self, folder):
+        self.tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self.status = folder / "status"
+        self.errors = folder / "errors"
+
+    def run(self, *args):
+        return subprocess.run([*self.tmux, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+    def start(self, command, columns=110, lines=20, term="tmux-256color"):
+        script = f"TERM={term} {shlex.join(map(str, command))} 2>{self.errors}; echo $? >{self.status}; exec sleep 60"
+        self.run("new-session", "-d", "-x", str(columns), "-y", str(lines), script)
+
+    def lines(self):
+        return self.run("capture-pane", "-p").splitlines()
+
+    def press(self, *keys):
+        self.run("send-keys", *keys)
+
+    def shows(self, pattern):
+        """Waits for a line that fits, and returns its match."""
+        found = []
+
+        def look():
+            found[:] = [m for m in (re.search(pattern, line) for line in self.lines()) if m]
+            return found
+
+        until(look, timeout=40)
+        return found[0]
+
+    def ended(self):
+        until(lambda: self.status.exists() and self.status.read_text().strip(), timeout=40)
+        return int(self.status.read_text())
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    terminal = Terminal(tmp_path)
+    yield terminal
+    subprocess.run([*terminal.tmux, "kill-server"], check=False, stderr=subprocess.DEVNULL)
+
+
+def test_views_and_keys(profctl, spawn, terminal):
+    burner = spawn("/usr/bin/python3", "-c", BURN)
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
+    terminal.shows(r"profctl top - pid-%d, 999 Hz: +[1-9]\d* samples" % burner.pid)
+    # the interpreter's functions have names without frame pointers or debug symbols
+    # and it is most of the time, as soon as all of its places have theirs
+    share = terminal.shows(r"^ +(\d\d+\.\d+) +(\d+\.\d+) +\d+ +_PyEval_EvalFrameDefault +\[python3")
+    assert float(share[1]) <= float(share[2]) <= 100
+    terminal.shows(r"q quit")
+    terminal.press("p")
+    cpu = terminal.shows(r"^ +(\d+\.\d+) +100\.00 +\d+ +%d +python3" % burner.pid)
+    assert 5 < float(cpu[1]) < 110
+    terminal.press("Enter")
+    terminal.shows(r"only python3, pid %d +by self" % burner.pid)
+    terminal.press("/")
+    terminal.press("-l", "evalframedef")
+    terminal.shows(r"/evalframedef_")
+    until(lambda: len([line for line in terminal.lines()[3:-1] if line.strip()]) == 1)
+    terminal.press("Enter")
+    terminal.press("Enter")
+    terminal.shows(r"callers of _PyEval_EvalFrameDefault")
+    terminal.press("BSpace")
+    terminal.press("BSpace")
+    terminal.shows(r"CPU %")
+    terminal.press("t")
+    terminal.press("/")
+    terminal.press("Escape")
+    terminal.shows(r"^ +\d+\.\d+ +100\.00 +\d+ +%d +python3" % burner.pid)
+    terminal.press("s")
+    terminal.shows("by total")
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert terminal.errors.read_text() == ""
+
+
+def test_hold_resize_and_end(profctl, spawn, terminal):
+    burner = spawn("/usr/bin/python3", "-c", BURN)
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid, "--by", "process"))
+    terminal.shows(r"python3")
+    terminal.press("Space")
+    terminal.shows("held; Space goes on")
+    held = terminal.lines()[0]
+    burner.kill()
+    burner.wait()
+    terminal.shows(r"the recording is over \(target-exited\); q quits")
+    assert terminal.lines()[0].split(" samples")[0] == held.split(" samples")[0]
+    for columns, lines in ((30, 5), (14, 2), (200, 40)):
+        terminal.run("resize-window", "-x", str(columns), "-y", str(lines))
+        until(lambda: terminal.lines()[0].startswith("profctl top"[:columns]))
+    terminal.press("C-c")
+    assert terminal.ended() == 130
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="recording the whole system needs root")
+def test_whole_system(profctl, spawn, terminal, tmp_path):
+    name = tmp_path / "a\x1b[2Jb"
+    name.symlink_to("/usr/bin/python3")
+    spawn(name, "-c", "import ctypes; ctypes.CDLL(None).prctl(15, b'x\\x1b[31my', 0, 0, 0)\n" + BURN)
+    terminal.start(profctl.command("top", "--bus", "private", "--by", "process"))
+    terminal.shows(r"x\\x1b\[31my")
+    terminal.press("f")
+    terminal.shows(r"\[kernel\]")
+    terminal.press("q")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
+def test_generated_code(profctl, spawn, terminal):
+    """What a runtime writes of its code while it runs."""
+    loop = "function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }\nfor (;;) alpha(200000)"
+    node = spawn("node", "--perf-basic-prof", "-e", loop)
+    try:
+        terminal.start(profctl.command("top", "--bus", "private", "--pid", node.pid))
+        assert float(terminal.shows(r"^ +(\d+\.\d+) +\d+\.\d+ +\d+ +JS:.?alpha ")[1]) > 5
+        terminal.press("q")
+        assert terminal.ended() == 0
+    finally:
+        Path(f"/tmp/perf-{node.pid}.map").unlink(missing_ok=True)
+
+
+def test_refusals(profctl, terminal):
+    assert "needs a terminal" in profctl("top", check=1).stderr
+    assert "100ms to 1h" in profctl("top", "--interval", "1ms", check=2).stderr
+    assert "exclude each other" in profctl("top", "--system", "--pid", os.getpid(), check=2).stderr
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", os.getpid()), term="no-such-terminal")
+    assert terminal.ended() == 1
+    assert "cannot show a live view" in terminal.errors.read_text()
+
+
+def test_gone_process(profctl, terminal, spawn):
+    gone = spawn(sys.executable, "-c", "")
+    gone.wait()
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", gone.pid))
+    assert terminal.ended() not in (0, 130)
+    assert str(gone.pid) in terminal.errors.read_text()

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""profctl record --memory --pid: a process that was started with the library, and records nothing, is asked to record its allocations."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from buses import NOBODY
+from captures import rows
+from recordings import until
+
+SIZE = 1009
+MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
+BYTES, ASKED = 1272, 1256  # of libcollector/wake.h
+
+# Does what it is told, and never allocates by itself.
+TARGET = r"""
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *blocks[100000];
+static int n_blocks;
+static char **arguments;
+__attribute__((noinline)) static void allocate(int n)
+{
+	for (int i = 0; i < n; i++)
+		blocks[n_blocks++] = malloc(1009);
+}
+static void *in_thread(void *n)
+{
+	for (int i = 0; i < *(int *)n; i++)
+		free(malloc(1009));
+	return NULL;
+}
+static void do_as_told(char what, int n)
+{
+	struct sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog filter = { 1, &pass };
+	pthread_t thread;
+	int status;
+	pid_t child;
+
+	switch (what) {
+	case 'a':
+		allocate(n);
+		break;
+	case 'b':
+		for (int i = 0; i < n; i++)
+			free(malloc(1));
+		break;
+	case 'f':
+		for (; n_blocks > 0; free(blocks[--n_blocks]))
+			;
+		break;
+	case 'k':
+		child = fork();
+		if (child == 0) {
+			allocate(n);
+			_exit(0);
+		}
+		waitpid(child, &status, 0);
+		break;
+	case 'v':
+		child = vfork();
+		if (child == 0) {
+			/* in the parent's memory, where a request waits */
+			free(malloc(1));
+			execl("/bin/true", "true", NULL);
+			_exit(1);
+		}
+		waitpid(child, &status, 0);
+		break;
+	case 't':
+		pthread_create(&thread, NULL, in_thread, &n);
+		pthread_join(thread, NULL);
+		break;
+	case 'c':
+		syscall(SYS_close_range, 3, ~0U, 0);
+		break;
+	case 's':
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+		break;
+	case 'u':
+		if (setgid(n) == 0 && setuid(n) == 0)
+			break;
+		_exit(1);
+	case 'x':
+		execv(arguments[0], arguments);
+		break;
+	case 'm': /* what reads as a collector */
+		status = open("libprofpreload-memory.so", O_RDWR);
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, status, 0);
+	}
+}
+int main(int argc, char **argv)
+{
+	char line[32];
+
+	arguments = argv;
+	while (write(1, "+", 1) == 1 && read(0, line, sizeof(line)) > 1)
+		do_as_told(line[0], atoi(line + 1));
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def program(compile_c):
+    built = compile_c("told", TARGET, "-pthread")
+    for folder in built.parents:
+        if folder.stat().st_uid == os.getuid() and str(folder) != "/":
+            folder.chmod(folder.stat().st_mode | 0o111)
+    return built
+
+
+def asked(pid):
+    """How often."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            if " rw-p " in line and "libprofpreload-memory.so" in line:
+                start, end = (int(number, 16) for number in line.split()[0].split("-"))
+                memory.seek(start)
+                data = memory.read(end - start)
+                at = data.index(MAGIC) + ASKED
+                return int.from_bytes(data[at:at + 4], "little")
+    return 0
+
+
+class Told:
+    def __init__(self, process):
+        self.process, self.pid = process, process.pid
+        self.answer()
+
+    def answer(self):
+        assert self.process.stdout.read(1) == b"+"
+
+    def __call__(self, *what):
+        for one in what:
+            self.process.stdin.write(one.encode().ljust(32, b"\0"))
+            self.process.stdin.flush()
+            self.answer()
+
+    def is_joined(self):
+        self("b1")
+        return any("socket:" in os.readlink(f"/proc/{self.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{self.pid}/fd"))
+
+
+@pytest.fixture
+def start(spawn, program):
+    def make(preload=os.environ["LIBPROFPRELOAD_MEMORY"], **options):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PROF_")}
+        if preload:
+            environment["LD_PRELOAD"] = preload
+        return Told(spawn(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **options))
+
+    return make
+
+
+@pytest.fixture
+def record(spawn, profctl):
+    """Begins one, and returns when the target is asked; what that returns ends it, and returns what was said."""
+    def begin(target, capture, *options, **more):
+        before = asked(target.pid)
+        recorder = spawn(*profctl.command("record", "--bus", "private", "--memory", "-F", 0, "-q", "--force", "--no-symbols", "-o", capture, *options,
+                                          "--pid", target.pid), stderr=subprocess.PIPE, text=True, **more)
+        until(lambda: asked(target.pid) != before or recorder.poll() is not None)
+
+        def end(status=130):
+            recorder.send_signal(signal.SIGINT)
+            said = recorder.communicate(timeout=30)[1]
+            assert recorder.returncode == status, said
+            return said
+
+        return end
+
+    return begin
+
+
+def join(target):
+    until(target.is_joined)
+
+
+def blocks(profcapture, capture):
+    """How many of SIZE were allocated, by pid."""
+    processes = {row["id"]: row["pid"] for row in rows(profcapture, capture, "process")}
+    owner = {row["id"]: processes[row["process"]] for row in rows(profcapture, capture, "thread")}
+    found = {}
+    for row in rows(profcapture, capture, "alloc"):
+        if row["size"] == SIZE:
+            found[owner[row["thread"]]] = found.get(owner[row["thread"]], 0) + 1
+    return found
+
+
+def test_joined(start, record, profcapture, capture):
+    """What was there before is not known, all that comes is; and the reader says so first."""
+    target = start()
+    target("a100", "t5")
+    end = record(target, capture)
+    join(target)
+    target("f", "a700", "t50", "k30")
+    assert end() == ""
+    found = blocks(profcapture, capture)
+    assert found.pop(target.pid) == 750 and list(found.values()) == [30]
+    text = profcapture("memory", capture).stdout
+    assert "In 1 process, allocations are recorded only since it was joined" in text.splitlines()[0]
+    data = profcapture.json("memory", capture)["data"]
+    assert data["summary"]["foreign_frees"] in (100, 101) and data["summary"]["lost"] == 0
+    (process,) = [row for row in data["processes"] if row["pid"] == target.pid]
+    assert process["leaked_blocks"] == 700 and process["end"] == "running" and process["excluded"] is None
+
+
+def test_again(start, record, profcapture, capture):
+    """Dormant before, between and after; a session of another kind, and one without descriptors of the program's."""
+    target = start()
+    for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):
+        target("f", "a40", "c")
+        end = record(target, capture, *options)
+        until(lambda: (target("a1"), target.is_joined())[1])
+        target("f", "a700")
+        assert end() == ""
+        assert expected <= blocks(profcapture, capture)[target.pid] <= expected + 1
+        target("a500")
+        until(lambda: not target.is_joined())
+
+
+def test_forks(start, record, profcapture, capture):
+    """A child that has the request, or its parent's memory and the request, does not take it away."""
+    target = start()
+    end = record(target, capture)
+    target("v")
+    target("v", "k10", "a1", "f")
+    join(target)
+    target("v", "a20")
+    end()
+    found = blocks(profcapture, capture)
+    assert found.pop(target.pid) >= 20 and list(found.values()) == [10]
+
+
+def test_nothing_there(start, record, profctl, capture):
+    """Not of a program that was started without it, nor after exec without it: how to start it is said."""
+    target = start(preload=None)
+    said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
+    assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}'" in said
+    said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", 2**22 - 3, check=1).stderr
+    assert "there is no process 4194301" in said
+    assert not capture.exists()
+    target("a1")
+
+
+def test_silent(start, record, capture):
+    """One that allocates nothing is not joined; a later call finds nobody who asks."""
+    target = start()
+    assert f"process {target.pid} allocated and freed nothing" in record(target, capture)()
+    target("a5", "f")
+    assert not target.is_joined()
+
+
+def test_executed(start, record, profcapture, capture):
+    """A request is not that of the next program."""
+    target = start()
+    end = record(target, capture)
+    target("x")
+    target("a5", "f")
+    assert not target.is_joined()
+    assert end() == ""
+
+
+def test_executed_later(start, record, profcapture, capture):
+    """The next program of one that was joined begins dormant: it is not recorded, nor hurt, and what was before is whole."""
+    target = start()
+    end = record(target, capture)
+    join(target)
+    target("a60", "x", "a50", "t5", "k5", "f")
+    assert not target.is_joined()
+    assert end() == ""
+    assert blocks(profcapture, capture) == {target.pid: 60}
+    processes = profcapture.json("memory", capture)["data"]["processes"]
+    assert {(row["leaked_blocks"], row["end"]) for row in processes if row["pid"] == target.pid} >= {(60, "exec")}
+
+
+def test_recorded_already(start, record, profcapture, capture, tmp_path):
+    target = start()
+    end = record(target, capture)
+    join(target)
+    other = record(target, tmp_path / "other.cap")
+    target("a50", "f")
+    assert "another session already" in other()
+    target("a60")
+    end()
+    assert blocks(profcapture, capture)[target.pid] == 110
+
+
+def test_filtered(start, profctl, capture):
+    """It could be ended for it."""
+    target = start()
+    target("s")
+    said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
+    assert "has a seccomp filter" in said
+    target("a1")
+
+
+@pytest.mark.parametrize("forged", ["version", "address", "cut"])
+def test_hostile(start, profctl, capture, tmp_path, forged):
+    """What only reads as a collector: nothing but an error, or a recording of nobody."""
+    page = bytearray(4096)
+    page[64:80] = MAGIC
+    page[80:96] = (9 if forged == "version" else 1).to_bytes(4, "little") + BYTES.to_bytes(4, "little") + (0x1001 << 40).to_bytes(8, "little")
+    (tmp_path / "libprofpreload-memory.so").write_bytes(page if forged != "cut" else page[:64 + 20])
+    target = start(preload=None, cwd=tmp_path)
+    target("m")
+    done = profctl("record", "--bus", "private", "--memory", "-F", 0, "-d", 0.1, "-o", capture, "--pid", target.pid, check=None)
+    expected = "cannot ask process" if forged == "address" else "of another version"
+    assert expected in done.stderr and done.returncode in (0, 1, 6)
+    target("b1")
+
+
+def test_as_anybody(start, record, profcapture, tmp_path, require):
+    """Who may trace a process needs no other right."""
+    require("setpriv", root=True)
+    folder = tmp_path / "nobody"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and str(parent) != "/":
+            parent.chmod(parent.stat().st_mode | 0o111)
+    as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    target = start(**as_nobody)
+    capture = folder / "own.cap"
+    end = record(target, capture, **as_nobody)
+    join(target)
+    target("a77")
+    end()
+    assert blocks(profcapture, capture)[target.pid] == 77
+
+
+def test_changed_credentials(start, record, profctl, profcapture, capture, tmp_path, require):
+    """A process that became somebody may not be asked by that user, as it may know of what it was before; by root it may."""
+    require("setpriv", root=True)
+    target = start()
+    target(f"u{NOBODY}")
+    done = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", tmp_path / "x.cap", "--pid", target.pid, check=4, user=NOBODY,
+                   group=NOBODY, extra_groups=[])
+    assert "the right to trace it" in done.stderr
+    end = record(target, capture)
+    join(target)
+    target("a30")
+    assert end() == ""
+    assert blocks(profcapture, capture) == {target.pid: 30}
+
+
+def test_of_others(start, profctl, tmp_path, require):
+    require("setpriv", root=True)
+    target = start()
+    done = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", tmp_path / "x.cap", "--pid", target.pid, check=4, user=NOBODY,
+                   group=NOBODY, extra_groups=[])
+    assert "the right to trace it" in done.stderr

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of block-noise on numbers whose noise is known, and of what diff takes for the same image.
+ */
+#include "tests/unit/test.h"
+#include "tools/profcapture/diff.h"
+
+#include <math.h>
+
+#define ROWS 20
+
+static uint64_t state = 1;
+
+static double next_random(void)
+{
+	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (double)(state >> 11) * 0x1p-53;
+}
+
+struct recording {
+	double counts[ROWS][NOISE_BLOCKS], weights[NOISE_BLOCKS];
+};
+
+/* `a_block` samples in each block, of rows with these shares. */
+static void record(struct recording *recording, unsigned a_block,
+		   double (*share)(unsigned row, unsigned block))
+{
+	*recording = (struct recording){ 0 };
+	for (unsigned block = 0; block < NOISE_BLOCKS; block++) {
+		double up_to[ROWS], sum = 0;
+
+		for (unsigned row = 0; row < ROWS; row++)
+			up_to[row] = sum += share(row, block);
+		for (unsigned i = 0; i < a_block; i++) {
+			double at = next_random() * sum;
+			unsigned row = 0;
+
+			while (row + 1 < ROWS && up_to[row] < at)
+				row++;
+			recording->counts[row][block]++;
+		}
+		recording->weights[block] = a_block;
+	}
+}
+
+static double sum_of(const double *numbers)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
+		sum += numbers[i];
+	return sum;
+}
+
+/* Which rows differ by more than noise, as bits. */
+static unsigned changed(const struct recording *a, const struct recording *b)
+{
+	unsigned rows = 0;
+
+	for (unsigned row = 0; row < ROWS; row++) {
+		double in_a = sum_of(a->counts[row]), in_b = sum_of(b->counts[row]);
+		const struct noise_blocks blocks[] = { { a->counts[row], a->weights, in_a },
+						       { b->counts[row], b->weights, in_b } };
+		struct noise_change change = noise_compare(&blocks[0], &blocks[1]);
+		double delta = in_b / sum_of(b->weights) - in_a / sum_of(a->weights);
+
+		if (fabs(delta) > noise_interval(&change, ROWS))
+			rows |= 1u << row;
+	}
+	return rows;
+}
+
+/* Pairs of the same with a change in any row. */
+static unsigned changed_pairs(unsigned pairs, unsigned a_block,
+			      double (*share)(unsigned row, unsigned block))
+{
+	struct recording a, b;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < pairs; i++) {
+		record(&a, a_block, share);
+		record(&b, a_block, share);
+		n += changed(&a, &b) != 0;
+	}
+	return n;
+}
+
+static double equal_share(unsigned row, unsigned block)
+{
+	return 1;
+}
+
+/* From a half of all to a thousandth. */
+static double steep_share(unsigned row, unsigned block)
+{
+	return pow(0.7, row);
+}
+
+static void test_equals(void)
+{
+	/* 5 are to be expected; 14 have a chance of one in 2 000 */
+	CHECK(changed_pairs(1000, 300, equal_share) < 14);
+	CHECK(changed_pairs(1000, 300, steep_share) < 14);
+}
+
+/* Now and then a function takes all of a block: as many samples in all, but not by themselves. */
+static double burst_share(unsigned row, unsigned block)
+{
+	return row == 3 ? (next_random() < 0.25 ? 20 : 0.1) : 1;
+}
+
+static void test_bursts(void)
+{
+	CHECK(changed_pairs(500, 300, burst_share) < 10);
+}
+
+static double wave;
+
+static double wave_share(unsigned row, unsigned block)
+{
+	if (row == 0)
+		wave = 0.8 * wave + (next_random() - 0.5);
+	return row == 3 ? exp(wave) : 1;
+}
+
+static void test_waves(void)
+{
+	unsigned pairs = changed_pairs(500, 300, wave_share);
+
+	/* Without looking at neighbours these are 67. */
+	printf("# waves: %u of 500\n", pairs);
+	CHECK(pairs < 20);
+}
+
+static double slower_share(unsigned row, unsigned block)
+{
+	return row == 7 ? 1.1 : 1;
+}
+
+static void test_slower(void)
+{
+	struct recording a, b;
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < 20; i++) {
+		record(&a, 200000 / NOISE_BLOCKS, equal_share);
+		record(&b, 200000 / NOISE_BLOCKS, slower_share);
+		found += (changed(&a, &b) & 1u << 7) != 0;
+	}
+	printf("# slower: found %u of 20\n", found);
+	CHECK(found >= 18);
+}
+
+/* Tables of Student's distribution: two-sided, 0.005 and a hundredth of that. */
+static void test_interval(void)
+{
+	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 };
+
+	CHECK(fabs(noise_interval(&exact, 1) - 2.8070) < 0.0005);
+	CHECK(fabs(noise_interval(&sixty, 1) - 2.9146) < 0.0005);
+	CHECK(fabs(noise_interval(&thirty, 1) - 3.0298) < 0.0005);
+	CHECK(fabs(noise_interval(&exact, 100) - 4.0556) < 0.0005);
+	CHECK(fabs(noise_interval(&thirty, 100) - 4.7292) < 0.002);
+}
+
+/* What is never there, always there, or there is nothing of, is no change and no number that cannot be. */
+static void test_nothing(void)
+{
+	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };
+	const struct noise_blocks nothing = { zeros, zeros, 0 }, never = { zeros, ones, 0 },
+				  always = { ones, ones, 4 };
+	struct noise_change change = noise_compare(&nothing, &nothing);
+
+	CHECK(noise_interval(&change, 1) == 0);
+	change = noise_compare(&nothing, &always);
+	CHECK(isfinite(noise_interval(&change, 1)));
+	change = noise_compare(&never, &always);
+	CHECK(isfinite(noise_interval(&change, 0)));
+}
+
+static void test_images(void)
+{
+	static const struct {
+		const char *path, *name;
+		bool is_jit;
+	} images[] = {
+		{ "/usr/lib/libc-2.36.so", "libc.so", false },
+		{ "/lib/libc.so.6", "libc.so", false },
+		{ "/lib/libz.so.1.2.13 (deleted)", "libz.so", false },
+		{ "/lib64/ld-linux-x86-64.so.2", "ld-linux-x86-64.so", false },
+		{ "/usr/lib/libpython3.11.so.1.0", "libpython3.11.so", false },
+		{ "/usr/bin/python3.11", "python3.11", false },
+		{ "/usr/bin/a-1.2 (deleted)", "a-1.2", false },
+		{ "/opt/lib.source", "lib.source", false },
+		{ "/opt/.so.1", ".so.1", false },
+		{ "/opt/-1.2.so", "-1.2.so", false },
+		{ "[kernel]", "[kernel]", false },
+		{ "/tmp/perf-12.map", "[jit]", true },
+		{ " (deleted)", "-", false },
+		{ "/", "/", false },
+		{ "", "-", false },
+		{ NULL, "-", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
+		char *name = diff_image_name(images[i].path, images[i].is_jit);
+
+		CHECK_STR(name, images[i].name);
+		g_free(name);
+	}
+}
+
+int main(void)
+{
+	RUN(test_equals);
+	RUN(test_bursts);
+	RUN(test_waves);
+	RUN(test_slower);
+	RUN(test_interval);
+	RUN(test_nothing);
+	RUN(test_images);
+	return test_end();
+}

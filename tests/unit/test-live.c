@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Live views - what the last seconds of a recording hit, by function, process, thread and caller
+ *
+ * Promises: a sample counts for its second, and seconds before the window do not                     [window]
+ *           a function is the same in all epochs, under other ids; so are threads                     [epochs]
+ *           places get names whenever these come, by the innermost symbol, or are called by an offset  [names]
+ *           a function that recurs counts once for a sample; a leaf for itself alone                  [recursion]
+ *           callers are those of the function that is asked for                                       [callers]
+ *           keys go into a process, to callers and back; what is selected stays so                    [browse]
+ *           equal rows keep their order; a filter takes no heed of case                                [order]
+ *           unknown ids, nonsense and names with escapes are harmless                                  [hostile]
+ *           where too much is known, a new epoch begins from nothing                                   [forgets]
+ */
+#include "config.h"
+
+#include "arch/base.h"
+#include "tests/unit/build-capture.h"
+#include "tests/unit/test.h"
+#include "tools/profctl/top-browse.h"
+#include "tools/profctl/top-screen.h"
+
+#define SECOND UINT64_C(1000000000)
+
+/* Thread 1 of process 1 and thread 2 of process 2; an image of id 1. Texts: 1 "lib.so", 2 "one", 3 "two". */
+static void describe(struct build *build)
+{
+	static const uint64_t none[] = { 0 };
+
+	build_text(build, 1, "/usr/lib/lib.so");
+	build_text(build, 2, "one");
+	build_text(build, 3, "Two");
+	for (unsigned i = 1; i <= 2; i++) {
+		BUILD(build, PROF_TABLE_PROCESS, N(i), N(100 * i), N(1), N(5), N(0),
+		      PROF_BYTES(none, 0), N(0), N(0), N(0), PROF_BYTES(none, 0));
+		BUILD(build, PROF_TABLE_THREAD, N(i), N(i), N(100 * i), N(5), N(1 + i),
+		      PROF_BYTES(none, 0));
+	}
+	BUILD(build, PROF_TABLE_IMAGE, N(1), N(1), PROF_BYTES("abcd", 4), N(4096), N(1), N(2),
+	      N(PROF_IMAGE_FILE), N(0), N(0));
+}
+
+static void add_frame(struct build *build, unsigned id, uint64_t offset)
+{
+	BUILD(build, PROF_TABLE_FRAME, N(id), N(1), N(offset), N(PROF_FRAME_EXACT));
+}
+
+static void add_stack(struct build *build, unsigned id, unsigned parent, unsigned frame)
+{
+	BUILD(build, PROF_TABLE_STACK, N(id), N(parent), N(frame));
+}
+
+static void add_sample(struct build *build, unsigned second, unsigned thread, unsigned stack)
+{
+	BUILD(build, PROF_TABLE_SAMPLE, N(second * SECOND + 7), N(thread), N(0), N(PROF_MODE_USER),
+	      N(stack), N(1), N(0), N(PROF_METHOD_CFI), N(PROF_STOP_ROOT), N(0));
+}
+
+/* All that was built so far. */
+static void read_into(struct live *live, const struct build *build)
+{
+	struct prof_stream *stream = NULL;
+	struct prof_batch batch;
+	unsigned table;
+	int r;
+
+	CHECK(lseek(build->fd, 0, SEEK_SET) == 0);
+	r = prof_stream_new(build->fd, live_tables(), &stream);
+	CHECK_INT(r, 0);
+	while ((r = prof_stream_next(stream, &table, &batch)) == 0)
+		live_add(live, table, &batch);
+	CHECK_INT(r, PROF_END);
+	prof_stream_free(stream);
+}
+
+/* "name self total, …" */
+static const char *rows_of(const struct live *live, const struct top_view *view)
+{
+	static char text[512];
+	uint64_t samples;
+	g_autoptr(GArray) rows = top_view_rows(view, live, &samples);
+	size_t at = 0;
+
+	text[0] = 0;
+	for (guint i = 0; i < rows->len; i++) {
+		const struct top_row *row = &g_array_index(rows, struct top_row, i);
+
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s %d %d", i ? ", " : "",
+				       row->name, (int)row->self, (int)row->total);
+	}
+	return text;
+}
+
+static const char *functions_of(const struct live *live)
+{
+	return rows_of(live, &(struct top_view){ .kind = TOP_FUNCTIONS, .sort = TOP_BY_SELF });
+}
+
+static void window(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	build_begin(&build);
+	describe(&build);
+	add_frame(&build, 1, 0x10);
+	add_stack(&build, 1, 0, 1);
+	for (unsigned second = 1; second <= 10; second++)
+		for (unsigned i = 0; i < second; i++)
+			add_sample(&build, second, 1, 1);
+	add_sample(&build, 2, 1, 1); /* late */
+	build_finish(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	CHECK_INT(live.samples, 56);
+	CHECK_INT(top_view_samples(&live), 8 + 9 + 10);
+	CHECK_INT(top_view_seconds(&live), 3);
+	CHECK_STR(functions_of(&live), "lib.so 27 27");
+}
+
+static void epochs(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	build_begin(&build);
+	describe(&build);
+	add_frame(&build, 1, 0x10);
+	add_stack(&build, 1, 0, 1);
+	add_sample(&build, 1, 1, 1);
+	build_next_epoch(&build);
+	describe(&build);
+	add_frame(&build, 1, 0x20);
+	add_frame(&build, 2, 0x10);
+	add_stack(&build, 1, 0, 2);
+	add_sample(&build, 1, 1, 1);
+	build_finish(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	live_add_symbol(&live, 1, 0x10, 4, "f");
+	live_settle(&live);
+	CHECK_STR(functions_of(&live), "f 2 2");
+	CHECK_INT(live.images->len, 2);
+	CHECK_INT(live.threads->len, 3);
+}
+
+static void names(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	build_begin(&build);
+	describe(&build);
+	for (unsigned i = 1; i <= 4; i++) {
+		add_frame(&build, i, i * 0x10);
+		add_stack(&build, i, 0, i);
+		add_sample(&build, 1, 1, i);
+	}
+	build_text(&build, 4, "outer");
+	BUILD(&build, PROF_TABLE_SYMBOL, N(1), N(1), N(0x10), N(0x30), N(4), N(4), N(0), N(0),
+	      N(0));
+	build_finish(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	CHECK_STR(functions_of(&live), "lib.so 4 4");
+	live_add_symbol(&live, 1, 0x20, 1, "inner");
+	live_settle(&live);
+	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so 1 1");
+	CHECK_INT(live.unnamed->len, 1);
+	live_give_up(&live, g_array_index(live.unnamed, uint32_t, 0));
+	live_settle(&live);
+	CHECK_INT(live.unnamed->len, 0);
+	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so+0x40 1 1");
+}
+
+/* Stacks of a: a, a b, a b a; named by offset 0x10 and 0x20. */
+static void begin_recursion(struct build *build)
+{
+	build_begin(build);
+	describe(build);
+	add_frame(build, 1, 0x10);
+	add_frame(build, 2, 0x20);
+	add_stack(build, 1, 0, 1);
+	add_stack(build, 2, 1, 2);
+	add_stack(build, 3, 2, 1);
+	add_sample(build, 1, 1, 3);
+	add_sample(build, 1, 2, 2);
+	add_sample(build, 1, 2, 3);
+	build_finish(build);
+}
+
+static void name_recursion(struct live *live)
+{
+	live_add_symbol(live, 1, 0x10, 1, "a");
+	live_add_symbol(live, 1, 0x20, 1, "b");
+	live_settle(live);
+}
+
+static void recursion(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_recursion(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	name_recursion(&live);
+	CHECK_STR(functions_of(&live), "a 2 3, b 1 3");
+	CHECK_STR(rows_of(&live, &(struct top_view){ .kind = TOP_PROCESSES }), "Two 2 2, one 1 1");
+	CHECK_STR(rows_of(&live, &(struct top_view){ .kind = TOP_THREADS }), "Two 2 2, one 1 1");
+	CHECK_STR(rows_of(&live, &(struct top_view){ .kind = TOP_FUNCTIONS, .process = 1 }),
+		  "a 1 1, b 0 1");
+}
+
+static void callers(void)
+{
+	struct top_view view = { .kind = TOP_CALLERS, .sort = TOP_BY_TOTAL };
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_recursion(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	name_recursion(&live);
+	for (view.function = 1; view.function < live.functions->len; view.function++)
+		if (strcmp(LIVE_AT(live.functions, live_function, view.function)->name, "b") == 0)
+			break;
+	CHECK_STR(rows_of(&live, &view), "a 1 3");
+	for (view.function = 1; view.function < live.functions->len; view.function++)
+		if (strcmp(LIVE_AT(live.functions, live_function, view.function)->name, "a") == 0)
+			break;
+	CHECK_STR(rows_of(&live, &view), "- 0 3, b 2 2");
+}
+
+static void order(void)
+{
+	struct top_view view = { .kind = TOP_PROCESSES, .sort = TOP_BY_NAME };
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_recursion(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	name_recursion(&live);
+	CHECK_STR(rows_of(&live, &view), "Two 2 2, one 1 1");
+	view.filter = "tWO";
+	CHECK_STR(rows_of(&live, &view), "Two 2 2");
+	view.filter = "three";
+	CHECK_STR(rows_of(&live, &view), "");
+	CHECK_STR(rows_of(&live, &(struct top_view){ .sort = TOP_BY_TOTAL }), "a 2 3, b 1 3");
+}
+
+static void press_all(struct top_browse *browse, const char *keys)
+{
+	for (; *keys; keys++) {
+		unsigned key = *keys == '\n'  ? (unsigned)TOP_KEY_ENTER
+			       : *keys == '<' ? (unsigned)TOP_KEY_BACK
+					      : (unsigned char)*keys;
+
+		CHECK(!top_browse_press(browse, key, 10));
+	}
+}
+
+#define CHECK_STATUS(browse, expected)                               \
+	do {                                                         \
+		g_autofree char *status = top_browse_status(browse); \
+		CHECK_STR(status, expected);                         \
+	} while (0)
+
+static void browse(void)
+{
+	CLEANUP(top_browse_done) struct top_browse browse;
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_recursion(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	name_recursion(&live);
+	top_browse_init(&browse, &live, TOP_PROCESSES);
+	top_browse_count(&browse);
+	CHECK_INT(browse.rows->len, 2);
+	press_all(&browse, "j");
+	CHECK_INT(browse.selected, 1);
+	press_all(&browse, "\n"); /* the functions of "one" */
+	CHECK_STATUS(&browse, "only one, pid 100   by self");
+	CHECK_INT(browse.samples, 1);
+	press_all(&browse, "j\n");
+	CHECK_STATUS(&browse, "only one, pid 100   callers of b   by self");
+	press_all(&browse, "<<");
+	CHECK_STATUS(&browse, "by self");
+	CHECK_INT(browse.selected, 1);
+	press_all(&browse, "<<<jjjjkss");
+	CHECK_STATUS(&browse, "by name");
+	press_all(&browse, "/q\xc3<<<w");
+	CHECK_STATUS(&browse, "by name   /w_");
+	CHECK_INT(browse.rows->len, 1);
+	press_all(&browse, "\n ");
+	CHECK_STATUS(&browse, "held; Space goes on   by name   /w");
+	CHECK(top_browse_press(&browse, 'q', 10));
+	live.generation++; /* its numbers mean something else */
+	press_all(&browse, " f");
+	top_browse_count(&browse);
+	CHECK_INT(browse.steps->len, 0);
+}
+
+static void hostile(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	build_begin(&build);
+	describe(&build);
+	build_text(&build, 4, "\033[2J\377");
+	BUILD(&build, PROF_TABLE_SYMBOL, N(1), N(1), N(0), N(UINT64_MAX), N(4), N(4), N(0), N(0),
+	      N(0));
+	BUILD(&build, PROF_TABLE_SYMBOL, N(2), N(77), N(0), N(9), N(99), N(4), N(0), N(0), N(0));
+	BUILD(&build, PROF_TABLE_FRAME, N(1), N(77), N(0), N(PROF_FRAME_RETURN));
+	BUILD(&build, PROF_TABLE_FRAME, N(2), N(1), N(0), N(PROF_FRAME_RETURN));
+	add_stack(&build, 1, 1, 1); /* its own parent */
+	add_stack(&build, 2, 9, 2);
+	add_sample(&build, 1, 88, 1);
+	add_sample(&build, 1, 1, 2);
+	add_sample(&build, 1, 1, 3);
+	BUILD(&build, PROF_TABLE_LOSS, N(1), N(1), N(0), N(PROF_LOSS_RING_FULL), N(5), N(0));
+	BUILD(&build, PROF_TABLE_LOSS, N(1), N(1), N(0), N(PROF_LOSS_TICKS_MISSED), N(7), N(0));
+	build_finish(&build);
+	live_init(&live, 1);
+	read_into(&live, &build);
+	live_settle(&live);
+	CHECK_STR(functions_of(&live), "[no stack] 2 2, \\x1b[2J\xef\xbf\xbd 1 1");
+	CHECK_INT(live.lost, 5);
+}
+
+static void forgets(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	build_begin(&build);
+	describe(&build);
+	add_frame(&build, 1, 0x10);
+	add_stack(&build, 1, 0, 1);
+	add_sample(&build, 1, 1, 1);
+	build_finish(&build);
+	live_init(&live, 2);
+	read_into(&live, &build);
+	g_array_set_size(live.nodes, (1u << 20) + 1);
+	live.epoch = UINT32_MAX; /* what comes next is of another one */
+	read_into(&live, &build);
+	CHECK_INT(live.generation, 1);
+	CHECK_INT(live.nodes->len, 2);
+	CHECK_STR(functions_of(&live), "lib.so 1 1");
+}
+
+int main(void)
+{
+	RUN(window);
+	RUN(epochs);
+	RUN(names);
+	RUN(recursion);
+	RUN(callers);
+	RUN(browse);
+	RUN(order);
+	RUN(hostile);
+	RUN(forgets);
+	return test_end();
+}

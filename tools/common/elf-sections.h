@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * ELF sections - an ELF file that is made here, of nothing but named sections
+ */
+#pragma once
+
+#include <glib.h>
+#include <stddef.h>
+
+struct elf_section {
+	const char *name;
+	const void *bytes;
+	size_t size; /* 0 = the section is left out */
+};
+
+/* A little-endian file of 64 bits, for libelf to read. */
+GByteArray *elf_sections_build(const struct elf_section *sections, size_t n);

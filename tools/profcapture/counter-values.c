@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Counter-values - what counters were set to, in the order of the capture
+ */
+#include "config.h"
+
+#include "tools/profcapture/counter-values.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+enum { PROCESS, GROUP, NAME, UNIT, KIND, N_COUNTER_COLUMNS };
+
+static guint counter_hash(gconstpointer pointer)
+{
+	const struct counter *counter = pointer;
+
+	return ((g_direct_hash(counter->group) * 31 ^ g_direct_hash(counter->name)) * 31 ^
+		counter->process) *
+		       2 +
+	       (guint)counter->kind;
+}
+
+static gboolean counter_equal(gconstpointer left, gconstpointer right)
+{
+	const struct counter *a = left, *b = right;
+
+	return a->group == b->group && a->name == b->name && a->unit == b->unit &&
+	       a->kind == b->kind && a->process == b->process;
+}
+
+static void epoch_done(struct counter_values *values)
+{
+	prof_dictionary_free(values->rows);
+	g_free(values->index_of);
+	values->rows = NULL;
+	values->index_of = NULL;
+}
+
+static bool epoch_load(struct counter_values *values, uint32_t number, GError **error)
+{
+	static const uint16_t columns[N_COUNTER_COLUMNS] = { PROF_COUNTER_PROCESS,
+							     PROF_COUNTER_GROUP, PROF_COUNTER_NAME,
+							     PROF_COUNTER_UNIT, PROF_COUNTER_KIND };
+	const struct capture *capture = values->capture;
+	int r;
+
+	if (values->index_of && values->epoch == number)
+		return true;
+	epoch_done(values);
+	values->epoch = number;
+	r = prof_dictionary_load(capture->reader, PROF_TABLE_COUNTER, number, columns,
+				 N_COUNTER_COLUMNS, &values->rows);
+	if (r != 0 && r != PROF_NO_TABLE)
+		return capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+	values->index_of =
+		g_new0(uint32_t, values->rows ? prof_dictionary_rows(values->rows) + 1 : 1);
+	return true;
+}
+
+static uint32_t find_counter(struct counter_values *values, struct names_epoch *names, size_t row)
+{
+	uint64_t number[N_COUNTER_COLUMNS];
+	struct counter counter = { 0 };
+	gpointer known;
+
+	for (size_t i = 0; i < N_COUNTER_COLUMNS; i++)
+		number[i] = array_number_or(prof_dictionary_column(values->rows, i), row, 0);
+	counter.process = names_process(names, number[PROCESS]);
+	counter.group = names_text(names, number[GROUP]);
+	counter.name = names_text(names, number[NAME]);
+	counter.unit = names_text(names, number[UNIT]);
+	counter.kind = number[KIND];
+	if (g_hash_table_lookup_extended(values->indexes, &counter, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	g_array_append_val(values->all, counter);
+	g_hash_table_insert(values->indexes, g_memdup2(&counter, sizeof(counter)),
+			    GUINT_TO_POINTER(values->all->len - 1));
+	return values->all->len - 1;
+}
+
+/* False: nobody knows what was counted. */
+static bool index_of(struct counter_values *values, struct names_epoch *names, uint64_t id,
+		     uint32_t *ret_index)
+{
+	ssize_t row = values->rows ? prof_dictionary_find(values->rows, id) : -1;
+
+	if (row < 0)
+		return false;
+	if (values->index_of[row] == 0)
+		values->index_of[row] = find_counter(values, names, (size_t)row) + 1;
+	*ret_index = values->index_of[row] - 1;
+	return true;
+}
+
+static bool read_rows(struct counter_values *values, struct prof_cursor *cursor,
+		      void (*found)(const struct counter_value *value, void *data), void *data,
+		      GError **error)
+{
+	const struct capture *capture = values->capture;
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *names = names_epoch(capture->names, batch.epoch, error);
+
+		if (!names || !names_load_identities(names, error) ||
+		    !epoch_load(values, batch.epoch, error))
+			return false;
+		for (size_t i = 0; i < batch.rows; i++) {
+			uint64_t id = array_number_or(&batch.columns[1], i, 0);
+			uint64_t bits = array_number_or(&batch.columns[2], i, 0);
+			struct counter_value value = { .segment = batch.segment };
+
+			if (!index_of(values, names, id, &value.counter)) {
+				values->unknown++;
+				capture->names->lost++;
+				continue;
+			}
+			value.time_ns = capture_time(capture, batch.segment,
+						     array_number_or(&batch.columns[0], i, 0));
+			memcpy(&value.value, &bits, sizeof(bits));
+			found(&value, data);
+		}
+	}
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+}
+
+bool counter_values_read(struct counter_values *values,
+			 void (*found)(const struct counter_value *value, void *data), void *data,
+			 GError **error)
+{
+	static const uint16_t columns[] = { PROF_COUNTER_VALUE_TIME, PROF_COUNTER_VALUE_COUNTER,
+					    PROF_COUNTER_VALUE_VALUE };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_COUNTER_VALUE,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct capture *capture = values->capture;
+	struct prof_cursor *cursor;
+	bool ok;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	values->all = g_array_new(FALSE, FALSE, sizeof(struct counter));
+	values->indexes = g_hash_table_new_full(counter_hash, counter_equal, g_free, NULL);
+	if (r != 0)
+		return r == PROF_NO_TABLE ||
+		       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+	ok = read_rows(values, cursor, found, data, error);
+	capture_add_cursor(capture, PROF_TABLE_COUNTER_VALUE, cursor);
+	prof_cursor_free(cursor);
+	return ok;
+}
+
+void counter_values_done(struct counter_values *values)
+{
+	epoch_done(values);
+	if (!values->all)
+		return;
+	g_array_unref(values->all);
+	g_hash_table_unref(values->indexes);
+}
+
+bool counter_is_wanted(const struct counter *counter, const struct reader *reader)
+{
+	const struct names *names = reader->capture->names;
+
+	for (guint i = 0; reader->pids && i < reader->pids->len; i++)
+		if (counter->process > NAMES_LOST &&
+		    names_process_at(names, counter->process)->pid ==
+			    g_array_index(reader->pids, uint32_t, i))
+			return true;
+	return !reader->pids;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture diff - what one recording has more or less of than another
+ *
+ * Functions are matched by what they are called, whatever they were built from (diff-rows.c), and a change is called one only where it
+ * is greater than what recordings of the same differ by (block-noise.h).
+ */
+#include "config.h"
+
+#include "tools/profcapture/diff.h"
+
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 40
+
+static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
+
+static const struct cli_option options[] = {
+	{ "normalise", 0, CLI_STRING, offsetof(struct diff, normalise), "BY",
+	  N_("samples (shares, the default), time (a second), mark:NAME (one of these marks), or run (the whole recording)") },
+	{ "paths", 0, CLI_FLAG, offsetof(struct diff, paths), NULL,
+	  N_("a row for each function and who called it, up to the root") },
+	{ "inline", 0, CLI_FLAG, offsetof(struct diff, inlined), NULL,
+	  N_("functions that are inlined into others count as functions") },
+	{ "mode", 0, CLI_CHOICE, offsetof(struct diff, mode), N_("MODE"),
+	  N_("only samples taken in this mode"), tally_modes },
+	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff, memory), "[=bytes|calls|peak]",
+	  N_("compare what was allocated: bytes, calls, or what there was at the peak"),
+	  memory_measures },
+	{ "fail-over", 0, CLI_STRING, offsetof(struct diff, fail_over), N_("PERCENT"),
+	  N_("exit with status 7 when anything grew by more than noise and by more than that") },
+	{ NULL },
+};
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+static int parse_norm(struct diff *diff)
+{
+	static const char *const names[] = { "samples", "time", "run", "mark:NAME", NULL };
+	static const char mark[] = "mark:";
+
+	diff->norm = diff->memory ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
+	if (!diff->normalise)
+		return CLI_CONTINUE;
+	if (g_str_has_prefix(diff->normalise, mark) && diff->normalise[sizeof(mark) - 1]) {
+		diff->norm = DIFF_BY_MARK;
+		diff->mark = diff->normalise + sizeof(mark) - 1;
+		return CLI_CONTINUE;
+	}
+	for (int i = 0; i < DIFF_BY_MARK; i++) {
+		if (strcmp(diff->normalise, names[i]) == 0) {
+			diff->norm = (enum diff_norm)i;
+			return CLI_CONTINUE;
+		}
+	}
+	return cli_unknown(_("value of --normalise"), diff->normalise, names);
+}
+
+/* "5", "5%", "0.5%" */
+static int parse_percent(struct diff *diff)
+{
+	const char *text = diff->fail_over;
+	size_t digits, length;
+
+	diff->fail_percent = -1;
+	if (!text)
+		return CLI_CONTINUE;
+	digits = strspn(text, "0123456789");
+	length = digits;
+	if (digits > 0 && text[length] == '.') {
+		size_t behind = strspn(text + length + 1, "0123456789");
+
+		length += behind ? behind + 1 : 0;
+	}
+	if (digits == 0 || digits > 9 || (text[length] && strcmp(text + length, "%") != 0))
+		return cli_usage_error(_("--fail-over: '%s' is no percentage, as 5%% or 0.5%%"),
+				       text);
+	diff->fail_percent = g_ascii_strtod(text, NULL);
+	return CLI_CONTINUE;
+}
+
+static int unknown_measure(const char *measure)
+{
+	const char *meant = cli_suggest(measure, memory_measures);
+
+	if (meant)
+		return cli_usage_error(
+			_("--memory: unknown value '%s'; did you mean '%s'? Valid: bytes calls peak"),
+			measure, meant);
+	return cli_usage_error(_("--memory: unknown value '%s'. Valid: bytes calls peak"), measure);
+}
+
+static int parse_measure(struct diff *diff)
+{
+	int i = 0;
+
+	if (!diff->memory)
+		return CLI_CONTINUE;
+	while (memory_measures[i] && strcmp(diff->memory, memory_measures[i]) != 0)
+		i++;
+	if (!memory_measures[i])
+		return unknown_measure(diff->memory);
+	diff->measure = (enum diff_measure)(DIFF_BYTES + i);
+	if (diff->inlined || diff->mode != TALLY_ANY_MODE || frame_filters_any(&diff->filters) ||
+	    diff->options.cpus)
+		return cli_usage_error(
+			_("--inline, --mode, --cpu and filters of frames do not go with --memory"));
+	if (diff->measure == DIFF_PEAK && (diff->paths || diff->norm != DIFF_BY_RUN))
+		return cli_usage_error(_("--paths and --normalise do not go with --memory=peak"));
+	return CLI_CONTINUE;
+}
+
+static int check_options(struct diff *diff)
+{
+	int status = parse_norm(diff);
+
+	if (status == CLI_CONTINUE)
+		status = parse_percent(diff);
+	if (status == CLI_CONTINUE)
+		status = parse_measure(diff);
+	return status;
+}
+
+/* Both captures are read with the same options; each side frees its own. */
+static void share_options(struct diff *diff)
+{
+	for (unsigned i = 0; i < DIFF_SIDES; i++) {
+		struct reader *reader = &diff->sides[i].reader;
+
+		*reader = diff->options;
+		if (reader->pids)
+			g_array_ref(reader->pids);
+		if (reader->tids)
+			g_array_ref(reader->tids);
+		if (reader->cpus)
+			g_array_ref(reader->cpus);
+		if (reader->comms)
+			g_ptr_array_ref(reader->comms);
+	}
+}
+
+/* ---- units --------------------------------------------------------------------------------------- */
+
+/* CPU time is known where both captures say how much a sample stands for. */
+static void choose_unit(struct diff *diff)
+{
+	static const char *const units[][4] = {
+		[DIFF_SAMPLES] = { "percent", "samples_per_s", "samples", "samples_per_mark" },
+		[DIFF_BYTES] = { "percent", "bytes_per_s", "bytes", "bytes_per_mark" },
+		[DIFF_CALLS] = { "percent", "calls_per_s", "calls", "calls_per_mark" },
+		[DIFF_PEAK] = { "bytes", "bytes", "bytes", "bytes" },
+	};
+	static const char *const timed[] = { "percent", "percent_cpu", "ns", "ns_per_mark" };
+	bool is_timed = diff->measure == DIFF_SAMPLES && diff->sides[DIFF_A].tally.period_ns &&
+			diff->sides[DIFF_B].tally.period_ns;
+
+	diff->unit = is_timed ? timed[diff->norm] : units[diff->measure][diff->norm];
+	for (unsigned i = 0; i < DIFF_SIDES; i++) {
+		double period_ns = (double)diff->sides[i].tally.period_ns;
+
+		diff->scale[i] = 1;
+		if (diff->norm == DIFF_BY_SAMPLES)
+			diff->scale[i] = 100;
+		else if (is_timed)
+			diff->scale[i] = diff->norm == DIFF_BY_TIME ? period_ns / 1e7 : period_ns;
+	}
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------ */
+
+static bool diff_run(struct diff *diff, char **files, GError **error)
+{
+	share_options(diff);
+	for (unsigned i = 0; i < DIFF_SIDES; i++) {
+		if (!diff_side_read(diff, i, files[i], error))
+			return false;
+		capture_warn(diff_reader(diff, i)->capture);
+	}
+	diff->notes = g_array_new(FALSE, FALSE, sizeof(struct diff_note));
+	if (!diff_note_all(diff, error))
+		return false;
+	choose_unit(diff);
+	diff_rows_init(diff);
+	diff_rows_compare(diff);
+	if (diff->measure != DIFF_SAMPLES)
+		diff_list_processes(diff);
+	return true;
+}
+
+static void diff_done(struct diff *diff)
+{
+	json_done(&diff->json);
+	diff_rows_done(diff);
+	diff_notes_done(diff);
+	if (diff->processes)
+		g_ptr_array_unref(diff->processes);
+	for (unsigned i = 0; i < DIFF_SIDES; i++)
+		diff_side_done(&diff->sides[i]);
+	reader_done(&diff->options);
+}
+
+int verb_diff(int argc, char **argv)
+{
+	static const struct cli_spec spec = {
+		N_("A B"),
+		N_("Says what capture B has more or less of than A, by function, and what of that is noise."),
+		2, 2
+	};
+	CLEANUP(diff_done)
+	struct diff diff = { .options.limit = READER_LIMIT_UNSET,
+			     .options.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = {
+		{ NULL, options, &diff },
+		{ N_("What is read"), reader_time_options, &diff.options },
+		{ NULL, reader_process_options, &diff.options },
+		{ NULL, reader_thread_options, &diff.options },
+		{ NULL, reader_cpu_options, &diff.options },
+		{ N_("Frames, as in pprof"), frame_filter_options, &diff.filters },
+		{ N_("Output"), reader_output_options, &diff.options },
+		{ NULL }
+	};
+	GError *error = NULL;
+	int status = cli_parse(&spec, groups, &argc, &argv);
+
+	json_init(&diff.json, out_stdout());
+	if (status == CLI_CONTINUE)
+		status = check_options(&diff);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!diff_run(&diff, argv, &error))
+		return cli_fail(error);
+	diff_show(&diff, out_stdout());
+	return diff.fail_percent >= 0 && diff_tell_exceeded(&diff) > 0 ? CLI_THRESHOLD : CLI_OK;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Diff - what the files of the verb `diff` share: the verb (diff.c), what one capture has (diff-side.c), what of the two is the same
+ * (diff-rows.c), how it is shown (diff-show.c)
+ *
+ * A row is a function, or with --paths a function and who called it, that at least one of the captures has. What it counts is what ended
+ * in it: a sample counts in one row, and a block of memory in that of who allocated it.
+ */
+#pragma once
+
+#include "tools/profcapture/block-noise.h"
+#include "tools/profcapture/memory.h"
+#include "tools/profcapture/tally.h"
+
+enum { DIFF_A, DIFF_B, DIFF_SIDES };
+enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
+enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
+
+#define DIFF_NO_FUNCTION UINT32_MAX
+/* A row that has fewer in both captures together is never called a change. */
+#define DIFF_LEAST_EVENTS 20
+/* Nor is any where a capture has fewer. */
+#define DIFF_LEAST_ALL (4 * NOISE_BLOCKS)
+
+/* What ended in one row of the side's own: by function, or by node of its tree. */
+struct diff_count {
+	double count; /* samples, bytes, calls */
+	double events;
+	double squares; /* of memory: sum of those of what each event counts */
+};
+
+struct diff_side {
+	struct reader reader; /* of samples; memory has its own */
+	struct tally tally;
+	struct memory memory;
+	struct frame_filters filters;
+	const struct functions *functions;
+	GArray *counts;     /* struct diff_count by function or node */
+	GArray *buckets;    /* of memory: double, NOISE_BLOCKS by function or node */
+	GArray *identities; /* uint32_t by function: index + 1 in diff->identities */
+	GArray *rows;       /* uint32_t by function or node: index + 1 in diff->rows */
+	double weights[NOISE_BLOCKS];
+	double blocks[NOISE_BLOCKS]; /* of all rows together */
+	struct diff_count all;
+	bool *is_interrupt; /* by node of samples, where they are apart */
+	double interrupts;
+	uint64_t marks;
+	int64_t from_ns, to_ns; /* of the blocks */
+};
+
+/* What is the same in both captures, whatever they were built from. */
+struct diff_identity {
+	char *image, *name;
+	bool is_inlined;
+	bool has_name; /* false: all of the image that no symbol holds */
+};
+
+struct diff_row {
+	uint32_t identity, parent;     /* parent: index + 1 of the caller's row, with --paths */
+	uint32_t function[DIFF_SIDES]; /* DIFF_NO_FUNCTION: it is not there */
+	struct diff_count counts[DIFF_SIDES];
+	uint32_t slot; /* index + 1 of its blocks */
+	double a, b, noise;
+	bool has_noise, is_significant;
+};
+
+struct diff {
+	struct reader options;
+	struct frame_filters filters;
+	int mode;
+	bool inlined, paths;
+	const char *normalise, *memory, *fail_over;
+	enum diff_norm norm;
+	enum diff_measure measure;
+	const char *mark;
+	double fail_percent; /* < 0: without */
+	double scale[DIFF_SIDES];
+	const char *unit;
+	struct diff_side sides[DIFF_SIDES];
+	GPtrArray *identities;          /* struct diff_identity */
+	GHashTable *by_identity;        /* struct diff_identity → index + 1 */
+	GHashTable *builds[DIFF_SIDES]; /* build-ids of a capture's images */
+	struct number_map by_path;      /* caller's row and identity → index + 1 of the row */
+	GArray *rows;                   /* struct diff_row, a caller before who it called */
+	GArray *order;                  /* uint32_t: rows that have something, as they are shown */
+	GArray *blocks;                 /* double: by slot, side and block */
+	struct diff_row all;
+	unsigned tests, significant;
+	GPtrArray *processes; /* of memory: struct diff_process */
+	GArray *notes;        /* struct diff_note */
+	struct json json;
+};
+
+/* All processes of a name. */
+struct diff_process {
+	const char *comm;
+	double of[DIFF_SIDES];
+};
+
+/* What the captures differ in that has nothing to do with the program. */
+struct diff_note {
+	const char *code;
+	char *text;
+};
+
+static inline const struct diff_row *diff_row_at(const struct diff *diff, uint32_t index)
+{
+	return &((const struct diff_row *)(void *)diff->rows->data)[index];
+}
+
+static inline const struct diff_identity *diff_identity_at(const struct diff *diff,
+							   const struct diff_row *row)
+{
+	return diff->identities->pdata[row->identity];
+}
+
+static inline const struct reader *diff_reader(const struct diff *diff, unsigned side)
+{
+	return diff->measure == DIFF_SAMPLES ? &diff->sides[side].reader
+					     : &diff->sides[side].memory.reader;
+}
+
+/* Reads a capture. */
+bool diff_side_read(struct diff *diff, unsigned side, const char *file, GError **error);
+void diff_side_done(struct diff_side *side);
+/* The node's parent and function, with --paths. */
+void diff_side_node(const struct diff *diff, const struct diff_side *side, uint32_t node,
+		    uint32_t *ret_parent, uint32_t *ret_function);
+/* By node, where interrupts are apart: is it the kernel's work for the machine, and not for who was interrupted? */
+bool diff_is_interrupt(const char *name);
+/* Adds what ended in each block of the rows that have a slot. */
+void diff_side_fill(struct diff *diff, unsigned side);
+static inline double *diff_blocks(const struct diff *diff, uint32_t slot, unsigned side)
+{
+	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
+}
+
+/* Image without its folder, and without the version of a library: "libc.so" for /usr/lib/libc-2.36.so and /lib/libc.so.6. New. */
+char *diff_image_name(const char *path, bool is_jit) MUST_CHECK;
+void diff_rows_init(struct diff *diff);
+void diff_rows_done(struct diff *diff);
+/* Finds what is the same, compares it, and sorts it: what is significant first, then by how much. */
+void diff_rows_compare(struct diff *diff);
+/* Change of a row in percent of what it was; false where it was nothing. */
+bool diff_percent(const struct diff_row *row, double *ret_percent);
+
+/* What stands in the way of comparing. False where that makes no sense at all. */
+bool diff_note_all(struct diff *diff, GError **error);
+void diff_notes_done(struct diff *diff);
+/* Of memory: by name, those with the greatest change first. */
+void diff_list_processes(struct diff *diff);
+
+void diff_show(struct diff *diff, struct out *out);
+/* On stderr, what grew by more than --fail-over; returns how many. */
+unsigned diff_tell_exceeded(const struct diff *diff);

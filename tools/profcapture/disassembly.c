@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Disassembly - the instructions of a stretch of code, as objdump prints them
+ *
+ * objdump is a program of its own: what a hostile file does to it, it does to a process without anything of ours but that file,
+ * which is read through the descriptor that was checked.
+ * Invariants: (1) what is kept is bounded, in bytes and lines       [test-disassembly: bounded]
+ *             (2) it ends in time, whatever objdump does     [test-disassembly: never ends]
+ */
+#include "config.h"
+
+#include "tools/profcapture/disassembly.h"
+
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <gio/gio.h>
+#include <gio/gunixinputstream.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MAX_CPU_SECONDS 60
+#define MAX_BYTES (32u << 20)
+#define MAX_MEMORY (UINT64_C(8) << 30)
+
+static void clear_line(gpointer line)
+{
+	g_free(((struct disassembly_line *)line)->text);
+}
+
+/* In the child, between fork and exec. */
+static void set_limits(gpointer unused)
+{
+	const struct rlimit memory = { MAX_MEMORY, MAX_MEMORY };
+	const struct rlimit seconds = { MAX_CPU_SECONDS, MAX_CPU_SECONDS };
+
+	(void)unused;
+	cli_restore_signals();
+	setrlimit(RLIMIT_AS, &memory);
+	setrlimit(RLIMIT_CPU, &seconds);
+}
+
+static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
+{
+	g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(
+		G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_MERGE);
+	g_autofree char *first = g_strdup_printf("--start-address=0x%" PRIx64, from);
+	g_autofree char *last = g_strdup_printf("--stop-address=0x%" PRIx64, to);
+	const char *const argv[] = { "objdump",    "--disassemble",      "--wide",
+				     "--demangle", "--no-show-raw-insn", first,
+				     last,         "/dev/fd/3",          NULL };
+	CLEANUP_CLOSE int copy = dup(fd);
+
+	if (copy < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot run objdump: %s"),
+			    g_strerror(errno));
+		return NULL;
+	}
+	g_subprocess_launcher_take_fd(launcher, steal_fd(&copy), 3);
+	g_subprocess_launcher_setenv(launcher, "LC_ALL", "C", TRUE);
+	g_subprocess_launcher_unsetenv(launcher, "DEBUGINFOD_URLS");
+	g_subprocess_launcher_set_child_setup(launcher, set_limits, NULL, NULL);
+	return g_subprocess_launcher_spawnv(launcher, argv, error);
+}
+
+/* Everything that it prints until it closes its output; false where that takes too long or is too much. */
+static bool read_output(int fd, unsigned timeout_ms, GString *text)
+{
+	const int64_t deadline = g_get_monotonic_time() + timeout_ms * INT64_C(1000);
+	char buffer[16 << 10];
+
+	while (text->len < MAX_BYTES) {
+		int64_t left = (deadline - g_get_monotonic_time()) / 1000;
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
+		ssize_t n;
+
+		if (left <= 0 || poll(&ready, 1, (int)left) == 0)
+			return false;
+		n = read(fd, buffer, sizeof(buffer));
+		if (n == 0)
+			return true;
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return false;
+		if (n > 0)
+			g_string_append_len(text, buffer, n);
+	}
+	return false;
+}
+
+/* "  401136:\tpush   %rbp": the address and what is behind the tab. */
+static bool parse_line(const char *line, struct disassembly_line *ret_line)
+{
+	const char *at = line + strspn(line, " ");
+	char *end;
+	uint64_t address = g_ascii_strtoull(at, &end, 16);
+
+	if (end == at || at == line || end[0] != ':' || end[1] != '\t')
+		return false;
+	ret_line->address = address;
+	ret_line->text = g_strchomp(g_strdup(end + 2));
+	g_strdelimit(ret_line->text, "\t", ' ');
+	return true;
+}
+
+/* The last thing that it said of itself. */
+static void set_said(GError **error, const char *const *lines)
+{
+	const char *said = NULL;
+
+	for (; *lines; lines++)
+		if (g_str_has_prefix(*lines, "objdump: "))
+			said = *lines + strlen("objdump: ");
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("objdump cannot read the file: %s"),
+		    said ? said : _("it ended without a reason"));
+}
+
+/* The text is cut into its lines. */
+static GArray *parse(GString *text)
+{
+	char *line_at = text->str, *end = text->str + text->len, *behind;
+	GArray *found = g_array_new(FALSE, FALSE, sizeof(struct disassembly_line));
+	struct disassembly_line line;
+
+	g_array_set_clear_func(found, clear_line);
+	for (; found->len < DISASSEMBLY_MAX_LINES &&
+	       (behind = memchr(line_at, '\n', (size_t)(end - line_at)));
+	     line_at = behind + 1) {
+		*behind = 0;
+		if (parse_line(line_at, &line))
+			g_array_append_val(found, line);
+	}
+	return found;
+}
+
+GArray *disassembly_read(int fd, uint64_t start_address, uint64_t end, unsigned timeout_ms,
+			 GError **error)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_autoptr(GSubprocess) process = start(fd, start_address, end, error);
+	GInputStream *pipe = process ? g_subprocess_get_stdout_pipe(process) : NULL;
+	bool whole;
+
+	if (!process) {
+		g_prefix_error(error, "%s", _("instructions need objdump (package binutils): "));
+		return NULL;
+	}
+	whole = read_output(g_unix_input_stream_get_fd(G_UNIX_INPUT_STREAM(pipe)), timeout_ms,
+			    text);
+	if (!whole)
+		g_subprocess_force_exit(process);
+	g_subprocess_wait(process, NULL, NULL);
+	if (!whole) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("objdump was ended: it took too long or said too much"));
+		return NULL;
+	}
+	if (!g_subprocess_get_successful(process)) {
+		g_auto(GStrv) lines = g_strsplit(text->str, "\n", -1);
+
+		set_said(error, (const char *const *)lines);
+		return NULL;
+	}
+	return parse(text);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Export-allocations - what was allocated, by the tree of an export
+ *
+ * What lived when the range of time begins has its event there.
+ */
+#include "config.h"
+
+#include "tools/profcapture/export-allocations.h"
+
+#include "tools/profcapture/memory.h"
+
+#include <string.h>
+
+struct reading {
+	struct allocations *allocations;
+	struct export *export;
+	struct memory_tree tree;
+	struct memory_heaps heaps;
+	struct number_map sum_of; /* thread and node → index + 1 */
+	double sampled_bytes;
+};
+
+static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	bool *any = data;
+
+	(void)chunk;
+	(void)error;
+	*any = true;
+	return false;
+}
+
+bool allocations_are_there(const struct export *export)
+{
+	bool any = false;
+
+	(void)capture_each_chunk(export->reader.capture, PROF_TABLE_ALLOC, note_chunk, &any, NULL);
+	return any;
+}
+
+static struct allocation_sum *sum_of(struct reading *reading, const struct memory_block *block)
+{
+	uint64_t key = (uint64_t)block->thread << 32 | block->node;
+	uint32_t *known = number_map_at(&reading->sum_of, key);
+	struct allocation_sum sum = { .thread = block->thread, .node = block->node };
+	GArray *sums = reading->allocations->sums;
+
+	if (*known == 0) {
+		g_array_append_val(sums, sum);
+		*known = sums->len;
+	}
+	return &g_array_index(sums, struct allocation_sum, *known - 1);
+}
+
+static void add_event(struct reading *reading, const struct allocation_event *event)
+{
+	struct allocations *allocations = reading->allocations;
+
+	/* a free of zero bytes would be an allocation: viewers know them by the sign alone */
+	if (!allocations->events || (event->bytes <= 0 && event->bytes >= 0))
+		return;
+	if (allocations->events->len < ALLOCATIONS_MOST_EVENTS)
+		g_array_append_vals(allocations->events, event, 1);
+	else
+		allocations->left_out++;
+}
+
+static void begin(struct reading *reading, const struct memory_block *block, uint32_t segment,
+		  int64_t time_ns, bool is_counted)
+{
+	struct allocation_sum *sum = sum_of(reading, block);
+	double objects = memory_block_weight(block, reading->sampled_bytes);
+	double bytes = objects * (double)block->size;
+	struct allocation_event event = {
+		.time_ns = MAX_OF(time_ns, reading->export->reader.from_ns),
+		.bytes = bytes,
+		.block = block->number + ((uint64_t)segment << 44),
+		.thread = block->thread,
+		.by = block->thread,
+		.node = block->node,
+	};
+
+	sum->live_objects += objects;
+	sum->live_bytes += bytes;
+	if (is_counted) {
+		sum->objects += objects;
+		sum->bytes += bytes;
+	}
+	add_event(reading, &event);
+}
+
+static void loaded(const struct memory_live *live, void *data)
+{
+	struct reading *reading = data;
+	struct reader *reader = &reading->export->reader;
+
+	if (reader_wants_thread(reader, live->block.thread))
+		begin(reading, &live->block, memory_heap_at(&reading->heaps, live->heap)->segment,
+		      reader->from_ns, false);
+}
+
+static void allocated(const struct memory_event *event, const struct memory_block *block,
+		      const struct memory_block_more *more, void *data)
+{
+	struct reading *reading = data;
+
+	(void)more;
+	begin(reading, block, event->segment,
+	      capture_time(reading->export->reader.capture, event->segment, event->time),
+	      event->is_counted);
+}
+
+static void released(const struct memory_event *event, const struct memory_block *block,
+		     const struct memory_block_more *more, enum memory_release how, void *data)
+{
+	struct reading *reading = data;
+	struct reader *reader = &reading->export->reader;
+	int64_t time_ns = capture_time(reader->capture, event->segment, event->time);
+	double objects = memory_block_weight(block, reading->sampled_bytes);
+	struct allocation_event end = {
+		.time_ns = MAX_OF(time_ns, reader->from_ns),
+		.bytes = -objects * (double)block->size,
+		.block = block->number + ((uint64_t)event->segment << 44),
+		.thread = block->thread,
+		.by = event->thread,
+	};
+	struct allocation_sum *sum;
+
+	(void)more;
+	(void)how;
+	if (!reader_wants_thread(reader, block->thread))
+		return;
+	sum = sum_of(reading, block);
+	sum->live_objects -= objects;
+	sum->live_bytes += end.bytes;
+	add_event(reading, &end);
+}
+
+/* Nodes of the tree of blocks are those of the export's from here on. */
+static void settle(struct reading *reading)
+{
+	struct allocations *allocations = reading->allocations;
+	guint n = reading->tree.nodes->len;
+	g_autofree uint32_t *nodes = g_new0(uint32_t, n);
+
+	for (uint32_t i = 1; i < n; i++) {
+		const struct memory_node *node = memory_node_at(&reading->tree, i);
+
+		nodes[i] = tally_tree_get(&reading->export->tally.tree, nodes[node->parent],
+					  node->function);
+	}
+	for (guint i = 0; i < allocations->sums->len; i++) {
+		struct allocation_sum *sum =
+			&g_array_index(allocations->sums, struct allocation_sum, i);
+
+		sum->node = nodes[sum->node];
+	}
+	for (guint i = 0; allocations->events && i < allocations->events->len; i++) {
+		struct allocation_event *event =
+			&g_array_index(allocations->events, struct allocation_event, i);
+
+		event->node = nodes[event->node];
+	}
+}
+
+bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
+		      GError **error)
+{
+	static const struct memory_ops ops = { .loaded = loaded,
+					       .allocated = allocated,
+					       .released = released };
+	struct reading reading = { .allocations = allocations, .export = export };
+	struct memory_replay replay = {
+		.heaps = &reading.heaps,
+		.ops = &ops,
+		.data = &reading,
+		.from_ns = export->reader.from_ns,
+		.to_ns = export->reader.to_ns,
+		.wants_nodes = true,
+	};
+	bool ok;
+
+	allocations->sums = g_array_new(FALSE, FALSE, sizeof(struct allocation_sum));
+	if (wants_events)
+		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
+	reading.sampled_bytes = memory_sampled_bytes(export->reader.capture);
+	number_map_init(&reading.sum_of);
+	memory_tree_init_with(&reading.tree, &export->reader, export->tally.functions);
+	ok = memory_heaps_init(&reading.heaps, &reading.tree, error) &&
+	     memory_replay_run(&replay, error);
+	memory_replay_done(&replay);
+	if (ok)
+		settle(&reading);
+	memory_heaps_done(&reading.heaps);
+	memory_tree_done(&reading.tree);
+	number_map_done(&reading.sum_of);
+	return ok;
+}
+
+void allocations_done(struct allocations *allocations)
+{
+	if (allocations->events)
+		g_array_unref(allocations->events);
+	if (allocations->sums)
+		g_array_unref(allocations->sums);
+}

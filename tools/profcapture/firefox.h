@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Firefox - what the files of the Firefox Profiler's format share: the profile (export-firefox.c), and what stands in it
+ * (firefox-*.c)
+ *
+ * Columns are arrays of JSON, one for each field of a table. Texts are numbers of shared.stringArray, which is written last.
+ */
+#pragma once
+
+#include "tools/profcapture/export.h"
+
+enum { FIREFOX_OTHER, FIREFOX_USER, FIREFOX_KERNEL, FIREFOX_JIT };
+
+struct firefox {
+	struct export *export;
+	struct json json;
+	GHashTable *index;   /* text → index + 1 */
+	GPtrArray *strings;  /* as the capture has them */
+	GArray *functions;   /* uint32_t: what has a row of the table of functions */
+	GArray *function_of; /* uint32_t: row of it, by what has one */
+	GArray *resources;   /* uint32_t: image of names, by resource */
+	GArray *resource_of; /* uint32_t: resource + 1, by image; 0 = none */
+	GArray *threads;     /* uint32_t: index of names, by thread of the profile; at least one */
+	GPtrArray *marks;    /* GArray of marks, by thread of names; NULL = none */
+	struct firefox_counters *counters;
+	GArray *first_event; /* uint32_t: of its allocations + 1, by thread of names; 0 = it has none */
+};
+
+uint64_t firefox_string(struct firefox *firefox, const char *text);
+void firefox_ms(struct json *json, const char *key, int64_t ns);
+/* A column that has the same value in every row, or where it says null. */
+void firefox_constant(struct json *json, const char *key, size_t n, int64_t value);
+void firefox_nulls(struct json *json, const char *key, size_t n);
+/* The last part of a path, or "-". */
+const char *firefox_base_name(const char *path);
+
+/* firefox-tables.c: what all threads share. Before anything is written, what has a row of which table is listed. */
+void firefox_list_rows(struct firefox *firefox);
+void firefox_write_libraries(struct firefox *firefox);
+/* After everything else: what was written before may have asked for strings. */
+void firefox_write_shared(struct firefox *firefox);
+
+/* firefox-marks.c */
+bool firefox_read_marks(struct firefox *firefox, GError **error);
+void firefox_free_marks(struct firefox *firefox);
+void firefox_write_mark_schema(struct json *json);
+/* Of a thread. */
+void firefox_write_marks(struct firefox *firefox, uint32_t thread);
+/* firefox-allocations.c: of threads that allocated. Sorted before anything is written. */
+void firefox_sort_allocations(struct firefox *firefox);
+bool firefox_has_allocations(const struct firefox *firefox, uint32_t thread);
+void firefox_write_allocations(struct firefox *firefox, uint32_t thread);
+
+/* firefox-counters.c */
+bool firefox_read_counters(struct firefox *firefox, GError **error);
+void firefox_free_counters(struct firefox *firefox);
+void firefox_write_counters(struct firefox *firefox);
+
+static inline bool firefox_has_marks(const struct firefox *firefox, uint32_t thread)
+{
+	return thread < firefox->marks->len && firefox->marks->pdata[thread];
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Report-hint - the largest of what a report lacks, and what to do about it
+ *
+ * Compared are records that were lost, samples whose stack was cut, and samples without a name; the image or the cause that most of
+ * them are of decides on the advice. One line, as more would not be read.
+ * [test-report-hint has a capture for each advice]
+ */
+#include "config.h"
+
+#include "tools/profcapture/report-hint.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct advice {
+	const char *name;
+	const char *text;
+};
+
+static const struct advice advices[] = {
+	{ "lower-frequency", N_("record with a lower --frequency, or fewer processes with --pid") },
+	{ "raise-limit", N_("record with a lower --frequency, or raise the sysctl "
+			    "kernel.perf_cpu_time_max_percent") },
+	{ "lossless", N_("record with --policy lossless, with which programs wait a little") },
+	{ "free-space", N_("record to a disk with more space, or for a shorter time") },
+	{ "quota", N_("record for a shorter time, or have the limits of profd raised") },
+	{ "verify", N_("'profcapture verify' lists what is damaged") },
+	{ "info", N_("'profcapture info' says what was lost when") },
+	{ "frame-pointers", N_("programs that have frame pointers give whole stacks with "
+			       "--call-graph fp") },
+	{ "symbolize",
+	  N_("'profcapture symbolize' adds the names that files of this machine have") },
+	{ "debug-symbols",
+	  N_("install its debug symbols (on Debian, 'dpkg -S' names the package, whose -dbgsym "
+	     "has them) and run 'profcapture symbolize'") },
+	{ "build-symbols",
+	  N_("it is stripped; build it with -g, or say with 'profcapture symbolize --debug-dir' "
+	     "where its symbols are") },
+	{ "node", N_("run node with --perf-basic-prof") },
+	{ "java", N_("run java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit") },
+	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
+			 "/tmp/perf-PID.map or a jitdump") },
+	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
+	{ NULL },
+};
+
+/* ---- what was lost ------------------------------------------------------------------------------- */
+
+static const char *advice_for_loss(const char *cause)
+{
+	static const char *const by_cause[][2] = {
+		{ "perf-ring", "lower-frequency" },
+		{ "perf-lost-samples", "lower-frequency" },
+		{ "throttled", "raise-limit" },
+		{ "unwind-backlog", "lower-frequency" },
+		{ "writer-backlog", "lower-frequency" },
+		{ "side-band", "lower-frequency" },
+		{ "ring-full", "lossless" },
+		{ "disk-full", "free-space" },
+		{ "quota", "quota" },
+		{ "file-damage", "verify" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(by_cause); i++)
+		if (strcmp(cause, by_cause[i][0]) == 0)
+			return by_cause[i][1];
+	return "info";
+}
+
+static struct report_hint of_losses(const struct tally *tally)
+{
+	const struct capture *capture = tally->reader->capture;
+	struct report_hint hint = { .problem = "lost", .count = capture->lost };
+	uint64_t most = 0;
+
+	hint.percent = capture->lost ? 100.0 * (double)capture->lost /
+					       (double)(capture->lost + capture->events)
+				     : 0;
+	for (guint i = 0; i < capture->losses->len; i++) {
+		const struct capture_loss *loss =
+			&g_array_index(capture->losses, struct capture_loss, i);
+
+		if (strcmp(loss->cause, "ticks-missed") == 0 || loss->count <= most)
+			continue;
+		most = loss->count;
+		hint.subject = loss->cause;
+		hint.advice = advice_for_loss(loss->cause);
+	}
+	return hint;
+}
+
+/* ---- what has no name ---------------------------------------------------------------------------- */
+
+static bool is_usual_place(const char *path)
+{
+	static const char *const places[] = { "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/" };
+
+	for (size_t i = 0; path && i < ARRAY_SIZE(places); i++)
+		if (g_str_has_prefix(path, places[i]))
+			return !g_str_has_prefix(path, "/usr/local/");
+	return false;
+}
+
+static bool is_symbolized(const struct tally *tally)
+{
+	const GArray *all = tally->functions->all;
+
+	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
+		if (strcmp(functions_at(tally->functions, i)->kind, "user") == 0)
+			return true;
+	return false;
+}
+
+static const char *advice_for_memory(const struct names *names, const struct names_image *image)
+{
+	const char *exe = names_process_at(names, image->process)->exe;
+	const char *name = exe && strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
+
+	if (name && (strcmp(name, "node") == 0 || strcmp(name, "nodejs") == 0))
+		return "node";
+	return name && strcmp(name, "java") == 0 ? "java" : "perf-map";
+}
+
+static const char *advice_for_image(const struct tally *tally, uint32_t index)
+{
+	const struct names *names = tally->functions->names;
+	const struct names_image *image = names_image_at(names, index);
+
+	switch (image->kind) {
+	case PROF_IMAGE_KERNEL:
+	case PROF_IMAGE_MODULE:
+	case PROF_IMAGE_BPF:
+		return "kernel-names";
+	case PROF_IMAGE_ANON:
+	case PROF_IMAGE_JIT:
+		return advice_for_memory(names, image);
+	default:
+		if (!is_symbolized(tally))
+			return "symbolize";
+		return is_usual_place(image->path) ? "debug-symbols" : "build-symbols";
+	}
+}
+
+/* Of the image that most of these samples are of. */
+static struct report_hint of_names(const struct tally *tally)
+{
+	struct report_hint hint = { .problem = "unresolved", .count = tally->unresolved };
+	g_autofree uint64_t *samples = g_new0(uint64_t, tally->functions->names->images->len);
+	uint32_t most = NAMES_LOST;
+
+	for (uint32_t i = FUNCTION_LOST + 1; tally->unresolved && i < tally->counts->len; i++) {
+		const struct function *function = functions_at(tally->functions, i);
+
+		if (strcmp(function->kind, "unresolved") != 0 || function->image <= NAMES_LOST)
+			continue;
+		samples[function->image] += tally_count_at(tally->counts, i).self;
+		if (most == NAMES_LOST || samples[function->image] > samples[most])
+			most = function->image;
+	}
+	if (most == NAMES_LOST)
+		return (struct report_hint){ 0 };
+	hint.advice = advice_for_image(tally, most);
+	hint.subject = names_image_at(tally->functions->names, most)->path;
+	return hint;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+struct report_hint report_hint_find(const struct tally *tally)
+{
+	struct report_hint hint = { 0 };
+	struct report_hint found[3] = {
+		of_losses(tally),
+		{ "truncated", "frame-pointers", NULL, tally->unwind[UNWIND_TRUNCATED], 0 },
+	};
+
+	/* What else is counted by is no function, and has no names to miss. */
+	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
+		found[2] = of_names(tally);
+	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {
+		if (i > 0 && tally->samples)
+			found[i].percent = 100.0 * (double)found[i].count / (double)tally->samples;
+		if (found[i].percent >= REPORT_HINT_MIN_PCT && found[i].percent > hint.percent &&
+		    found[i].advice)
+			hint = found[i];
+	}
+	return hint;
+}
+
+void report_hint_write(const struct report_hint *hint, struct json *json, const char *key)
+{
+	if (!hint->problem) {
+		json_null(json, key);
+		return;
+	}
+	json_begin_object(json, key);
+	json_string(json, "problem", hint->problem);
+	json_string(json, "advice", hint->advice);
+	json_string(json, "subject", hint->subject);
+	json_uint(json, "count", hint->count);
+	json_double(json, "pct", hint->percent);
+	json_end(json);
+}
+
+static const char *text_of(const char *advice)
+{
+	const struct advice *at = advices;
+
+	while (at->name && strcmp(at->name, advice) != 0)
+		at++;
+	return at->name ? _(at->text) : "";
+}
+
+void report_hint_print(const struct report_hint *hint, struct out *out)
+{
+	g_autofree char *subject = text_escape(hint->subject ? hint->subject : "-");
+
+	if (!hint->problem)
+		return;
+	if (strcmp(hint->problem, "lost") == 0)
+		out_printf(out, _("Hint: %.1f %% were lost, most as %s: "), hint->percent, subject);
+	else if (strcmp(hint->problem, "truncated") == 0)
+		out_printf(out, _("Hint: %.1f %% of the samples have a truncated stack: "),
+			   hint->percent);
+	else
+		out_printf(out, _("Hint: %.1f %% of the samples have no name, most in '%s': "),
+			   hint->percent, subject);
+	out_text(out, text_of(hint->advice));
+	out_char(out, '\n');
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Report-hint - the largest of what a report lacks, and what to do about it
+ */
+#pragma once
+
+#include "tools/profcapture/tally.h"
+
+struct report_hint {
+	const char
+		*problem; /* "lost", "truncated", "unresolved"; NULL = none that is worth a line */
+	const char *advice;  /* which of those below, for programs */
+	const char *subject; /* the cause of the loss, or the path of the image; NULL = none */
+	uint64_t count;      /* samples, or records that were lost */
+	double percent;
+};
+
+/* Below this share nothing is worth a line. */
+#define REPORT_HINT_MIN_PCT 1.0
+
+struct report_hint report_hint_find(const struct tally *tally);
+/* The object HINT, or null; and a line of text, or nothing. */
+void report_hint_write(const struct report_hint *hint, struct json *json, const char *key);
+void report_hint_print(const struct report_hint *hint, struct out *out);

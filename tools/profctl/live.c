@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Live - what a recording that goes on has hit in its last seconds
+ *
+ * Invariants: (1) a sample counts for its second alone, and seconds before the window are forgotten   [test-live: window]
+ *             (2) what a sample hit is the same thing in all epochs                                   [test-live: epochs]
+ *             (3) ids that no row explains, and rows of nonsense, hit number 0                        [test-live: hostile]
+ *             (4) memory is bounded: a new epoch, in which everything is explained again, starts from nothing
+ *                 where too much is known                                                             [test-live: forgets]
+ */
+#include "config.h"
+
+#include "tools/profctl/live.h"
+
+#include "arch/base.h"
+#include "tools/common/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+#define MAX_KNOWN (1u << 20) /* nodes, or places, or keys */
+#define MAX_TEXT 4096        /* bytes of a name that are kept */
+
+/* ---- Numbers ------------------------------------------------------------------------------------ */
+
+static GArray *array_new(size_t item_size)
+{
+	GArray *array = g_array_new(FALSE, TRUE, (guint)item_size);
+
+	return g_array_set_size(array, 1); /* number 0 */
+}
+
+static void image_clear(void *data)
+{
+	struct live_image *image = data;
+
+	g_clear_pointer(&image->symbols, g_array_unref);
+	g_clear_pointer(&image->build_id, g_bytes_unref);
+}
+
+static void know_nothing(struct live *live)
+{
+	struct live_image *none;
+
+	live->chunk = g_string_chunk_new(16384);
+	live->keys = g_hash_table_new(g_str_hash, g_str_equal);
+	live->texts = g_ptr_array_new();
+	live->images = array_new(sizeof(struct live_image));
+	live->functions = array_new(sizeof(struct live_function));
+	live->places = array_new(sizeof(struct live_place));
+	live->processes = array_new(sizeof(struct live_process));
+	live->threads = array_new(sizeof(struct live_thread));
+	live->nodes = array_new(sizeof(struct live_node));
+	live->unnamed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_array_set_clear_func(live->images, image_clear);
+	g_ptr_array_add(live->texts, (void *)"");
+	none = LIVE_AT(live->images, live_image, 0);
+	none->path = "";
+	none->symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
+	LIVE_AT(live->functions, live_function, 0)->name = "[no stack]";
+	LIVE_AT(live->processes, live_process, 0)->comm = "?";
+	LIVE_AT(live->threads, live_thread, 0)->comm = "?";
+	number_map_init(&live->place_numbers);
+	number_map_init(&live->node_numbers);
+	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)
+		number_map_init(&live->ids[i]);
+	for (unsigned i = 0; i < live->n_slices; i++)
+		number_map_init(&live->slices[i].counts);
+}
+
+static void forget(struct live *live)
+{
+	for (unsigned i = 0; i < live->n_slices; i++)
+		number_map_done(&live->slices[i].counts);
+	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)
+		number_map_done(&live->ids[i]);
+	number_map_done(&live->node_numbers);
+	number_map_done(&live->place_numbers);
+	g_array_unref(live->unnamed);
+	g_array_unref(live->nodes);
+	g_array_unref(live->threads);
+	g_array_unref(live->processes);
+	g_array_unref(live->places);
+	g_array_unref(live->functions);
+	g_array_unref(live->images);
+	g_ptr_array_unref(live->texts);
+	g_hash_table_unref(live->keys);
+	g_string_chunk_free(live->chunk);
+}
+
+void live_init(struct live *live, unsigned window)
+{
+	*live = (struct live){ .n_slices = window };
+	live->slices = g_new0(struct live_slice, window);
+	know_nothing(live);
+}
+
+void live_done(struct live *live)
+{
+	forget(live);
+	g_free(live->slices);
+}
+
+/* The number of what is known by that key; 0: nothing is. */
+static uint32_t key_find(const struct live *live, const char *key)
+{
+	return GPOINTER_TO_UINT(g_hash_table_lookup(live->keys, key));
+}
+
+static uint32_t key_add(struct live *live, const char *key, GArray *array)
+{
+	uint32_t number = array->len;
+
+	g_hash_table_insert(live->keys, g_string_chunk_insert(live->chunk, key),
+			    GUINT_TO_POINTER(number));
+	g_array_set_size(array, number + 1);
+	return number;
+}
+
+static uint32_t function_number(struct live *live, uint32_t image, const char *name)
+{
+	g_autofree char *key = g_strdup_printf("f%u %s", image, name);
+	uint32_t number = key_find(live, key);
+	struct live_function *function;
+
+	if (number)
+		return number;
+	number = key_add(live, key, live->functions);
+	function = LIVE_AT(live->functions, live_function, number);
+	function->name = g_string_chunk_insert(live->chunk, name);
+	function->image = image;
+	return number;
+}
+
+/* ---- Names -------------------------------------------------------------------------------------- */
+
+static gint compare_symbols(gconstpointer a, gconstpointer b)
+{
+	const struct live_symbol *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Of functions that nest, the one that starts last is the innermost. 0: none holds it. */
+static uint32_t symbol_at(struct live_image *image, uint64_t offset)
+{
+	const struct live_symbol *symbols;
+	size_t low = 0, high = image->symbols->len;
+
+	if (!image->sorted)
+		g_array_sort(image->symbols, compare_symbols);
+	image->sorted = true;
+	symbols = (const struct live_symbol *)(const void *)image->symbols->data;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (symbols[middle].start <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = low, tries = 8; i > 0 && tries > 0; i--, tries--)
+		if (offset < symbols[i - 1].end)
+			return symbols[i - 1].function;
+	return 0;
+}
+
+void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
+		     const char *name)
+{
+	struct live_symbol symbol = { .start = start, .end = UINT64_MAX };
+	struct live_image *of;
+
+	if (image == 0 || image >= live->images->len)
+		return;
+	if (length && length < UINT64_MAX - start)
+		symbol.end = start + length;
+	symbol.function = function_number(live, image, name);
+	of = LIVE_AT(live->images, live_image, image);
+	g_array_append_val(of->symbols, symbol);
+	of->sorted = false;
+}
+
+void live_give_up(struct live *live, uint32_t number)
+{
+	struct live_place *place = LIVE_AT(live->places, live_place, number);
+	const struct live_image *image = LIVE_AT(live->images, live_image, place->image);
+	g_autofree char *base = g_path_get_basename(image->path);
+	g_autofree char *name = g_strdup_printf("%s+0x%" PRIx64, base, place->offset);
+
+	place->function = function_number(live, place->image, name);
+}
+
+bool live_name(struct live *live, uint32_t number)
+{
+	struct live_place *place = LIVE_AT(live->places, live_place, number);
+	struct live_image *image = LIVE_AT(live->images, live_image, place->image);
+	uint32_t function = symbol_at(image, place->offset);
+
+	if (function)
+		place->function = function;
+	return function != 0;
+}
+
+void live_settle(struct live *live)
+{
+	uint32_t *numbers = (uint32_t *)(void *)live->unnamed->data;
+	guint left = 0;
+
+	for (guint i = 0; i < live->unnamed->len; i++) {
+		const struct live_place *place = LIVE_AT(live->places, live_place, numbers[i]);
+		const struct live_image *image = LIVE_AT(live->images, live_image, place->image);
+
+		if (place->function == image->pending && !live_name(live, numbers[i]))
+			numbers[left++] = numbers[i];
+	}
+	g_array_set_size(live->unnamed, left);
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------- */
+
+static uint64_t number(const struct prof_array *array, size_t row)
+{
+	return array->numbers && !array->offsets && !(array->nulls && array->nulls[row])
+		       ? array->numbers[row]
+		       : 0;
+}
+
+static const char *text(const struct live *live, uint64_t id)
+{
+	return g_ptr_array_index(live->texts, number_map_get(&live->ids[LIVE_STRINGS], id));
+}
+
+static void add_string(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *array = &batch->columns[PROF_STRING_TEXT];
+	g_autofree char *copy = NULL;
+	uint64_t from, size;
+
+	if (!array->bytes)
+		return;
+	from = array->offsets[row];
+	size = MIN_OF(array->offsets[row + 1] - from, (uint64_t)MAX_TEXT);
+	copy = text_escape_n((const char *)array->bytes + from, size);
+	*number_map_at(&live->ids[LIVE_STRINGS], number(&batch->columns[PROF_STRING_ID], row)) =
+		live->texts->len;
+	g_ptr_array_add(live->texts, g_string_chunk_insert_const(live->chunk, copy));
+}
+
+static GBytes *build_id_of(const struct prof_array *array, size_t row)
+{
+	return array->bytes ? g_bytes_new(array->bytes + array->offsets[row],
+					  array->offsets[row + 1] - array->offsets[row])
+			    : g_bytes_new(NULL, 0);
+}
+
+/* A file that was replaced by one of the same name is another image; so is the anonymous memory of another process. */
+static char *image_key(const struct live_image *image, const char *build_id)
+{
+	return g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64, image->path,
+			       build_id, image->kind, image->process, image->dev, image->inode,
+			       image->size);
+}
+
+static void add_image(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	struct live_image image = {
+		.path = text(live, number(&columns[PROF_IMAGE_PATH], row)),
+		.size = number(&columns[PROF_IMAGE_SIZE], row),
+		.dev = number(&columns[PROF_IMAGE_DEV], row),
+		.inode = number(&columns[PROF_IMAGE_INODE], row),
+		.id = number(&columns[PROF_IMAGE_ID], row),
+		.kind = (uint32_t)number(&columns[PROF_IMAGE_KIND], row),
+		.process = number_map_get(&live->ids[LIVE_PROCESSES],
+					  number(&columns[PROF_IMAGE_PROCESS], row)),
+	};
+	g_autoptr(GBytes) build_id = build_id_of(&columns[PROF_IMAGE_BUILD_ID], row);
+	g_autofree char *id_text =
+		g_base64_encode(g_bytes_get_data(build_id, NULL), g_bytes_get_size(build_id));
+	g_autofree char *key = image_key(&image, id_text);
+	uint32_t index = key_find(live, key);
+
+	if (!index) {
+		g_autofree char *base = g_path_get_basename(image.path);
+
+		index = key_add(live, key, live->images);
+		image.path = g_string_chunk_insert(live->chunk, image.path);
+		image.build_id = g_steal_pointer(&build_id);
+		image.symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
+		image.pending = function_number(live, index, base);
+		*LIVE_AT(live->images, live_image, index) = image;
+	}
+	LIVE_AT(live->images, live_image, index)->id = image.id;
+	*number_map_at(&live->ids[LIVE_IMAGES], image.id) = index;
+}
+
+static uint32_t place_number(struct live *live, uint32_t image, uint64_t offset)
+{
+	const struct live_place place = {
+		.offset = offset,
+		.image = image,
+		.function = LIVE_AT(live->images, live_image, image)->pending,
+	};
+	uint64_t key = (uint64_t)image << 40 ^ offset;
+	uint32_t *slot;
+
+	/* two places of one key are rare, and have keys one after another */
+	while (*(slot = number_map_at(&live->place_numbers, key)) != 0) {
+		const struct live_place *known = LIVE_AT(live->places, live_place, *slot);
+
+		if (known->image == image && known->offset == offset)
+			return *slot;
+		key++;
+	}
+	*slot = live->places->len;
+	g_array_append_val(live->places, place);
+	g_array_append_val(live->unnamed, *slot);
+	return *slot;
+}
+
+static void add_frame(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	uint32_t image =
+		number_map_get(&live->ids[LIVE_IMAGES], number(&columns[PROF_FRAME_IMAGE], row));
+	uint64_t offset = number(&columns[PROF_FRAME_OFFSET], row);
+
+	if (image == 0)
+		return;
+	if (number(&columns[PROF_FRAME_KIND], row) == PROF_FRAME_RETURN && offset > 0)
+		offset--;
+	*number_map_at(&live->ids[LIVE_FRAMES], number(&columns[PROF_FRAME_ID], row)) =
+		place_number(live, image, offset);
+}
+
+static void add_stack(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	const struct live_node node = {
+		.parent = number_map_get(&live->ids[LIVE_STACKS],
+					 number(&columns[PROF_STACK_PARENT], row)),
+		.place = number_map_get(&live->ids[LIVE_FRAMES],
+					number(&columns[PROF_STACK_FRAME], row)),
+	};
+	uint32_t *slot =
+		number_map_at(&live->node_numbers, (uint64_t)node.parent << 32 | node.place);
+
+	if (*slot == 0) {
+		*slot = live->nodes->len;
+		g_array_append_val(live->nodes, node);
+	}
+	*number_map_at(&live->ids[LIVE_STACKS], number(&columns[PROF_STACK_ID], row)) = *slot;
+}
+
+static void add_process(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	uint64_t pid = number(&columns[PROF_PROCESS_PID], row);
+	g_autofree char *key = g_strdup_printf("p%" PRIu64 " %" PRIu64 " %" PRIu64, pid,
+					       number(&columns[PROF_PROCESS_START_TIME], row),
+					       number(&columns[PROF_PROCESS_EXEC_GENERATION], row));
+	uint32_t index = key_find(live, key);
+
+	if (!index) {
+		index = key_add(live, key, live->processes);
+		*LIVE_AT(live->processes, live_process, index) = (struct live_process){
+			.pid = pid,
+			.uid = number(&columns[PROF_PROCESS_UID], row),
+			.start_ns = number(&columns[PROF_PROCESS_START_TIME], row),
+			.comm = "",
+		};
+	}
+	*number_map_at(&live->ids[LIVE_PROCESSES], number(&columns[PROF_PROCESS_ID], row)) = index;
+}
+
+/* A later row of a thread has its later name. */
+static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	uint32_t of = number_map_get(&live->ids[LIVE_PROCESSES],
+				     number(&columns[PROF_THREAD_PROCESS], row));
+	struct live_process *process = LIVE_AT(live->processes, live_process, of);
+	const struct live_thread thread = {
+		.tid = number(&columns[PROF_THREAD_TID], row),
+		.comm = text(live, number(&columns[PROF_THREAD_COMM], row)),
+		.process = of,
+	};
+	g_autofree char *key = g_strdup_printf("t%" PRIu64 " %u %" PRIu64, thread.tid, of,
+					       number(&columns[PROF_THREAD_START_TIME], row));
+	uint32_t index = key_find(live, key);
+
+	if (!index)
+		index = key_add(live, key, live->threads);
+	*LIVE_AT(live->threads, live_thread, index) = thread;
+	if (of && (thread.tid == process->pid || !*process->comm))
+		process->comm = thread.comm;
+	*number_map_at(&live->ids[LIVE_THREADS], number(&columns[PROF_THREAD_ID], row)) = index;
+}
+
+static void add_symbol_row(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+
+	if (number(&columns[PROF_SYMBOL_INLINE_PARENT], row))
+		return;
+	live_add_symbol(
+		live,
+		number_map_get(&live->ids[LIVE_IMAGES], number(&columns[PROF_SYMBOL_IMAGE], row)),
+		number(&columns[PROF_SYMBOL_START], row), number(&columns[PROF_SYMBOL_LENGTH], row),
+		text(live, number(&columns[PROF_SYMBOL_NAME], row)));
+}
+
+static void add_sample(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *columns = batch->columns;
+	uint64_t second = number(&columns[PROF_SAMPLE_TIME], row) / NS_PER_SECOND;
+	struct live_slice *slice = &live->slices[second % live->n_slices];
+	uint32_t node =
+		number_map_get(&live->ids[LIVE_STACKS], number(&columns[PROF_SAMPLE_STACK], row));
+	uint32_t thread =
+		number_map_get(&live->ids[LIVE_THREADS], number(&columns[PROF_SAMPLE_THREAD], row));
+
+	live->samples++;
+	if (second + live->n_slices <= live->last_second)
+		return; /* before the window */
+	live->last_second = MAX_OF(live->last_second, second);
+	if (slice->second != second)
+		number_map_clear(&slice->counts);
+	slice->second = second;
+	++*number_map_at(&slice->counts, (uint64_t)node << 32 | thread);
+}
+
+static void add_loss(struct live *live, const struct prof_batch *batch, size_t row)
+{
+	if (number(&batch->columns[PROF_LOSS_CAUSE], row) != PROF_LOSS_TICKS_MISSED)
+		live->lost += number(&batch->columns[PROF_LOSS_COUNT], row);
+}
+
+static void (*const takers[])(struct live *live, const struct prof_batch *batch, size_t row) = {
+	[PROF_TABLE_STRING] = add_string,     [PROF_TABLE_IMAGE] = add_image,
+	[PROF_TABLE_FRAME] = add_frame,       [PROF_TABLE_STACK] = add_stack,
+	[PROF_TABLE_PROCESS] = add_process,   [PROF_TABLE_THREAD] = add_thread,
+	[PROF_TABLE_SYMBOL] = add_symbol_row, [PROF_TABLE_SAMPLE] = add_sample,
+	[PROF_TABLE_LOSS] = add_loss,
+};
+
+uint64_t live_tables(void)
+{
+	uint64_t tables = 0;
+
+	for (unsigned table = 0; table < ARRAY_SIZE(takers); table++)
+		tables |= takers[table] ? UINT64_C(1) << table : 0;
+	return tables;
+}
+
+static void begin_epoch(struct live *live, uint32_t epoch)
+{
+	live->epoch = epoch;
+	if (live->nodes->len > MAX_KNOWN || live->places->len > MAX_KNOWN ||
+	    g_hash_table_size(live->keys) > MAX_KNOWN || live->texts->len > MAX_KNOWN) {
+		forget(live);
+		know_nothing(live);
+		live->generation++;
+	}
+	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)
+		number_map_clear(&live->ids[i]);
+	g_ptr_array_set_size(live->texts, 1);
+}
+
+void live_add(struct live *live, unsigned table, const struct prof_batch *batch)
+{
+	if (table >= ARRAY_SIZE(takers) || !takers[table])
+		return;
+	if (batch->epoch != live->epoch)
+		begin_epoch(live, batch->epoch);
+	for (size_t row = 0; row < batch->rows; row++)
+		takers[table](live, batch, row);
+}

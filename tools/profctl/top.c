@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profctl top - what runs now, live on a terminal
+ *
+ *     profd ▶ a pipe ▶ prof_stream ▶ live (the last seconds) ▶ top_view (rows) ▶ top_screen
+ *
+ * A session like any other, whose capture goes into a pipe and is kept nowhere. The screen is taken over when the first
+ * rows have come, so that what goes wrong before is said as by any command. While the view is held, the recording goes on.
+ * One thread, but for the names of functions (live-names.c).
+ */
+#include "config.h"
+
+#include "tools/profctl/client.h"
+#include "tools/profctl/live-names.h"
+#include "tools/profctl/record-options.h"
+#include "tools/profctl/top-browse.h"
+#include "tools/profctl/top-screen.h"
+#include "tools/profctl/verbs.h"
+
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#define PIPE_BYTES (1 << 20)
+#define BATCHES_A_ROUND 256
+#define MAX_WINDOW 3600 /* seconds */
+
+struct top_options {
+	struct record_options record;
+	uint64_t window, interval_ns;
+	int by; /* enum top_kind */
+};
+
+struct top {
+	struct top_options options;
+	struct client *client;
+	GError *fallback; /* why the system's profd does not do it, until another one is there */
+	GMainLoop *loop;
+	GError *error;
+	struct prof_stream *stream;
+	int read_fd, write_fd;
+	struct live live;
+	struct live_names *names;
+	struct top_browse browse;
+	uint64_t samples; /* of the window */
+	char *ending;     /* why the session is over; NULL: it is not */
+	char *warning;    /* the last one of profd */
+	bool created, open, interrupted;
+};
+
+static const char *const buses[] = { "auto", "system", "private", NULL };
+static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
+static const char *const kinds[] = { "function", "process", "thread", NULL };
+
+/* ---- What is shown ------------------------------------------------------------------------------ */
+
+static char *title_of(const struct top *top)
+{
+	unsigned seconds = top_view_seconds(&top->live);
+	g_autofree char *stem = record_options_stem(&top->options.record);
+
+	return g_strdup_printf(_("profctl top - %s, %" PRIu64 " Hz: %" PRIu64
+				 " samples in %u s, CPU %.0f %%"),
+			       stem, top->options.record.frequency, top->samples, seconds,
+			       seconds && top->options.record.frequency
+				       ? 100.0 * (double)top->samples /
+						 (double)(top->options.record.frequency * seconds)
+				       : 0.0);
+}
+
+/* What went wrong stands before how it is looked at. */
+static char *status_of(const struct top *top)
+{
+	GString *status = g_string_new(NULL);
+	g_autofree char *browsed = top_browse_status(&top->browse);
+
+	if (top->live.lost)
+		g_string_append_printf(status, _("LOST %" PRIu64 " records   "), top->live.lost);
+	if (prof_stream_lost(top->stream))
+		g_string_append_printf(status, "%s   ", _("some of the recording was damaged"));
+	if (top->ending)
+		g_string_append_printf(status, "%s   ", top->ending);
+	g_string_append(status, browsed);
+	if (top->warning)
+		g_string_append_printf(status, "   %s", top->warning);
+	return g_string_free(status, FALSE);
+}
+
+static void draw(struct top *top)
+{
+	g_autofree char *title = NULL, *status = NULL;
+	struct top_content content = {
+		.kind = top->browse.view.kind,
+		.sort = top->browse.view.sort,
+		.live = &top->live,
+		.rows = top->browse.rows,
+		.samples = top->browse.samples,
+		.selected = top->browse.selected,
+	};
+
+	if (!top->open)
+		return;
+	title = title_of(top);
+	status = status_of(top);
+	content.title = title;
+	content.status = status;
+	content.cpu_samples = (double)top->options.record.frequency * top_view_seconds(&top->live);
+	top_screen_draw(&content);
+}
+
+static void count(struct top *top)
+{
+	top_browse_count(&top->browse);
+	top->samples = top_view_samples(&top->live);
+}
+
+static gboolean on_key(gint fd, GIOCondition condition, gpointer data)
+{
+	struct top *top = data;
+	unsigned key;
+
+	if (condition & (G_IO_HUP | G_IO_ERR)) {
+		g_main_loop_quit(top->loop);
+		return G_SOURCE_REMOVE;
+	}
+	while ((key = top_screen_key()) != TOP_KEY_NONE)
+		if (top_browse_press(&top->browse, key, top_screen_rows()))
+			g_main_loop_quit(top->loop);
+	draw(top);
+	return G_SOURCE_CONTINUE;
+}
+
+/* ---- The recording ------------------------------------------------------------------------------ */
+
+static void quit_with(struct top *top, GError *error)
+{
+	if (!top->error)
+		top->error = error;
+	else
+		g_error_free(error);
+	g_main_loop_quit(top->loop);
+}
+
+static bool take_over_terminal(struct top *top)
+{
+	if (!top_screen_open()) {
+		quit_with(top,
+			  g_error_new(CLI_ERROR, CLI_FAILURE,
+				      _("the terminal of type '%s' cannot show a live view; "
+					"set TERM, or use profctl record and profcapture report"),
+				      g_getenv("TERM") ? g_getenv("TERM") : ""));
+		return false;
+	}
+	top->open = true;
+	g_unix_fd_add(STDIN_FILENO, G_IO_IN, on_key, top);
+	return true;
+}
+
+static gboolean on_rows(gint fd, GIOCondition condition, gpointer data)
+{
+	struct top *top = data;
+	struct prof_batch batch;
+	unsigned table;
+	int r = 0;
+
+	for (unsigned i = 0; i < BATCHES_A_ROUND && !r; i++) {
+		r = prof_stream_next(top->stream, &table, &batch);
+		if (!r)
+			live_add(&top->live, table, &batch);
+	}
+	if (top->live.generation != top->browse.generation)
+		count(top);
+	if (r == 0 || r == -EAGAIN)
+		return G_SOURCE_CONTINUE;
+	if (r != PROF_END)
+		quit_with(top,
+			  g_error_new(CLI_ERROR, CLI_FAILURE,
+				      _("what profd sends cannot be read: %s"), prof_strerror(r)));
+	return G_SOURCE_REMOVE;
+}
+
+static gboolean on_interval(gpointer data)
+{
+	struct top *top = data;
+
+	if (!top->open && !take_over_terminal(top))
+		return G_SOURCE_REMOVE;
+	live_names_ask(top->names);
+	if (!top->browse.held)
+		count(top);
+	draw(top);
+	return G_SOURCE_CONTINUE;
+}
+
+static gboolean on_signal(gpointer data)
+{
+	struct top *top = data;
+
+	top->interrupted = true;
+	g_main_loop_quit(top->loop);
+	return G_SOURCE_CONTINUE;
+}
+
+static gboolean on_resize(gpointer data)
+{
+	struct top *top = data;
+
+	if (top->open)
+		top_screen_resize();
+	draw(top);
+	return G_SOURCE_CONTINUE;
+}
+
+static void on_created(void *data)
+{
+	struct top *top = data;
+
+	top->created = true;
+	client_start(top->client);
+}
+
+static void on_started(void *data)
+{
+	struct top *top = data;
+
+	close(top->write_fd); /* so that its end is seen */
+	top->write_fd = -1;
+	g_unix_fd_add(top->read_fd, G_IO_IN, on_rows, top);
+	top->names = live_names_new(&top->live, top->client);
+	g_timeout_add((guint)(top->options.interval_ns / 1000000), on_interval, top);
+}
+
+static void on_progress(const struct client_counters *counters, void *data)
+{
+}
+
+static void on_warning(const char *code, const char *message, void *data)
+{
+	struct top *top = data;
+
+	if (!top->open) {
+		cli_warning("%s", message);
+		return;
+	}
+	g_free(top->warning);
+	top->warning = text_escape(message);
+}
+
+static void on_finished(bool ok, const char *reason, GVariant *summary, void *data)
+{
+	struct top *top = data;
+
+	top->ending = g_strdup_printf(_("the recording is over (%s); q quits"), reason);
+	draw(top);
+}
+
+static bool create_session(struct top *top, const GError *why, GError **error);
+
+static gboolean on_fall_back(gpointer data)
+{
+	struct top *top = data;
+	g_autoptr(GError) why = g_steal_pointer(&top->fallback);
+	GError *error = NULL;
+
+	g_clear_pointer(&top->client, client_free);
+	if (!create_session(top, why, &error))
+		quit_with(top, error);
+	return G_SOURCE_REMOVE;
+}
+
+static void on_failed(const GError *error, void *data)
+{
+	struct top *top = data;
+
+	if (!top->created && client_may_fall_back(top->client, top->options.record.bus, error)) {
+		top->fallback = g_error_copy(error);
+		g_idle_add(on_fall_back, top);
+		return;
+	}
+	quit_with(top, g_error_copy(error));
+}
+
+static const struct client_listener client_listener = {
+	.created = on_created,
+	.started = on_started,
+	.progress = on_progress,
+	.warning = on_warning,
+	.finished = on_finished,
+	.failed = on_failed,
+};
+
+/* why: the system's profd does not do it; NULL: it may. */
+static bool create_session(struct top *top, const GError *why, GError **error)
+{
+	top->client = client_open(why ? CLIENT_PRIVATE : top->options.record.bus, why, false,
+				  &client_listener, top, error);
+	return top->client &&
+	       client_create(top->client, record_options_session(&top->options.record, 0),
+			     top->write_fd, -1, error);
+}
+
+/* ---- From start to end -------------------------------------------------------------------------- */
+
+static bool open_pipe(struct top *top, GError **error)
+{
+	int fds[2], r;
+
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot open a pipe: %s"),
+			    g_strerror(errno));
+		return false;
+	}
+	top->read_fd = fds[0];
+	top->write_fd = fds[1];
+	(void)fcntl(top->read_fd, F_SETPIPE_SZ, PIPE_BYTES); /* else it is a small one */
+	r = fcntl(top->read_fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+	if (!r)
+		r = prof_stream_new(top->read_fd, live_tables(), &top->stream);
+	if (r)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read from a pipe: %s"),
+			    prof_strerror(r));
+	return r == 0;
+}
+
+static void run(struct top *top)
+{
+	top->loop = g_main_loop_new(NULL, FALSE);
+	g_unix_signal_add(SIGINT, on_signal, top);
+	g_unix_signal_add(SIGTERM, on_signal, top);
+	g_unix_signal_add(SIGHUP, on_signal, top);
+	g_unix_signal_add(SIGWINCH, on_resize, top);
+	if (open_pipe(top, &top->error) && create_session(top, NULL, &top->error))
+		g_main_loop_run(top->loop);
+	top_screen_close();
+	top->open = false;
+}
+
+static void done(struct top *top)
+{
+	live_names_free(top->names);
+	g_clear_pointer(&top->client, client_free);
+	prof_stream_free(top->stream);
+	if (top->read_fd >= 0)
+		close(top->read_fd);
+	if (top->write_fd >= 0)
+		close(top->write_fd);
+	live_done(&top->live);
+	top_browse_done(&top->browse);
+	g_free(top->ending);
+	g_free(top->warning);
+	g_clear_error(&top->fallback);
+	g_main_loop_unref(top->loop);
+	record_options_done(&top->options.record);
+}
+
+#define FIELD(name) offsetof(struct top_options, name)
+
+static const struct cli_option what_options[] = {
+	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL,
+	  N_("everything that runs; the default") },
+	{ "pid", 'p', CLI_NUMBERS, FIELD(record.pids), N_("PID"),
+	  N_("these processes, their threads and later children") },
+	{ NULL },
+};
+
+static const struct cli_option how_options[] = {
+	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
+	  N_("samples a second and CPU, default 999"), NULL, 1, UINT32_MAX },
+	{ "call-graph", 'g', CLI_CHOICE, FIELD(record.call_graph), N_("MODE"),
+	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
+	{ "no-kernel", 0, CLI_FLAG, FIELD(record.no_kernel), NULL,
+	  N_("leave the kernel's functions out") },
+	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"), N_("what is shown at first"), kinds },
+	{ "window", 0, CLI_UINT, FIELD(window), N_("SECONDS"),
+	  N_("the samples of so many seconds are shown, default 10"), NULL, 1, MAX_WINDOW },
+	{ "interval", 0, CLI_DURATION, FIELD(interval_ns), N_("TIME"),
+	  N_("a new picture so often, default 1s") },
+	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
+	  N_("which profd records: the system's or our own; auto: the system's if it may"), buses },
+	{ NULL },
+};
+
+static const struct cli_spec spec = {
+	.synopsis = N_("[--system | --pid PID…]"),
+	.description = N_(
+		"Shows live what the system or some processes spend their time on: functions, "
+		"processes, threads, and who calls a function. Nothing is kept. The keys stand in the last line."),
+};
+
+/* CLI_CONTINUE, or a status after a message. */
+static int parse(struct top_options *options, int argc, char **argv)
+{
+	const struct cli_group groups[] = {
+		{ N_("What is recorded"), what_options, options },
+		{ N_("How"), how_options, options },
+		{ NULL },
+	};
+	int status;
+
+	*options = (struct top_options){
+		.record = { .frequency = 999,
+			    .control = RECORD_NO_CONTROL,
+			    .policy = RECORD_POLICY_DEFAULT },
+		.window = 10,
+		.interval_ns = 1000000000,
+	};
+	status = cli_parse(&spec, groups, &argc, &argv);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (options->record.pids && options->record.system)
+		return cli_usage_error(_("--pid and --system exclude each other"));
+	if (options->interval_ns < 100000000 || options->interval_ns > UINT64_C(3600000000000))
+		return cli_usage_error(_("--interval: 100ms to 1h are possible"));
+	options->record.system = !options->record.pids;
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		cli_error(_(
+			"a live view needs a terminal; 'profctl record' writes what 'profcapture report' prints"));
+		return CLI_FAILURE;
+	}
+	return CLI_CONTINUE;
+}
+
+int profctl_top(int argc, char **argv)
+{
+	struct top top = { .read_fd = -1, .write_fd = -1 };
+	int status = parse(&top.options, argc, argv);
+
+	if (status != CLI_CONTINUE) {
+		record_options_done(&top.options.record);
+		return status;
+	}
+	live_init(&top.live, (unsigned)top.options.window);
+	top_browse_init(&top.browse, &top.live, (enum top_kind)top.options.by);
+	run(&top);
+	status = top.error ? cli_fail(g_steal_pointer(&top.error))
+			   : (top.interrupted ? CLI_INTERRUPTED : CLI_OK);
+	done(&top);
+	return status;
+}

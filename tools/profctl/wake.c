@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Wake - asks the dormant collector of a running process to record its allocations
+ *
+ * The other end is libcollector/heap-wake.c. Where its words are is found in the writable pages of the library, by their magic. Everything goes
+ * through one descriptor of /proc/PID/mem, which leads to nowhere once the process executes another program: what was found in one is never
+ * written into another. The kernel says who may open it (ptrace(2)).
+ * Invariants: (1) nothing is written but into a structure of the right magic, version and size, and the word that it names [test_wake: hostile]
+ *             (2) a thread that a seccomp filter could kill for registering is not asked                                  [test_wake: filtered]
+ */
+#include "config.h"
+
+#include "tools/profctl/wake.h"
+
+#include "libcollector/control.h"
+#include "libcollector/wake.h"
+#include "tools/common/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARY "/libprofpreload-memory.so"
+#define MAX_DATA_BYTES (UINT64_C(1) << 20) /* of the library's writable pages */
+#define PAGE_BYTES UINT64_C(4096)
+
+static const uint8_t magic[] = WAKE_MAGIC;
+
+/* ---- Its memory --------------------------------------------------------------------------------- */
+
+static bool read_all(const struct wake_target *target, uint64_t address, void *buffer, size_t n)
+{
+	return pread(target->memory, buffer, n, (off_t)address) == (ssize_t)n;
+}
+
+static bool write_all(const struct wake_target *target, uint64_t address, const void *buffer,
+		      size_t n)
+{
+	return pwrite(target->memory, buffer, n, (off_t)address) == (ssize_t)n;
+}
+
+static bool find_in(struct wake_target *target, uint64_t start, uint64_t end)
+{
+	uint8_t page[PAGE_BYTES];
+
+	for (uint64_t at = start; at < end && at - start < MAX_DATA_BYTES; at += sizeof(page)) {
+		if (!read_all(target, at, page, sizeof(page)))
+			continue;
+		for (size_t i = 0; i < sizeof(page); i += WAKE_ALIGNMENT)
+			if (memcmp(page + i, magic, sizeof(magic)) == 0) {
+				target->address = at + i;
+				return true;
+			}
+	}
+	return false;
+}
+
+static bool is_library(const char *path)
+{
+	g_autofree char *name = g_strdup(path);
+
+	if (g_str_has_suffix(name, " (deleted)"))
+		name[strlen(name) - strlen(" (deleted)")] = 0;
+	return g_str_has_suffix(name, LIBRARY);
+}
+
+/* A line of /proc/PID/maps. */
+static bool find_in_mapping(struct wake_target *target, const char *line)
+{
+	uint64_t start, end;
+	char rights[5];
+	int at = 0;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %*s %*s %n", &start, &end, rights, &at) <
+		    3 ||
+	    at == 0 || rights[0] != 'r' || rights[1] != 'w')
+		return false;
+	return is_library(line + at) && find_in(target, start, end);
+}
+
+static bool find(struct wake_target *target)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/maps", target->pid);
+	g_autofree char *text = NULL;
+	g_auto(GStrv) lines = NULL;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL))
+		return false;
+	lines = g_strsplit(text, "\n", -1);
+	for (char **line = lines; *line; line++)
+		if (find_in_mapping(target, *line))
+			return true;
+	return false;
+}
+
+static bool read_wake(const struct wake_target *target, struct wake *ret_wake)
+{
+	return read_all(target, target->address, ret_wake, sizeof(*ret_wake)) &&
+	       memcmp(ret_wake->magic, magic, sizeof(magic)) == 0;
+}
+
+/* ---- What is in the way ------------------------------------------------------------------------- */
+
+/* Of a thread; what cannot be read is none that runs. */
+static bool is_filtered(int32_t pid, const char *tid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/task/%s/status", pid, tid);
+	g_autofree char *text = NULL;
+	const char *found;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL))
+		return false;
+	found = strstr(text, "\nSeccomp:");
+	return found && atoi(found + strlen("\nSeccomp:")) != 0;
+}
+
+static bool has_filter(int32_t pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/task", pid);
+	g_autoptr(GDir) threads = g_dir_open(path, 0, NULL);
+	bool is_found = false;
+	const char *tid;
+
+	while (threads && !is_found && (tid = g_dir_read_name(threads)))
+		is_found = is_filtered(pid, tid);
+	return is_found;
+}
+
+static bool fail_to_open(int32_t pid, int failed, GError **error)
+{
+	if (failed == ENOENT || failed == ESRCH)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("there is no process %" PRId32), pid);
+	else if (failed == EACCES || failed == EPERM)
+		g_set_error(
+			error, CLI_ERROR, CLI_NOT_PERMITTED,
+			_("process %" PRId32
+			  " may not be asked to record its allocations, as that takes the right to trace it (ptrace, kernel.yama.ptrace_scope); "
+			  "try as root"),
+			pid);
+	else
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("cannot open the memory of process %" PRId32 ": %s"), pid,
+			    g_strerror(failed));
+	return false;
+}
+
+static bool fail_to_find(int32_t pid, const char *library, GError **error)
+{
+	g_set_error(
+		error, CLI_ERROR, CLI_FAILURE,
+		_("process %" PRId32
+		  " has no collector, so its allocations cannot be recorded; start the program with 'LD_PRELOAD=%s', "
+		  "which records nothing until it is asked to, or by 'profctl record --memory -- COMMAND'"),
+		pid, library);
+	return false;
+}
+
+/* ---- A process ---------------------------------------------------------------------------------- */
+
+bool wake_open(int32_t pid, const char *library, struct wake_target *ret_target, GError **error)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/mem", pid);
+	struct wake_target target = { .pid = pid, .memory = open(path, O_RDWR | O_CLOEXEC) };
+	struct wake wake;
+
+	if (target.memory < 0)
+		return fail_to_open(pid, errno, error);
+	if (!find(&target) || !read_wake(&target, &wake)) {
+		wake_close(&target);
+		return fail_to_find(pid, library, error);
+	}
+	if (wake.version != WAKE_VERSION || wake.bytes != sizeof(wake)) {
+		wake_close(&target);
+		g_set_error(
+			error, CLI_ERROR, CLI_FAILURE,
+			_("the collector of process %" PRId32
+			  " is of another version of profd; start the program with 'LD_PRELOAD=%s'"),
+			pid, library);
+		return false;
+	}
+	if (has_filter(pid)) {
+		wake_close(&target);
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("process %" PRId32
+			      " has a seccomp filter, which could end it for what recording takes; "
+			      "record it from its start with 'profctl record --memory -- COMMAND'"),
+			    pid);
+		return false;
+	}
+	*ret_target = target;
+	return true;
+}
+
+void wake_close(struct wake_target *target)
+{
+	if (target->memory >= 0)
+		close(steal_fd(&target->memory));
+}
+
+/* The word that its hooks look at: what it does with it is its own matter, whatever else was there. */
+static bool set_mode(const struct wake_target *target, const struct wake *wake)
+{
+	uint64_t address = (uintptr_t)wake->mode;
+	uint32_t mode;
+
+	if (address % sizeof(mode) != 0 || !read_all(target, address, &mode, sizeof(mode)))
+		return false;
+	mode |= WAKE_ASKED;
+	return write_all(target, address, &mode, sizeof(mode));
+}
+
+bool wake_ask(struct wake_target *target, const char *control, const char *settings, GError **error)
+{
+	struct wake wake;
+	size_t n;
+
+	if (!read_wake(target, &wake)) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("process %" PRId32 " has ended, or executes another program"),
+			    target->pid);
+		return false;
+	}
+	n = g_strlcpy(wake.control, control, sizeof(wake.control));
+	if (n < sizeof(wake.control))
+		n = g_strlcpy(wake.settings, settings, sizeof(wake.settings));
+	target->asked = wake.asked + 1 ? wake.asked + 1 : 1;
+	if (n >= sizeof(wake.settings) ||
+	    !write_all(target, target->address + offsetof(struct wake, control), wake.control,
+		       sizeof(wake.control)) ||
+	    !write_all(target, target->address + offsetof(struct wake, settings), wake.settings,
+		       sizeof(wake.settings)) ||
+	    !write_all(target, target->address + offsetof(struct wake, asked), &target->asked,
+		       sizeof(target->asked)) ||
+	    !set_mode(target, &wake)) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("cannot ask process %" PRId32 " to record its allocations"),
+			    target->pid);
+		return false;
+	}
+	return true;
+}
+
+static const char *reason_of(int32_t status)
+{
+	switch (status) {
+	case -EALREADY:
+		return _("they are recorded by another session already");
+	case -ENOTSUP:
+		return _("its allocator comes before the library in LD_PRELOAD");
+	case -EACCES:
+		return _("it has a seccomp filter");
+	case -ENOSPC:
+		return _("it has been recorded too many times; start it anew");
+	case -ENOENT:
+	case -ECONNREFUSED:
+		return _(
+			"it does not reach profd, as it may be in another network namespace or root");
+	default:
+		return status < 0 ? g_strerror(-status) : _("the session does not take it");
+	}
+}
+
+bool wake_check(struct wake_target *target, GError **error)
+{
+	struct wake wake;
+
+	if (target->asked == 0 || !read_wake(target, &wake))
+		return true;
+	if (wake.taken != target->asked && wake.asked == target->asked) {
+		write_all(target, target->address + offsetof(struct wake, asked), &wake.taken,
+			  sizeof(wake.taken));
+		g_set_error(
+			error, CLI_ERROR, CLI_FAILURE,
+			_("process %" PRId32
+			  " allocated and freed nothing, so there is nothing of it in the recording"),
+			target->pid);
+		return false;
+	}
+	if (wake.taken == target->asked && wake.status != 0) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("allocations of process %" PRId32 " were not recorded: %s"),
+			    target->pid, reason_of(wake.status));
+		return false;
+	}
+	return true;
+}
+
+/* ---- All of a recording ------------------------------------------------------------------------- */
+
+bool wakes_open(struct wakes *wakes, const GArray *pids, const struct preload *preload,
+		GError **error)
+{
+	*wakes = (struct wakes){ 0 };
+	if (!preload->library || !pids)
+		return true;
+	wakes->targets = g_new0(struct wake_target, pids->len);
+	for (; wakes->n < pids->len; wakes->n++)
+		if (!wake_open((int32_t)g_array_index(pids, uint32_t, wakes->n), preload->library,
+			       &wakes->targets[wakes->n], error))
+			return false;
+	return true;
+}
+
+void wakes_ask(struct wakes *wakes, const char *control, const struct preload *preload)
+{
+	for (size_t i = 0; i < wakes->n; i++) {
+		g_autoptr(GError) error = NULL;
+
+		if (!wake_ask(&wakes->targets[i], control, preload->settings, &error))
+			cli_warning("%s", error->message);
+	}
+}
+
+void wakes_check(struct wakes *wakes)
+{
+	for (size_t i = 0; i < wakes->n; i++) {
+		g_autoptr(GError) error = NULL;
+
+		if (!wake_check(&wakes->targets[i], &error))
+			cli_warning("%s", error->message);
+	}
+}
+
+void wakes_done(struct wakes *wakes)
+{
+	for (size_t i = 0; i < wakes->n; i++)
+		wake_close(&wakes->targets[i]);
+	g_clear_pointer(&wakes->targets, g_free);
+	wakes->n = 0;
+}
