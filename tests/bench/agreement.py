@@ -96,9 +96,12 @@ def our_rows(capture, comms, first, last):
     return rows
 
 
+CLONE = re.compile(r"(\.(isra|part|constprop|llvm|lto_priv|cold|localalias|__uniq)\.[0-9a-f]+|\.cold|\.localalias)+$")
+
+
 def plain(name):
-    """A name without what the two print differently: parameters, version suffixes."""
-    return re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name)) if name else None
+    """A name without what the two print differently: parameters, version suffixes, and clones, which are no functions of their own for us."""
+    return CLONE.sub("", re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name))) if name else None
 
 
 def fold(rows):

@@ -2,15 +2,22 @@
 /*
  * Bench mark - what prof-collector.h costs a program, beside empty functions and clock_gettime() in the same run
  *
- * First where nobody records, through <prof/mark.h>, and by the function. mark: a group and a name. arguments: a name of 20
+ *     bench-mark [ticks]      with: the arena offers the processor's time stamp counter
+ *
+ * First where nobody records, through <prof/mark.h>, and by the function. What is over an empty call is all that a program pays; what is
+ * over an empty function of the same type, in another library, is what ours does in it. mark: a group and a name. arguments: a name of 20
  * bytes and two named numbers. span: begin and end. full: what is lost at once. thread: one that makes one mark, over one that makes none.
+ * As long as a process has one thread, the counter is read without waiting for what stands before it: marks are measured before and behind.
  * In ns a call, of many short rounds the best and the median; rings are as large as a thread's first one, and emptied
  * between rounds. What is lost because of others on the machine is in the median; goals are for the best.
  */
 #define PROF_LINKED
 #include "config.h"
+
+#include "arch/packet.h"
 #include "libcollector/control.h"
 #include "libcollector/ring-reader.h"
+#include "tests/bench/bench-mark-empty.h"
 
 #include <inttypes.h>
 #include <prof/mark.h>
@@ -19,6 +26,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #ifdef HAVE_SYSPROF_CAPTURE
 #include <sysprof-capture.h>
@@ -65,11 +73,11 @@ static __attribute__((noinline)) void call_nothing(void)
 	sink = 1;
 }
 
-/* The least that a library can do, and be called for. */
+/* The least that a library can do for such a call. */
 static __attribute__((noinline)) void call_library(void)
 {
 	sink = 1;
-	(void)pthread_self();
+	bench_mark_empty("bench", "mark", NULL, 0);
 }
 
 static __attribute__((noinline)) void call_clock(void)
@@ -196,54 +204,57 @@ static void print_threads(void)
 	       cost.median, cost.best - reference.best);
 }
 
-/* The engine's side of one registration. */
-static void *answer(void *data)
+/* The engine's side of one registration, by a process of its own. Returns its exit status. */
+static int answer(int memfd)
 {
-	const struct ring_arena_sizes sizes = { { { RING_SIZE, N_RINGS, RING_DROP } } };
 	const struct control_answer reply = { .magic = CONTROL_ANSWER_MAGIC,
 					      .version = CONTROL_VERSION,
 					      .bytes = CONTROL_BYTES };
 	struct iovec iov = { .iov_base = (void *)&reply, .iov_len = sizeof(reply) };
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { .header = { .cmsg_level = SOL_SOCKET,
-				  .cmsg_type = SCM_RIGHTS,
-				  .cmsg_len = CMSG_LEN(sizeof(int)) } };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
 	char hello[CONTROL_BYTES];
-	int fd = accept(listener, NULL, NULL), memfd;
+	int fd = accept(listener, NULL, NULL);
 
-	if (recv(fd, hello, sizeof(hello), 0) != (ssize_t)sizeof(hello) ||
-	    ring_arena_make(&sizes, &memory, &memfd) < 0)
-		return NULL;
-	for (uint32_t i = 0; i < N_RINGS; i++)
-		ring_reader_init(&readers[i], &memory, i);
-	memcpy(CMSG_DATA(&control.header), &memfd, sizeof(memfd));
-	sendmsg(fd, &message, 0);
-	return NULL;
+	return recv(fd, hello, sizeof(hello), 0) == (ssize_t)sizeof(hello) &&
+			       packet_send(fd, &iov, 1, memfd, 0) == (ssize_t)sizeof(reply)
+		       ? 0
+		       : 1;
 }
 
-static int connect_here(void)
+static int make_arena(bool ticks)
+{
+	const struct ring_arena_sizes sizes = { { { RING_SIZE, N_RINGS, RING_DROP } } };
+	int memfd;
+
+	if (ring_arena_make(&sizes, &memory, &memfd) < 0)
+		return -1;
+	if (ticks)
+		ring_arena_offer_ticks(&memory);
+	for (uint32_t i = 0; i < N_RINGS; i++)
+		ring_reader_init(&readers[i], &memory, i);
+	return memfd;
+}
+
+static int connect_here(bool ticks)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char name[40], text[80];
 	size_t n = (size_t)snprintf(name, sizeof(name), "prof-bench-%d", getpid());
-	pthread_t id;
-	int r;
+	int r, memfd = make_arena(ticks);
+	pid_t child;
 
 	memcpy(address.sun_path + 1, name, n);
 	snprintf(text, sizeof(text), "unix-abstract:%s", name);
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (bind(listener, (const struct sockaddr *)&address,
+	if (memfd < 0 ||
+	    bind(listener, (const struct sockaddr *)&address,
 		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0 ||
-	    listen(listener, 1) < 0 || pthread_create(&id, NULL, answer, NULL) != 0)
+	    listen(listener, 1) < 0)
 		return -1;
+	child = fork();
+	if (child == 0)
+		_exit(answer(memfd));
 	r = prof_collector_connect(text);
-	pthread_join(id, NULL);
+	waitpid(child, NULL, 0);
 	return r;
 }
 
@@ -265,36 +276,52 @@ static void print(const char *name, void (*function)(void), int n, void (*refere
 
 static void print_disabled(void)
 {
-	printf("Nobody records; over an empty call, of a library's pthread_self() for what is a function.\n");
+	printf("Nobody records; over an empty call.\n");
 	print("mark.h", call_front, 1, call_nothing, NULL, 1);
-	print("function", call_mark, 1, call_library, NULL, 1);
+	print("function", call_mark, 1, call_nothing, NULL, 1);
+	print("empty function", call_library, 1, call_nothing, NULL, 0);
+	print("function, over that", call_mark, 1, call_library, NULL, 1);
 #ifdef HAVE_SYSPROF_CAPTURE
-	print("sysprof-capture-4", call_sysprof, 1, call_library, NULL, 0);
+	print("sysprof-capture-4", call_sysprof, 1, call_nothing, NULL, 0);
 #endif
 }
 
-static void print_marks(void)
+static void print_marks(bool ticks)
 {
 	printf("Recorded; over clock_gettime().\n");
-	print("mark", call_mark, 1, call_clock, drain, 10);
-	print("mark, mark.h", call_front, 1, call_clock, drain, 10);
-	print("arguments", call_arguments, 1, call_clock, drain, 25);
-	print("span (two)", call_span, 2, call_clock, drain, 20);
-	print("counter", call_counter, 1, call_clock, drain, 10);
+	print("mark", call_mark, 1, call_clock, drain, ticks ? 0 : 10);
+	print("mark, mark.h", call_front, 1, call_clock, drain, ticks ? 0 : 10);
+	print("arguments", call_arguments, 1, call_clock, drain, ticks ? 0 : 25);
+	print("span (two)", call_span, 2, call_clock, drain, ticks ? 0 : 20);
+	print("counter", call_counter, 1, call_clock, drain, ticks ? 0 : 10);
+	printf("Recorded; over an empty call.\n");
+	print("mark in all", call_mark, 1, call_nothing, drain, ticks ? 15 : 0);
 }
 
-int main(void)
+static void print_full(void)
 {
-	print_disabled();
-	if (connect_here() != 0)
-		return 1;
-	counter = prof_counter_define("bench", "counter", "", 0);
-	print_marks();
-	print_threads();
 	drain();
 	for (uint64_t i = 0; i < N_RINGS * RING_SIZE / 32; i++)
 		call_mark();
-	printf("Lost; over pthread_self().\n");
-	print("full", call_mark, 1, call_library, NULL, 2);
+	printf("Lost; over an empty call, and over an empty function.\n");
+	print("full", call_mark, 1, call_nothing, NULL, 2);
+	print("full, mark.h", call_front, 1, call_nothing, NULL, 2);
+	print("full, over that", call_mark, 1, call_library, NULL, 2);
+}
+
+int main(int argc, char **argv)
+{
+	bool ticks = argc == 2 && strcmp(argv[1], "ticks") == 0;
+
+	if (!ticks)
+		print_disabled();
+	if (connect_here(ticks) != 0)
+		return 1;
+	counter = prof_counter_define("bench", "counter", "", 0);
+	print_marks(ticks);
+	print_threads();
+	printf("Recorded, in a process that has had threads; over an empty call.\n");
+	print("mark in all", call_mark, 1, call_nothing, drain, ticks ? 15 : 0);
+	print_full();
 	return 0;
 }

@@ -155,15 +155,15 @@ def pairs(table, folder):
     one = {}
     for (depth, with_fp), goal in goals.items():
         program = LOAD_FP if with_fp else LOAD
-        for threads in (1, 2, 4):
+        for threads in (0, 1, 2, 4):  # 0: the first thread, with no other
             if threads > 1 and (depth, with_fp) != (8, False):
                 continue
             has_peer = bench.peer("heaptrack") and os.path.exists(HEAPTRACK)
-            results = medians(*(pair(folder, program, depth, threads, n // threads if how != "bare" else n, how) if has_peer or how in ("bare", "ours")
+            results = medians(*(pair(folder, program, depth, threads, n // max(threads, 1) if how != "bare" else n, how) if has_peer or how in ("bare", "ours")
                                 else None for how in ("bare", "ours", "theirs", "alone")))
             bare, recorded, full, alone = (statistics.median(map(float, outputs_of(outputs))) if outputs else None for _, outputs, _ in results)
             over = recorded - bare
-            what = f"a pair over bare ({bare:.1f} ns), depth {depth}, {'with' if with_fp else 'no'} fp, {threads} threads"
+            what = f"a pair over bare ({bare:.1f} ns), depth {depth}, {'with' if with_fp else 'no'} fp, {threads or 'no other'} threads"
             table.row(what, over, full - bare if full else None, goal=f"{goal} ns" if goal and threads == 1 else None,
                       met=over <= goal if goal and threads == 1 else None, digits=1)
             if alone:
@@ -317,6 +317,7 @@ def random_table(table, folder):
 # ---- Sampled ------------------------------------------------------------------------------------------
 
 def by_function(path):
+    bench.run(bench.program("PROFCAPTURE", "profcapture"), "symbolize", path)
     data = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "memory", "--limit", "0", "--json", path)["data"]
     return {row["name"]: row["allocated_bytes"] for row in data["rows"] if row["allocated_bytes"]}
 

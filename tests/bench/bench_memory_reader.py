@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profcapture memory on a capture of very many allocations: what --leaks, --peak and --at cost, in time and memory.
 
-    bench_memory_reader.py [--large]     --large: about 5 GB, else 30 million calls
+    bench_memory_reader.py [--large]     --large: 1280 million calls, about 5 GB, else 30 million
+    PROF_BENCH_MILLIONS=N                another number of them
 """
 import json
 import os
@@ -36,8 +37,8 @@ def found(capture, *options):
 
 
 def main():
-    large = "--large" in sys.argv
-    events = (1280 if large else 30) * MILLION
+    millions = int(os.environ.get("PROF_BENCH_MILLIONS", 1280 if "--large" in sys.argv else 30))
+    events, large = millions * MILLION, millions > 100
     table = bench.Table("profcapture memory (made-up allocations, one core)")
     with bench.scratch() as folder:
         capture = os.path.join(folder, "heap.cap")

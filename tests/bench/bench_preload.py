@@ -2,7 +2,8 @@
 """What libprofpreload-memory.so costs the pair of a malloc() and its free(), over the pair alone, in ns.
 
 Of CPU time, of many short rounds the best, as others on the machine only add to it. Rings have room for all, and nobody takes records out
-meanwhile. Dormant is without PROF_MEMORY, and with it but without a session. The last row is of four threads beside one.
+meanwhile. Dormant is without PROF_MEMORY, and with it but without a session: such a
+process can be asked to record later. The last row is of four threads beside one.
 """
 
 import json

@@ -2,9 +2,9 @@
 """What begin and end of a block take that a program records of itself, and opening and closing the recorder.
 
 Called from Python, so a microsecond of each is ctypes. Blocks are a millisecond, or ten. With five between them, both sides sleep
-then, as they do in a program, and events are still enabled. So they are after a longer pause, from the second one of that length on.
-After one of more than two seconds they are not: begin has to wait for profd's engine, which sleeps too, and for each CPU. By the CPUs' events as root, and by the program's own
-as anybody, who is as_user.py's.
+then, as they do in a program. Events are still enabled, and stay so however long the program sleeps. Where it works for more than two
+seconds between its blocks they are not: begin has to wait for profd's engine, which sleeps too, and for each event; of that time there is no goal.
+As root, and as anybody, who is as_user.py's.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ BLOCKS = 400
 RARE = 80
 PAUSE_S = 0.35
 SELDOM = 8
-LONG_PAUSE_S = 2.5  # events stay enabled for at most 2 s after a block, and until the next round
+LONG_PAUSE_S = 2.5  # events stay enabled for at most 2 s of work after a block, and until the next round
 GOAL_US = 100
 
 
@@ -39,11 +39,18 @@ def timed(prof, call, *arguments):
     return taken / 1e3
 
 
-def measure_blocks(prof, n, pause_s):
+def work(seconds):
+    """That long on a CPU."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def measure_blocks(prof, n, pause_s, pause=time.sleep):
     """Medians and 99 % marks of begin and end, in µs."""
     begins, ends = [], []
     for i in range(n):
-        time.sleep(pause_s)
+        pause(pause_s)
         begins.append(timed(prof, prof.prof_recorder_begin, b"block"))
         until = time.perf_counter() + (0.001 if i % 10 else 0.01)
         while time.perf_counter() < until:
@@ -59,8 +66,9 @@ def measure(path):
     rare = measure_blocks(prof, RARE, PAUSE_S)
     often = measure_blocks(prof, BLOCKS, 0.005)
     seldom = measure_blocks(prof, SELDOM, LONG_PAUSE_S)
+    worked = measure_blocks(prof, SELDOM, LONG_PAUSE_S, work)
     closed = timed(prof, prof.prof_recorder_close)
-    print(opened, closed, *rare, *often, *seldom)
+    print(opened, closed, *rare, *often, *seldom, *worked)
 
 
 def rows(table, path, what, *prefix):
@@ -70,11 +78,11 @@ def rows(table, path, what, *prefix):
         print(f"{what}: not measured")
         return
     opened, closed, *times = map(float, done.stdout.split())
-    for when, values in ((f"after {PAUSE_S} s", times[:4]), ("5 ms after the last", times[4:8])):
+    for when, values in ((f"after {PAUSE_S} s", times[:4]), ("5 ms after the last", times[4:8]), (f"after {LONG_PAUSE_S} s", times[8:12])):
         for call, median, last in (("begin", *values[:2]), ("end", *values[2:])):
             table.row(f"{what}: {call}, {when}, median, µs", median, goal=str(GOAL_US), met=median <= GOAL_US)
             table.row("  99 %", last)
-    table.row(f"{what}: begin, after {LONG_PAUSE_S} s, median, µs", times[8])
+    table.row(f"{what}: begin, after {LONG_PAUSE_S} s of work, median, µs", times[12])
     table.row(f"{what}: open, ms", opened / 1e3)
     table.row("  close, with names, ms", closed / 1e3)
 

@@ -28,6 +28,16 @@ def paired_cost(command, base, runs=15):
     return statistics.median(took)
 
 
+def long_capture(profcapture, folder, table):
+    """Rows that are made up: 10 M samples in 200 epochs, which name everything anew."""
+    path = os.path.join(folder, "long.cap")
+    bench.run(bench.program("MAKE_CAPTURE", "make-capture"), "--rows", "10000000", "--epochs", "200", path)
+    took = cold_seconds([profcapture, "report", path])
+    measured = bench.run_json(bench.program("PEAK_MEMORY", "peak-memory"), profcapture, "report", path)
+    table.row("report on 10 M made-up samples, s", took, None, goal="under 3", met=took < 3, digits=3)
+    table.row("its memory, MB", measured["bytes"] / 1e6, None, goal="under 500", met=measured["bytes"] < 500e6, digits=0)
+
+
 def main():
     profctl = bench.program("PROFCTL", "profctl")
     profcapture = bench.program("PROFCAPTURE", "profcapture")
@@ -50,6 +60,7 @@ def main():
             theirs = cold_seconds([perf, "report", "-i", data, "--stdio", "--no-children", "--no-inline", "-g", "none"], 3)
         table.row(f"report on {samples / 1e6:.2f} M samples, s", ours, theirs, goal="under 1, ratio under 0.2",
                   met=ours < 1 and (theirs is None or ours < theirs / 5), digits=3)
+        long_capture(profcapture, folder, table)
         cost = paired_cost([profctl, "record", "-q", "--force", "-o", os.path.join(folder, "true.cap"), "--", "true"], ["true"])
         peer_cost = None
         if perf:

@@ -67,7 +67,7 @@ def count(capture, names):
         program = owners[row["comm"]]
         counts[program]["stacks"] += 1
         counts[program][row["user_method"]] += 1
-        user = [frame for frame in row["frames"] if frame["kind"] != "kernel"]
+        user = [frame for frame in row["frames"] if frame["kind"] != "kernel" and not frame["inline"]]
         if row["user_stop"] == "copy-end":
             counts[program]["copy-end"] += 1
         elif not user and row["mode"] == "kernel":

@@ -7,6 +7,7 @@ while it reports; we walk while we record, and find names when that ends.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -72,6 +73,43 @@ def lookup_ns(program, capture, profcapture):
     return float(re.search(r"([\d.]+) ns", done.stderr)[1])
 
 
+def forget_files():
+    """Nothing of any file stays in memory; it is root's to say."""
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+        file.write("3")
+
+
+def node(profctl, profcapture, folder, table):
+    capture = os.path.join(folder, "node.cap")
+    with bench.Work(folder) as work:
+        bench.run(profctl, "record", "-p", work.node().pid, "-d", SECONDS, "-q", "--no-symbols", "-o", capture)
+    samples = bench.run_json(profcapture, "info", capture, "--json")["capture"]["samples"]
+    took = seconds([profcapture, "symbolize", capture]) + seconds([profcapture, "report", capture])
+    table.row(f"node, {samples / 1e3:.1f} k samples: symbolize and report, s", took, None, goal="under 1", met=took < 1, digits=3)
+
+
+def system(profctl, profcapture, folder, table):
+    """A minute of everything; the first time after a start of the machine, and again."""
+    plain, capture = os.path.join(folder, "plain.cap"), os.path.join(folder, "system.cap")
+    with bench.Work(folder) as work:
+        for start in (work.python, work.node, work.gcc, work.git):
+            start()
+        bench.run(profctl, "record", "-a", "-d", 60, "-q", "--no-symbols", "-o", plain)
+    samples = bench.run_json(profcapture, "info", plain, "--json")["capture"]["samples"]
+    for label, goal in ("cold", 3), ("warm", 0.5):
+        shutil.copyfile(plain, capture)
+        if label == "cold":
+            try:
+                forget_files()
+            except OSError as error:
+                print(f"# not cold: {error}")
+                continue
+        took = seconds([profcapture, "symbolize", capture])
+        table.row(f"60 s of the system, {samples / 1e3:.0f} k samples: symbolize, {label}, s", took, None, goal=f"under {goal}",
+                  met=took < goal, digits=3)
+
+
 def main():
     profctl, profcapture, perf = bench.program("PROFCTL", "profctl"), bench.program("PROFCAPTURE", "profcapture"), bench.peer("perf")
     table = bench.Table("Names, lines and inlined functions")
@@ -97,6 +135,8 @@ def main():
         table.row(f"inlined functions among its rows, of {STEPS}", inlined, goal="all", met=inlined == STEPS, digits=0)
         lookup = lookup_ns(program, capture, profcapture)
         table.row("a lookup of a flattened address, ns", lookup, goal="under 1000", met=lookup < 1000, digits=0)
+        node(profctl, profcapture, folder, table)
+        system(profctl, profcapture, folder, table)
     return table.missed
 
 
