@@ -391,27 +391,29 @@ def test_pause_and_resume(rights, profd, file, busy):
     assert 30 < samples < 900
 
 
-def test_pause_of_an_engine_that_does_not_answer(rights, profd, file, busy):
+@pytest.mark.parametrize("method, other, before", [("Pause", "Resume", False), ("Resume", "Pause", True)], ids=["pause", "resume"])
+def test_of_an_engine_that_does_not_answer(rights, profd, file, busy, method, other, before):
     """The answer comes in time, and says that it is not so yet; it is when the engine goes on."""
-    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    path = profd.create({"pids": variant("au", [busy.pid]), "paused": variant("b", before)}, file)
     profd.session(path, "Start")
     profd.sleep(0.3)
     engine, = profd.engines()
     os.kill(engine, signal.SIGSTOP)
     try:
         begin = time.monotonic()
-        name, message = refusal(profd.session, path, "Pause")
+        name, message = refusal(profd.session, path, method)
         took = time.monotonic() - begin
     finally:
         os.kill(engine, signal.SIGCONT)
     assert name == "Failed" and message
     assert 1.9 < took < 10
-    profd.session(path, "Resume")
-    assert profd.get(path, "State") == "running"
+    profd.sleep(0.3)
+    profd.session(path, other)
+    assert profd.get(path, "State") == ("paused" if before else "running")
     profd.sleep(0.3)
     profd.session(path, "Stop")
     ok, reason, summary = profd.wait("Finished", path)
-    assert (ok, reason) == (True, "stopped") and summary["samples"] > 30
+    assert (ok, reason) == (True, "stopped") and summary["samples"] > 20
 
 
 SWITCH = struct.Struct("<QQI12x")

@@ -33,8 +33,9 @@ static const struct advice advices[] = {
 	{ "symbolize",
 	  N_("'profcapture symbolize' adds the names that files of this machine have") },
 	{ "debug-symbols",
-	  N_("install its debug symbols (on Debian, 'dpkg -S' names the package, whose -dbgsym "
-	     "has them) and run 'profcapture symbolize'") },
+	  N_("'profcapture symbolize --debuginfod' fetches its debug symbols; or install them (on "
+	     "Debian, 'dpkg -S' names the package, whose -dbgsym has them) and run 'profcapture "
+	     "symbolize'") },
 	{ "build-symbols",
 	  N_("it is stripped; build it with -g, or say with 'profcapture symbolize --debug-dir' "
 	     "where its symbols are") },

@@ -96,8 +96,8 @@ bool suppressions_read(struct suppressions *suppressions, const char *file, GErr
 	g_autoptr(GError) why = NULL;
 
 	if (!g_file_get_contents(file, &text, NULL, &why)) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions '%s': %s"),
-			    file, why->message);
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions: %s"),
+			    why->message);
 		return false;
 	}
 	if (!suppressions->all) {
