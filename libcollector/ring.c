@@ -14,7 +14,7 @@
  * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
  *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; -interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
- *             (4) errno stays                                       [test-ring: lossless, timeout]
+ *             (4) errno stays                                       [test-ring-full: lossless, timeout]
  *             (5) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
  * Does not intern, and does not register: what calls it does.
  */

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of libcollector/ring where there is no room: what is lost is counted, who may wait waits no longer than it may, and a bigger
+ * ring takes what comes then.
+ */
+#include "libcollector/ring-own.h"
+#include "tests/unit/ring-pair.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+
+static void test_full(void)
+{
+	struct ring_batch batch;
+	uint64_t n = 0, last = 0, room = SMALL / MARK_BYTES;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	for (uint64_t i = 1; i <= 1000; i++)
+		n += write_mark(pair.ring, i);
+	CHECK_INT(n, room);
+	CHECK(!ring_begin(pair.ring, RING_MARK, SMALL));
+	CHECK(!ring_begin(pair.ring, RING_MARK, SIZE_MAX));
+	/* what only tells of names is no attempt */
+	CHECK(!ring_begin(pair.ring, RING_CALLS, SMALL / 8));
+	CHECK(!ring_begin(pair.ring, RING_STRING, SMALL));
+	batch = drain(RING_DRAIN_LIVE);
+	CHECK_INT(check_marks(&batch, &last), room);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_FULL], 1000 - room);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_BIG], 2);
+	CHECK_INT(pair.reader.totals.attempted, 1002);
+	CHECK(write_mark(pair.ring, 1001));
+	ring_release(pair.ring);
+	batch = drain(RING_DRAIN_LIVE);
+	CHECK_INT(check_marks(&batch, &last), 1);
+	CHECK_INT(pair.reader.totals.unpublished, 0);
+	check_law(&pair.reader.totals);
+	pair_done(&pair);
+}
+
+/* What is lost before anything is done for it: as long as it would be, counted as it would be. */
+static void test_known_full(void)
+{
+	struct ring_batch batch;
+	size_t bytes = sizeof(struct ring_mark);
+	uint64_t n = 1, last = 0;
+
+	REQUIRE(pair_init(&pair, 4096, 1, RING_DROP));
+	CHECK(!ring_is_full(pair.ring, bytes));
+	while (write_mark(pair.ring, n))
+		n++;
+	for (int i = 0; i < 10; i++)
+		CHECK(ring_is_full(pair.ring, bytes));
+	/* Something smaller may fit. */
+	CHECK(!ring_is_full(pair.ring, bytes - 8));
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+	CHECK_INT(check_marks(&batch, &last), n - 1);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_FULL], 11);
+	CHECK(check_law(&pair.reader.totals));
+	CHECK(!ring_is_full(pair.ring, bytes));
+	CHECK(write_mark(pair.ring, n));
+	pair_done(&pair);
+}
+
+/* ---- Lossless ---- */
+
+static void *drain_later(void *data)
+{
+	uint64_t *n = data, last = 0;
+
+	while (*n == 0 || last < 4 * SMALL / MARK_BYTES) {
+		struct ring_batch batch = drain(RING_DRAIN_LIVE);
+
+		*n += check_marks(&batch, &last);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* A consumer that reads: nothing is lost, though it may have to be tried again on a machine that stood still. */
+static void test_lossless(void)
+{
+	uint64_t n = 0, written = 0;
+	pthread_t id;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	REQUIRE(pthread_create(&id, NULL, drain_later, &n) == 0);
+	errno = 77;
+	for (uint64_t i = 1; i <= 4 * SMALL / MARK_BYTES; i++)
+		while (!write_mark(pair.ring, i))
+			sched_yield();
+	CHECK_INT(errno, 77);
+	pthread_join(id, NULL);
+	written = 4 * SMALL / MARK_BYTES;
+	CHECK_INT(n, written);
+	pair_done(&pair);
+}
+
+/* A consumer that never reads: one wait, and then none until the tail moves. */
+static void test_timeout(void)
+{
+	uint64_t room = SMALL / MARK_BYTES;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	errno = 77;
+	for (uint64_t i = 1; i <= room + 1000; i++)
+		write_mark(pair.ring, i);
+	CHECK_INT(errno, 77);
+	drain(RING_DRAIN_LIVE);
+	CHECK_INT(pair.reader.totals.waits, 1);
+	CHECK(pair.reader.totals.waited_ns >= RING_WAIT_NS);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_TIMEOUT], 1);
+	CHECK_INT(pair.reader.totals.lost[RING_LOST_FULL], 999);
+	for (uint64_t i = 0; i <= room; i++)
+		write_mark(pair.ring, i);
+	drain(RING_DRAIN_LIVE);
+	CHECK_INT(pair.reader.totals.waits, 2);
+	ring_add_flags(pair.ring, RING_NO_SYSCALL);
+	for (uint64_t i = 0; i <= room; i++)
+		write_mark(pair.ring, i);
+	drain(RING_DRAIN_LIVE);
+	CHECK_INT(pair.reader.totals.waits, 2);
+	pair_done(&pair);
+}
+
+static uint64_t full_waits(struct ring *ring)
+{
+	uint64_t before = pair.reader.totals.waits;
+
+	for (uint64_t i = 0; i <= SMALL / MARK_BYTES; i++)
+		write_mark(ring, i);
+	drain(RING_DRAIN_LIVE);
+	return pair.reader.totals.waits - before;
+}
+
+/* 1 s of waiting a minute, and whatever is taken and not used is given back. */
+static void test_wait_budget(void)
+{
+	uint64_t n = 0;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	while (n < 200 && full_waits(pair.ring) == 1)
+		n++;
+	CHECK(n > 0 && n <= RING_WAIT_BUDGET_NS / RING_WAIT_NS);
+	CHECK(pair.reader.totals.waited_ns >= RING_WAIT_NS * n);
+	pair_done(&pair);
+}
+
+/* What is left for a process is for all of its arenas. */
+static void test_shared_budget(void)
+{
+	struct ring_budget budget = { 0 };
+	uint64_t n = 0;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	ring_arena_set_budget(pair.arena, &budget);
+	while (ring_budget_take(&budget, pair.reader.grant_ns))
+		n++;
+	CHECK_INT(n, RING_WAIT_BUDGET_NS / RING_WAIT_NS);
+	CHECK_INT(full_waits(pair.ring), 0);
+	ring_budget_return(&budget, 0);
+	CHECK_INT(full_waits(pair.ring), 1);
+	CHECK_INT(full_waits(pair.ring), 0);
+	pair_done(&pair);
+}
+
+/* A small ring, claimed, and one that is four times as big. */
+static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
+{
+	const struct ring_arena_sizes sizes = { { { SMALL, 1, policy },
+						  { 4 * SMALL, 1, policy } } };
+
+	memset(&pair, 0, offsetof(struct pair, buffer));
+	if (!CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0) ||
+	    !CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0))
+		return false;
+	for (uint32_t i = 0; i < 2; i++)
+		ring_reader_init(&readers[i], &pair.memory, i);
+	pair.ring = ring_claim(pair.arena, 9, 0, 0);
+	return CHECK(pair.ring != NULL);
+}
+
+/* A ring that is full is left for a bigger one; what was in it comes first. */
+static void check_bigger(enum ring_policy policy)
+{
+	uint64_t room = SMALL / MARK_BYTES, last = 0;
+	struct ring_reader readers[2];
+	struct ring_batch batch;
+
+	REQUIRE(pair_init_two(policy, readers));
+	for (uint64_t i = 1; i <= 4 * room; i++)
+		CHECK(write_mark(pair.ring, i));
+	ring_release(pair.ring);
+	for (uint32_t i = 0; i < 2; i++) {
+		ring_reader_drain(&readers[i], RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
+		CHECK_INT(check_marks(&batch, &last), i == 0 ? room : 3 * room);
+		CHECK_INT(batch.tid, 9);
+		CHECK(batch.is_closed);
+		check_law(&readers[i].totals);
+	}
+	pair_done(&pair);
+}
+
+static void test_bigger(void)
+{
+	check_bigger(RING_LOSSLESS);
+	check_bigger(RING_DROP);
+}
+
+/* Four laps of a thread that takes that long for each, and has room always; the last is in that ring. */
+static void check_laps(long lap_ms, uint32_t expected)
+{
+	struct ring_reader readers[2];
+	struct ring_batch batch;
+	uint64_t last = 0, id = 0, n = 0;
+	uint32_t used = 0;
+
+	REQUIRE(pair_init_two(RING_DROP, readers));
+	for (int turn = 0; turn < 4 * 8; turn++) {
+		if (turn % 8 == 0)
+			pause_ms(lap_ms);
+		for (uint64_t i = 0; i < SMALL / 8 / MARK_BYTES; i++)
+			CHECK(write_mark(pair.ring, ++id));
+		for (uint32_t i = 0; i < 2; i++) {
+			uint64_t found;
+
+			ring_reader_drain(&readers[i], RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER,
+					  &batch);
+			found = check_marks(&batch, &last);
+			used = found ? i : used;
+			n += found;
+		}
+	}
+	CHECK_INT(n, id);
+	CHECK_INT(used, expected);
+	for (uint32_t i = 0; i < 2; i++) {
+		check_law(&readers[i].totals);
+		CHECK_INT(lost_of(&readers[i].totals), 0);
+	}
+	pair_done(&pair);
+}
+
+/* A ring that is filled quickly is left for a bigger one too, so that its consumer is not woken so often. */
+static void test_fast(void)
+{
+	check_laps((long)(RING_LAP_NS / 1000000) + 5, 0);
+	check_laps(0, 1);
+}
+
+int main(void)
+{
+	RUN(test_full);
+	RUN(test_lossless);
+	RUN(test_timeout);
+	RUN(test_wait_budget);
+	RUN(test_shared_budget);
+	RUN(test_bigger);
+	RUN(test_fast);
+	RUN(test_known_full);
+	return test_end();
+}
