@@ -5,8 +5,8 @@
  * The process may be anybody who can connect, so it is read without waiting, and answered without waiting. What a ring had
  * is copied into a queue, where it stays until all rings have told a time before which nothing will come.
  * Invariants: (1) a descriptor goes along with an answer of status 0, and no other [test-engine-collectors: registration]
- *             (2) recorded and lost is what was attempted                          [test-engine-collectors: conservation]
- *             (3) a ring that lies costs its own records only                      [test-engine-collectors: hostile]
+ *             (2) recorded and lost is what was attempted                          [test-engine-collectors-rows: conservation]
+ *             (3) a ring that lies costs its own records only                      [test-engine-collectors-rows: hostile]
  *             (4) what a thread costs does not depend on how many rings there are  [test-hostile-peers: floods]
  * Runs on the drain thread only.
  */

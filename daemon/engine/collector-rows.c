@@ -9,9 +9,9 @@
  * A thread's number is as the process says, so it has to be one of its own. Those of another PID namespace are not known to
  * the side band but for the process's own: such a thread gets a row of its own, with what it is called there, until /proc has
  * told which one that is.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters  [test-engine-collectors: ids]
- *             (2) a thread of somebody else puts the ring into quarantine                 [test-engine-collectors: tids]
- *             (3) what a process makes us keep is bounded, and what is more is counted    [test-engine-collectors: endless]
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters  [test-engine-collectors-rows: ids]
+ *             (2) a thread of somebody else puts the ring into quarantine                 [test-engine-collectors-rows: tids]
+ *             (3) what a process makes us keep is bounded, and what is more is counted    [test-engine-collectors-rows: endless]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-rows.h"

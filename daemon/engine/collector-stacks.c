@@ -6,9 +6,9 @@
  * that the side band has in the same place of the process, where that is there and says the same; else one by what the process says
  * of it, which is then all that is known: no file is opened on a process's word. A frame without an image is looked for where
  * the side band and the process say that files are mapped, and is an address of the process's own memory otherwise.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks [test-engine-collectors: stack_ids]
- *             (2) what a process makes us keep is bounded, and what is more is counted [test-engine-collectors: endless_stacks]
- *             (3) a stack needs no side band, and no process                           [test-engine-collectors: stacks]
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks [test-engine-collectors-stacks: stack_ids]
+ *             (2) what a process makes us keep is bounded, and what is more is counted [test-engine-collectors-stacks: endless_stacks]
+ *             (3) a stack needs no side band, and no process                           [test-engine-collectors-stacks: stacks]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-stacks.h"

@@ -5,8 +5,8 @@
  * Each drain of a ring tells a time before which nothing will come from it; the smallest of all rings is how far rows may
  * go. That and the side band's limit, as a thread has to be known before what it did.
  * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is queued.
- * Invariants: (1) rows are in time order, or counted as late        [test-engine-collectors: order]
- *             (2) who writes without end costs nobody else a record [test-engine-collectors: fair, fair_end]
+ * Invariants: (1) rows are in time order, or counted as late        [test-engine-collectors-rows: order]
+ *             (2) who writes without end costs nobody else a record [test-engine-collectors-rows: fair, fair_end]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"

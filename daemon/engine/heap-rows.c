@@ -17,7 +17,7 @@
  *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
  *                                                                            [test-engine-heap: checkpoint]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
- *                                                                            [test-engine-heap: ends; test-engine-collectors: allocations]
+ *                                                                            [test-engine-heap: ends; test-engine-collectors-stacks: allocations]
  *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap: forks]
  *             (5) in a pause no block begins, and those that are there end    [test-engine-heap: pause]
  *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]

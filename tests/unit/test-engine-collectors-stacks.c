@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process tells of; and of allocations as they come
+ * through rings. Allocations at times of our choice are in test-engine-heap.c.
+ */
+#include "tests/unit/collectors.h"
+
+/* ---- Images, stacks and code ---- */
+
+#define CODE UINT64_C(0x700000001000)
+#define LIBRARY UINT64_C(0x700000400000)
+
+static void write_image(struct ring *ring, uint32_t id, uint32_t path, uint64_t start)
+{
+	struct ring_image *image = ring_begin(ring, RING_IMAGE, sizeof(*image) + 20);
+
+	*image = (struct ring_image){ .id = id,
+				      .n_build_id_bytes = 20,
+				      .start = start,
+				      .end = start + 0x2000,
+				      .file_offset = 0x1000,
+				      .dev = 5,
+				      .inode = 6,
+				      .path = path };
+	memset(image + 1, 0xab, 20);
+	ring_end(ring, image);
+}
+
+static void write_stack(struct ring *ring, uint32_t id, const struct ring_frame *frames, uint32_t n)
+{
+	struct ring_stack *stack =
+		ring_begin(ring, RING_STACK, sizeof(*stack) + n * sizeof(*frames));
+
+	*stack = (struct ring_stack){ .id = id, .n_frames = n };
+	memcpy(stack + 1, frames, n * sizeof(*frames));
+	ring_end(ring, stack);
+}
+
+static void write_mark_at(struct ring *ring, uint32_t stack, uint64_t id)
+{
+	struct ring_at *at = ring_begin(ring, RING_MARK_AT, sizeof(*at) + sizeof(struct ring_mark));
+
+	if (!at)
+		return;
+	*at = (struct ring_at){ .stack = stack };
+	*(struct ring_mark *)(at + 1) = (struct ring_mark){ .id = id };
+	ring_end(ring, at);
+}
+
+static void write_log_at(struct ring *ring, uint32_t stack, const char *text, uint16_t flags)
+{
+	struct ring_at *at =
+		ring_begin(ring, RING_LOG_AT, sizeof(*at) + sizeof(struct ring_log) + strlen(text));
+	struct ring_log *log = (struct ring_log *)(at + 1);
+
+	*at = (struct ring_at){ .stack = stack };
+	*log = (struct ring_log){ .level = 6, .part = flags, .n_bytes = (uint32_t)strlen(text) };
+	memcpy(log + 1, text, strlen(text));
+	ring_set_flags(at, flags);
+	ring_end(ring, at);
+}
+
+static void write_jit(struct ring *ring, struct ring_jit jit)
+{
+	struct ring_jit *to = ring_begin(ring, RING_JIT, sizeof(*to));
+
+	*to = jit;
+	ring_end(ring, to);
+}
+
+static void map_library(struct fixture *fixture, const char *path, uint64_t inode)
+{
+	const struct image_key key = {
+		.path = path, .path_bytes = strlen(path), .dev = 5, .inode = inode
+	};
+	struct process *process = tasks_process(&fixture->parts.tasks, getpid());
+	const struct mapping mapping = { .start = LIBRARY,
+					 .end = LIBRARY + 0x3000,
+					 .file_offset = 0x1000,
+					 .image = images_of_mapping(&fixture->parts.images, &key) };
+
+	maps_insert(&process->maps, &mapping);
+}
+
+/* A column of the rows of a dictionary, in the order in which they were written. */
+static uint64_t frame_number(const struct fixture *fixture, uint16_t column, size_t i)
+{
+	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
+}
+
+/* Frames in an image of the process's telling, in one that the side band knows too, and in no file. */
+static void test_stacks(void)
+{
+	const struct ring_frame frames[] = { { LIBRARY + 0x10, 0, RING_FRAME_NO_FILE },
+					     { LIBRARY + 0x10, 0, RING_FRAME_RETURN },
+					     { 0x1234, 3, 1 },
+					     { 0x1fff, 4, 0 } };
+	struct fixture fixture;
+	struct ring *ring;
+	uint64_t code;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	map_library(&fixture, "/lib/known.so", 6);
+	ring = claim(&fixture, getpid());
+	write_string(ring, 1, "/lib/told.so", 12, 0);
+	write_string(ring, 2, "/lib/known.so (deleted)", 23, 0);
+	write_image(ring, 3, 1, CODE + 0x100000);
+	write_image(ring, 4, 2, LIBRARY);
+	write_stack(ring, 5, frames, 4);
+	write_mark_at(ring, 5, 1);
+	write_mark_at(ring, 5, 2);
+	write_log_at(ring, 5, "one ", RING_FLAG_MORE);
+	write_log(ring, "log", 0, RING_FLAG_MORE);
+	/* the same address in a handler, and one that is behind the image's end */
+	write_stack(ring, 6,
+		    (const struct ring_frame[]){ { CODE + 0x100234, 0, 0 },
+						 { CODE + 0x102000, 0, 1 } },
+		    2);
+	write_mark_at(ring, 6, 3);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_IMAGE), 3);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 6);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 0), 4);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 1), 4);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 2), 6);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LOG, PROF_LOG_STACK, 0), 4);
+	/* root first */
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 0), 0x1fff);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 1), 0x1234);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 2), 0x1010);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 3), LIBRARY + 0x10);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 4), 0x3000);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 5), 0x1234);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_KIND, 2), PROF_FRAME_RETURN);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_KIND, 3), PROF_FRAME_EXACT);
+	code = frame_number(&fixture, PROF_FRAME_IMAGE, 3);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_IMAGE, 0),
+		  frame_number(&fixture, PROF_FRAME_IMAGE, 2));
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_IMAGE, 1),
+		  frame_number(&fixture, PROF_FRAME_IMAGE, 4));
+	CHECK(frame_number(&fixture, PROF_FRAME_IMAGE, 1) != code);
+	CHECK(frame_number(&fixture, PROF_FRAME_IMAGE, 0) != code);
+	fixture_done(&fixture);
+}
+
+/* A file that the side band has another one for in the same place is another image. */
+static void test_other_image(void)
+{
+	const struct ring_frame frame = { 0x1010, 4, 0 };
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	map_library(&fixture, "/lib/known.so", 7);
+	ring = claim(&fixture, getpid());
+	write_string(ring, 2, "/lib/known.so", 13, 0);
+	write_image(ring, 4, 2, LIBRARY);
+	write_stack(ring, 5, &frame, 1);
+	write_mark_at(ring, 5, 1);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_IMAGE, PROF_IMAGE_INODE, 0), 6);
+	fixture_done(&fixture);
+}
+
+/* Ids of another owner, of nobody, and of frames of an image that was never told of; an id that is told anew. */
+static void test_stack_ids(void)
+{
+	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };
+	struct fixture fixture;
+	struct ring *ring, *other;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	other = claim(&fixture, OTHER_TID);
+	write_stack(ring, 1, &first, 1);
+	write_stack(ring, 0, &first, 1);
+	write_stack(ring, 2, &first, 0);
+	settle(&fixture);
+	write_mark_at(other, 1, 1);
+	settle(&fixture);
+	write_mark_at(ring, 1, 2);
+	write_mark_at(ring, 2, 3);
+	settle(&fixture);
+	output_end_epoch(&fixture.parts.output);
+	write_mark_at(ring, 1, 4);
+	write_stack(ring, 1, &second, 1);
+	write_mark_at(ring, 1, 5);
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 0), 0);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 1), 1);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 2), 0);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 3), 1);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 4), 2);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 3);
+	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 2), CODE + 8);
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
+static void test_code(void)
+{
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	write_string(ring, 1, "f", 1, 0);
+	write_jit(ring, (struct ring_jit){ .name = 1, .address = CODE, .size = 64, .from = 9 });
+	write_jit(ring,
+		  (struct ring_jit){
+			  .kind = RING_JIT_MOVE, .name = 77, .address = CODE + 64, .from = CODE });
+	write_jit(ring, (struct ring_jit){ .kind = RING_JIT_UNLOAD, .address = CODE + 64 });
+	settle(&fixture);
+	write_jit(ring, (struct ring_jit){ .kind = RING_JIT_N_KINDS });
+	settle(&fixture);
+	CHECK_INT(fixture.warnings, 1);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_JIT), 3);
+	CHECK_STR(text_of(&fixture.parts,
+			  number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_NAME, 0)),
+		  "f");
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_NAME, 1), 0);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_FROM, 0), 0);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_FROM, 1), CODE);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_ADDRESS, 2), CODE + 64);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_EVENT, 2), PROF_JIT_UNLOAD);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_JIT, PROF_JIT_PROCESS, 0), 1);
+	fixture_done(&fixture);
+}
+
+static void lie_about_frames(struct ring *ring)
+{
+	write_stack(ring, 1, &(const struct ring_frame){ .kind = 4 }, 1);
+}
+
+static void lie_about_image(struct ring *ring)
+{
+	struct ring_image *image = ring_begin(ring, RING_IMAGE, sizeof(*image));
+
+	*image = (struct ring_image){ .id = 1, .start = CODE, .end = CODE };
+	ring_end(ring, image);
+}
+
+static void test_lying_stacks(void)
+{
+	static void (*const lies[])(struct ring *) = { lie_about_frames, lie_about_image };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		struct fixture fixture;
+
+		REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+		lies[i](claim(&fixture, getpid()));
+		settle(&fixture);
+		CHECK_INT(fixture.warnings, 1);
+		finish(&fixture);
+		fixture_done(&fixture);
+	}
+}
+
+/* Stacks and images without end. */
+static void test_endless_stacks(void)
+{
+	static struct ring_frame frames[1000];
+	struct fixture fixture;
+	struct ring *ring;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = ring_claim(fixture.arena, (uint32_t)getpid(), 64u << 10, 0);
+	write_string(ring, 1, "/x", 2, 0);
+	for (uint32_t i = 1; i < 3000; i++) {
+		write_image(ring, i, 1, CODE + i * 0x4000);
+		write_string(ring, 1, &i, sizeof(i), 0);
+		write_stack(ring, i, frames, 900);
+		collectors_drain(&fixture.collectors, now());
+		if (i % 100 == 0)
+			settle(&fixture);
+	}
+	settle(&fixture);
+	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT);
+	CHECK(fixture.collectors.rows->n_images <= COLLECTOR_MAX_IMAGES);
+	CHECK(lost(&fixture, PROF_LOSS_RING_REFUSED) > 3000);
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
+/* ---- Allocations ---- */
+
+static void write_alloc(struct ring *ring, uint64_t address, uint64_t size, uint32_t stack)
+{
+	struct ring_alloc *alloc = ring_begin(ring, RING_ALLOC, sizeof(*alloc));
+
+	*alloc = (struct ring_alloc){ .address = address, .size = size, .stack = stack };
+	ring_end(ring, alloc);
+}
+
+static void write_free(struct ring *ring, uint64_t address)
+{
+	struct ring_free_block *freed = ring_begin(ring, RING_FREE_BLOCK, sizeof(*freed));
+
+	*freed = (struct ring_free_block){ .address = address };
+	ring_end(ring, freed);
+}
+
+static void write_calls(struct ring *ring, uint32_t first, uint32_t parent, uint64_t address)
+{
+	struct ring_calls *calls =
+		ring_begin(ring, RING_CALLS, sizeof(*calls) + sizeof(struct ring_frame));
+
+	*calls = (struct ring_calls){ .first = first, .parent = parent, .n_frames = 1 };
+	*(struct ring_frame *)(calls + 1) = (struct ring_frame){ address, 0, RING_FRAME_NO_FILE };
+	ring_end(ring, calls);
+}
+
+static uint64_t heap_number(const struct fixture *fixture, uint16_t column, size_t i)
+{
+	return number_of(&fixture->parts, PROF_TABLE_HEAP, column, i);
+}
+
+/* What one thread allocates and another one frees; what lives when the process ends, or the session. */
+static void check_allocations(bool dies)
+{
+	struct fixture fixture;
+	struct ring *ring, *other;
+	uint64_t begin_ns = now();
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	ring = claim(&fixture, getpid());
+	other = claim(&fixture, OTHER_TID);
+	write_calls(ring, 1, 0, CODE);
+	write_calls(ring, 2, 1, CODE + 8);
+	for (uint64_t i = 1; i <= 100; i++) {
+		write_alloc(ring, i * 16, i, 2);
+		/* so that the clock has moved on */
+		usleep(1);
+		write_free(other, i * 16);
+	}
+	write_alloc(ring, 16, 1000, 2);
+	settle(&fixture);
+	write_alloc(other, 32, 2000, 0);
+	if (dies) {
+		CHECK(collectors_wake(&fixture.collectors, fixture.pidfd));
+		settle(&fixture);
+		CHECK_INT(fixture.collectors.peers->len, 0);
+	}
+	/* producers stop, and no time is too short */
+	for (int i = 0; i < 1000 && collectors_finish_some(&fixture.collectors, 0) > 0; i++)
+		usleep(1000);
+	CHECK_INT(collectors_finish_some(&fixture.collectors, 0), 0);
+	CHECK(dies || fixture.shared->ended == 1);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 102);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 100);
+	for (size_t i = 0; i < 100; i++)
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, i), i + 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 2);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 2);
+	CHECK_INT(heap_number(&fixture, PROF_HEAP_EVENT, 1), PROF_HEAP_END);
+	CHECK_INT(heap_number(&fixture, PROF_HEAP_LIVE_BYTES, 1), 3000);
+	CHECK(heap_number(&fixture, PROF_HEAP_TIME, 0) > begin_ns);
+	CHECK(heap_number(&fixture, PROF_HEAP_TIME, 1) <= now());
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_BLOCK, 1), 102);
+	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_STACK, 0), 2);
+	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 0);
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
+static void test_allocations(void)
+{
+	check_allocations(false);
+	check_allocations(true);
+}
+
+int main(void)
+{
+	RUN(test_stacks);
+	RUN(test_other_image);
+	RUN(test_stack_ids);
+	RUN(test_code);
+	RUN(test_lying_stacks);
+	RUN(test_endless_stacks);
+	RUN(test_allocations);
+	return test_end();
+}
