@@ -5,8 +5,8 @@
  * What owners of rings tell of are nodes of trees of their own; here is one for the process, so that the same stack is the same
  * node whoever tells of it. A node does not change: an id that is told of again is another node. Stacks of the capture
  * are numbered anew in each epoch; a node keeps its number in the epoch that it was last named in.
- * Invariants: (1) the same frames are the same node                 [test-engine-heap: nodes]
- *             (2) an epoch has each stack that it names, whole      [test-engine-heap: epochs]
+ * Invariants: (1) the same frames are the same node                 [test-engine-heap-stacks: nodes]
+ *             (2) an epoch has each stack that it names, whole      [test-engine-heap-stacks: epochs]
  *             (3) it takes no memory beyond its budget              [test-engine-heap: limits]
  * Runs on the drain thread only.
  */

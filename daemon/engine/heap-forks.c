@@ -8,8 +8,8 @@
  * are kept, as long as somebody may ask.
  * What is kept is taken from the parent's budget, and the copy from the child's. Where there is no room for it, ends are of blocks that
  * nobody knows.
- * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told since [test-engine-heap: forks]
- *             (2) what is kept of ends is given back when nobody can ask any more                        [test-engine-heap: forks]
+ * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told since [test-engine-heap-live: forks]
+ *             (2) what is kept of ends is given back when nobody can ask any more                        [test-engine-heap-live: forks]
  * Runs on the drain thread only. Mappings are not inherited.
  */
 #include "daemon/engine/heap-forks.h"

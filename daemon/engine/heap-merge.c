@@ -5,7 +5,7 @@
  *
  * All wait until the records of their time are rows, whosever they are.
  * Invariants: (1) they are in the order of their times, with the records of all processes  [test-engine-heap: realloc, reuse]
- *             (2) a pause is told behind all rows until then, and before all others         [test-engine-heap: pause]
+ *             (2) a pause is told behind all rows until then, and before all others         [test-engine-heap-live: pause]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-merge.h"

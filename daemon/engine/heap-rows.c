@@ -15,11 +15,11 @@
  * While the session is paused, what is allocated is known by its address only, so that its end is no row either, whenever it comes.
  * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
- *                                                                            [test-engine-heap: checkpoint]
+ *                                                                            [test-engine-heap-live: checkpoint]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
- *                                                                            [test-engine-heap: ends; test-engine-collectors-stacks: allocations]
- *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap: forks]
- *             (5) in a pause no block begins, and those that are there end    [test-engine-heap: pause]
+ *                                                                            [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
+ *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap-live: forks]
+ *             (5) in a pause no block begins, and those that are there end    [test-engine-heap-live: pause]
  *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
  *             (7) of one time an address is given up before it is given out again, in whatever order that is told
  *                                                                            [test-engine-heap: ties]

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap fixture - records of allocations of two processes at times of our choice, and the rows that they become
+ *
+ *     struct fixture fixture;
+ *     fixture_init(&fixture);
+ *     add_malloc(fixture.owner, &fixture, 100, 0x1000, 10);
+ *     finish(&fixture, 200);
+ *     CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 100, MAIN, PROF_ALLOC_MALLOC, 1, 10);
+ *     fixture_done(&fixture);
+ */
+#pragma once
+
+#include "daemon/engine/collector-rows.h"
+#include "tests/unit/engine.h"
+
+#define PID 2000000001
+#define OTHER_TID 2000000002
+#define OTHER_PID 2000000003
+#define CODE UINT64_C(0x700000001000)
+
+/* Times of rows are whole ones. */
+#define TICK_NS 16u
+
+struct fixture {
+	struct parts parts;
+	struct collector_rows rows;
+	struct collector_process process, other_process;
+	/* the first two are threads of the same process */
+	struct collector_owner *owner, *second, *stranger;
+};
+
+static inline void fixture_init(struct fixture *fixture)
+{
+	*fixture = (struct fixture){ 0 };
+	parts_init(&fixture->parts);
+	tasks_found(&fixture->parts.tasks, PID, PID, 1);
+	tasks_found(&fixture->parts.tasks, PID, OTHER_TID, 1);
+	tasks_found(&fixture->parts.tasks, OTHER_PID, OTHER_PID, 1);
+	fixture->rows = (struct collector_rows){
+		.output = &fixture->parts.output,
+		.tasks = &fixture->parts.tasks,
+		.losses = &fixture->parts.losses,
+		.images = &fixture->parts.images,
+	};
+	heap_merge_init(&fixture->rows.heaps, &fixture->parts.tasks);
+	collector_process_init(&fixture->process, &fixture->rows, PID, 0);
+	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
+	CHECK(collector_process_bind(&fixture->process, UINT64_MAX));
+	CHECK(collector_process_bind(&fixture->other_process, UINT64_MAX));
+	fixture->owner = collector_owner_new(&fixture->process, PID);
+	fixture->second = collector_owner_new(&fixture->process, OTHER_TID);
+	fixture->stranger = collector_owner_new(&fixture->other_process, OTHER_PID);
+}
+
+/* They end, and everything is in the capture. */
+static inline void finish(struct fixture *fixture, uint64_t time)
+{
+	uint64_t time_ns = time * TICK_NS;
+
+	heap_merge_run(&fixture->rows.heaps, time_ns);
+	collector_process_end(&fixture->process, time_ns);
+	collector_process_end(&fixture->other_process, time_ns);
+	parts_finish(&fixture->parts);
+}
+
+static inline void fixture_done(struct fixture *fixture)
+{
+	collector_owner_unref(fixture->owner);
+	collector_owner_unref(fixture->second);
+	collector_owner_unref(fixture->stranger);
+	collector_process_done(&fixture->process);
+	collector_process_done(&fixture->other_process);
+	/* what was kept of them was given back */
+	CHECK_INT(fixture->rows.heaps.budget.used, 0);
+	CHECK_INT(fixture->rows.heaps.n, 0);
+	heap_merge_done(&fixture->rows.heaps);
+	if (fixture->rows.lost_image)
+		row_unref(&fixture->rows.lost_image->row);
+	if (fixture->rows.cut_image)
+		row_unref(&fixture->rows.cut_image->row);
+	parts_done(&fixture->parts);
+}
+
+/* The time is in ticks, as all here. */
+static inline enum ring_fault add(struct collector_owner *owner, struct fixture *fixture,
+				  enum ring_type type, uint64_t time, const void *payload, size_t n)
+{
+	const struct ring_record record = {
+		.type = type, .time_ns = time * TICK_NS, .payload = payload, .n_bytes = (uint32_t)n
+	};
+
+	heap_merge_run(&fixture->rows.heaps, record.time_ns);
+	return collector_owner_add(owner, &record);
+}
+
+static inline void add_alloc(struct collector_owner *owner, struct fixture *fixture,
+			     uint64_t time_ns, struct ring_alloc alloc)
+{
+	CHECK_INT(add(owner, fixture, RING_ALLOC, time_ns, &alloc, sizeof(alloc)), RING_FAULT_NONE);
+}
+
+static inline void add_malloc(struct collector_owner *owner, struct fixture *fixture,
+			      uint64_t time_ns, uint64_t address, uint64_t size)
+{
+	add_alloc(owner, fixture, time_ns, (struct ring_alloc){ .address = address, .size = size });
+}
+
+static inline void add_free(struct collector_owner *owner, struct fixture *fixture,
+			    uint64_t time_ns, uint64_t address)
+{
+	const struct ring_free_block freed = { .address = address };
+
+	CHECK_INT(add(owner, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
+		  RING_FAULT_NONE);
+}
+
+static inline void add_realloc(struct collector_owner *owner, struct fixture *fixture,
+			       uint64_t time_ns, struct ring_realloc moved)
+{
+	if (moved.kind == 0)
+		moved.kind = RING_ALLOC_REALLOC;
+	moved.duration_ns = MIN_OF(moved.duration_ns, UINT64_MAX / TICK_NS) * TICK_NS;
+	CHECK_INT(add(owner, fixture, RING_REALLOC, time_ns, &moved, sizeof(moved)),
+		  RING_FAULT_NONE);
+}
+
+/* Frames at these offsets from CODE, outermost first. */
+static inline enum ring_fault add_calls(struct collector_owner *owner, struct fixture *fixture,
+					uint64_t time_ns, uint32_t first, uint32_t parent,
+					const uint32_t *offsets, uint32_t n)
+{
+	struct {
+		struct ring_calls calls;
+		struct ring_frame frames[8];
+	} told = { .calls = { .first = first, .parent = parent, .n_frames = n } };
+
+	for (uint32_t i = 0; i < n; i++)
+		told.frames[i] = (struct ring_frame){ CODE + offsets[i], 0, RING_FRAME_NO_FILE };
+	return add(owner, fixture, RING_CALLS, time_ns, &told,
+		   sizeof(told.calls) + n * sizeof(*told.frames));
+}
+
+static inline uint64_t lost(const struct fixture *fixture, enum prof_loss_cause cause)
+{
+	GHashTableIter iter;
+	gpointer value;
+	uint64_t sum = 0;
+
+	g_hash_table_iter_init(&iter, fixture->parts.losses.total);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		if (((struct loss *)value)->key.cause == cause)
+			sum += ((struct loss *)value)->count;
+	return sum;
+}
+
+/* The first columns of a row. */
+static inline bool check_row(const struct fixture *fixture, enum prof_table table, size_t i,
+			     const uint64_t *expected, uint16_t n)
+{
+	const struct prof_column_def *columns = prof_table_v1(table)->columns;
+	bool is_good = true;
+
+	for (uint16_t column = 0; column < n; column++) {
+		uint64_t scale = columns[column].type == PROF_TYPE_TIME ? TICK_NS : 1;
+
+		if (!CHECK_INT(number_of(&fixture->parts, table, column, i),
+			       expected[column] * scale)) {
+			printf("# table %d, row %zu, column %u\n", table, i, column);
+			is_good = false;
+		}
+	}
+	return is_good;
+}
+
+#define CHECK_ROW(fixture, table, i, ...)                               \
+	check_row(fixture, table, i, (const uint64_t[]){ __VA_ARGS__ }, \
+		  sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+
+#define MAIN 1 /* rows of threads */
+#define SECOND 2
+#define STRANGER 3

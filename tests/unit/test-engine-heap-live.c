@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of heap-rows.c and heap-forks.c in daemon/engine: what lives where an epoch, a process or the recording ends, in a pause, and
+ * what each process has of it.
+ */
+#include "tests/unit/heap.h"
+
+static void test_checkpoint(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	for (uint64_t i = 1; i <= 10; i++)
+		add_malloc(fixture.owner, &fixture, i, i * 16, i);
+	for (uint64_t i = 1; i <= 8; i++)
+		add_free(fixture.owner, &fixture, 20 + i, i * 16);
+	/* block 9 is given up, but what takes its place is not there yet */
+	add_realloc(fixture.second, &fixture, 30,
+		    (struct ring_realloc){
+			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
+	output_end_epoch(&fixture.parts.output);
+	/* the same time as a row that is there: not yet */
+	add_free(fixture.owner, &fixture, 28, 0);
+	add_free(fixture.owner, &fixture, 40, 10 * 16);
+	/* an epoch with too few events */
+	add_malloc(fixture.owner, &fixture, 90, 32, 1);
+	add_malloc(fixture.owner, &fixture, 91, 48, 1);
+	add_malloc(fixture.owner, &fixture, 92, 64, 1);
+	output_end_epoch(&fixture.parts.output);
+	add_free(fixture.owner, &fixture, 93, 0);
+	output_end_epoch(&fixture.parts.output);
+	add_free(fixture.owner, &fixture, 94, 0);
+	add_free(fixture.owner, &fixture, 95, 0);
+	add_free(fixture.owner, &fixture, 96, 0);
+	finish(&fixture, 100);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 5);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 28, 1, PROF_HEAP_CHECKPOINT, 19, 2, 55, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 92, 1, PROF_HEAP_CHECKPOINT, 103, 4, 103, 92);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 94, 1, PROF_HEAP_CHECKPOINT, 103, 4, 103, 92);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 4, 100, 1, PROF_HEAP_END, 103, 4, 103, 94);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2 + 4 + 4 + 4);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 0, 28, MAIN, PROF_ALLOC_MALLOC, 9, 9, 0, 0, 9);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 1, 28, MAIN, PROF_ALLOC_MALLOC, 10, 10, 0, 0, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 2, 92, SECOND, PROF_ALLOC_REALLOC, 11, 100, 0, 0, 80);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 3, 92, MAIN, PROF_ALLOC_MALLOC, 12, 1, 0, 0, 90);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 10, 80, SECOND, PROF_ALLOC_REALLOC, 11, 100, 0, 0, 9);
+	fixture_done(&fixture);
+}
+
+/* The process ends amid a realloc, or says that it takes longer than it can. */
+static void test_ends(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 16, 1);
+	add_realloc(fixture.owner, &fixture, 20,
+		    (struct ring_realloc){
+			    .prior = 16, .address = 32, .size = 2, .duration_ns = UINT64_MAX });
+	add_malloc(fixture.second, &fixture, 30, 48, 4);
+	collector_process_end(&fixture.process, 40 * TICK_NS);
+	CHECK_INT(fixture.rows.heaps.n, 0);
+	add_malloc(fixture.stranger, &fixture, 50, 64, 8);
+	finish(&fixture, 60);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 40, MAIN, PROF_ALLOC_REALLOC, 3, 2, 0, 0, 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 4);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 40, 1, PROF_HEAP_END, 6, 2, 6, 40);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 50, 2, PROF_HEAP_BEGIN, 0, 0, 0, 50);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 60, 2, PROF_HEAP_END, 8, 1, 8, 50);
+	fixture_done(&fixture);
+}
+
+/* Blocks are numbered in each; the same address is another one's. */
+static void test_two_processes(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 16, 1);
+	add_realloc(fixture.stranger, &fixture, 20,
+		    (struct ring_realloc){ .address = 16, .size = 2, .duration_ns = 15 });
+	add_malloc(fixture.owner, &fixture, 30, 32, 3);
+	add_free(fixture.owner, &fixture, 40, 16);
+	add_free(fixture.stranger, &fixture, 50, 32);
+	finish(&fixture, 60);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 10, MAIN, PROF_ALLOC_MALLOC, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 1, 30, MAIN, PROF_ALLOC_MALLOC, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 35, STRANGER, PROF_ALLOC_REALLOC, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 50, STRANGER, 0, 32);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 60, 1, PROF_HEAP_END, 3, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 60, 2, PROF_HEAP_END, 2, 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2);
+	fixture_done(&fixture);
+}
+
+/* A thread that is gone is named by what it left. */
+static void test_gone_thread(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.second, &fixture, 10, 16, 1);
+	collector_owner_unref(steal_ptr(&fixture.second));
+	for (uint64_t i = 0; i < 5; i++) {
+		fixture.second = collector_owner_new(&fixture.process, OTHER_TID);
+		add_malloc(fixture.second, &fixture, 20 + i, 32, 1);
+		add_free(fixture.second, &fixture, 20 + i, 32);
+		collector_owner_unref(steal_ptr(&fixture.second));
+	}
+	output_end_epoch(&fixture.parts.output);
+	finish(&fixture, 60);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 0, 60, SECOND, PROF_ALLOC_MALLOC, 1);
+	CHECK(rows_of(&fixture.parts, PROF_TABLE_THREAD) >= 2);
+	fixture_done(&fixture);
+}
+
+static void fork_at(struct fixture *fixture, int32_t parent, int32_t pid, uint64_t time_ns)
+{
+	const struct record_task task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
+
+	tasks_process(&fixture->parts.tasks, parent)->has_heap = true;
+	tasks_fork(&fixture->parts.tasks, &task, time_ns);
+}
+
+/* A process begins with what its parent had when it was forked, and with no block of its own. */
+static void test_forks(void)
+{
+	struct fixture fixture;
+	struct collector_process child, grandchild;
+	struct collector_owner *owner, *grand;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
+	add_free(fixture.owner, &fixture, 13, 0x1000);
+	fork_at(&fixture, PID, 2000000010, 20);
+	/* one that comes to nothing, and whose child does not */
+	fork_at(&fixture, PID, 2000000011, 20);
+	fork_at(&fixture, 2000000011, 2000000012, 21);
+	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);
+	add_free(fixture.owner, &fixture, 30, 0x2000);
+	add_malloc(fixture.owner, &fixture, 31, 0x2000, 4);
+	add_malloc(fixture.owner, &fixture, 32, 0x4000, 5);
+	add_realloc(fixture.owner, &fixture, 33,
+		    (struct ring_realloc){ .prior = 0x3000, .address = 0x5000, .size = 6 });
+	fork_at(&fixture, PID, 2000000013, 200000000);
+	collector_process_init(&child, &fixture.rows, 2000000010, 0);
+	collector_process_init(&grandchild, &fixture.rows, 2000000012, 0);
+	REQUIRE(collector_process_bind(&child, UINT64_MAX) &&
+		collector_process_bind(&grandchild, UINT64_MAX));
+	owner = collector_owner_new(&child, 2000000010);
+	grand = collector_owner_new(&grandchild, 2000000012);
+	add_free(owner, &fixture, 40, 0x2000);
+	add_free(owner, &fixture, 41, 0x2000);
+	add_malloc(owner, &fixture, 42, 0x2000, 7);
+	add_realloc(owner, &fixture, 43,
+		    (struct ring_realloc){ .prior = 0x3000, .address = 0x6000, .size = 8 });
+	add_free(owner, &fixture, 44, 0x4000);
+	add_free(grand, &fixture, 45, 0x3000);
+	heap_merge_run(&fixture.rows.heaps, 50);
+	collector_process_end(&child, 50 * TICK_NS);
+	collector_process_end(&grandchild, 50 * TICK_NS);
+	finish(&fixture, 50);
+	/* its parent's second one, once */
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 41, 4, 0, 0x2000);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 42, 4, PROF_ALLOC_MALLOC, 4, 7);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 7, 43, 4, PROF_ALLOC_REALLOC, 5, 8, 0, 0, 3);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 4, 44, 4, 0, 0x4000);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 5, 45, 6, 3);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 50, 3, PROF_HEAP_END, 15, 2, 15, 43, 3);
+	collector_owner_unref(owner);
+	collector_owner_unref(grand);
+	collector_process_done(&child);
+	collector_process_done(&grandchild);
+	fixture_done(&fixture);
+}
+
+/* What is allocated in a pause is not there, and what was there before ends. */
+static void test_pause(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
+	heap_merge_pause(&fixture.rows.heaps, true, 20 * TICK_NS);
+	heap_merge_pause(&fixture.rows.heaps, false, 30 * TICK_NS);
+	add_malloc(fixture.owner, &fixture, 20, 0x4000, 4);
+	add_free(fixture.owner, &fixture, 21, 0x1000);
+	add_malloc(fixture.owner, &fixture, 22, 0x1000, 5);
+	add_free(fixture.owner, &fixture, 23, 0);
+	add_free(fixture.owner, &fixture, 24, 0x7000);
+	add_realloc(fixture.owner, &fixture, 25,
+		    (struct ring_realloc){ .prior = 0x2000, .address = 0x5000, .size = 6 });
+	add_realloc(fixture.owner, &fixture, 26,
+		    (struct ring_realloc){ .prior = 0x5000, .address = 0x6000, .size = 7 });
+	add_free(fixture.owner, &fixture, 31, 0x1000);
+	add_realloc(fixture.owner, &fixture, 32,
+		    (struct ring_realloc){ .prior = 0x6000, .address = 0x2000, .size = 8 });
+	finish(&fixture, 40);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 4, 32, MAIN, PROF_ALLOC_REALLOC, 5, 8, 0, 0, 0);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 2);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 21, MAIN, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 25, MAIN, 2);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 20, 1, PROF_HEAP_PAUSED, 10, 4, 10, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 30, 1, PROF_HEAP_RESUMED, 7, 2, 10, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 40, 1, PROF_HEAP_END, 15, 3);
+	fixture_done(&fixture);
+}
+
+int main(void)
+{
+	RUN(test_checkpoint);
+	RUN(test_ends);
+	RUN(test_two_processes);
+	RUN(test_gone_thread);
+	RUN(test_forks);
+	RUN(test_pause);
+	return test_end();
+}

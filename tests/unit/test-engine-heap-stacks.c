@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of call-nodes.c in daemon/engine: the stacks of allocations.
+ */
+#include "tests/unit/heap.h"
+
+static void add_at(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
+		   uint32_t stack, uint8_t flags)
+{
+	add_alloc(owner, fixture, time_ns, (struct ring_alloc){ .stack = stack, .flags = flags });
+}
+
+static uint64_t stack_of(const struct fixture *fixture, size_t i)
+{
+	return number_of(&fixture->parts, PROF_TABLE_ALLOC, PROF_ALLOC_STACK, i);
+}
+
+/* The frame of a stack in the capture's only epoch, as an offset from CODE. */
+static uint64_t offset_of(const struct fixture *fixture, uint64_t stack)
+{
+	uint64_t frame = number_of(&fixture->parts, PROF_TABLE_STACK, PROF_STACK_FRAME, stack - 1);
+
+	return number_of(&fixture->parts, PROF_TABLE_FRAME, PROF_FRAME_OFFSET, frame - 1) - CODE;
+}
+
+static uint64_t parent_of(const struct fixture *fixture, uint64_t stack)
+{
+	return number_of(&fixture->parts, PROF_TABLE_STACK, PROF_STACK_PARENT, stack - 1);
+}
+
+static void test_nodes(void)
+{
+	const struct {
+		struct ring_stack stack;
+		struct ring_frame frames[2];
+	} handler = { { 5, 2 }, { { CODE + 2, 0, 2 }, { CODE + 1, 0, 2 } } };
+	const struct {
+		struct ring_calls calls;
+		struct ring_frame frame;
+	} cut = { { .first = 200, .parent = 13, .n_frames = 1 },
+		  { CODE + 5, 0, RING_FRAME_NO_FILE | RING_FRAME_CUT } };
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_calls(fixture.owner, &fixture, 1, 10, 0, (const uint32_t[]){ 1, 2, 3 }, 3);
+	add_at(fixture.owner, &fixture, 2, 12, 0);
+	add_at(fixture.owner, &fixture, 3, 11, 0);
+	/* the same by another thread, by ids of its own */
+	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
+	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
+	add_at(fixture.second, &fixture, 6, 78, 0);
+	/* another one takes an id: what is below stays, what comes is below the new one */
+	add_calls(fixture.owner, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
+	add_at(fixture.owner, &fixture, 8, 12, 0);
+	add_at(fixture.owner, &fixture, 9, 11, 0);
+	add_calls(fixture.owner, &fixture, 10, 13, 11, (const uint32_t[]){ 3 }, 1);
+	add_at(fixture.owner, &fixture, 11, 13, 0);
+	/* a handler's */
+	CHECK_INT(add(fixture.owner, &fixture, RING_STACK, 12, &handler, sizeof(handler)),
+		  RING_FAULT_NONE);
+	add_at(fixture.owner, &fixture, 13, 5, RING_ALLOC_STACK);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	/* nobody told of these */
+	add_at(fixture.owner, &fixture, 14, 77, 0);
+	add_calls(fixture.owner, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
+	add_at(fixture.owner, &fixture, 16, 100, 0);
+	add_calls(fixture.owner, &fixture, 17, 0, 0, (const uint32_t[]){ 4 }, 1);
+	CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 18, &cut, sizeof(cut)), RING_FAULT_NONE);
+	add_at(fixture.owner, &fixture, 19, 200, 0);
+	finish(&fixture, 20);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), 3);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 1)), 2);
+	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 0)), stack_of(&fixture, 1));
+	CHECK_INT(stack_of(&fixture, 2), stack_of(&fixture, 1));
+	CHECK_INT(stack_of(&fixture, 3), stack_of(&fixture, 0));
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 4)), 9);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 5)), 3);
+	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 5)), stack_of(&fixture, 4));
+	CHECK_INT(stack_of(&fixture, 6), stack_of(&fixture, 1));
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 2);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 7)), -CODE);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 8)), 4);
+	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 8)), stack_of(&fixture, 7));
+	/* callers are missing */
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 9)), 5);
+	CHECK_INT(offset_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))), -CODE);
+	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))),
+		  stack_of(&fixture, 5));
+	fixture_done(&fixture);
+}
+
+/* Frames of a stack in an epoch; 0: one of its nodes is not there. */
+static size_t depth_in(const struct fixture *fixture, uint32_t epoch, uint64_t stack)
+{
+	struct prof_dictionary *stacks, *frames;
+	size_t depth = 0;
+
+	if (prof_dictionary_load(fixture->parts.reader, PROF_TABLE_STACK, epoch, NULL, 0, &stacks))
+		return 0;
+	if (prof_dictionary_load(fixture->parts.reader, PROF_TABLE_FRAME, epoch, NULL, 0,
+				 &frames)) {
+		prof_dictionary_free(stacks);
+		return 0;
+	}
+	while (stack) {
+		ssize_t row = prof_dictionary_find(stacks, stack);
+
+		if (row < 0 ||
+		    prof_dictionary_find(
+			    frames,
+			    prof_dictionary_column(stacks, PROF_STACK_FRAME)->numbers[row]) < 0) {
+			depth = 0;
+			break;
+		}
+		stack = prof_dictionary_column(stacks, PROF_STACK_PARENT)->numbers[row];
+		depth++;
+	}
+	prof_dictionary_free(frames);
+	prof_dictionary_free(stacks);
+	return depth;
+}
+
+/* In each epoch there is what its rows name, those of what lives too. */
+static void test_epochs(void)
+{
+	struct fixture fixture;
+	uint32_t first;
+
+	fixture_init(&fixture);
+	first = fixture.parts.output.epoch;
+	add_calls(fixture.owner, &fixture, 1, 1, 0, (const uint32_t[]){ 1, 2, 3, 4 }, 4);
+	add_alloc(fixture.owner, &fixture, 2,
+		  (struct ring_alloc){ .address = 16, .size = 1, .stack = 4 });
+	add_at(fixture.owner, &fixture, 3, 2, 0);
+	output_end_epoch(&fixture.parts.output);
+	add_at(fixture.owner, &fixture, 4, 3, 0);
+	add_at(fixture.owner, &fixture, 5, 4, 0);
+	output_end_epoch(&fixture.parts.output);
+	finish(&fixture, 20);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 4 + 4 + 4);
+	CHECK_INT(depth_in(&fixture, first, stack_of(&fixture, 0)), 4);
+	CHECK_INT(depth_in(&fixture, first, stack_of(&fixture, 1)), 2);
+	CHECK_INT(depth_in(&fixture, first + 1, stack_of(&fixture, 2)), 3);
+	CHECK_INT(depth_in(&fixture, first + 1, stack_of(&fixture, 3)), 4);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2);
+	for (size_t i = 0; i < 2; i++)
+		CHECK_INT(depth_in(&fixture, first + 1 + (uint32_t)i,
+				   number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_STACK, i)),
+			  4);
+	fixture_done(&fixture);
+}
+
+/* A chain of more frames than a stack may have: the innermost ones are left out, and counted. */
+static void test_depth(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	for (uint32_t i = 1; i <= OUTPUT_MAX_PATH + 100; i++)
+		add_calls(fixture.owner, &fixture, i, 1 + i % 2, i == 1 ? 0 : 2 - i % 2,
+			  (const uint32_t[]){ i }, 1);
+	add_at(fixture.owner, &fixture, 10000, 1, 0);
+	finish(&fixture, 20000);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), OUTPUT_MAX_PATH);
+	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), OUTPUT_MAX_PATH);
+	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 100);
+	fixture_done(&fixture);
+}
+
+int main(void)
+{
+	RUN(test_nodes);
+	RUN(test_epochs);
+	RUN(test_depth);
+	return test_end();
+}
