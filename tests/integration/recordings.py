@@ -1,11 +1,36 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What tests that record have in common: waiting, looking at our processes, reading what came of it."""
+"""What tests that record have in common: a program, waiting, looking at our processes, reading what came of it."""
 import json
 import os
 import time
 from pathlib import Path
 
 RUN = f"PROF_TEST_RUN={os.getpid()}\0".encode()
+
+# Spends its time in what is inlined into an inlined function; tests know its lines.
+INLINED_SPIN = """\
+volatile unsigned long sink;
+static inline unsigned long mix(unsigned long a)
+{
+	return a * 2654435761u ^ (a >> 7); /* line 4 */
+}
+static inline unsigned long twice(unsigned long a)
+{
+	return mix(mix(a) + 1); /* line 8 */
+}
+__attribute__((noinline)) static void spin(void)
+{
+	unsigned long a = sink;
+	for (int i = 0; i < 100000; i++)
+		a = twice(a); /* line 14 */
+	sink = a;
+}
+int main(void)
+{
+	for (;;)
+		spin(); /* line 20 */
+}
+"""
 
 
 def until(condition, timeout=20):

@@ -9,30 +9,7 @@ import subprocess
 
 import pytest
 from exports import check, firefox_paths, read_pprof
-
-SPIN = """\
-volatile unsigned long sink;
-static inline unsigned long mix(unsigned long a)
-{
-	return a * 2654435761u ^ (a >> 7); /* line 4 */
-}
-static inline unsigned long twice(unsigned long a)
-{
-	return mix(mix(a) + 1); /* line 8 */
-}
-__attribute__((noinline)) static void spin(void)
-{
-	unsigned long a = sink;
-	for (int i = 0; i < 100000; i++)
-		a = twice(a); /* line 14 */
-	sink = a;
-}
-int main(void)
-{
-	for (;;)
-		spin(); /* line 20 */
-}
-"""
+from recordings import INLINED_SPIN
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +17,7 @@ def spin(profctl, compile_c, require, tmp_path_factory):
     """A recording of a program in which calls are inlined into an inlined one."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
-    program = subprocess.Popen([compile_c("spin", SPIN, "-O2")])
+    program = subprocess.Popen([compile_c("spin", INLINED_SPIN, "-O2")])
     try:
         profctl("record", "--pid", program.pid, "-d", 1, "-o", path)
     finally:

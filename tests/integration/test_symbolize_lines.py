@@ -6,32 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from recordings import until
+from recordings import INLINED_SPIN, until
 
 SECONDS = 1
-SOURCE = """\
-volatile unsigned long sink;
-static inline unsigned long mix(unsigned long a)
-{
-	return a * 2654435761u ^ (a >> 7); /* line 4 */
-}
-static inline unsigned long twice(unsigned long a)
-{
-	return mix(mix(a) + 1); /* line 8 */
-}
-__attribute__((noinline)) static void spin(void)
-{
-	unsigned long a = sink;
-	for (int i = 0; i < 100000; i++)
-		a = twice(a); /* line 14 */
-	sink = a;
-}
-int main(void)
-{
-	for (;;)
-		spin();
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +16,7 @@ def work(profctl, require, tmp_path_factory):
     """A program, its debug file, and a recording of the stripped program without names."""
     require("gcc", "objcopy", "strip", root=True)
     folder = tmp_path_factory.mktemp("lines")
-    (folder / "spin.c").write_text(SOURCE)
+    (folder / "spin.c").write_text(INLINED_SPIN)
     subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", "spin.c", "-o", "spin"], cwd=folder, check=True)
     subprocess.run(["objcopy", "--only-keep-debug", "spin", "spin.debug"], cwd=folder, check=True)
     shutil.copy(folder / "spin", folder / "whole")
@@ -144,7 +121,7 @@ def test_other_file(profcapture, work, bare, tmp_path):
     """Another program in its place is said to be one, and a debug file whose checksum is wrong gives nothing."""
     folder = tmp_path / str(work).lstrip("/")
     folder.mkdir(parents=True)
-    (tmp_path / "other.c").write_text(SOURCE.replace("spin", "other"))
+    (tmp_path / "other.c").write_text(INLINED_SPIN.replace("spin", "other"))
     subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", tmp_path / "other.c", "-o", folder / "spin"], check=True)
     said = profcapture("symbolize", bare, "--sysroot", tmp_path).stdout
     assert "changed since the recording" in said
@@ -169,7 +146,7 @@ def test_places(profctl, profcapture, require, tmp_path):
     require("gcc", "unshare", root=True)
     if subprocess.run(["unshare", "-U", "-r", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no user namespace can be made here")
-    (tmp_path / "whole.c").write_text(SOURCE.replace("for (;;)", "for (int i = 0; i < 2500; i++)"))
+    (tmp_path / "whole.c").write_text(INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 2500; i++)"))
     command = ["gcc", "-g", "-O2", "-static", "-Wl,--build-id=sha1", "whole.c", "-o", "whole"]
     subprocess.run(command, cwd=tmp_path, check=True)
     said = {}
