@@ -7,8 +7,8 @@
  * Invariants: (1) tail does not pass head, and neither goes back       [test-ring-reader: positions]
  *             (2) what is given out was whole and checked              [test-ring-reader: hostile, changing; fuzz ring_reader]
  *             (3) a ring that lies stops, and no other                 [test-ring-reader: hostile]
- *             (4) what is before a bound that was told is marked late  [test-ring: busy, late]; whatever times the
- *                 producer writes, the bound follows the clock            [test-engine-collectors-rows: past]
+ *             (4) what is before a bound that was told is marked late  [test-ring: busy]; whatever times the producer
+ *                 writes, the bound follows the clock                     [test-engine-collectors-rows: past]
  *             (5) attempted == records + abandoned + lost + unpublished where a ring is closed
  *                                                                      [test-ring: conservation]
  * Does not interpret payloads, and does not know whose a tid is.
