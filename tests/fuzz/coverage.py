@@ -5,7 +5,7 @@
     coverage.py BUILD SOURCE LIMIT_PCT
 
 BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping; its tests/fuzz/targets.txt
-names the source of each target's parser, and which functions of it count.
+names the sources of each target's parser, and which functions of them count.
 """
 import fnmatch
 import json
@@ -42,7 +42,7 @@ def line_counts(function):
     return counted
 
 
-def coverage(build, source, name, parser, patterns):
+def coverage(build, source, name, parsers, patterns):
     """Lines and reached lines of the functions that count, and the functions that were never entered."""
     program = build / "tests/fuzz" / f"fuzz_{name}"
     raw, data = build / f"{name}.profraw", build / f"{name}.profdata"
@@ -57,13 +57,15 @@ def coverage(build, source, name, parser, patterns):
     export = subprocess.run(
         [f"llvm-cov{LLVM}", "export", program, f"-instr-profile={data}"], stdout=subprocess.PIPE, check=True
     ).stdout
+    paths = {str(source / parser) for parser in parsers}
     lines = {}
     unreached = []
     for function in json.loads(export)["data"][0]["functions"]:
         short = function["name"].rpartition(":")[2]
-        if os.path.realpath(function["filenames"][0]) != str(source / parser) or not counts(short, patterns):
+        path = os.path.realpath(function["filenames"][0])
+        if path not in paths or not counts(short, patterns):
             continue
-        lines.update(line_counts(function))
+        lines.update({(path, line): count for line, count in line_counts(function).items()})
         if function["count"] == 0:
             unreached.append(short)
     return len(lines), sum(1 for count in lines.values() if count), unreached
@@ -75,12 +77,12 @@ def main(build, source, limit):
     if not targets:
         print("no fuzz target is in tests/fuzz/meson.build")
         return 1
-    for name, parser, *patterns in targets:
-        lines, reached, unreached = coverage(build, source, name, parser, patterns)
+    for name, parsers, *patterns in targets:
+        lines, reached, unreached = coverage(build, source, name, parsers.split(","), patterns)
         pct = 100 * reached / lines if lines else 0
         failed |= pct < limit
         print(
-            f"{'FAIL' if pct < limit else 'ok':4} {name:14} {pct:5.1f} % of {lines} lines of {parser}"
+            f"{'FAIL' if pct < limit else 'ok':4} {name:14} {pct:5.1f} % of {lines} lines of {parsers}"
             + (f"   never entered: {' '.join(unreached)}" if unreached else "")
         )
     return 1 if failed else 0

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Register rings - a process's arenas, and rings of them for its threads
+ *
+ * Who finds no ring takes what a thread left that ended, or asks the engine for another arena, over the process's connection.
+ * A thread that needs another one to be done waits for a bound, or is told that there is none.
+ *
+ * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
+ *             (2) no thread waits longer than its bound              [test_collector: stopped]
+ */
+#include "libcollector/register-own.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+#define MAX_SESSION_ARENAS 16u
+#define GROW_RINGS 64u /* for the first time; then twice as many each time */
+#define MAX_GROW_RINGS 256u
+#define GROW_AGAIN_NS UINT64_C(1000000000) /* after a refusal */
+#define WAIT_STEP_NS 100000L
+#define PATIENT_STEPS 20
+
+/* What a child inherits, as it has to know where its parent's arenas were. */
+struct range {
+	uint64_t generation; /* of the process that mapped it; 0: free */
+	void *start;
+	size_t bytes;
+};
+
+static struct range ranges[REGISTER_MAX_ARENAS];
+
+/* ---- Arenas ---- */
+
+static void remember_range(struct ring_arena *arena)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (ranges[i].generation == register_process->generation)
+			continue;
+		ring_arena_range(arena, &ranges[i].start, &ranges[i].bytes);
+		ranges[i].generation = register_process->generation;
+		return;
+	}
+}
+
+int register_add_arena(int memfd)
+{
+	uint32_t n = register_process->n_arenas;
+	struct arena_entry *entry = &register_process->arenas[n];
+	int r;
+
+	if (n == REGISTER_MAX_ARENAS)
+		return -ENOSPC;
+	r = ring_arena_map(memfd, &entry->arena);
+	if (r < 0)
+		return r;
+	entry->producers = register_map_memory(entry->arena->n_rings * sizeof(*entry->producers));
+	if (!entry->producers) {
+		ring_arena_unmap(entry->arena);
+		return -ENOMEM;
+	}
+	ring_arena_set_budget(entry->arena, &register_process->budget);
+	remember_range(entry->arena);
+	ring_arena_join(entry->arena);
+	__atomic_store_n(&register_process->n_arenas, n + 1, __ATOMIC_RELEASE);
+	for (uint64_t lost = __atomic_exchange_n(&register_process->lost, 0, __ATOMIC_RELAXED);
+	     lost > 0; lost--)
+		ring_arena_count_lost(entry->arena);
+	return 0;
+}
+
+void register_retire_arenas(void)
+{
+	size_t bytes;
+	void *start;
+
+	for (uint32_t n = register_count_arenas(); register_process->n_retired < n;
+	     register_process->n_retired++) {
+		struct ring_arena *arena =
+			register_process->arenas[register_process->n_retired].arena;
+
+		ring_arena_retire(arena);
+		ring_arena_range(arena, &start, &bytes);
+		if (ring_arena_shield(start, bytes) == 0)
+			madvise(start, bytes, MADV_DONTFORK);
+	}
+}
+
+void register_shield_arenas(uint64_t generation)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (generation == 0 || ranges[i].generation != generation)
+			continue;
+		/* Without it only a handler that forked within a record would miss something. */
+		if (ring_arena_shield(ranges[i].start, ranges[i].bytes) == 0)
+			ranges[i].generation = 0;
+	}
+}
+
+/* ---- Rings ---- */
+
+static bool is_on_signal_stack(void)
+{
+	stack_t stack;
+
+	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+}
+
+/* Where true, RING_WAIT_NS of the budget are taken. */
+static bool may_wait(uint64_t now)
+{
+	return !is_on_signal_stack() && !register_is_realtime() &&
+	       ring_budget_take(&register_process->budget, now);
+}
+
+static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
+			       struct arena_entry **ret_entry)
+{
+	for (uint32_t i = register_count_arenas(); i-- > 0;) {
+		struct ring *ring =
+			ring_claim(register_process->arenas[i].arena, tid, min_bytes, flags);
+
+		if (ring) {
+			*ret_entry = &register_process->arenas[i];
+			return ring;
+		}
+	}
+	return NULL;
+}
+
+/* A word that one thread has at a time; nobody waits for it. */
+static bool take(uint32_t *word)
+{
+	return __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static void give_back(uint32_t *word)
+{
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
+}
+
+static void sweep(uint32_t own_tid)
+{
+	if (!take(&register_process->sweeping))
+		return;
+	for (uint32_t i = 0; i < register_count_arenas(); i++)
+		ring_arena_sweep(register_process->arenas[i].arena, register_process->tgid,
+				 own_tid);
+	give_back(&register_process->sweeping);
+}
+
+static uint32_t rings_to_ask_for(void)
+{
+	uint32_t n = register_count_arenas() - register_process->n_retired;
+
+	return n < 4 ? MIN_OF(GROW_RINGS << (n - 1), MAX_GROW_RINGS) : MAX_GROW_RINGS;
+}
+
+static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
+{
+	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
+					   .version = CONTROL_VERSION,
+					   .bytes = CONTROL_BYTES,
+					   .min_data_bytes = min_bytes,
+					   .n_rings = min_bytes == 0 ? rings_to_ask_for() : 1 };
+	int memfd, r;
+
+	r = control_ask(&register_process->connection, &request, deadline, &memfd);
+	if (r < 0 && r != -ETIMEDOUT)
+		control_disconnect(&register_process->connection);
+	if (r != 0)
+		return r;
+	r = register_add_arena(memfd);
+	syscall(SYS_close, memfd);
+	return r;
+}
+
+/* An answer that does not come in time is taken by who asks next. */
+static bool grow(uint64_t min_bytes, uint64_t deadline)
+{
+	int r = -EAGAIN;
+
+	if (!take(&register_process->growing))
+		return false;
+	if (register_process->n_arenas - register_process->n_retired < MAX_SESSION_ARENAS &&
+	    control_now_ns() >= register_process->no_growth_until_ns) {
+		r = ask_for_arena(min_bytes, deadline);
+		if (r != 0 && r != -ETIMEDOUT)
+			register_process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
+	}
+	give_back(&register_process->growing);
+	return r == 0;
+}
+
+/* Of threads that ended, whose rings nobody has read to their end yet. Asks for that. */
+static bool is_one_closed(void)
+{
+	bool is_closed = false;
+
+	for (uint32_t i = 0; i < register_count_arenas(); i++)
+		is_closed = ring_arena_ask_for_closed(register_process->arenas[i].arena) ||
+			    is_closed;
+	return is_closed;
+}
+
+/* Half of what the first arena has is not left. */
+static bool is_scarce(void)
+{
+	uint32_t n_free = 0;
+
+	for (uint32_t i = 0; i < register_count_arenas(); i++)
+		n_free += ring_arena_count_free(register_process->arenas[i].arena);
+	return n_free < register_process->arenas[register_process->n_retired].arena->n_rings / 2;
+}
+
+/* What a thread left that ended, else more. */
+static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadline,
+				  struct arena_entry **ret_entry)
+{
+	const struct timespec bit = { .tv_nsec = WAIT_STEP_NS };
+	struct ring *ring = NULL;
+
+	for (int i = 0; !ring && control_now_ns() < deadline; i++) {
+		bool is_closed = is_one_closed();
+
+		/* Most often they are read within a millisecond or two. */
+		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0, deadline) && !is_closed &&
+		    RING_LOAD(&register_process->growing) == 0)
+			break;
+		ring = claim_ring(tid, 0, flags, ret_entry);
+		if (!ring)
+			syscall(SYS_nanosleep, &bit, NULL);
+	}
+	return ring;
+}
+
+struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
+{
+	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
+	uint64_t start;
+
+	if (ring) {
+		/* Asked for before it is needed, nobody waits for it. */
+		if (!(flags & RING_NO_SYSCALL) && is_scarce() && !is_on_signal_stack())
+			grow(0, 0);
+		return ring;
+	}
+	sweep(tid);
+	ring = claim_ring(tid, 0, flags, ret_entry);
+	if (ring || (flags & RING_NO_SYSCALL))
+		return ring;
+	start = control_now_ns();
+	if (may_wait(start)) {
+		ring = wait_for_ring(tid, flags, start + RING_WAIT_NS, ret_entry);
+		ring_budget_return(&register_process->budget, control_now_ns() - start);
+	} else if (!is_on_signal_stack()) {
+		is_one_closed();
+		grow(0, 0);
+	}
+	return ring ? ring : claim_ring(tid, 0, flags, ret_entry);
+}
+
+static bool grow_in_time(uint64_t bytes)
+{
+	uint64_t start = control_now_ns();
+	bool is_done;
+
+	if (!may_wait(start))
+		return !is_on_signal_stack() && grow(bytes, 0);
+	is_done = grow(bytes, start + RING_WAIT_NS);
+	ring_budget_return(&register_process->budget, control_now_ns() - start);
+	return is_done;
+}
+
+struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
+				      struct arena_entry **ret_entry)
+{
+	struct ring *ring = claim_ring(tid, bytes, flags, ret_entry);
+
+	if (!ring && grow_in_time(bytes))
+		ring = claim_ring(tid, bytes, flags, ret_entry);
+	return ring;
+}
