@@ -345,6 +345,7 @@ def main():
         sys.exit("bench: run this through ./dev bench")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     parts = {"pairs": pairs, "programs": programs_table, "counts": counts_table, "random": random_table, "sampled": sampled_table}
+    bench.touch_memory()
     table = bench.Table("Allocations; the peer is heaptrack")
     for name in sys.argv[1:] or parts:
         with bench.scratch() as folder:
