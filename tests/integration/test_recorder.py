@@ -139,7 +139,8 @@ def test_edges(run, profcapture, capture):
     since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
     tenths = collections.Counter(int(ms * 10) for ms in since)
     usual = statistics.median(tenths[i] for i in range(10))
-    assert usual > 20 and all(tenths[i] > usual / 2 for i in range(10)), tenths
+    # of the first tenth begin() itself takes a part; where events began late, it would have none
+    assert usual > 20 and all(tenths[i] > usual / 4 for i in range(10)), tenths
     # what the kernel says that it missed is not there either
     missed = sum(row["count"] for row in profcapture.json("info", capture)["data"]["loss"] if row["cause"] == "ticks-missed")
     assert len(times) + missed > 0.7 * int(lines["cpu"]) * 2999e-9, (len(times), missed)
