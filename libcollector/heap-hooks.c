@@ -38,9 +38,10 @@ static inline __attribute__((always_inline)) uint32_t load_mode(void)
 	return __atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE);
 }
 
+/* Only what is chosen is to be recorded, and what is not is passed on. */
 static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
-	return (mode & (HEAP_SAMPLED | HEAP_OPEN)) == HEAP_SAMPLED;
+	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
 }
 
 /* An allocation that is not recorded, of which that is seen at once. Else it is a matter of is_wanted(). */
@@ -48,37 +49,23 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
 
-	return __builtin_expect(mode == 0, 1) ||
-	       (is_sampled(mode) && heap_sampled_pass_over(size) && !(mode & HEAP_FOREIGN));
+	return __builtin_expect(mode == 0, 1) || (is_sampled(mode) && heap_sampled_pass_over(size));
 }
 
-/* The same of a block's end. */
+/* The same of a block's end; what the pool gave does not get to an allocator. */
 static inline __attribute__((always_inline)) bool is_end_passed(const void *address)
 {
 	uint32_t mode = load_mode();
 
-	return (__builtin_expect(mode == 0, 1) ||
-		((mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED &&
-		 heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE)) &&
-	       !heap_pool_has(address);
+	if (__builtin_expect(mode == 0, 1))
+		return !heap_pool_has(address);
+	return is_sampled(mode) && heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE;
 }
 
 /* False: the pool has to do. */
 static inline bool is_ready(void)
 {
 	return __builtin_expect(!(heap_mode & HEAP_OPEN), 1) || heap_next_prepare();
-}
-
-/* The same for an allocation: where nothing was known, is_passed() has not counted it. */
-static inline bool is_ready_for(size_t size)
-{
-	if (__builtin_expect(!(heap_mode & HEAP_OPEN), 1))
-		return true;
-	if (!heap_next_prepare())
-		return false;
-	if (heap_mode & HEAP_SAMPLED)
-		heap_sampled_pass_over(size);
-	return true;
 }
 
 /* Of the allocator itself, which is in a call of the program's. */
@@ -88,7 +75,7 @@ static inline __attribute__((always_inline)) bool is_inner(void)
 	       (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard;
 }
 
-/* Whether an allocation is recorded. The thread's bytes were counted already, by is_passed(). */
+/* Whether an allocation is recorded, which is_passed() has not said. */
 static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 {
 	uint32_t mode = heap_mode;
@@ -96,7 +83,7 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	if (is_inner())
 		return false;
 	if (mode & HEAP_SAMPLED)
-		return heap_chance.left < 0 && size >= heap_least && heap_sampled_throw(size);
+		return !heap_sampled_pass_over(size) && heap_sampled_throw(size);
 	return mode & HEAP_ALL;
 }
 
@@ -160,7 +147,7 @@ OUTLINE void *malloc_awake(size_t size)
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready_for(size))
+	if (!is_ready())
 		return heap_pool_get(size, 1);
 	wanted = is_wanted(size);
 	outer = enter();
@@ -185,7 +172,7 @@ OUTLINE void *calloc_awake(size_t n, size_t size)
 
 	if (__builtin_mul_overflow(n, size, &call.size))
 		call.size = SIZE_MAX;
-	if (!is_ready_for(call.size))
+	if (!is_ready())
 		return heap_pool_get(call.size, 1);
 	wanted = is_wanted(call.size);
 	outer = enter();
@@ -244,7 +231,7 @@ static void *realloc_awake(const struct heap_call *call, void *prior)
 	uint64_t outer;
 	void *address;
 
-	if (heap_pool_has(prior) || !is_ready_for(call->size))
+	if (heap_pool_has(prior) || !is_ready())
 		return prior ? move_from_pool(call, prior) : heap_pool_get(call->size, 1);
 	wanted = is_wanted(call->size);
 	is_known = is_end_wanted(prior);
@@ -305,7 +292,7 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 	uint64_t outer;
 	int r;
 
-	if (!is_ready_for(size)) {
+	if (!is_ready()) {
 		void *address = heap_pool_get(size, alignment);
 
 		if (address)
@@ -338,7 +325,7 @@ OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready_for(size))
+	if (!is_ready())
 		return heap_pool_get(size, alignment);
 	wanted = is_wanted(size);
 	outer = enter();
@@ -370,7 +357,7 @@ OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t
 	uint64_t outer;
 	void *address;
 
-	if (!is_ready_for(size))
+	if (!is_ready())
 		return heap_pool_get(size, page_bytes());
 	wanted = is_wanted(size);
 	outer = enter();

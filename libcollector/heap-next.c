@@ -57,6 +57,7 @@ void *heap_pool_get(size_t size, size_t alignment)
 	} while (!__atomic_compare_exchange_n(&pool_used, &before, at + size + 1, false,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	memcpy(heap_pool + at - sizeof(size), &size, sizeof(size));
+	heap_sampled_except(heap_pool + at);
 	return heap_pool + at;
 }
 

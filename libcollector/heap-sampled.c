@@ -59,7 +59,9 @@ bool heap_sampled_setup(void)
 
 void heap_sampled_clear(void)
 {
-	memset(heap_filter, 0, sizeof(heap_filter));
+	for (size_t i = 0; i < ARRAY_SIZE(heap_filter); i++)
+		if (heap_filter[i] != UINT8_MAX)
+			heap_filter[i] = 0;
 	madvise(set, SET_BYTES, MADV_DONTNEED);
 }
 
@@ -86,15 +88,15 @@ static double log_of_mantissa(double x)
 }
 
 /* -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. No libm. */
-static int64_t throw_distance(struct heap_chance *chance)
+static uint64_t throw_distance(struct heap_chance *chance)
 {
 	const double log_2 = 0.69314718055994530942;
 	uint64_t one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
 	int exponent = 63 - __builtin_clzll(one);
 	double mantissa = (double)one / (double)(UINT64_C(1) << exponent);
 
-	return (int64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
-			 (double)mean);
+	return (uint64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
+			  (double)mean);
 }
 
 static void seed(struct heap_chance *chance)
@@ -117,9 +119,11 @@ bool heap_sampled_throw(uint64_t size)
 	}
 	if (chance->random == 0) {
 		seed(chance);
-		chance->left = throw_distance(chance) - (int64_t)MIN_OF(size, MAX_MEAN);
-		if (chance->left >= 0)
+		chance->left = throw_distance(chance);
+		if (size <= chance->left) {
+			chance->left -= size;
 			return false;
+		}
 	}
 	chance->left = throw_distance(chance);
 	return true;
@@ -136,6 +140,14 @@ static void count_in_filter(uint64_t hash, int change)
 	       !__atomic_compare_exchange_n(count, &before, (uint8_t)(before + change), true,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
+}
+
+void heap_sampled_except(const void *address)
+{
+	uint64_t hash = heap_sampled_hash(address);
+
+	__atomic_store_n(&heap_filter[hash >> (64 - HEAP_FILTER_BITS)], UINT8_MAX,
+			 __ATOMIC_RELAXED);
 }
 
 /* ---- The set ---- */

@@ -16,7 +16,7 @@
 
 /* Of each thread. */
 struct heap_chance {
-	int64_t left;    /* bytes until the next one is chosen */
+	uint64_t left;   /* bytes until the next one is chosen, by one more */
 	uint64_t random; /* 0: none has been thrown yet */
 };
 
@@ -35,6 +35,8 @@ bool heap_sampled_setup(void);
 
 /* Nothing is in the set. */
 void heap_sampled_clear(void);
+/* From now on heap_sampled_lacks() is false of it, though it is not in the set: its end is a matter of whoever gave it out. */
+void heap_sampled_except(const void *address);
 
 /* Whether an allocation is chosen by which the thread's bytes are used up. */
 bool heap_sampled_throw(uint64_t size);
@@ -49,16 +51,23 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 	return ((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* True: it is not chosen. Else heap_sampled_throw() says. */
+/*
+ * True: it is not chosen, and its bytes are counted. Else heap_sampled_throw() says, and counts. A handler's bytes that come
+ * between are not counted, or not this one's.
+ */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint64_t size)
 {
+	uint64_t left = heap_chance.left;
+
 	if (size < heap_least)
 		return true;
-	heap_chance.left -= (int64_t)MIN_OF(size, (uint64_t)INT64_MAX / 2);
-	return __builtin_expect(heap_chance.left >= 0, 1);
+	if (__builtin_expect(size > left, 0))
+		return false;
+	heap_chance.left = left - size;
+	return true;
 }
 
-/* True: it is not in the set. Else heap_sampled_remove() says. */
+/* True: it is not in the set, nor of the pool. Else heap_sampled_remove() says. */
 static inline __attribute__((always_inline)) bool heap_sampled_lacks(const void *address)
 {
 	uint64_t hash = heap_sampled_hash(address);

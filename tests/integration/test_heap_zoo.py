@@ -261,6 +261,28 @@ def test_sampled(run):
     assert abs(estimate / true - 1) < 0.1
 
 
+# It allocates when it is asked for a function by name, which our own search for it does.
+RESOLVER_LIBRARY = r"""
+#include <stdlib.h>
+void *kept;
+static void release(void *block, size_t size) { free(block); }
+static void *resolve(void) { kept = malloc(10); return release; }
+void free_sized(void *block, size_t size) __attribute__((ifunc("resolve")));
+"""
+RESOLVER = r"""
+#include <stdlib.h>
+extern void *kept;
+int main(void) { free(malloc(1)); free(realloc(kept, 100000)); return 0; }
+"""
+
+
+@pytest.mark.parametrize("memory", ["all", "sample=1000000000"])
+def test_pool(run, compile_c, memory):
+    """What was allocated while the allocator was looked for does not get to it when it is given up."""
+    library = compile_c("resolver-library", RESOLVER_LIBRARY, "-shared", "-fPIC")
+    run([compile_c("resolver", RESOLVER, library, f"-Wl,-rpath,{library.parent}")], memory=memory)
+
+
 # ---- Other allocators ----
 
 LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}

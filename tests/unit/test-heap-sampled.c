@@ -86,6 +86,19 @@ static void test_full(void)
 	CHECK(!remove_block(block(0)));
 }
 
+/* They are nobody's to remove, in the next session neither. */
+static void test_excepted(void)
+{
+	heap_sampled_clear();
+	CHECK(heap_sampled_lacks(block(7)));
+	heap_sampled_except(block(7));
+	for (int i = 0; i < 2; i++) {
+		CHECK(!heap_sampled_lacks(block(7)) && !heap_sampled_remove(block(7)));
+		CHECK(heap_sampled_add(block(7)) && remove_block(block(7)));
+		heap_sampled_clear();
+	}
+}
+
 static void check_share(uint64_t size, double mean)
 {
 	const int n = 400000;
@@ -132,5 +145,6 @@ int main(void)
 	RUN(test_chance);
 	RUN(test_least);
 	RUN(test_full);
+	RUN(test_excepted);
 	return test_end();
 }
