@@ -4,7 +4,8 @@
  *
  * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most two thirds full; who
  * leaves has those behind it move up, so that there are no marks of what was there. Blocks stand apart, in parts that never move,
- * each as large as all before it; what was given up last is used first, so that blocks that live shortly stay in caches.
+ * each as large as all before it. What was given up last is used first, so that blocks that live shortly stay in caches; which that will be
+ * is known some time before, so that those that lived long are fetched by then.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) what is in it is what was put and not taken            [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
@@ -23,6 +24,7 @@
 #define MANY_BLOCKS (1u << 13) /* more are not all near, in caches */
 #define HUGE_PAGE (UINT64_C(1) << 21)
 #define MAPPING_BYTES 128u /* that one takes here */
+#define SOON 4u            /* blocks that are taken before one that is fetched */
 #define SOME 8u            /* slots that are looked at with each change, while they move */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
@@ -49,7 +51,7 @@ uint64_t heap_bytes(const struct heap *heap)
 {
 	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS;
 
-	return n_blocks * sizeof(struct heap_block) +
+	return n_blocks * (sizeof(struct heap_block) + sizeof(*heap->unused)) +
 	       ((uint64_t)heap->n_slots + heap->n_old_slots) * sizeof(struct heap_slot);
 }
 
@@ -61,6 +63,7 @@ void heap_done(struct heap *heap)
 	free(heap->old);
 	for (uint32_t i = 0; i < heap->n_parts; i++)
 		free(heap->parts[i]);
+	free(heap->unused);
 	g_tree_destroy(heap->mapped);
 	*heap = (struct heap){ 0 };
 }
@@ -107,37 +110,63 @@ static inline void prefetch_block(const struct heap_block *block)
 	prefetch_line(&block->calls);
 }
 
+/* Room for the numbers of all blocks, when there is one more part. */
+static bool grow_unused(struct heap *heap)
+{
+	uint64_t n = part_blocks(heap->n_parts + 1) - FIRST_BLOCKS,
+		 more = part_blocks(heap->n_parts) * sizeof(*heap->unused);
+	uint32_t *unused;
+
+	if (!heap_budget_take(heap->budget, more))
+		return false;
+	unused = realloc(heap->unused, n * sizeof(*unused));
+	if (!unused) {
+		heap_budget_give(heap->budget, more);
+		return false;
+	}
+	heap->unused = unused;
+	return true;
+}
+
+static bool add_part(struct heap *heap)
+{
+	uint32_t n = part_blocks(heap->n_parts);
+	struct heap_block *part;
+
+	if (heap->n_parts == HEAP_PARTS)
+		return false;
+	part = take_memory(heap, n, sizeof(*part));
+	if (!part)
+		return false;
+	if (!grow_unused(heap)) {
+		heap_budget_give(heap->budget, n * sizeof(*part));
+		free(part);
+		return false;
+	}
+	heap->parts[heap->n_parts++] = part;
+	return true;
+}
+
 /* 0: there is no room. */
 static uint32_t take_block(struct heap *heap)
 {
-	uint32_t number = heap->first_free;
+	uint32_t n = heap->n_unused;
 
-	if (number) {
-		heap->first_free = block_at(heap, number)->calls;
-		/* The next one to be taken says what is behind it, and is far away where many were given up. */
-		if (heap->first_free && heap->n_blocks >= MANY_BLOCKS)
-			prefetch_block(block_at(heap, heap->first_free));
-		return number;
+	if (n > 0) {
+		heap->n_unused--;
+		if (n > SOON && heap->n_blocks >= MANY_BLOCKS)
+			prefetch_block(block_at(heap, heap->unused[n - 1 - SOON]));
+		return heap->unused[n - 1];
 	}
-	if (heap->n_blocks + FIRST_BLOCKS == part_blocks(heap->n_parts)) {
-		struct heap_block *part = NULL;
-
-		if (heap->n_parts < HEAP_PARTS)
-			part = take_memory(heap, part_blocks(heap->n_parts), sizeof(*part));
-		if (!part)
-			return 0;
-		heap->parts[heap->n_parts++] = part;
-	}
+	if (heap->n_blocks + FIRST_BLOCKS == part_blocks(heap->n_parts) && !add_part(heap))
+		return 0;
 	return ++heap->n_blocks;
 }
 
 static void drop_block(struct heap *heap, uint32_t number)
 {
-	struct heap_block *block = block_at(heap, number);
-
-	block->label = 0;
-	block->calls = heap->first_free;
-	heap->first_free = number;
+	block_at(heap, number)->label = 0;
+	heap->unused[heap->n_unused++] = number;
 }
 
 /* ---- Slots -------------------------------------------------------------------------------------- */

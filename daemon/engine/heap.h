@@ -56,9 +56,10 @@ struct heap {
 	uint32_t n_moved; /* these are empty */
 	struct heap_block *parts[HEAP_PARTS];
 	uint32_t n_parts;
-	uint32_t n_blocks;   /* numbers that were given */
-	uint32_t first_free; /* of those, by `calls`; 0: none */
-	uint32_t n_held;     /* not found any more, but they live */
+	uint32_t n_blocks; /* numbers that were given */
+	uint32_t *unused;  /* those of them that are given next, the last one first */
+	uint32_t n_unused;
+	uint32_t n_held; /* not found any more, but they live */
 	uint32_t n_mapped;
 	GTree *mapped; /* struct heap_block by address; they lie apart */
 	uint64_t seed;
