@@ -204,7 +204,7 @@ struct message_snapshot_request {
 struct message_footprint_request {
 	uint32_t serial;
 	uint32_t n;     /* up to ENGINE_MAX_FOOTPRINTS */
-	int32_t pids[]; /* rising */
+	int32_t pids[]; /* rising; negative: without what takes long, but for the sign */
 };
 
 #define MESSAGE_SNAPSHOT_FOOTPRINTS (-1) /* in place of a pid: that is what it has */

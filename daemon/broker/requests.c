@@ -233,11 +233,18 @@ static bool start_footprints(struct requests *requests)
 	return requests->footprints != NULL;
 }
 
+/* Rising, but for the sign. */
 static bool are_pids(const int32_t *pids, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (pids[i] <= (i ? pids[i - 1] : 0))
+	int64_t last = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int64_t pid = pids[i] < 0 ? -(int64_t)pids[i] : pids[i];
+
+		if (pid <= last || pid > INT32_MAX)
 			return false;
+		last = pid;
+	}
 	return true;
 }
 

@@ -110,7 +110,7 @@ static void test_order(void)
 	world_done(&world);
 }
 
-/* Ten times a second, but no more than a fiftieth of the time. */
+/* Ten times a second; all of it, and what is read between, no more than a fiftieth of the time. */
 static void test_pace(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -121,14 +121,22 @@ static void test_pace(void)
 	CHECK_INT(footprints_due_ns(&world.footprints), 100 * MS);
 	add_process(&world, 10);
 	CHECK_INT(footprints_ask(&world.footprints, 2, 100 * MS, world.pids), 1);
+	CHECK_INT(world.pids[0], 10);
 	CHECK(footprints_due_ns(&world.footprints) > 1000 * MS);
 	put_rollup(&bytes, 10, 4000, 100);
 	put_item(&bytes, SNAPSHOT_END, 0, 4000 + 10 * MS, NULL, 0);
 	footprints_take(&world.footprints, 2, bytes.data, bytes.length);
-	CHECK_INT(footprints_due_ns(&world.footprints), 600 * MS);
-	footprints_ask(&world.footprints, 3, 600 * MS, world.pids);
-	footprints_take(&world.footprints, 3, NULL, 0);
+	CHECK_INT(footprints_due_ns(&world.footprints), 200 * MS);
+	footprints_ask(&world.footprints, 3, 200 * MS, world.pids);
+	CHECK_INT(world.pids[0], -10);
+	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
 	CHECK_INT(footprints_due_ns(&world.footprints), 700 * MS);
+	footprints_ask(&world.footprints, 4, 599 * MS, world.pids);
+	CHECK_INT(world.pids[0], -10);
+	footprints_take(&world.footprints, 4, NULL, 0);
+	CHECK_INT(footprints_due_ns(&world.footprints), 699 * MS);
+	footprints_ask(&world.footprints, 5, 600 * MS, world.pids);
+	CHECK_INT(world.pids[0], 10);
 	world_done(&world);
 }
 
