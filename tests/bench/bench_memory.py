@@ -112,10 +112,10 @@ def theirs(path, command, raw):
     return ["heaptrack", *(["--raw"] if raw else []), "-o", path, *command]
 
 
-def medians(*commands, **options):
+def medians(*commands, runs=RUNS, **options):
     """Of runs in turn, so that what else goes on is fair to all: [(median of CPU seconds, outputs, most bytes)]"""
     found = [[] for _ in commands]
-    for _ in range(RUNS):
+    for _ in range(runs):
         for command, results in zip(commands, found):
             if command is not None:
                 results.append(cpu_of(*command, **options))
@@ -325,19 +325,17 @@ def by_function(path):
 def sampled_table(table, folder):
     path, n = os.path.join(folder, "sampled.cap"), 1000000
     command = [LOAD, "pairs", "8", "1", "20000000"]
-    results = medians((command,), (ours(path, command, "--memory=sample:524288"),))
+    results = medians((command,), (ours(path, command, "--memory=sample:524288"),), runs=5 * RUNS)
     bare, sampled = (statistics.median(map(float, outputs)) for _, outputs, _ in results)
     table.row(f"sample:512K, a pair over bare ({bare:.1f} ns)", sampled - bare, goal="3 ns", met=sampled - bare < 3)
     command = [LOAD, "shares", str(n)]
-    cpu_of(ours(path, command))
-    exact = by_function(path)
-    top = sorted(exact, key=exact.get, reverse=True)[:10]
+    exact = {name: int(count) for name, count in (line.split() for line in bench.run(*command).splitlines())}
     errors = []
     for _ in range(RUNS):
         cpu_of(ours(path, command, "--memory=sample:524288"))
         found = by_function(path)
-        errors.append(max(abs(found.get(name, 0) / exact[name] - 1) for name in top))
-    table.row("  bytes of the top ten functions, worst error, %", 100 * statistics.median(errors), goal="5", met=statistics.median(errors) < 0.05)
+        errors.append(max(abs(found.get(name, 0) / exact[name] - 1) for name in exact))
+    table.row("  bytes of the ten functions, by what they count themselves: worst error, %", 100 * statistics.median(errors), goal="5", met=statistics.median(errors) < 0.05)
 
 
 def main():

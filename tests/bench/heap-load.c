@@ -140,15 +140,20 @@ static int run_random(void)
 
 /* ---- Shares ---- */
 
-#define SHARE(n)                                                             \
-	static OUTLINE void share_##n(void)                                  \
-	{                                                                    \
-		for (unsigned long i = 0; i < n_each * (n + 5) / 10; i++) {  \
-			void *block = malloc(2000 + i % 1000 * 2 * (n + 1)); \
-                                                                             \
-			KEEP(block);                                         \
-			free(block);                                         \
-		}                                                            \
+#define SHARE(n)                                                            \
+	static OUTLINE void share_##n(void)                                 \
+	{                                                                   \
+		uint64_t n_bytes = 0;                                       \
+                                                                            \
+		for (unsigned long i = 0; i < n_each * (n + 5) / 10; i++) { \
+			size_t size = 2000 + i % 1000 * 2 * (n + 1);        \
+			void *block = malloc(size);                         \
+                                                                            \
+			KEEP(block);                                        \
+			free(block);                                        \
+			n_bytes += size;                                    \
+		}                                                           \
+		printf("share_%u %llu\n", n, (unsigned long long)n_bytes);  \
 	}
 SHARE(0)
 SHARE(1)
@@ -165,11 +170,9 @@ static int run_shares(void)
 {
 	static void (*const shares[])(void) = { share_0, share_1, share_2, share_3, share_4,
 						share_5, share_6, share_7, share_8, share_9 };
-	uint64_t start = cpu_ns();
 
 	for (size_t i = 0; i < 10; i++)
 		shares[i]();
-	printf("%.2f\n", (double)(cpu_ns() - start) / (double)n_each / 9.5);
 	return 0;
 }
 
