@@ -25,10 +25,7 @@
  *                                                                            [test-engine-heap: ties]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/heap-rows.h"
-
-#include "arch/base.h"
-#include "daemon/engine/collector-stacks.h"
+#include "daemon/engine/heap-rows-own.h"
 
 #include <assert.h>
 #include <sys/random.h>
@@ -37,8 +34,6 @@
 /* What the last digits of a time say is noise, and took a sixth of all bytes. No thread makes two records within that. */
 #define TIME_UNIT_NS 16u
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
-/* Of a thread: handlers that reallocate amid a realloc. More are a lie. */
-#define MAX_PENDING 8u
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
@@ -46,34 +41,6 @@ static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
 		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
 	      "free.kind");
-
-/* Who has blocks that live; what names it may be written when it is long gone. */
-struct heap_thread {
-	struct thread *thread; /* NULL: nobody has this number */
-	uint32_t next_free;    /* then */
-	uint32_t n_blocks;     /* with those that wait */
-	uint32_t n_pending;
-	uint32_t n_owners;
-	uint32_t epoch; /* that has its row */
-};
-
-struct heap_rows {
-	struct collector_process *process;
-	struct output *output;
-	struct heap_merge *merge;
-	struct heap_budget budget;
-	struct heap heap;
-	struct heap_parent parent; /* as those know it that it forks */
-	struct heap passed;        /* what was allocated in a pause */
-	struct call_nodes nodes;
-	uint32_t lost; /* node; 0: not made yet */
-	GArray *threads;
-	uint32_t first_free;  /* of those; UINT32_MAX: none */
-	uint64_t last_number; /* of a block */
-	uint64_t n_events;    /* since what lives was told */
-	uint32_t epoch;       /* in which it was */
-	bool has_begun;
-};
 
 /* ---- What all share ----------------------------------------------------------------------------- */
 
@@ -102,19 +69,9 @@ static uint64_t last_time(const struct heap_rows *rows)
 	return MAX_OF(rows->merge->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
 }
 
-static void lose(const struct heap_rows *rows, enum prof_loss_cause cause, uint64_t time_ns)
-{
-	collector_process_lose(rows->process, cause, 1, time_ns, time_ns);
-}
-
 /* ---- Threads ------------------------------------------------------------------------------------ */
 
-static struct heap_thread *thread_at(const struct heap_rows *rows, uint32_t number)
-{
-	return &g_array_index(rows->threads, struct heap_thread, number);
-}
-
-static uint32_t take_thread(struct heap_rows *rows, struct thread *thread)
+uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread)
 {
 	const struct heap_thread taken = { .thread = thread, .n_owners = 1 };
 	uint32_t number = rows->first_free;
@@ -124,14 +81,14 @@ static uint32_t take_thread(struct heap_rows *rows, struct thread *thread)
 		g_array_append_val(rows->threads, taken);
 		return rows->threads->len - 1;
 	}
-	rows->first_free = thread_at(rows, number)->next_free;
-	*thread_at(rows, number) = taken;
+	rows->first_free = heap_rows_thread(rows, number)->next_free;
+	*heap_rows_thread(rows, number) = taken;
 	return number;
 }
 
-static void drop_thread(struct heap_rows *rows, uint32_t number)
+void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
 {
-	struct heap_thread *thread = thread_at(rows, number);
+	struct heap_thread *thread = heap_rows_thread(rows, number);
 
 	if (thread->n_owners > 0 || thread->n_blocks > 0)
 		return;
@@ -143,10 +100,10 @@ static void drop_thread(struct heap_rows *rows, uint32_t number)
 /* A block of its is not one any more. */
 static void release(struct heap_rows *rows, const struct heap_block *block)
 {
-	struct heap_thread *thread = thread_at(rows, block->thread);
+	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
 
 	if (--thread->n_blocks == 0)
-		drop_thread(rows, block->thread);
+		heap_rows_drop_thread(rows, block->thread);
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------- */
@@ -178,7 +135,7 @@ static uint64_t alignment_of(uint8_t log2)
 /* The id of a thread that a row names. */
 static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
 {
-	struct heap_thread *thread = thread_at(rows, number);
+	struct heap_thread *thread = heap_rows_thread(rows, number);
 
 	if (thread->epoch != rows->output->epoch) {
 		tasks_need(rows->process->rows->tasks, thread->thread);
@@ -256,7 +213,7 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 }
 
 /* Before each event; returns the time of its row. */
-static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
+uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
 
@@ -284,8 +241,8 @@ static void write_alloc(struct heap_rows *rows, const struct heap_block *block, 
 }
 
 /* `thread` is a number of ours. */
-static void write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns, uint64_t number,
-		       uint64_t address, enum prof_free_kind kind)
+void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,
+			  uint64_t number, uint64_t address, enum prof_free_kind kind)
 {
 	const uint64_t numbers[PROF_FREE_COLUMNS] = {
 		[PROF_FREE_TIME] = time_ns, [PROF_FREE_THREAD] = name_thread(rows, thread),
@@ -317,17 +274,17 @@ static void add_rest(struct heap_rows *rows, const struct heap_block *block, uin
 	rest.since_ns = time_ns;
 	rest.label = heap_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
 	if (!heap_map(&rows->heap, &rest)) {
-		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		return;
 	}
 	rows->last_number++;
-	thread_at(rows, rest.thread)->n_blocks++;
+	heap_rows_thread(rows, rest.thread)->n_blocks++;
 	write_alloc(rows, &rest, heap_block_number(block));
 }
 
 /* What is mapped there ends; `thread` is a number of ours. False: nothing is, as far as we know. */
-static bool unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
-		  enum prof_free_kind kind, uint64_t time_ns)
+bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		     enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct heap_block block;
 	bool is_known = false;
@@ -337,7 +294,8 @@ static bool unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64
 
 		heap_drop(&rows->heap, &block);
 		if (block.address >= from && end <= to)
-			write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
+			heap_rows_write_free(rows, thread, time_ns, heap_block_number(&block), 0,
+					     kind);
 		add_rest(rows, &block, block.address, from, time_ns);
 		add_rest(rows, &block, to, end, time_ns);
 		release(rows, &block);
@@ -348,11 +306,11 @@ static bool unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64
 static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64_t prior)
 {
 	/* Of a mapping that another one took the place of nobody may have told. */
-	unmap(rows, block->thread, block->address, heap_mapping_end(block), PROF_FREE_MUNMAP,
-	      block->since_ns);
+	heap_rows_unmap(rows, block->thread, block->address, heap_mapping_end(block),
+			PROF_FREE_MUNMAP, block->since_ns);
 	block->label |= heap_label(rows->last_number + 1, 0, 0);
 	if (!heap_map(&rows->heap, block)) {
-		lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
 		release(rows, block);
 		return;
 	}
@@ -367,11 +325,11 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 		       const struct heap_block *block, uint64_t *prior)
 {
 	if (!rows->process->has_lost)
-		lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
+		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
 	/* A row has one prior block only. */
 	if (*prior)
-		write_free(rows, block->thread, block->since_ns, heap_block_number(before), 0,
-			   PROF_FREE_UNTOLD);
+		heap_rows_write_free(rows, block->thread, block->since_ns,
+				     heap_block_number(before), 0, PROF_FREE_UNTOLD);
 	else
 		*prior = heap_block_number(before);
 	heap_forks_end(&rows->merge->forks, &rows->parent, before);
@@ -382,7 +340,7 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before,
 			 const struct heap_block *block, uint64_t prior, uint64_t time_ns)
 {
-	struct heap_thread *thread = thread_at(rows, block->thread);
+	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
 	struct heap_pending pending = {
 		.time_ns = time_ns + (time_ns < UINT64_MAX),
 		.rows = rows,
@@ -392,7 +350,7 @@ static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before
 	};
 	struct heap_block put;
 
-	if (thread->n_pending >= MAX_PENDING)
+	if (thread->n_pending >= HEAP_MAX_PENDING)
 		return false;
 	thread->n_pending++;
 	pending.block.label = heap_label(0, heap_block_kind(block), heap_block_alignment(block));
@@ -403,12 +361,12 @@ static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before
 }
 
 /* It is there now; its thread has counted it already. The number is given here. */
-static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
-		      uint64_t time_ns, bool may_wait)
+void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
+		   uint64_t time_ns, bool may_wait)
 {
 	struct heap_block before;
 
-	block->since_ns = prepare(rows, time_ns);
+	block->since_ns = heap_rows_prepare(rows, time_ns);
 	if (block->address == 0) {
 		write_alloc(rows, block, prior);
 		release(rows, block);
@@ -423,7 +381,7 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 	if (rows->passed.n > 0)
 		(void)heap_take(&rows->passed, block->address, &before);
 	if (!heap_put(&rows->heap, block, &before)) {
-		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		release(rows, block);
 		return;
 	}
@@ -436,7 +394,7 @@ static void add_block(struct heap_rows *rows, struct heap_block *block, uint64_t
 }
 
 /* Whether the end of what is there is no row. */
-static bool has_passed(struct heap_rows *rows, uint64_t address)
+bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct heap_block block;
 
@@ -447,7 +405,7 @@ static bool has_passed(struct heap_rows *rows, uint64_t address)
 }
 
 /* It was allocated in a pause. */
-static void pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
+void heap_rows_pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
 {
 	struct heap_block passed = *block, before;
 
@@ -455,25 +413,25 @@ static void pass(struct heap_rows *rows, const struct heap_block *block, uint64_
 		return;
 	passed.label = heap_label(1, 0, 0);
 	if (!heap_put(&rows->passed, &passed, &before))
-		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 }
 
-static void remove_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
-			 enum prof_free_kind kind, uint64_t time_ns)
+void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
+		      enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct heap_block block = { 0 };
 	bool is_own;
 
-	if (has_passed(rows, address))
+	if (heap_rows_has_passed(rows, address))
 		return;
-	time_ns = prepare(rows, time_ns);
+	time_ns = heap_rows_prepare(rows, time_ns);
 	is_own = address && heap_take(&rows->heap, address, &block);
 	if (!is_own && (!address || !heap_take(&rows->parent.inherited, address, &block))) {
-		write_free(rows, thread, time_ns, 0, address, kind);
+		heap_rows_write_free(rows, thread, time_ns, 0, address, kind);
 		return;
 	}
 	heap_forks_end(&rows->merge->forks, &rows->parent, &block);
-	write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
+	heap_rows_write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
 	if (is_own)
 		release(rows, &block);
 }
@@ -490,7 +448,7 @@ void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
 }
 
 /* Of a realloc: what it gave up has ended, and what it got is there. */
-static void complete(struct heap_pending *pending, uint64_t time_ns)
+void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns)
 {
 	struct heap_rows *rows = pending->rows;
 
@@ -498,13 +456,13 @@ static void complete(struct heap_pending *pending, uint64_t time_ns)
 		heap_drop(&rows->heap, &pending->prior);
 		release(rows, &pending->prior);
 	}
-	add_block(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
+	heap_rows_add(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
 }
 
 void heap_rows_complete(struct heap_pending *pending)
 {
-	thread_at(pending->rows, pending->block.thread)->n_pending--;
-	complete(pending, pending->time_ns);
+	heap_rows_thread(pending->rows, pending->block.thread)->n_pending--;
+	heap_rows_complete_at(pending, pending->time_ns);
 }
 
 /* ---- Processes ---------------------------------------------------------------------------------- */
@@ -552,8 +510,8 @@ void heap_rows_free(struct heap_rows *rows)
 		return;
 	heap_merge_forget(rows->merge, rows);
 	for (uint32_t i = 0; i < rows->threads->len; i++)
-		if (thread_at(rows, i)->thread)
-			row_unref(&thread_at(rows, i)->thread->row);
+		if (heap_rows_thread(rows, i)->thread)
+			row_unref(&heap_rows_thread(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
 	heap_forks_leave(&rows->merge->forks, &rows->parent);
 	heap_done(&rows->heap);
@@ -570,249 +528,4 @@ void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address)
 void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address)
 {
 	heap_prefetch_block(&rows->heap, address);
-}
-
-/* ---- Owners ------------------------------------------------------------------------------------- */
-
-void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
-		     struct collector_stacks *stacks)
-{
-	*owner = (struct heap_owner){
-		.rows = rows,
-		.stacks = stacks,
-		.number = take_thread(rows, thread),
-	};
-}
-
-void heap_owner_done(struct heap_owner *owner)
-{
-	struct heap_rows *rows = owner->rows;
-
-	if (!rows)
-		return;
-	call_ids_done(&owner->ids, &rows->budget);
-	thread_at(rows, owner->number)->n_owners--;
-	drop_thread(rows, owner->number);
-	*owner = (struct heap_owner){ 0 };
-}
-
-/* What reads as the stack of who named one that was not told of. */
-static uint32_t lost_node(struct heap_owner *owner)
-{
-	struct heap_rows *rows = owner->rows;
-	const struct output_place place = {
-		.image = &collector_lost_image(rows->process->rows)->row,
-	};
-
-	if (!rows->lost)
-		rows->lost = call_nodes_add(&rows->nodes, 0, &place);
-	return rows->lost;
-}
-
-/* The node of an alloc's stack. */
-static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags, uint64_t time_ns)
-{
-	uint32_t node;
-
-	if (id == 0)
-		return 0;
-	node = flags & RING_ALLOC_STACK
-		       ? collector_stacks_node(owner->stacks, id, &owner->rows->nodes)
-		       : call_ids_get(&owner->ids, id);
-	if (node)
-		return node;
-	lose(owner->rows, PROF_LOSS_RING_CORRUPT, time_ns);
-	return lost_node(owner);
-}
-
-/* A frame that `node` calls, or somebody whom it calls; 0: there is no room. */
-static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct ring_frame *frame)
-{
-	struct heap_rows *rows = owner->rows;
-	const struct output_place place = collector_stacks_place(owner->stacks, frame);
-	struct output_place missing = { 0 };
-
-	if (frame->kind & RING_FRAME_CUT) {
-		missing.image = &collector_cut_image(rows->process->rows)->row;
-		node = call_nodes_add(&rows->nodes, node, &missing);
-		if (!node)
-			return 0;
-	}
-	return call_nodes_add(&rows->nodes, node, &place);
-}
-
-enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record)
-{
-	const struct ring_calls *calls = record->payload;
-	const struct ring_frame *frames = (const void *)(calls + 1);
-	struct heap_rows *rows = owner->rows;
-	uint32_t node = 0, n = calls->n_frames, refused = 0;
-
-	if (calls->first >= RING_MAX_CALLS || n > RING_MAX_CALLS - calls->first ||
-	    calls->parent >= RING_MAX_CALLS)
-		return RING_FAULT_PAYLOAD;
-	for (uint32_t i = 0; i < n; i++)
-		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
-			return RING_FAULT_PAYLOAD;
-	/* begun in vain */
-	if (calls->first == 0)
-		return RING_FAULT_NONE;
-	if (calls->parent) {
-		node = call_ids_get(&owner->ids, calls->parent);
-		if (!node) {
-			lose(rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
-			node = lost_node(owner);
-		}
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t added = add_node(owner, node, &frames[i]);
-
-		/* Where there is no room for it, it reads as who called it. */
-		node = added ? added : node;
-		if (!call_ids_set(&owner->ids, &rows->budget, calls->first + i, node) || !added)
-			refused++;
-	}
-	collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, refused, record->time_ns,
-			       record->time_ns);
-	return RING_FAULT_NONE;
-}
-
-enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record)
-{
-	const struct ring_alloc *alloc = record->payload;
-	struct heap_block block = {
-		.address = alloc->address,
-		.size = alloc->size,
-		.label = heap_label(0, alloc->kind, alloc->alignment_log2),
-		.thread = owner->number,
-	};
-
-	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
-	    alloc->flags & ~RING_ALLOC_STACK)
-		return RING_FAULT_PAYLOAD;
-	if (owner->rows->merge->is_paused) {
-		pass(owner->rows, &block, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
-	thread_at(owner->rows, owner->number)->n_blocks++;
-	add_block(owner->rows, &block, 0, record->time_ns, true);
-	return RING_FAULT_NONE;
-}
-
-static void remove_mapping(struct heap_owner *owner, const struct ring_free_block *freed,
-			   uint64_t time_ns)
-{
-	struct heap_rows *rows = owner->rows;
-	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
-
-	if (has_passed(rows, freed->address))
-		return;
-	time_ns = prepare(rows, time_ns);
-	if (!unmap(rows, owner->number, freed->address,
-		   freed->address + MIN_OF(bytes, UINT64_MAX - freed->address), freed->kind,
-		   time_ns))
-		write_free(rows, owner->number, time_ns, 0, freed->address, freed->kind);
-}
-
-enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record)
-{
-	const struct ring_free_block *freed = record->payload;
-
-	if (freed->kind >= RING_FREE_N_KINDS)
-		return RING_FAULT_PAYLOAD;
-	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK) {
-		remove_mapping(owner, freed, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	remove_block(owner->rows, owner->number, freed->address, freed->kind, record->time_ns);
-	return RING_FAULT_NONE;
-}
-
-static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
-{
-	switch (realloc_kind) {
-	case RING_ALLOC_REALLOCARRAY:
-		return PROF_FREE_REALLOCARRAY;
-	case RING_ALLOC_MREMAP:
-		return PROF_FREE_MUNMAP;
-	default:
-		return PROF_FREE_REALLOC;
-	}
-}
-
-/* What was at its `prior` is not there any more, if it was not in vain. */
-static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
-{
-	struct heap_rows *rows = pending->rows;
-	struct heap *heap = &rows->heap;
-	bool is_moved = record->address != 0;
-	struct heap_block block = { 0 };
-	const struct heap_block *found;
-
-	if (record->prior == 0 || (is_moved && heap_take(&rows->passed, record->prior, &block)))
-		return;
-	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
-		(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
-		block = pending->prior;
-	} else if (is_moved) {
-		if (heap_hold(heap, record->prior, &pending->prior))
-			block = pending->prior;
-		else
-			(void)heap_take(&rows->parent.inherited, record->prior, &block);
-		if (block.label)
-			heap_forks_end(&rows->merge->forks, &rows->parent, &block);
-	} else {
-		found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
-							  : heap_find(heap, record->prior);
-		if (!found)
-			found = heap_find(&rows->parent.inherited, record->prior);
-		block.label = found ? found->label : 0;
-	}
-	pending->prior_number = heap_block_number(&block);
-}
-
-enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
-{
-	const struct ring_realloc *moved = record->payload;
-	struct heap_thread *thread = thread_at(owner->rows, owner->number);
-	struct heap_pending pending = {
-		.rows = owner->rows,
-		.time_ns = record->time_ns,
-		.block = {
-			.address = moved->address,
-			.size = moved->size,
-			.label = heap_label(0, moved->kind, 0),
-			.thread = owner->number,
-		},
-	};
-
-	if (moved->kind >= RING_ALLOC_N_KINDS || moved->is_freed > 1 ||
-	    moved->flags & ~RING_ALLOC_STACK)
-		return RING_FAULT_PAYLOAD;
-	if (moved->address == 0 && moved->is_freed) {
-		remove_block(owner->rows, owner->number, moved->prior, free_kind_of(moved->kind),
-			     record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	if (owner->rows->merge->is_paused) {
-		if (moved->address && moved->prior)
-			remove_block(owner->rows, owner->number, moved->prior,
-				     free_kind_of(moved->kind), record->time_ns);
-		pass(owner->rows, &pending.block, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
-	heap_forks_run(&owner->rows->merge->forks, &owner->rows->parent, record->time_ns);
-	give_up(&pending, moved);
-	thread->n_blocks++;
-	if (thread->n_pending >= MAX_PENDING) {
-		lose(owner->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
-		complete(&pending, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	thread->n_pending++;
-	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
-	heap_merge_push(owner->rows->merge, &pending);
-	return RING_FAULT_NONE;
 }

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap owner - what the owner of a ring says of allocations, believed or not
+ *
+ *     calls ▶ nodes, by the ids that this owner gives them         alloc, free, realloc ▶ heap-rows.c
+ *
+ * Invariants: (1) what cannot be is a fault of the ring, and nothing has happened by it [test-engine-heap: lies]
+ *             (2) a stack that was not told of is one that says so                      [test-engine-heap-stacks: nodes]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/heap-rows-own.h"
+
+void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
+		     struct collector_stacks *stacks)
+{
+	*owner = (struct heap_owner){
+		.rows = rows,
+		.stacks = stacks,
+		.number = heap_rows_take_thread(rows, thread),
+	};
+}
+
+void heap_owner_done(struct heap_owner *owner)
+{
+	struct heap_rows *rows = owner->rows;
+
+	if (!rows)
+		return;
+	call_ids_done(&owner->ids, &rows->budget);
+	heap_rows_thread(rows, owner->number)->n_owners--;
+	heap_rows_drop_thread(rows, owner->number);
+	*owner = (struct heap_owner){ 0 };
+}
+
+/* What reads as the stack of who named one that was not told of. */
+static uint32_t lost_node(struct heap_owner *owner)
+{
+	struct heap_rows *rows = owner->rows;
+	const struct output_place place = {
+		.image = &collector_lost_image(rows->process->rows)->row,
+	};
+
+	if (!rows->lost)
+		rows->lost = call_nodes_add(&rows->nodes, 0, &place);
+	return rows->lost;
+}
+
+/* The node of an alloc's stack. */
+static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags, uint64_t time_ns)
+{
+	uint32_t node;
+
+	if (id == 0)
+		return 0;
+	node = flags & RING_ALLOC_STACK
+		       ? collector_stacks_node(owner->stacks, id, &owner->rows->nodes)
+		       : call_ids_get(&owner->ids, id);
+	if (node)
+		return node;
+	heap_rows_lose(owner->rows, PROF_LOSS_RING_CORRUPT, time_ns);
+	return lost_node(owner);
+}
+
+/* A frame that `node` calls, or somebody whom it calls; 0: there is no room. */
+static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct ring_frame *frame)
+{
+	struct heap_rows *rows = owner->rows;
+	const struct output_place place = collector_stacks_place(owner->stacks, frame);
+	struct output_place missing = { 0 };
+
+	if (frame->kind & RING_FRAME_CUT) {
+		missing.image = &collector_cut_image(rows->process->rows)->row;
+		node = call_nodes_add(&rows->nodes, node, &missing);
+		if (!node)
+			return 0;
+	}
+	return call_nodes_add(&rows->nodes, node, &place);
+}
+
+enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_calls *calls = record->payload;
+	const struct ring_frame *frames = (const void *)(calls + 1);
+	struct heap_rows *rows = owner->rows;
+	uint32_t node = 0, n = calls->n_frames, refused = 0;
+
+	if (calls->first >= RING_MAX_CALLS || n > RING_MAX_CALLS - calls->first ||
+	    calls->parent >= RING_MAX_CALLS)
+		return RING_FAULT_PAYLOAD;
+	for (uint32_t i = 0; i < n; i++)
+		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
+			return RING_FAULT_PAYLOAD;
+	/* begun in vain */
+	if (calls->first == 0)
+		return RING_FAULT_NONE;
+	if (calls->parent) {
+		node = call_ids_get(&owner->ids, calls->parent);
+		if (!node) {
+			heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+			node = lost_node(owner);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t added = add_node(owner, node, &frames[i]);
+
+		/* Where there is no room for it, it reads as who called it. */
+		node = added ? added : node;
+		if (!call_ids_set(&owner->ids, &rows->budget, calls->first + i, node) || !added)
+			refused++;
+	}
+	collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, refused, record->time_ns,
+			       record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_alloc *alloc = record->payload;
+	struct heap_block block = {
+		.address = alloc->address,
+		.size = alloc->size,
+		.label = heap_label(0, alloc->kind, alloc->alignment_log2),
+		.thread = owner->number,
+	};
+
+	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
+	    alloc->flags & ~RING_ALLOC_STACK)
+		return RING_FAULT_PAYLOAD;
+	if (owner->rows->merge->is_paused) {
+		heap_rows_pass(owner->rows, &block, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
+	heap_rows_thread(owner->rows, owner->number)->n_blocks++;
+	heap_rows_add(owner->rows, &block, 0, record->time_ns, true);
+	return RING_FAULT_NONE;
+}
+
+static void remove_mapping(struct heap_owner *owner, const struct ring_free_block *freed,
+			   uint64_t time_ns)
+{
+	struct heap_rows *rows = owner->rows;
+	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
+
+	if (heap_rows_has_passed(rows, freed->address))
+		return;
+	time_ns = heap_rows_prepare(rows, time_ns);
+	if (!heap_rows_unmap(rows, owner->number, freed->address,
+			     freed->address + MIN_OF(bytes, UINT64_MAX - freed->address),
+			     freed->kind, time_ns))
+		heap_rows_write_free(rows, owner->number, time_ns, 0, freed->address, freed->kind);
+}
+
+enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_free_block *freed = record->payload;
+
+	if (freed->kind >= RING_FREE_N_KINDS)
+		return RING_FAULT_PAYLOAD;
+	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK) {
+		remove_mapping(owner, freed, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	heap_rows_remove(owner->rows, owner->number, freed->address, freed->kind, record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
+{
+	switch (realloc_kind) {
+	case RING_ALLOC_REALLOCARRAY:
+		return PROF_FREE_REALLOCARRAY;
+	case RING_ALLOC_MREMAP:
+		return PROF_FREE_MUNMAP;
+	default:
+		return PROF_FREE_REALLOC;
+	}
+}
+
+/* What was at its `prior` is not there any more, if it was not in vain. */
+static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
+{
+	struct heap_rows *rows = pending->rows;
+	struct heap *heap = &rows->heap;
+	bool is_moved = record->address != 0;
+	struct heap_block block = { 0 };
+	const struct heap_block *found;
+
+	if (record->prior == 0 || (is_moved && heap_take(&rows->passed, record->prior, &block)))
+		return;
+	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
+		(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
+		block = pending->prior;
+	} else if (is_moved) {
+		if (heap_hold(heap, record->prior, &pending->prior))
+			block = pending->prior;
+		else
+			(void)heap_take(&rows->parent.inherited, record->prior, &block);
+		if (block.label)
+			heap_forks_end(&rows->merge->forks, &rows->parent, &block);
+	} else {
+		found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
+							  : heap_find(heap, record->prior);
+		if (!found)
+			found = heap_find(&rows->parent.inherited, record->prior);
+		block.label = found ? found->label : 0;
+	}
+	pending->prior_number = heap_block_number(&block);
+}
+
+enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
+{
+	const struct ring_realloc *moved = record->payload;
+	struct heap_thread *thread = heap_rows_thread(owner->rows, owner->number);
+	struct heap_pending pending = {
+		.rows = owner->rows,
+		.time_ns = record->time_ns,
+		.block = {
+			.address = moved->address,
+			.size = moved->size,
+			.label = heap_label(0, moved->kind, 0),
+			.thread = owner->number,
+		},
+	};
+
+	if (moved->kind >= RING_ALLOC_N_KINDS || moved->is_freed > 1 ||
+	    moved->flags & ~RING_ALLOC_STACK)
+		return RING_FAULT_PAYLOAD;
+	if (moved->address == 0 && moved->is_freed) {
+		heap_rows_remove(owner->rows, owner->number, moved->prior,
+				 free_kind_of(moved->kind), record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	if (owner->rows->merge->is_paused) {
+		if (moved->address && moved->prior)
+			heap_rows_remove(owner->rows, owner->number, moved->prior,
+					 free_kind_of(moved->kind), record->time_ns);
+		heap_rows_pass(owner->rows, &pending.block, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
+	heap_forks_run(&owner->rows->merge->forks, &owner->rows->parent, record->time_ns);
+	give_up(&pending, moved);
+	thread->n_blocks++;
+	if (thread->n_pending >= HEAP_MAX_PENDING) {
+		heap_rows_lose(owner->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+		heap_rows_complete_at(&pending, record->time_ns);
+		return RING_FAULT_NONE;
+	}
+	thread->n_pending++;
+	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
+	heap_merge_push(owner->rows->merge, &pending);
+	return RING_FAULT_NONE;
+}
