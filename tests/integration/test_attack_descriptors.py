@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What an engine that was taken over can do with the descriptors that it is given: read; perf events and the capture aside."""
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -14,6 +15,7 @@ import fuse
 from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: F401 (fixtures)
 
 NOBODY = 65534
+MANY = 64  # messages that wait for an engine beside those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS = 1, 2, 7, 8, 9
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # read ahead, all processes, one
@@ -50,6 +52,29 @@ while True:
     if datagram[:4] == struct.pack("I", 3):  # MESSAGE_START
         started()
         ask(%r)
+"""
+
+# Asks for very many files before it reads an answer, then for one more, and tells what came: {"error, descriptors": how often}.
+ASK_UNREAD = """
+import collections, json
+path = os.readlink(b"/proc/self/exe")
+def ask(number):
+    send(IMAGE, struct.pack("5QiI", number, 0, 0, 0, 0, os.getpid(), len(path)) + path)
+def answer():
+    while True:
+        datagram, fds, *_ = socket.recv_fds(sock, 65536, 64)
+        for fd in fds:
+            os.close(fd)
+        if datagram[:4] == struct.pack("I", 8):  # MESSAGE_IMAGE
+            return "%%d, %%d" %% (struct.unpack_from("i", datagram, 16)[0], len(fds))
+while sock.recv(65536)[:4] != struct.pack("I", 3):  # MESSAGE_START
+    pass
+started()
+for number in range(%d):
+    ask(number)
+answers = collections.Counter(answer() for _ in range(%d))
+ask(1 << 20)
+send(WARNING, struct.pack("32s480s", b"answers", json.dumps([answers, answer()]).encode()))
 """
 
 
@@ -144,6 +169,26 @@ def test_copy_of_a_file_that_is_served(served, told, capture):
     got = told(fd, served, **{"call-graph": variant("s", "dwarf")})
     os.close(fd)
     assert_sealed(got[IMAGE, PATH_IMAGE])
+
+
+def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
+    """An engine that does not read is sent no more files than are on their way; it may ask again, and is given them when it reads."""
+    held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # messages that a socket has room for, at most
+    # When it begins to read, so many may still wait in the other direction, and be worked on; all others are answered.
+    answered = held + 200
+    asked = answered + held + 256
+    fd = empty_file(capture)
+    with hostile(ASK_UNREAD % (asked, asked)) as profd:
+        path = profd.create({**SYSTEM, "call-graph": variant("s", "dwarf")}, fd)
+        profd.session(path, "Start")
+        answers, last = json.loads(profd.wait("Warning", path, first="answers")[1])
+        os.kill(profd.engines()[0], signal.SIGKILL)
+        profd.wait("Finished", path)
+    os.close(fd)
+    file, again = "0, 1", f"{errno.EAGAIN}, 0"
+    assert set(answers) == {file, again} and sum(answers.values()) == asked
+    assert answers[again] >= answered - held - MANY
+    assert last == file
 
 
 @pytest.fixture

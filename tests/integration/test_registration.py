@@ -16,11 +16,16 @@ import buses
 from buses import DAEMON, NOBODY, pids
 from captures import rows
 from recordings import children, until
+from test_dbus_private import profd, variant  # noqa: F401 (fixture)
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 COLLECT = os.environ["COLLECT"]
 OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
+SESSION = "org.profd.Profiler1.Session"
+MANY = 64  # messages that wait for an engine; processes that are refused together
+SMALLEST_MESSAGE = 512  # what the kernel counts for one in a socket, at least
+COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
 
 def marks(profcapture, capture):
@@ -192,6 +197,89 @@ def test_end_of_the_recording(profcapture, capture, waiting):
     profctl.wait(60)
     ids = [mark["id"] for mark in marks(profcapture, capture)]
     assert ids[:10] == list(range(1, 11)) and len(ids) <= 20
+
+
+# ---- an engine that does not read
+
+
+class Behind:
+    """A recording of programs that register when they are told to, which print the status; its engine is stopped, and as many
+    messages wait for it as the kernel holds and the broker calls many."""
+
+    def __init__(self, profd, file, start, *steps):  # noqa: F811
+        self.profd = profd
+        self.programs = [start(COLLECT_LATER, COLLECT, *more) for more in steps]
+        self.path = profd.create(pids(*(program.pid for program in self.programs)), file)
+        self.control, = profd.session(self.path, "OpenControl")
+        profd.session(self.path, "Start")
+        self.engine, = profd.engines()
+        os.kill(self.engine, signal.SIGSTOP)
+        for _ in range(int(Path("/proc/sys/net/core/wmem_default").read_text()) // SMALLEST_MESSAGE // 2 + MANY):
+            for method in ("Pause", "Resume"):
+                profd.bus.call(None, self.path, SESSION, method, None, None, 0, -1, None, None)
+        assert profd.get(self.path, "State") == "running"
+
+    def ask(self, i):
+        """What the program says until it waits."""
+        program = self.programs[i]
+        program.stdin.write(f"{self.control}\n")
+        program.stdin.flush()
+        return list(iter(program.stdout.readline, "ready\n"))
+
+    def warnings(self):
+        self.profd.get(self.path, "State")  # which comes behind them
+        self.profd.sleep(0.1)
+        return [arguments[0] for _, _, name, arguments in self.profd.signals if name == "Warning"]
+
+    def go_on(self):
+        os.kill(self.engine, signal.SIGCONT)
+        for method in ("Pause", "Resume"):  # answered when all before is done
+            self.profd.session(self.path, method)
+
+    def stop(self):
+        self.profd.session(self.path, "Stop")
+        assert self.profd.wait("Finished", self.path)[:2] == (True, "stopped")
+
+
+@pytest.fixture
+def behind(profd, file, spawn):  # noqa: F811
+    def start(*command):
+        return spawn("sh", "-c", *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+
+    return lambda *steps: Behind(profd, file, start, *steps)
+
+
+def refusals(profcapture, capture):
+    return {row["stream"]: row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-refused"}
+
+
+def test_engine_that_is_behind(behind, profcapture, capture):
+    """Who asks meanwhile is refused at once, and counted; who asks when it reads again is let in."""
+    recording = behind(["10", "wait"], ["10", "wait"])
+    assert recording.ask(0) == [f"{LIMIT}\n"]
+    recording.go_on()
+    assert recording.ask(1) == [f"{OK}\n"]
+    recording.stop()
+    refused, taken = recording.programs
+    assert refusals(profcapture, capture) == {f"collector/{refused.pid}": 1}
+    found = marks(profcapture, capture)
+    assert_whole(found, each=10, processes=1)
+    assert {mark["pid"] for mark in found} == {taken.pid}
+    assert "collectors-refused" not in recording.warnings()
+
+
+def test_more_are_refused_than_counted(behind, profcapture, capture):
+    """The client is told once, and only where there are more."""
+    recording = behind(["0", *["fork"] * (MANY - 1), "wait"], ["0", "fork", "wait"])
+    assert recording.ask(0) == [f"{LIMIT}\n"] * MANY
+    assert "collectors-refused" not in recording.warnings()
+    assert recording.ask(1) == [f"{LIMIT}\n"] * 2
+    assert recording.warnings().count("collectors-refused") == 1
+    recording.go_on()
+    recording.stop()
+    counted, beyond = recording.programs
+    lost = refusals(profcapture, capture)
+    assert lost[f"collector/{counted.pid}"] == 1 and f"collector/{beyond.pid}" not in lost
 
 
 # ---- the service

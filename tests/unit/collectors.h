@@ -221,19 +221,6 @@ static inline void write_log(struct ring *ring, const char *text, uint16_t flags
 	ring_end(ring, log);
 }
 
-static inline uint64_t lost(struct fixture *fixture, enum prof_loss_cause cause)
-{
-	GHashTableIter iter;
-	gpointer value;
-	uint64_t sum = 0;
-
-	g_hash_table_iter_init(&iter, fixture->parts.losses.total);
-	while (g_hash_table_iter_next(&iter, NULL, &value))
-		if (((struct loss *)value)->key.cause == cause)
-			sum += ((struct loss *)value)->count;
-	return sum;
-}
-
 static inline uint64_t mark_id(const struct fixture *fixture, size_t i)
 {
 	return number_of(&fixture->parts, PROF_TABLE_MARK, PROF_MARK_ID, i);

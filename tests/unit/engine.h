@@ -172,6 +172,20 @@ static inline const char *text_of(const struct parts *parts, uint64_t id)
 	return row >= 0 ? text : NULL;
 }
 
+/* How much was lost by this cause, in the whole session. */
+static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause cause)
+{
+	GHashTableIter iter;
+	gpointer value;
+	uint64_t sum = 0;
+
+	g_hash_table_iter_init(&iter, parts->losses.total);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		if (((struct loss *)value)->key.cause == cause)
+			sum += ((struct loss *)value)->count;
+	return sum;
+}
+
 /* Bytes in the making. */
 struct bytes {
 	_Alignas(8) uint8_t data[16384];

@@ -141,19 +141,6 @@ static inline enum ring_fault add_calls(struct collector_owner *owner, struct fi
 		   sizeof(told.calls) + n * sizeof(*told.frames));
 }
 
-static inline uint64_t lost(const struct fixture *fixture, enum prof_loss_cause cause)
-{
-	GHashTableIter iter;
-	gpointer value;
-	uint64_t sum = 0;
-
-	g_hash_table_iter_init(&iter, fixture->parts.losses.total);
-	while (g_hash_table_iter_next(&iter, NULL, &value))
-		if (((struct loss *)value)->key.cause == cause)
-			sum += ((struct loss *)value)->count;
-	return sum;
-}
-
 /* The first columns of a row. */
 static inline bool check_row(const struct fixture *fixture, enum prof_table table, size_t i,
 			     const uint64_t *expected, uint16_t n)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <utime.h>
 
 static struct {
 	char *root;
@@ -78,6 +79,15 @@ static void put(const char *path, const char *text)
 
 	g_mkdir_with_parents(folder, 0755);
 	CHECK(g_file_set_contents(full, text, -1, NULL));
+}
+
+/* When the file was written. */
+static void put_time(const char *path, time_t seconds)
+{
+	struct utimbuf times = { seconds, seconds };
+	g_autofree char *full = g_strconcat(machine.root, path, NULL);
+
+	CHECK(g_utime(full, &times) == 0);
 }
 
 static void drop(const char *path)
@@ -383,6 +393,36 @@ static void test_jit_maps(void)
 	expect("jit-maps", DOCTOR_WARN, "2 of 4", "--perf-basic-prof; ");
 }
 
+/* With the pid that another process had before, whose map is there still. */
+static void test_jit_map_of_an_earlier_process(void)
+{
+	static const char path[] = "/proc/20/root/tmp/perf-20.map";
+	const time_t start = 1700000000 + 7;
+	g_autofree char *stat =
+		g_strdup_printf("20 (no) de) S 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %ld 4096\n",
+				7 * sysconf(_SC_CLK_TCK));
+
+	put_process("20", "/usr/bin/node", 1000, NULL);
+	put("/proc/20/stat", stat);
+	put(path, "");
+	put_time(path, start - 3);
+	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* nobody says when */
+	put("/proc/stat", "cpu 1 2 3\nbtime 1700000000\nprocesses 9\n");
+	expect("jit-maps", DOCTOR_WARN, "node (20, whose map is older than it);",
+	       "--perf-basic-prof");
+	put_process("21", "/usr/bin/nodejs", 1000, NULL);
+	expect("jit-maps", DOCTOR_WARN, "nodejs (21)", "--perf-basic-prof");
+	expect("jit-maps", DOCTOR_WARN, "2 of 2", "--perf-basic-prof");
+	put("/proc/21/maps", "7f00-7f01 r-xp 00000000 00:00 1 /var/tmp/jit-21.dump\n");
+	put_time(path, start - 2);
+	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	put_time(path, start + 1000);
+	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	put_time(path, start - 1000);
+	put("/proc/20/maps", "7f00-7f01 r-xp 00000000 00:00 1 /tmp/jit-20.dump\n");
+	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+}
+
 /* A container without /proc and /sys: every check says something, none crashes. */
 static void test_empty_tree(void)
 {
@@ -416,6 +456,7 @@ int main(void)
 	RUN_ON_MACHINE(test_surroundings);
 	RUN_ON_MACHINE(test_debuginfod);
 	RUN_ON_MACHINE(test_jit_maps);
+	RUN_ON_MACHINE(test_jit_map_of_an_earlier_process);
 	RUN_ON_MACHINE(test_empty_tree);
 	return test_end();
 }

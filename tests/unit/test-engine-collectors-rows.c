@@ -86,7 +86,7 @@ static void test_rows(void)
 	CHECK(value_of(&fixture, 0) == -3);
 	CHECK(value_of(&fixture, 1) == 0.5);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 2);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	CHECK_INT(fixture.warnings, 0);
 	fixture_done(&fixture);
 }
@@ -136,7 +136,7 @@ static void test_order(void)
 		if (i < 200)
 			CHECK_INT(mark_id(&fixture, i), i);
 	}
-	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 1);
 	fixture_done(&fixture);
 }
 
@@ -155,7 +155,8 @@ static void test_tids(void)
 	CHECK_INT(mark_id(&fixture, 0), 3);
 	CHECK_INT(fixture.warnings, 2);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_METADATA), 2);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 4); /* two rings, and a record in each */
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT),
+		  4); /* two rings, and a record in each */
 	fixture_done(&fixture);
 }
 
@@ -177,7 +178,7 @@ static void test_larger_ring(void)
 	CHECK_STR(text_of(&fixture.parts,
 			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_NAME, 2999)),
 		  "name");
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
 	fixture_done(&fixture);
 }
 
@@ -192,7 +193,7 @@ static void test_ids(void)
 	CHECK_STR(text_of(&fixture.parts,
 			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_NAME, 0)),
 		  "<lost>");
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
 
@@ -248,9 +249,9 @@ static void test_hostile(void)
 		write_mark(good, 0, 3);
 		settle(&fixture);
 		CHECK_INT(fixture.warnings, 1);
-		CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) >= 1);
-		CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) <= 2);
-		CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 0);
+		CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT) >= 1);
+		CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT) <= 2);
+		CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 0);
 		finish(&fixture);
 		CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3);
 		CHECK_INT(mark_id(&fixture, 2), 3);
@@ -308,9 +309,9 @@ static void test_times(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 2);
 	CHECK(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_TIME, 0) < now());
 	CHECK_INT(mark_id(&fixture, 1), 2);
-	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 0);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 0);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
 
@@ -337,7 +338,7 @@ static void test_endless(void)
 	}
 	settle(&fixture);
 	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT + 100000);
-	CHECK(lost(&fixture, PROF_LOSS_RING_REFUSED) > 0);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > 0);
 	/* one that goes on for ever */
 	for (uint32_t i = 1; i < 1000; i++) {
 		write_log(ring, "0123456789012345678901234567890123456789", RING_FLAG_MORE, 1);
@@ -374,7 +375,9 @@ static void test_replaced(void)
 			step(&fixture);
 	}
 	settle(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED) + lost(&fixture, PROF_LOSS_RING_FULL), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) +
+			  losses_of(&fixture.parts, PROF_LOSS_RING_FULL),
+		  0);
 	CHECK(mallinfo2().uordblks + mallinfo2().hblkhd < before + 4 * sizeof(text) * 100);
 	finish(&fixture);
 	fixture_done(&fixture);
@@ -404,8 +407,8 @@ static void test_conservation(void)
 	finish(&fixture);
 	CHECK(written < 300001);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), written);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 300001 - written);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 300001 - written);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	CHECK(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, written - 1) !=
 	      number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_THREAD, 0));
 	fixture_done(&fixture);
@@ -477,9 +480,9 @@ static void test_fair_end(void)
 	collectors_finish(&fixture.collectors, 0);
 	loss_flush(&fixture.parts.losses, &fixture.parts.output);
 	parts_finish(&fixture.parts);
-	CHECK(lost(&fixture, PROF_LOSS_WRITER_BACKLOG) > 100000);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_WRITER_BACKLOG) > 100000);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK) +
-			  lost(&fixture, PROF_LOSS_WRITER_BACKLOG),
+			  losses_of(&fixture.parts, PROF_LOSS_WRITER_BACKLOG),
 		  n_greedy + n_marks);
 	CHECK_INT(mark_id(&fixture, rows_of(&fixture.parts, PROF_TABLE_MARK) - n_marks), 2);
 	ring_arena_unmap(greedy);

@@ -119,7 +119,7 @@ static void test_stacks(void)
 	write_mark_at(ring, 6, 3);
 	settle(&fixture);
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_IMAGE), 3);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 6);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
@@ -191,7 +191,7 @@ static void test_stack_ids(void)
 	write_mark_at(ring, 1, 5);
 	settle(&fixture);
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 0), 0);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 1), 1);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 2), 0);
@@ -284,7 +284,7 @@ static void test_endless_stacks(void)
 	settle(&fixture);
 	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT);
 	CHECK(fixture.collectors.rows->n_images <= COLLECTOR_MAX_IMAGES);
-	CHECK(lost(&fixture, PROF_LOSS_RING_REFUSED) > 3000);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > 3000);
 	finish(&fixture);
 	fixture_done(&fixture);
 }
@@ -367,7 +367,7 @@ static void check_allocations(bool dies)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_BLOCK, 1), 102);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LIVE, PROF_LIVE_STACK, 0), 2);
-	CHECK_INT(lost(&fixture, PROF_LOSS_LATE), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
 	CHECK_INT(fixture.warnings, 0);
 	fixture_done(&fixture);
 }

@@ -108,13 +108,13 @@ static void test_refused(void)
 	add_refused(&fixture, STRANGER_PID);
 	add_refused(&fixture, STRANGER_PID + 1);
 	step(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	CHECK_INT(fixture.collectors.peers->len, 1);
 	CHECK(write_mark(claim(&fixture, getpid()), 0, 41));
 	/* at the end nobody is waited for */
 	add_refused(&fixture, getpid());
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
 	CHECK_INT(mark_id(&fixture, 0), 41);
 	fixture_done(&fixture);
 }
@@ -136,7 +136,7 @@ static void test_no_room(void)
 	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
 	CHECK_INT(recv(sockets[0], &fd, sizeof(fd), MSG_DONTWAIT), 1);
 	step(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
 	CHECK_INT(fixture.collectors.peers->len, 0);
 	close(sockets[0]);
 	finish(&fixture);
@@ -185,11 +185,11 @@ static void test_not_let_in(void)
 	step_until_answer(&fixture);
 	setrlimit(RLIMIT_NOFILE, &limit);
 	CHECK_INT(receive(&fixture, &fd), CONTROL_FAILED);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	connect_as(&fixture, getpid(), 0);
 	close(steal_fd(&fixture.socket));
 	settle(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
 	connect_as(&fixture, STRANGER_PID, 0);
 	close(steal_fd(&fixture.socket));
 	settle(&fixture);
@@ -200,7 +200,7 @@ static void test_not_let_in(void)
 	settle(&fixture);
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
 	fixture_done(&fixture);
 }
 
@@ -221,21 +221,21 @@ static void test_ended_before(void)
 	connect_ended(&fixture, getpid());
 	at = now();
 	collectors_serve(&fixture.collectors, at - 1000000000, at);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 0);
 	settle(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	connect_ended(&fixture, STRANGER_PID);
 	settle(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	tasks_exit(&fixture.parts.tasks, &exited, now());
 	tasks_exit(&fixture.parts.tasks, &(struct record_task){ .pid = getpid(), .tid = OTHER_TID },
 		   now());
 	connect_ended(&fixture, getpid());
 	settle(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
 	connect_ended(&fixture, getpid());
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 3);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 3);
 	fixture_done(&fixture);
 }
 
@@ -256,7 +256,7 @@ static void test_death(void)
 	CHECK_INT(fixture.shared->ended, 1);
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REENTRANT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REENTRANT), 1);
 	fixture_done(&fixture);
 }
 

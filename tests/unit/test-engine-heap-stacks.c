@@ -59,7 +59,7 @@ static void test_nodes(void)
 	CHECK_INT(add(fixture.owner, &fixture, RING_STACK, 12, &handler, sizeof(handler)),
 		  RING_FAULT_NONE);
 	add_at(fixture.owner, &fixture, 13, 5, RING_ALLOC_STACK);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
 	/* nobody told of these */
 	add_at(fixture.owner, &fixture, 14, 77, 0);
 	add_calls(fixture.owner, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
@@ -77,7 +77,7 @@ static void test_nodes(void)
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 5)), 3);
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 5)), stack_of(&fixture, 4));
 	CHECK_INT(stack_of(&fixture, 6), stack_of(&fixture, 1));
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 2);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 7)), -CODE);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 8)), 4);
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 8)), stack_of(&fixture, 7));
@@ -163,7 +163,7 @@ static void test_depth(void)
 	finish(&fixture, 20000);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), OUTPUT_MAX_PATH);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), OUTPUT_MAX_PATH);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 100);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 100);
 	fixture_done(&fixture);
 }
 

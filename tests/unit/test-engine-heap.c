@@ -233,7 +233,7 @@ static void test_lost_free(void)
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
 	/* That much is known to be lost from the first one on. */
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
 
@@ -503,7 +503,7 @@ static void test_limits(void)
 	fixture.rows.heaps.budget.limit = 1 << 20;
 	for (uint32_t i = 1; i < 30000; i++)
 		add_malloc(fixture.owner, &fixture, i, i * UINT64_C(16), 1);
-	n = lost(&fixture, PROF_LOSS_RING_REFUSED);
+	n = losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED);
 	CHECK(n > 10000 && n < 29000);
 	/* what is there stays right */
 	add_free(fixture.owner, &fixture, 40000, 16);
@@ -511,14 +511,14 @@ static void test_limits(void)
 		  1);
 	for (uint32_t i = 1; i < 30000; i++)
 		add_calls(fixture.second, &fixture, 50000, i, 0, (const uint32_t[]){ i }, 1);
-	CHECK(lost(&fixture, PROF_LOSS_RING_REFUSED) > n + 10000);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > n + 10000);
 	CHECK(fixture.rows.heaps.budget.used <= 1 << 20);
 	for (uint32_t i = 0; i < 1000; i++)
 		add_realloc(fixture.second, &fixture, 60000 + i,
 			    (struct ring_realloc){
 				    .prior = 32, .address = 32, .duration_ns = UINT64_MAX - i });
 	CHECK(fixture.rows.heaps.n <= 8);
-	CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) >= 1000 - 8);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT) >= 1000 - 8);
 	finish(&fixture, 70000);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, 0), 1);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 29999 - n + 1000);

@@ -227,19 +227,6 @@ static void put_mark(struct writer_ring *ring, int32_t pid, const char *name)
 	put_frame(ring, &frame);
 }
 
-static uint64_t lost(struct fixture *fixture, enum prof_loss_cause cause)
-{
-	GHashTableIter iter;
-	gpointer value;
-	uint64_t sum = 0;
-
-	g_hash_table_iter_init(&iter, fixture->parts.losses.total);
-	while (g_hash_table_iter_next(&iter, NULL, &value))
-		if (((struct loss *)value)->key.cause == cause)
-			sum += ((struct loss *)value)->count;
-	return sum;
-}
-
 static const char *mark_name(const struct fixture *fixture, size_t i)
 {
 	return text_of(&fixture->parts,
@@ -435,7 +422,7 @@ static void test_counters(void)
 	CHECK_INT(counter_at(&fixture, 4), counter_at(&fixture, 1));
 	CHECK(counter_at(&fixture, 3) != counter_at(&fixture, 1));
 	/* that of an id that nobody has defined */
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	ring_done(&first);
 	ring_done(&second);
 	fixture_done(&fixture);
@@ -465,7 +452,7 @@ static void test_refused(void)
 	frame_end(&frame);
 	put_frame(&ring, &frame);
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), ARRAY_SIZE(types));
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), ARRAY_SIZE(types));
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LOG, PROF_LOG_LEVEL, 0), 4);
 	ring_done(&ring);
@@ -494,7 +481,7 @@ static void test_short(void)
 	}
 	put_mark(&ring, getpid(), "behind");
 	finish(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), ARRAY_SIZE(types) + 2);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), ARRAY_SIZE(types) + 2);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
 	ring_done(&ring);
 	fixture_done(&fixture);
@@ -517,7 +504,7 @@ static void test_hostile(void)
 		put_mark(&ring, getpid(), "good");
 		step(&fixture);
 	}
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_CORRUPT), ARRAY_SIZE(lengths));
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), ARRAY_SIZE(lengths));
 	CHECK_INT(fixture.warnings, 0);
 	for (size_t i = 0; i < 100; i++) {
 		const uint32_t tails[] = { 4, ring.words[3], UINT32_MAX };
@@ -549,7 +536,7 @@ static void test_back(void)
 	put_mark(&ring, getpid(), "again");
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 11);
-	CHECK(lost(&fixture, PROF_LOSS_RING_CORRUPT) >= 2);
+	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT) >= 2);
 	ring_done(&ring);
 	fixture_done(&fixture);
 }
@@ -563,12 +550,12 @@ static void test_full(void)
 	REQUIRE(begin(&fixture, &ring));
 	put_mark(&ring, getpid(), "one");
 	step(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 0);
 	n = ring.words[3] / 104 - 1;
 	for (uint32_t i = 0; i < n; i++)
 		put_mark(&ring, getpid(), "more");
 	step(&fixture);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_FULL), 1);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 1);
 	finish(&fixture);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1 + n);
 	ring_done(&ring);
@@ -704,7 +691,7 @@ static void test_flood(void)
 	}
 	CHECK(n > 100 && n < 1000);
 	CHECK(fixture.collectors.arena_bytes <= COLLECTORS_MAX_PEER_BYTES);
-	CHECK_INT(lost(&fixture, PROF_LOSS_RING_REFUSED), 1000 - n);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1000 - n);
 	finish(&fixture);
 	fixture_done(&fixture);
 }

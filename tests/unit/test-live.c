@@ -50,6 +50,15 @@ static void add_stack(struct build *build, unsigned id, unsigned parent, unsigne
 	BUILD(build, PROF_TABLE_STACK, N(id), N(parent), N(frame));
 }
 
+/* Stack 1 is frame 1, of lib.so. */
+static void begin_with_stack(struct build *build)
+{
+	build_begin(build);
+	describe(build);
+	add_frame(build, 1, 0x10);
+	add_stack(build, 1, 0, 1);
+}
+
 static void add_sample(struct build *build, unsigned second, unsigned thread, unsigned stack)
 {
 	BUILD(build, PROF_TABLE_SAMPLE, N(second * SECOND + 7), N(thread), N(0), N(PROF_MODE_USER),
@@ -101,10 +110,7 @@ static void window(void)
 	CLEANUP(build_done) struct build build;
 	CLEANUP(live_done) struct live live;
 
-	build_begin(&build);
-	describe(&build);
-	add_frame(&build, 1, 0x10);
-	add_stack(&build, 1, 0, 1);
+	begin_with_stack(&build);
 	for (unsigned second = 1; second <= 10; second++)
 		for (unsigned i = 0; i < second; i++)
 			add_sample(&build, second, 1, 1);
@@ -123,10 +129,7 @@ static void epochs(void)
 	CLEANUP(build_done) struct build build;
 	CLEANUP(live_done) struct live live;
 
-	build_begin(&build);
-	describe(&build);
-	add_frame(&build, 1, 0x10);
-	add_stack(&build, 1, 0, 1);
+	begin_with_stack(&build);
 	add_sample(&build, 1, 1, 1);
 	build_next_epoch(&build);
 	describe(&build);
@@ -337,10 +340,7 @@ static void forgets(void)
 	CLEANUP(build_done) struct build build;
 	CLEANUP(live_done) struct live live;
 
-	build_begin(&build);
-	describe(&build);
-	add_frame(&build, 1, 0x10);
-	add_stack(&build, 1, 0, 1);
+	begin_with_stack(&build);
 	add_sample(&build, 1, 1, 1);
 	build_finish(&build);
 	live_init(&live, 2);

@@ -74,15 +74,26 @@ static void test_hostile(void)
 		check_lie(&lies[i]);
 }
 
-static void check_head(uint64_t head, enum ring_fault fault)
+/* One record was read; then the process changes a word of the ring's header. */
+static void check_header(size_t offset, uint64_t value, enum ring_fault fault)
 {
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
 	CHECK(write_mark(pair.ring, 1));
 	drain(RING_DRAIN_LIVE);
-	pair.header->head = head;
+	memcpy((uint8_t *)pair.header + offset, &value, sizeof(value));
 	drain(RING_DRAIN_LIVE);
 	CHECK_INT(pair.reader.fault, fault);
 	pair_done(&pair);
+}
+
+static void check_head(uint64_t head, enum ring_fault fault)
+{
+	check_header(offsetof(struct ring_header, head), head, fault);
+}
+
+static void check_state(uint64_t state, enum ring_fault fault)
+{
+	check_header(offsetof(struct ring_header, state), state, fault);
 }
 
 static void test_positions(void)
@@ -110,17 +121,6 @@ static void test_wrapped(void)
 	drain(RING_DRAIN_LIVE);
 	CHECK_INT(pair.reader.fault, RING_FAULT_LENGTH);
 	CHECK_INT(pair.reader.fault_at, end);
-	pair_done(&pair);
-}
-
-static void check_state(uint64_t state, enum ring_fault fault)
-{
-	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
-	CHECK(write_mark(pair.ring, 1));
-	drain(RING_DRAIN_LIVE);
-	pair.header->state = state;
-	drain(RING_DRAIN_LIVE);
-	CHECK_INT(pair.reader.fault, fault);
 	pair_done(&pair);
 }
 

@@ -9,9 +9,11 @@
 #include "tools/common/debuginfod.h"
 
 #include <glib/gi18n.h>
+#include <sys/stat.h>
 
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
+#define SLACK_SECONDS 2 /* between two clocks, and in a file system's times */
 #define FIRST_PYTHON 12 /* the minor version of 3 from which on -X perf is there */
 
 void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *finding)
@@ -41,6 +43,9 @@ void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *fi
 /* ---- programs that make code while they run ------------------------------------------------------- */
 
 enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
+
+/* A map of another process's: of one that had the pid before. */
+enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
 
 struct runtimes {
 	unsigned n, others;       /* all; those without names */
@@ -86,19 +91,49 @@ static bool read_status(const struct doctor_host *host, const char *pid, uint64_
 	return true;
 }
 
-/* A map in its own /tmp, or a jitdump, which is mapped. */
-static bool says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
+/* When the process began, in seconds of the clock that files have; 0: not known. */
+static int64_t read_start(const struct doctor_host *host, const char *pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);
+	g_autofree char *text = doctor_read(host, path);
+	g_autofree char *machine = doctor_read(host, "/proc/stat");
+	const char *behind = text ? strrchr(text, ')') : NULL; /* its name may have spaces */
+	const char *boot = machine ? strstr(machine, "\nbtime ") : NULL;
+	g_auto(GStrv) fields = behind ? g_strsplit(behind, " ", 22) : NULL;
+
+	if (!boot || !fields || g_strv_length(fields) < 21)
+		return 0;
+	return g_ascii_strtoll(boot + strlen("\nbtime "), NULL, 10) +
+	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
+}
+
+/* A map in its own /tmp, or a jitdump, which is mapped. A recording takes no map that is older than the process either. */
+static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
 {
 	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",
 					       host->root, pid, own_pid);
 	g_autofree char *maps = g_strdup_printf("/proc/%s/maps", pid);
 	g_autofree char *dump = g_strdup_printf("/jit-%" G_GUINT64_FORMAT ".dump", own_pid);
 	g_autofree char *text = NULL;
+	struct stat status;
+	bool has_map = stat(map, &status) == 0;
 
-	if (access(map, F_OK) == 0)
-		return true;
+	if (has_map && status.st_mtim.tv_sec >= read_start(host, pid) - SLACK_SECONDS)
+		return SAYS_NAMES;
 	text = doctor_read(host, maps);
-	return text && strstr(text, dump);
+	if (text && strstr(text, dump))
+		return SAYS_NAMES;
+	return has_map ? SAYS_ANOTHERS : SAYS_NOTHING;
+}
+
+static void add_to_list(GString *listed, const char *name, const char *pid, enum says says)
+{
+	if (listed->len > 0)
+		g_string_append(listed, ", ");
+	g_string_append_printf(listed,
+			       says == SAYS_ANOTHERS ? _("%s (%s, whose map is older than it)")
+						     : "%s (%s)",
+			       name, pid);
 }
 
 static void look_at_process(const struct doctor_host *host, const char *pid, uint64_t own_uid,
@@ -110,6 +145,7 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 	char *deleted = exe ? strstr(exe, " (deleted)") : NULL;
 	enum runtime runtime;
 	uint64_t uid, own_pid;
+	enum says says;
 
 	if (deleted)
 		*deleted = '\0';
@@ -117,11 +153,11 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 	    (uid != own_uid && !host->superuser))
 		return;
 	runtimes->n++;
-	if (says_names(host, pid, own_pid))
+	says = says_names(host, pid, own_pid);
+	if (says == SAYS_NAMES)
 		return;
 	if (runtimes->others++ < MAX_LISTED)
-		g_string_append_printf(runtimes->listed, "%s%s (%s)",
-				       runtimes->others > 1 ? ", " : "", name, pid);
+		add_to_list(runtimes->listed, name, pid, says);
 	if (!runtimes->first_of[runtime])
 		runtimes->first_of[runtime] = g_strdup(pid);
 }
