@@ -395,19 +395,20 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 typedef void dump_frame(struct dump *dump, uint32_t function, bool is_inlined);
 
 /* A frame, behind what is inlined into it there, innermost first. */
-static void each_function(struct dump *dump, size_t row, uint32_t function, dump_frame *frame)
+static void each_function(struct dump *dump, const struct dump_stream *stream, size_t row,
+			  dump_frame *frame)
 {
-	uint32_t inlined[STACKS_MAX_INLINED];
-	size_t n = functions_inlined_at_row(dump->functions, dump->epoch, row, false, inlined);
+	uint32_t entities[FUNCTIONS_MAX_AT_ROW];
+	size_t n = functions_at_row(dump->functions, dump->epoch, row, stream->batch.segment,
+				    dump_number(stream, 0), entities, NULL);
 
 	while (n-- > 0)
-		frame(dump, inlined[n], true);
-	frame(dump, function, false);
+		frame(dump, entities[n], n > 0);
 }
 
 static void each_frame(struct dump *dump, const struct dump_stream *stream, dump_frame *frame)
 {
-	uint64_t id = dump_number(stream, stream->stack), time_ns = dump_number(stream, 0);
+	uint64_t id = dump_number(stream, stream->stack);
 
 	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
 		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
@@ -425,10 +426,7 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream, dump
 		if (row < 0)
 			frame(dump, FUNCTION_LOST, false);
 		else
-			each_function(dump, (size_t)row,
-				      functions_of_row_at(dump->functions, dump->epoch, (size_t)row,
-							  stream->batch.segment, time_ns, NULL),
-				      frame);
+			each_function(dump, stream, (size_t)row, frame);
 		if (parent >= id)
 			return;
 		id = parent;

@@ -386,6 +386,7 @@ static bool dump_run(struct dump *dump, GError **error)
 		dump->functions = functions_new(dump->reader.capture->names, error);
 		if (!dump->functions)
 			return false;
+		dump->functions->inlined = true;
 	}
 	return dump_rows(dump, error);
 }

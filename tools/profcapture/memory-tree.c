@@ -29,6 +29,7 @@ void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 	number_map_init(&tree->index);
 	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
 	tree->passes = g_byte_array_new();
+	tree->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
 }
 
@@ -59,6 +60,7 @@ void memory_tree_done(struct memory_tree *tree)
 		functions_free(tree->functions);
 	g_array_unref(tree->nodes);
 	g_byte_array_unref(tree->passes);
+	g_array_unref(tree->path);
 	number_map_done(&tree->index);
 	*tree = (struct memory_tree){ 0 };
 }
@@ -154,7 +156,7 @@ static uint32_t function_of(struct memory_tree *tree, struct memory_epoch *epoch
 uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
 			  uint32_t segment, uint64_t time)
 {
-	uint32_t path[STACKS_MAX_DEPTH], n = 0, row, node = 0;
+	uint32_t row, node = 0;
 	ssize_t found = names_row(epoch->names, NAMES_STACK, stack);
 
 	if (found < 0 || (size_t)found >= epoch->stacks->n_rows)
@@ -167,14 +169,15 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 		epoch->n = epoch->stacks->room;
 	}
 	for (; row != STACKS_NO_ROW && !epoch->nodes[row]; row = epoch->stacks->parent[row])
-		path[n++] = row;
+		g_array_append_val(tree->path, row);
 	if (row != STACKS_NO_ROW)
 		node = epoch->nodes[row];
-	while (n > 0) {
-		n--;
-		node = get_node(tree, node, function_of(tree, epoch, path[n]));
-		epoch->nodes[path[n]] = node;
+	for (guint i = tree->path->len; i > 0; i--) {
+		row = g_array_index(tree->path, uint32_t, i - 1);
+		node = get_node(tree, node, function_of(tree, epoch, row));
+		epoch->nodes[row] = node;
 	}
+	g_array_set_size(tree->path, 0);
 	return node;
 }
 

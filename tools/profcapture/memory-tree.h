@@ -42,7 +42,8 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
-	bool is_borrowed;   /* functions */
+	bool is_borrowed; /* functions */
+	GArray *path;     /* uint32_t: rows of a stack that have no node yet; between calls empty */
 	GByteArray *passes; /* by function: is it of an allocator? 0 = not asked yet */
 };
 
