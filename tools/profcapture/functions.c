@@ -540,6 +540,17 @@ char *functions_shorten(const char *name)
 	return g_string_free(text, FALSE);
 }
 
+void functions_print_line(const struct functions *functions, uint32_t index, struct out *out)
+{
+	const struct function *function = functions_at(functions, index);
+
+	if (!function->is_line || !function->line)
+		return;
+	out_text(out, "  ");
+	text_cell(out, function->file ? function->file : "-", 0, TEXT_LEFT);
+	out_printf(out, ":%" PRIu32, function->line);
+}
+
 void functions_print(const struct functions *functions, uint32_t index, bool full_names,
 		     struct out *out)
 {

@@ -22,8 +22,6 @@ struct function {
 	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
 	const char *file;            /* NULL = unknown */
 	uint64_t offset;
-	uint64_t
-		length; /* of code that a program made: bytes where it was first; 0 = its symbol says it */
 	uint32_t image;  /* index of names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are of what was hit, not of the function */
@@ -98,6 +96,8 @@ void functions_write(const struct functions *functions, uint32_t index, struct j
 const char *functions_image(const struct functions *functions, uint32_t index);
 /* "  [libc.so.6]", as it stands behind the function's name; nothing where the image is unknown. */
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
+/* "  spin.c:14", as it stands behind the name of a line or a place; nothing where it is unknown. */
+void functions_print_line(const struct functions *functions, uint32_t index, struct out *out);
 /* Its name and its image; full_names: else as functions_shorten() has it. */
 void functions_print(const struct functions *functions, uint32_t index, bool full_names,
 		     struct out *out);
