@@ -315,3 +315,25 @@ def test_dump_has_lines(lined, profcapture, capture):
     text = profcapture("dump", capture, "--table", "mark", "--resolve", "--limit", 0).stdout
     assert f"\tlined  [anon]  {lined}:3\n\tlined  [anon]  {lined}:5\n" in text
     schema.check(profcapture, "dump", profcapture.json("dump", capture, "--table", "mark", "--resolve"))
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
+def test_annotate(lined, profcapture, capture):
+    """By line as report counts them, with the text of the script; without instructions, which the capture does not have."""
+    report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
+    for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
+        found = profcapture.json("annotate", capture, name, "--total")
+        schema.check(profcapture, "annotate", found)
+        data = found["data"]
+        keys = ("self", "total", "offset")
+        assert [data["function"][key] for key in keys] == [report[name][key] for key in keys] and data["function"]["self"] > 40
+        assert data["function"]["length"] == len(bytes.fromhex(MACHINE_CODE[platform.machine()]))
+        row = max(data["lines"], key=lambda row: row["self"])
+        assert (row["function"], row["file"], row["line"], row["text"]) == (name, line and str(lined), line, text)
+        assert sum(row["self"] for row in data["lines"]) == report[name]["self"] and row["self"] > 0.9 * report[name]["self"]
+        assert row["total"] >= row["self"]
+        assert data["instructions"] == [] and "program made" in data["no_code"]
+    place = f"{os.path.basename(report['lined']['image'])}+{hex(int(report['lined']['offset'], 16) + 1)}"
+    text = profcapture("annotate", capture, place).stdout
+    assert "line 3 of the script" in text and " of its process\n" in text and "Without lines" not in text
+    assert "Without lines: no jitdump" in profcapture("annotate", capture, "bare").stdout

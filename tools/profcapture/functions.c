@@ -223,6 +223,7 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 		.raw_name = name->name,
 		.kind = "jit",
 		.offset = name->start,
+		.length = name->end - name->start,
 		.image = image,
 	};
 	gpointer known;

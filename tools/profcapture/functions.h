@@ -22,6 +22,7 @@ struct function {
 	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
 	const char *file;            /* NULL = unknown */
 	uint64_t offset;
+	uint64_t length; /* bytes where it was first, of code that a program made; 0 of all other */
 	uint32_t image;  /* index of names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are of what was hit, not of the function */
