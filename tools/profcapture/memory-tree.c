@@ -139,18 +139,26 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-static uint32_t function_of(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t row)
+/* Below a node: the frame of a row, and what is inlined there where the functions are to have that. */
+static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
+			uint32_t row)
 {
+	uint32_t entities[FUNCTIONS_MAX_AT_ROW] = { FUNCTION_LOST };
 	uint64_t frame = 0;
 	ssize_t found;
+	size_t n = 1;
 
-	/* What a name at that time made stands behind the table's rows. */
+	/* What a name at that time made stands behind the table's rows, inlined calls too. */
 	if (row >= epoch->stacks->n_rows)
-		return epoch->stacks->entity[row];
+		return get_node(tree, node, epoch->stacks->entity[row]);
 	(void)names_number(epoch->names, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
 	found = names_row(epoch->names, NAMES_FRAME, frame);
-	return found < 0 ? FUNCTION_LOST
-			 : functions_of_row(tree->functions, epoch->names, (size_t)found);
+	if (found >= 0)
+		n = functions_at_row(tree->functions, epoch->names, (size_t)found, 0, 0, entities,
+				     NULL);
+	for (size_t i = 0; i < n; i++)
+		node = get_node(tree, node, entities[i]);
+	return node;
 }
 
 uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
@@ -174,7 +182,7 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 		node = epoch->nodes[row];
 	for (guint i = tree->path->len; i > 0; i--) {
 		row = g_array_index(tree->path, uint32_t, i - 1);
-		node = get_node(tree, node, function_of(tree, epoch, row));
+		node = add_row(tree, epoch, node, row);
 		epoch->nodes[row] = node;
 	}
 	g_array_set_size(tree->path, 0);
