@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports of a recording have the lines that were hit and, with --inline, the calls that were inlined there."""
+"""Exports of a recording have the lines that were hit and, with --inline, the calls that were inlined there; so have allocations."""
 import collections
 import json
 import os
@@ -108,3 +108,81 @@ def test_go_tool_pprof_lines(profcapture, spin, tmp_path):
     with_id = profcapture.json("report", spin, "--by", "image", "--limit", 0)["data"]["rows"]
     builds = {row["build_id"] for row in with_id if row.get("build_id")}
     assert builds and any(build in raw for build in builds)
+
+
+ALLOCATE = """\
+#include <stdlib.h>
+void *volatile kept;
+static inline void *take(size_t size)
+{
+	return malloc(size); /* line 5 */
+}
+static inline void *twice(size_t size)
+{
+	free(take(size));
+	return take(size + 1); /* line 10 */
+}
+__attribute__((noinline)) static void grow(void)
+{
+	kept = twice(1000); /* line 14 */
+	__asm__ volatile("" ::: "memory");
+}
+int main(void)
+{
+	for (int i = 0; i < 50; i++)
+		grow(); /* line 20 */
+	return 0;
+}
+"""
+KEPT = 50 * 1001
+
+
+@pytest.fixture(scope="module")
+def kept(profctl, compile_c, tmp_path_factory):
+    """A recording of allocations in calls that are inlined into an inlined one."""
+    path = tmp_path_factory.mktemp("kept") / "kept.cap"
+    profctl("record", "--memory", "-F", 0, "-o", path, "--", compile_c("kept", ALLOCATE, "-O2"))
+    return path
+
+
+def check_kept(stacks, inlined):
+    """stacks: ([(name, file, line, is it inlined)], bytes that live): what was kept is at the lines that the calls stand at."""
+    found = collections.Counter()
+    for path, size in stacks:
+        found[tuple((name, line, bool(deep)) for name, file, line, deep in path if file and file.endswith("kept.c"))] += size
+    calls = (("twice", 10, True), ("take", 5, True)) if inlined else ()
+    assert found[("main", 20, False), ("grow", 14, False), *calls] == KEPT, found
+
+
+@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+def test_pprof_places_of_allocations(profcapture, kept, options):
+    types, samples = read_pprof(profcapture("export", kept, "--to", "pprof", *options, text=False).stdout)
+    assert types[-1] == ("inuse_space", "bytes")
+    check_kept([(frames, values[-1]) for frames, values, _ in samples], bool(options))
+
+
+@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+def test_firefox_places_of_allocations(profcapture, kept, options):
+    profile = json.loads(profcapture("export", kept, "--to", "firefox", *options).stdout)
+    paths, stacks = firefox_paths(profile), []
+    for table in (thread["nativeAllocations"] for thread in profile["threads"] if "nativeAllocations" in thread):
+        lives = {}
+        for address, weight, stack in zip(table["memoryAddress"], table["weight"], table["stack"]):
+            if weight > 0:
+                lives[address] = paths[stack], weight
+            else:
+                del lives[address]
+        stacks += lives.values()
+    check_kept(stacks, bool(options))
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
+def test_go_tool_pprof_lines_of_allocations(profcapture, kept, tmp_path):
+    profcapture("export", kept, "--to", "pprof", "--inline", "-o", tmp_path / "x.pb.gz")
+    environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
+    command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=inuse_space", "-unit=B", "-top", "-cum", "-lines", "x.pb.gz"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    # how much is at each of them, with what they call
+    for place in r"take \S*kept\.c:5 \(inline\)", r"twice \S*kept\.c:10 \(inline\)", r"grow \S*kept\.c:14", r"main \S*kept\.c:20":
+        assert re.search(rf"^.* {KEPT}B +\S+ +{place}$", done.stdout, re.MULTILINE), done.stdout

@@ -269,3 +269,71 @@ mark(b"long", stack(4096, 8192))
     assert [row["name"] == name for row in rows(profcapture, capture, "jit")] == [True, True]
     (row,) = rows(profcapture, capture, "mark", "--resolve")
     assert [frame["name"] == name for frame in row["frames"]] == [True, True]
+
+
+# Code with lines, as a runtime writes it into a jitdump: two functions, of which the second has none. The program maps the
+# file, by which it is found.
+DUMP = CODE + """
+import struct
+size, name = len(machine), f"{sys.argv[3]}/jit-{os.getpid()}.dump"
+def record(kind, body):
+    return struct.pack("<IIQ", kind, 16 + len(body), prof.prof_clock_ns()) + body
+def loaded(address, called, index):
+    return record(0, struct.pack("<IIQQQQ", os.getpid(), os.getpid(), address, address, size, index) + called + b"\\0" + machine)
+def lines(address, *each):
+    said = b"".join(struct.pack("<QII", address + at, line, 0) + file + b"\\0" for at, line, file in each)
+    return record(2, struct.pack("<QQ", address, len(each)) + said)
+with open(name, "w+b") as dump:
+    dump.write(struct.pack("<IIIIIIQQ", 0x4a695444, 1, 40, 62, 0, os.getpid(), prof.prof_clock_ns(), 0))
+    dump.write(lines(at, (0, 3, sys.argv[4].encode()), (size - 1, 5, sys.argv[4].encode())) + loaded(at, b"lined", 1))
+    dump.write(loaded(at + 4096, b"bare", 2))
+    dump.flush()
+    seen = mmap.mmap(dump.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE)
+mark(b"stack", stack(at, at + size, kind=INTERRUPTED))
+run(b"lined", at)
+run(b"bare", at + 4096)
+"""
+
+
+@pytest.fixture
+def lined(record, capture, tmp_path):
+    """A recording of code with lines, and its source."""
+    source = tmp_path / "made.script"
+    source.write_text("".join(f"line {i + 1} of the script\n" for i in range(6)))
+    record(DUMP, "-F", "1999", arguments=[MACHINE_CODE[platform.machine()], tmp_path, source])
+    return source
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
+def test_dump_has_lines(lined, profcapture, capture):
+    """The loop is line 3; where it returns from is line 5."""
+    at = {(f["name"], f["file"], f["line"], f["at_file"], f["at_line"]) for row in rows(profcapture, capture, "sample", "--resolve")
+          for f in row["frames"] if f["kind"] == "jit"}
+    assert at - {("lined", None, None, str(lined), 5)} == {("lined", None, None, str(lined), 3), ("bare", None, None, None, None)}
+    (row,) = [row for row in rows(profcapture, capture, "mark", "--resolve") if row["group"] == "jit"]
+    assert [(frame["name"], frame["at_line"]) for frame in row["frames"]] == [("lined", 3), ("lined", 5)]
+    text = profcapture("dump", capture, "--table", "mark", "--resolve", "--limit", 0).stdout
+    assert f"\tlined  [anon]  {lined}:3\n\tlined  [anon]  {lined}:5\n" in text
+    schema.check(profcapture, "dump", profcapture.json("dump", capture, "--table", "mark", "--resolve"))
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
+def test_annotate(lined, profcapture, capture):
+    """By line as report counts them, with the text of the script; without instructions, which the capture does not have."""
+    report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
+    for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
+        found = profcapture.json("annotate", capture, name, "--total")
+        schema.check(profcapture, "annotate", found)
+        data = found["data"]
+        keys = ("self", "total", "offset")
+        assert [data["function"][key] for key in keys] == [report[name][key] for key in keys] and data["function"]["self"] > 40
+        assert data["function"]["length"] == len(bytes.fromhex(MACHINE_CODE[platform.machine()]))
+        row = max(data["lines"], key=lambda row: row["self"])
+        assert (row["function"], row["file"], row["line"], row["text"]) == (name, line and str(lined), line, text)
+        assert sum(row["self"] for row in data["lines"]) == report[name]["self"] and row["self"] > 0.9 * report[name]["self"]
+        assert row["total"] >= row["self"]
+        assert data["instructions"] == [] and "program made" in data["no_code"]
+    place = f"{os.path.basename(report['lined']['image'])}+{hex(int(report['lined']['offset'], 16) + 1)}"
+    text = profcapture("annotate", capture, place).stdout
+    assert "line 3 of the script" in text and " of its process\n" in text and "Without lines" not in text
+    assert "Without lines: no jitdump" in profcapture("annotate", capture, "bare").stdout

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Lines and inlined functions of what was hit stand in the capture: from the file itself, from debug files by build-id and by
 .gnu_debuglink, on the machine that recorded or below a sysroot; and no name comes from a file that is another one."""
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -76,12 +77,17 @@ def test_record(profcapture, work):
 
 
 def test_dump(profcapture, work):
-    """Inlined calls are frames of their own, innermost first, before what they are inlined into."""
+    """Inlined calls are frames of their own, innermost first, before what they are inlined into; each says where it was."""
     rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
-    chains = {tuple((f["name"], f["inline"]) for f in row["frames"]) for row in rows}
-    at = ("mix", True), ("twice", True), ("spin", False), ("main", False)
+    chains = {tuple((f["name"], f["inline"], f["at_line"]) for f in row["frames"]) for row in rows}
+    at = ("mix", True, 4), ("twice", True, 8), ("spin", False, 14), ("main", False, 20)
     assert any(at == chain[i : i + 4] for chain in chains for i in range(len(chain)))
-    assert "\tmix  [spin]  (inline)\n" in profcapture("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0).stdout
+    # the function itself is declared elsewhere than the frame is
+    frames = [frame for row in rows for frame in row["frames"] if frame["name"] == "spin"]
+    assert {frame["line"] for frame in frames} == {10} and {Path(frame["at_file"]).name for frame in frames} == {"spin.c"}
+    text = profcapture("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0).stdout
+    assert re.search(r"^\tmix  \[spin\]  \S*spin\.c:4  \(inline\)\n\ttwice  \[spin\]  \S*spin\.c:8  \(inline\)\n"
+                     r"\tspin  \[spin\]  \S*spin\.c:14$", text, re.MULTILINE), text[:2000]
 
 
 def test_build_id(profcapture, work, bare, tmp_path):

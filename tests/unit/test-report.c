@@ -564,6 +564,80 @@ static void test_shortened(void)
 	}
 }
 
+/*
+ * a calls what a program made, which calls b, of which line 20 is hit, in a call that is inlined at line 30: below generated code
+ * names depend on the time, and lines and inlined calls are those of any other stack.
+ */
+static void with_generated_code(struct build *build)
+{
+	begin(build);
+	build_text(build, 20, "[anon]");
+	build_text(build, 21, "made");
+	build_text(build, 22, "inlined");
+	build_text(build, 23, "b.c");
+	build_text(build, 24, "made.js");
+	BUILD(build, PROF_TABLE_IMAGE, N(2), N(20), PROF_BYTES(NULL, 0), N(0), N(0), N(0),
+	      N(PROF_IMAGE_ANON), N(0), N(1));
+	BUILD(build, PROF_TABLE_SYMBOL, N(4), N(1), N(0x210), N(8), N(22), N(0), N(23), N(30),
+	      N(2));
+	BUILD(build, PROF_TABLE_FRAME, N(4), N(2), N(0x7008), N(PROF_FRAME_RETURN));
+	BUILD(build, PROF_TABLE_FRAME, N(5), N(1), N(0x210), N(PROF_FRAME_EXACT));
+	BUILD(build, PROF_TABLE_LINE, N(1), N(1), N(0x210), N(8), N(23), N(20), N(4));
+	BUILD(build, PROF_TABLE_LINE, N(2), N(2), N(0x7007), N(1), N(24), N(7), N(0));
+	BUILD(build, PROF_TABLE_JIT, N(BUILD_START), N(1), N(PROF_JIT_LOAD), N(0x7000), N(0x20),
+	      N(21), PROF_NULL);
+	stack(build, 1, 0, 1);
+	stack(build, 2, 1, 4);
+	stack(build, 3, 2, 5);
+	samples(build, 6, 3);
+	samples(build, 2, 2);
+	build_finish(build);
+}
+
+/* "file:line" of what that is called that is a line, or "". */
+static const char *line_in(const struct answer *answer, const char *name)
+{
+	static char text[64];
+
+	text[0] = 0;
+	for (guint i = 0; i < answer->tally.functions->all->len; i++) {
+		const struct function *at = functions_at(answer->tally.functions, i);
+
+		if (at->is_line && at->file && strcmp(at->name, name) == 0)
+			snprintf(text, sizeof(text), "%s:%u", at->file, at->line);
+	}
+	return text;
+}
+
+static void test_below_generated_code(void)
+{
+	struct build build;
+	struct answer answer = { .tally.by = TALLY_LINE };
+
+	with_generated_code(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_STR(line_in(&answer, "made"), "made.js:7");
+	CHECK_STR(line_in(&answer, "inlined"), "b.c:20");
+	CHECK_INT(sum_of_self(answer.tally.counts), 8);
+	done(&answer);
+
+	answer = (struct answer){ .tally.inlined = true };
+	REQUIRE(run(&answer, &build));
+	CHECK_COUNT(answer.tally.counts, "a", 0, 8);
+	CHECK_COUNT(answer.tally.counts, "made", 2, 8);
+	CHECK_COUNT(answer.tally.counts, "b", 0, 6);
+	CHECK_COUNT(answer.tally.counts, "inlined", 6, 6);
+	done(&answer);
+
+	answer = (struct answer){ .tally = { .inlined = true, .places = true } };
+	REQUIRE(run(&answer, &build));
+	CHECK_STR(line_in(&answer, "made"), "made.js:7");
+	CHECK_STR(line_in(&answer, "b"), "b.c:30");
+	CHECK_STR(line_in(&answer, "inlined"), "b.c:20");
+	done(&answer);
+	build_done(&build);
+}
+
 int main(void)
 {
 	RUN(test_shortened);
@@ -578,6 +652,7 @@ int main(void)
 	RUN(test_pruned);
 	RUN(test_deep_stacks);
 	RUN(test_unknown_values);
+	RUN(test_below_generated_code);
 	RUN(test_filters);
 	RUN(test_run_times);
 	RUN(test_boots);

@@ -4,8 +4,9 @@
  *
  * The instructions are those of the file that ran, by its build-id; where it is not here any more, the places that were hit are
  * shown without. A sample counts for the instruction that its innermost frame was interrupted at; what is only returned to
- * counts in the total of its line.
- * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the function's   [test_annotate: sums]
+ * counts in the total of its line. Of code that a program made there are lines only, as a report by line counts them.
+ * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the function's
+ *                 [test_annotate: sums; test_jit: annotate]
  *             (2) no code is shown of a file that is another one                                        [test_annotate: other file]
  */
 #include "config.h"
@@ -295,6 +296,47 @@ static void disassemble(struct annotate *annotate, int fd)
 	elf_image_free(elf);
 }
 
+/* ---- code that a program made ---------------------------------------------------------------------- */
+
+static uint32_t process_of(const struct annotate *annotate, const struct function *function)
+{
+	return names_image_at(annotate->reader.capture->names, function->image)->process;
+}
+
+/* Is it a line of the function that is shown? Names are interned; one in a process is one function, wherever its code is. */
+static bool is_line_of_it(const struct annotate *annotate, const struct function *line)
+{
+	const struct function *shown = annotate_function(annotate);
+
+	return line->is_line && line->length && line->name == shown->name &&
+	       process_of(annotate, line) == process_of(annotate, shown);
+}
+
+static bool read_generated(struct annotate *annotate, GError **error)
+{
+	struct tally tally = { .by = TALLY_LINE };
+	bool ok = tally_run(&tally, &annotate->reader, error);
+
+	annotate->why_no_code = _("code that a program made is in no file");
+	for (uint32_t i = FUNCTION_LOST + 1; ok && i < tally.functions->all->len; i++) {
+		const struct function *at = functions_at(tally.functions, i);
+		struct tally_count count = tally_count_at(tally.counts, i);
+		struct annotate_line line = { .function = at->name,
+					      .file = at->file,
+					      .line = at->line };
+		struct annotate_line *known;
+
+		if (count.total == 0 || !is_line_of_it(annotate, at))
+			continue;
+		known = line_at(annotate, index_of_line(annotate, &line, at->offset));
+		known->self += count.self;
+		known->total += annotate->wants_total ? count.total : 0;
+		annotate->self += count.self;
+	}
+	tally_done(&tally);
+	return ok;
+}
+
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
 static gint compare_instructions(gconstpointer left, gconstpointer right)
@@ -394,17 +436,12 @@ static void free_source(gpointer source)
 	source_text_free(source);
 }
 
-bool annotate_read_code(struct annotate *annotate, GError **error)
+static bool read_of_file(struct annotate *annotate, GError **error)
 {
 	struct places places = { .annotate = annotate };
 	struct tally tally;
 	bool ok;
 
-	annotate->instructions = g_array_new(FALSE, FALSE, sizeof(struct annotate_instruction));
-	g_array_set_clear_func(annotate->instructions, clear_instruction);
-	annotate->lines = g_array_new(FALSE, FALSE, sizeof(struct annotate_line));
-	annotate->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
-	annotate->sources = g_hash_table_new_full(NULL, NULL, NULL, free_source);
 	places.by_offset = g_hash_table_new(NULL, NULL);
 	places.offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	ok = count_by(annotate, place_of, &places, &tally, error);
@@ -417,6 +454,17 @@ bool annotate_read_code(struct annotate *annotate, GError **error)
 	g_hash_table_unref(places.by_offset);
 	g_array_unref(places.offsets);
 	return ok && (!annotate->wants_total || count_totals(annotate, error));
+}
+
+bool annotate_read_code(struct annotate *annotate, GError **error)
+{
+	annotate->instructions = g_array_new(FALSE, FALSE, sizeof(struct annotate_instruction));
+	g_array_set_clear_func(annotate->instructions, clear_instruction);
+	annotate->lines = g_array_new(FALSE, FALSE, sizeof(struct annotate_line));
+	annotate->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
+	annotate->sources = g_hash_table_new_full(NULL, NULL, NULL, free_source);
+	return annotate_is_generated(annotate) ? read_generated(annotate, error)
+					       : read_of_file(annotate, error);
 }
 
 void annotate_code_done(struct annotate *annotate)

@@ -204,8 +204,11 @@ static void print_head(struct annotate *annotate, struct out *out)
 	reader_style(reader, out, READER_BOLD);
 	functions_print(annotate->tally.functions, annotate->function, true, out);
 	reader_style(reader, out, READER_PLAIN);
-	out_printf(out, _(", at 0x%" PRIx64 " to 0x%" PRIx64 " of the file\n"), function->offset,
-		   annotate->end);
+	out_printf(out,
+		   annotate_is_generated(annotate)
+			   ? _(", at first at 0x%" PRIx64 " to 0x%" PRIx64 " of its process\n")
+			   : _(", at 0x%" PRIx64 " to 0x%" PRIx64 " of the file\n"),
+		   function->offset, annotate->end);
 	out_printf(out, _("%s of %s samples in it (%.2f %%), %s with what it calls (%.2f %%)\n"),
 		   self, samples, share(annotate->self, annotate->tally.samples), total,
 		   share(own_total(annotate), annotate->tally.samples));
@@ -432,6 +435,10 @@ static void print(struct annotate *annotate, struct out *out, const GArray *orde
 		out_text(out,
 			 _("Without lines: no debug information of it was found; 'apt install' "
 			   "its -dbgsym package, or see --debug-dir\n"));
+	else if (annotate->by != ANNOTATE_BY_INSTRUCTION && annotate_is_generated(annotate))
+		out_text(out,
+			 _("Without lines: no jitdump told them of this code, or other code was "
+			   "in its place, too\n"));
 	if (annotate->by != ANNOTATE_BY_LINE && annotate->instructions->len)
 		print_instructions(annotate, out);
 }

@@ -65,6 +65,8 @@ static uint64_t end_of(const struct annotate *annotate, const struct function *f
 	const struct symbol_row *symbol = symbol_rows_find(rows, function->image, function->offset);
 	uint64_t length = 1, beyond = MAX_CODE_BYTES;
 
+	if (function->length)
+		return function->offset + MIN_OF(function->length, beyond);
 	if (!symbol || symbol->start != function->offset)
 		return function->offset + 1;
 	if (symbol->length)

@@ -42,8 +42,8 @@ struct annotate {
 	/* its code */
 	const char *why_no_code; /* NULL = there is */
 	struct symbols *symbols; /* of the file; NULL where the lines are the capture's */
-	GArray *instructions;    /* struct annotate_instruction, by offset */
-	GArray *lines;           /* struct annotate_line; 0 is what no line is known of */
+	GArray *instructions; /* struct annotate_instruction, by offset; none of generated code */
+	GArray *lines;        /* struct annotate_line; 0 is what no line is known of */
 	GHashTable *known_lines; /* struct annotate_line → index */
 	GHashTable *sources;     /* file → struct source_text or NULL */
 	uint64_t self;           /* samples of all instructions */
@@ -55,6 +55,12 @@ enum annotate_by { ANNOTATE_BOTH, ANNOTATE_BY_LINE, ANNOTATE_BY_INSTRUCTION };
 static inline const struct function *annotate_function(const struct annotate *annotate)
 {
 	return functions_at(annotate->tally.functions, annotate->function);
+}
+
+/* Code that a program made: it has no file, and may stand at several places and share them with other code. */
+static inline bool annotate_is_generated(const struct annotate *annotate)
+{
+	return annotate_function(annotate)->length > 0;
 }
 
 /* Fills in the code; what cannot be read of it is no error. */

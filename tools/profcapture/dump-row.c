@@ -392,22 +392,23 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 }
 
 /* Calls frame() for each frame of the row's stack, leaf first; at most STACKS_MAX_DEPTH. */
-typedef void dump_frame(struct dump *dump, uint32_t function, bool is_inlined);
+typedef void dump_frame(struct dump *dump, uint32_t place, bool is_inlined);
 
 /* A frame, behind what is inlined into it there, innermost first. */
-static void each_function(struct dump *dump, size_t row, uint32_t function, dump_frame *frame)
+static void each_function(struct dump *dump, const struct dump_stream *stream, size_t row,
+			  dump_frame *frame)
 {
-	uint32_t inlined[STACKS_MAX_INLINED];
-	size_t n = functions_inlined_at_row(dump->functions, dump->epoch, row, false, inlined);
+	uint32_t entities[FUNCTIONS_MAX_AT_ROW];
+	size_t n = functions_at_row(dump->functions, dump->epoch, row, stream->batch.segment,
+				    dump_number(stream, 0), entities, NULL);
 
 	while (n-- > 0)
-		frame(dump, inlined[n], true);
-	frame(dump, function, false);
+		frame(dump, entities[n], n > 0);
 }
 
 static void each_frame(struct dump *dump, const struct dump_stream *stream, dump_frame *frame)
 {
-	uint64_t id = dump_number(stream, stream->stack), time_ns = dump_number(stream, 0);
+	uint64_t id = dump_number(stream, stream->stack);
 
 	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
 		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
@@ -425,31 +426,37 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream, dump
 		if (row < 0)
 			frame(dump, FUNCTION_LOST, false);
 		else
-			each_function(dump, (size_t)row,
-				      functions_of_row_at(dump->functions, dump->epoch, (size_t)row,
-							  stream->batch.segment, time_ns, NULL),
-				      frame);
+			each_function(dump, stream, (size_t)row, frame);
 		if (parent >= id)
 			return;
 		id = parent;
 	}
 }
 
-static void write_frame(struct dump *dump, uint32_t function, bool is_inlined)
+/* File and line of a function say where it is declared; those of the place say where the frame is. */
+static void write_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
+	const struct function *at = functions_at(dump->functions, place);
+
 	json_begin_object(&dump->json, NULL);
-	functions_write(dump->functions, function, &dump->json);
+	functions_write(dump->functions, functions_whole(dump->functions, place), &dump->json);
+	json_string(&dump->json, "at_file", at->is_line ? at->file : NULL);
+	if (at->is_line && at->line)
+		json_uint(&dump->json, "at_line", at->line);
+	else
+		json_null(&dump->json, "at_line");
 	json_bool(&dump->json, "inline", is_inlined);
 	json_end(&dump->json);
 }
 
-static void print_frame(struct dump *dump, uint32_t function, bool is_inlined)
+static void print_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
-	const char *name = functions_at(dump->functions, function)->name;
+	const char *name = functions_at(dump->functions, place)->name;
 
 	out_text(dump->out, "\t");
 	print_text(dump->out, name, strlen(name));
-	functions_print_image(dump->functions, function, dump->out);
+	functions_print_image(dump->functions, place, dump->out);
+	functions_print_line(dump->functions, place, dump->out);
 	out_text(dump->out, is_inlined ? "  (inline)\n" : "\n");
 }
 

@@ -28,7 +28,7 @@ static const struct cli_option options[] = {
 	{ "table", 't', CLI_LIST, offsetof(struct dump, tables), N_("TABLE"),
 	  N_("only this table; repeatable; default: every table whose rows have a time") },
 	{ "resolve", 0, CLI_FLAG, offsetof(struct dump, resolve), NULL,
-	  N_("add the frames of stacks, with their functions, and the arguments of marks") },
+	  N_("add the frames of stacks, with their functions and lines, and the arguments of marks") },
 	{ NULL },
 };
 
@@ -386,6 +386,8 @@ static bool dump_run(struct dump *dump, GError **error)
 		dump->functions = functions_new(dump->reader.capture->names, error);
 		if (!dump->functions)
 			return false;
+		dump->functions->detail = FUNCTIONS_PLACES;
+		dump->functions->inlined = true;
 	}
 	return dump_rows(dump, error);
 }

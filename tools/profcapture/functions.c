@@ -6,6 +6,7 @@
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that has moved is the same function        [test_jit: machine_code]
  *             (4) clones of a function, and parts of it that were moved away, are that function   [test-report: clones]
+ *             (5) a frame has the same lines and inlined calls below generated code as elsewhere  [test-report: below generated code]
  */
 #include "config.h"
 
@@ -222,6 +223,7 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 		.raw_name = name->name,
 		.kind = "jit",
 		.offset = name->start,
+		.length = name->end - name->start,
 		.image = image,
 	};
 	gpointer known;
@@ -243,24 +245,34 @@ static bool is_own_memory(const struct names_image *image)
 	       image->process > NAMES_LOST;
 }
 
-static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, size_t row)
+/* Where a frame is: its image, its offset, and the offset that is looked up. False: the capture does not say. */
+static bool read_frame(struct names_epoch *epoch, size_t row, uint32_t *ret_image,
+		       uint64_t *ret_offset, uint64_t *ret_looked_up)
 {
 	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
-	struct symbol_row *symbol;
-	uint32_t image;
 
 	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
 	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset))
-		return FUNCTION_LOST;
+		return false;
 	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-	image = names_image(epoch, id);
-	if (image == NAMES_LOST)
+	*ret_image = names_image(epoch, id);
+	*ret_offset = offset;
+	*ret_looked_up = offset - (kind == PROF_FRAME_RETURN && offset > 0);
+	return *ret_image != NAMES_LOST;
+}
+
+static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	uint64_t offset, looked_up;
+	struct symbol_row *symbol;
+	uint32_t image;
+
+	if (!read_frame(epoch, row, &image, &offset, &looked_up))
 		return FUNCTION_LOST;
 	if (is_own_memory(names_image_at(functions->names, image)) &&
 	    code_names_any(functions->codes))
 		return FUNCTION_TIMED;
-	symbol = symbol_rows_find(functions->symbols, image,
-				  offset - (kind == PROF_FRAME_RETURN && offset > 0));
+	symbol = symbol_rows_find(functions->symbols, image, looked_up);
 	return symbol ? of_symbol(functions, image, symbol) : of_place(functions, image, offset);
 }
 
@@ -296,6 +308,19 @@ static uint32_t of_line(struct functions *functions, const struct function *func
 	return index;
 }
 
+static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
+			    uint32_t line, uint32_t depth)
+{
+	struct function place = *functions_at(functions, whole);
+
+	place.whole = whole;
+	place.depth = depth;
+	place.is_line = true;
+	place.file = file;
+	place.line = line;
+	return of_line(functions, &place);
+}
+
 /* Generated code has no inlined calls. */
 static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
 			     uint64_t address)
@@ -303,50 +328,56 @@ static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32
 	const struct line_row *line = line_rows_find(functions->lines, image, address);
 	struct function function = *functions_at(functions, index);
 
+	if (functions->detail == FUNCTIONS_PLACES)
+		return line ? of_place_in(functions, index, line->file, line->line, 0) : index;
 	function.is_line = true;
 	function.file = line ? line->file : NULL;
 	function.line = line ? line->line : 0;
 	return of_line(functions, &function);
 }
 
-uint32_t functions_of_row_at(struct functions *functions, struct names_epoch *epoch, size_t row,
-			     uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
+/* What a frame is whose name depends on the time. */
+static uint32_t code_at(struct functions *functions, struct names_epoch *epoch, size_t row,
+			uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
+{
+	uint64_t offset, address;
+	struct code_name *name;
+	uint32_t image, index;
+
+	if (!read_frame(epoch, row, &image, &offset, &address))
+		return FUNCTION_LOST;
+	name = code_names_find(functions->codes, names_image_at(functions->names, image)->process,
+			       address, segment, time_ns, ret_until);
+	if (!name)
+		return of_place(functions, image, offset);
+	index = of_code(functions, image, name);
+	return functions->detail == FUNCTIONS_WHOLE
+		       ? index
+		       : of_code_line(functions, index, image, address);
+}
+
+uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint32_t function = memo_of_row(functions, epoch, row), image;
-	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT, address, until = UINT64_MAX;
-	struct code_name *name;
+	uint64_t offset, looked_up;
 
-	if (function == FUNCTION_TIMED) {
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id);
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
-		(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-		image = names_image(epoch, id);
-		address = offset - (kind == PROF_FRAME_RETURN && offset > 0);
-		name = code_names_find(functions->codes,
-				       names_image_at(functions->names, image)->process, address,
-				       segment, time_ns, &until);
-		function = name ? of_code(functions, image, name)
-				: of_place(functions, image, offset);
-		if (name && functions->timed_lines)
-			function = of_code_line(functions, function, image, address);
-	}
-	if (ret_until)
-		*ret_until = until;
-	return function;
+	if (function != FUNCTION_TIMED)
+		return function;
+	return read_frame(epoch, row, &image, &offset, &looked_up)
+		       ? of_place(functions, image, offset)
+		       : FUNCTION_LOST;
 }
 
 /* What is known of the line of a frame whose function is known; NULL = nothing. */
 static const struct line_row *line_of_row(struct functions *functions, struct names_epoch *epoch,
 					  size_t row, uint32_t function)
 {
-	uint64_t offset = 0, kind = PROF_FRAME_EXACT;
+	uint64_t offset, looked_up;
+	uint32_t image;
 
-	if (function <= FUNCTION_LOST)
+	if (function <= FUNCTION_LOST || !read_frame(epoch, row, &image, &offset, &looked_up))
 		return NULL;
-	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset);
-	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-	return line_rows_find(functions->lines, functions_at(functions, function)->image,
-			      offset - (kind == PROF_FRAME_RETURN && offset > 0));
+	return line_rows_find(functions->lines, image, looked_up);
 }
 
 static void set_call(struct function *function, const struct line_call *call)
@@ -356,7 +387,7 @@ static void set_call(struct function *function, const struct line_call *call)
 	function->offset = call->start;
 }
 
-uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+static uint32_t line_entity(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint32_t index = functions_of_row(functions, epoch, row);
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
@@ -372,20 +403,7 @@ uint32_t functions_line_of_row(struct functions *functions, struct names_epoch *
 	return of_line(functions, &function);
 }
 
-static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
-			    uint32_t line, uint32_t depth)
-{
-	struct function place = *functions_at(functions, whole);
-
-	place.whole = whole;
-	place.depth = depth;
-	place.is_line = true;
-	place.file = file;
-	place.line = line;
-	return of_line(functions, &place);
-}
-
-uint32_t functions_place_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+static uint32_t place_entity(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint32_t index = functions_of_row(functions, epoch, row);
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
@@ -399,8 +417,20 @@ uint32_t functions_place_of_row(struct functions *functions, struct names_epoch 
 			   call ? call->line : line->line, 0);
 }
 
+uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+{
+	switch (functions->detail) {
+	case FUNCTIONS_LINES:
+		return line_entity(functions, epoch, row);
+	case FUNCTIONS_PLACES:
+		return place_entity(functions, epoch, row);
+	default:
+		return functions_of_row(functions, epoch, row);
+	}
+}
+
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
-				bool places, uint32_t *ret_functions)
+				uint32_t *ret_functions)
 {
 	uint32_t index = functions_of_row(functions, epoch, row), number, depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
@@ -421,7 +451,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 
 		set_call(&function, call);
 		ret_functions[i - 1] = of_line(functions, &function);
-		if (places)
+		if (functions->detail == FUNCTIONS_PLACES)
 			ret_functions[i - 1] =
 				of_place_in(functions, ret_functions[i - 1], file, at, i);
 		file = call->file;
@@ -431,10 +461,23 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	return depth;
 }
 
-uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
+size_t functions_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
+			uint32_t segment, uint64_t time_ns, uint32_t *ret_entities,
+			uint64_t *ret_until)
 {
-	/* no name holds at a time before all segments */
-	return functions_of_row_at(functions, epoch, row, 0, 0, NULL);
+	uint64_t until = UINT64_MAX;
+	size_t n = 0;
+
+	if (functions_is_timed(functions, epoch, row)) {
+		ret_entities[n++] = code_at(functions, epoch, row, segment, time_ns, &until);
+	} else {
+		ret_entities[n++] = functions_entity_of_row(functions, epoch, row);
+		if (functions->inlined)
+			n += functions_inlined_at_row(functions, epoch, row, ret_entities + n);
+	}
+	if (ret_until)
+		*ret_until = until;
+	return n;
 }
 
 const char *functions_image(const struct functions *functions, uint32_t index)
@@ -496,6 +539,17 @@ char *functions_shorten(const char *name)
 	if (depth > 0)
 		g_string_assign(text, name);
 	return g_string_free(text, FALSE);
+}
+
+void functions_print_line(const struct functions *functions, uint32_t index, struct out *out)
+{
+	const struct function *function = functions_at(functions, index);
+
+	if (!function->is_line || !function->line)
+		return;
+	out_text(out, "  ");
+	text_cell(out, function->file ? function->file : "-", 0, TEXT_LEFT);
+	out_printf(out, ":%" PRIu32, function->line);
 }
 
 void functions_print(const struct functions *functions, uint32_t index, bool full_names,

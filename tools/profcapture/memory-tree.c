@@ -29,6 +29,7 @@ void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 	number_map_init(&tree->index);
 	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
 	tree->passes = g_byte_array_new();
+	tree->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
 }
 
@@ -59,6 +60,7 @@ void memory_tree_done(struct memory_tree *tree)
 		functions_free(tree->functions);
 	g_array_unref(tree->nodes);
 	g_byte_array_unref(tree->passes);
+	g_array_unref(tree->path);
 	number_map_done(&tree->index);
 	*tree = (struct memory_tree){ 0 };
 }
@@ -137,24 +139,32 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-static uint32_t function_of(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t row)
+/* Below a node: the frame of a row, and what is inlined there where the functions are to have that. */
+static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
+			uint32_t row)
 {
+	uint32_t entities[FUNCTIONS_MAX_AT_ROW] = { FUNCTION_LOST };
 	uint64_t frame = 0;
 	ssize_t found;
+	size_t n = 1;
 
-	/* What a name at that time made stands behind the table's rows. */
+	/* What a name at that time made stands behind the table's rows, inlined calls too. */
 	if (row >= epoch->stacks->n_rows)
-		return epoch->stacks->entity[row];
+		return get_node(tree, node, epoch->stacks->entity[row]);
 	(void)names_number(epoch->names, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
 	found = names_row(epoch->names, NAMES_FRAME, frame);
-	return found < 0 ? FUNCTION_LOST
-			 : functions_of_row(tree->functions, epoch->names, (size_t)found);
+	if (found >= 0)
+		n = functions_at_row(tree->functions, epoch->names, (size_t)found, 0, 0, entities,
+				     NULL);
+	for (size_t i = 0; i < n; i++)
+		node = get_node(tree, node, entities[i]);
+	return node;
 }
 
 uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
 			  uint32_t segment, uint64_t time)
 {
-	uint32_t path[STACKS_MAX_DEPTH], n = 0, row, node = 0;
+	uint32_t row, node = 0;
 	ssize_t found = names_row(epoch->names, NAMES_STACK, stack);
 
 	if (found < 0 || (size_t)found >= epoch->stacks->n_rows)
@@ -167,14 +177,15 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 		epoch->n = epoch->stacks->room;
 	}
 	for (; row != STACKS_NO_ROW && !epoch->nodes[row]; row = epoch->stacks->parent[row])
-		path[n++] = row;
+		g_array_append_val(tree->path, row);
 	if (row != STACKS_NO_ROW)
 		node = epoch->nodes[row];
-	while (n > 0) {
-		n--;
-		node = get_node(tree, node, function_of(tree, epoch, path[n]));
-		epoch->nodes[path[n]] = node;
+	for (guint i = tree->path->len; i > 0; i--) {
+		row = g_array_index(tree->path, uint32_t, i - 1);
+		node = add_row(tree, epoch, node, row);
+		epoch->nodes[row] = node;
 	}
+	g_array_set_size(tree->path, 0);
 	return node;
 }
 

@@ -3,7 +3,8 @@
  * Memory-tree - the stacks that blocks were allocated by, as one call tree over all epochs
  *
  * Ids of stacks mean something within an epoch only, and a block may outlive many: so each stack that is asked for becomes a node
- * here, found by its parent and its function. Node 0 is above the roots; 1 and 2 are no stack and one that the capture lost.
+ * here, found by its parent and its function, or the place in one where the functions are to be such. Node 0 is above the roots;
+ * 1 and 2 are no stack and one that the capture lost.
  */
 #pragma once
 
@@ -42,7 +43,8 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
-	bool is_borrowed;   /* functions */
+	bool is_borrowed; /* functions */
+	GArray *path;     /* uint32_t: rows of a stack that have no node yet; between calls empty */
 	GByteArray *passes; /* by function: is it of an allocator? 0 = not asked yet */
 };
 

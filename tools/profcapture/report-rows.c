@@ -309,11 +309,7 @@ static void print_behind(const struct report *report, struct out *out, uint32_t 
 
 	if (strcmp(function->kind, "unresolved") != 0)
 		functions_print_image(report->tally.functions, entity, out);
-	if (function->is_line && function->line) {
-		out_text(out, "  ");
-		print_name(out, function->file);
-		out_printf(out, ":%" PRIu32, function->line);
-	}
+	functions_print_line(report->tally.functions, entity, out);
 }
 
 /* As it is where it fits; else without the arguments of templates, and at last cut. */

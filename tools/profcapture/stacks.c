@@ -186,14 +186,16 @@ uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint3
 		path[n++] = node;
 	while (n > 0) {
 		ssize_t frame = frame_row(stacks, path[--n]);
+		uint32_t entities[FUNCTIONS_MAX_AT_ROW] = { FUNCTION_LOST };
 		uint64_t until = UINT64_MAX;
-		uint32_t function = frame < 0 ? FUNCTION_LOST
-					      : functions_of_row_at(functions, stacks->epoch,
-								    (size_t)frame, segment, time_ns,
-								    &until);
+		size_t n_entities = frame < 0 ? 1
+					      : functions_at_row(functions, stacks->epoch,
+								 (size_t)frame, segment, time_ns,
+								 entities, &until);
 
 		until_ns = MIN_OF(until_ns, until);
-		node = make_node(stacks, node, function);
+		for (size_t i = 0; i < n_entities; i++)
+			node = make_node(stacks, node, entities[i]);
 	}
 	*timed = (struct stacks_timed){ true, node, segment, time_ns, until_ns };
 	return node;
@@ -260,7 +262,7 @@ void stacks_insert(struct stacks *stacks,
 	const size_t n_before = stacks->n;
 
 	for (size_t i = 0; i < n_before; i++) {
-		uint32_t entities[STACKS_MAX_INLINED], row = stacks->order[i];
+		uint32_t entities[FUNCTIONS_MAX_INLINED], row = stacks->order[i];
 		ssize_t frame = row < stacks->n_rows && stacks->total[row] > 0
 					? frame_row(stacks, row)
 					: -1;

@@ -34,8 +34,8 @@ struct stacks {
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
 /*
- * Which node of that row of the table a sample of that time is counted in. By function only, and only where stacks_time() was
- * called before the first one.
+ * Which node of that row of the table a sample of that time is counted in: of its innermost frame, or, where the functions are to
+ * have inlined calls, of the innermost of these. By function only, and only where stacks_time() was called before the first one.
  */
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
@@ -53,9 +53,9 @@ void stacks_sum(struct stacks *stacks);
 struct stacks *stacks_invert(const struct stacks *stacks);
 /*
  * Puts nodes for what is inlined into a frame between its node and its children: `inlined` gives their entities, outermost first,
- * at most STACKS_MAX_INLINED. Samples that ended in the frame end in the innermost. After stacks_settle().
+ * at most FUNCTIONS_MAX_INLINED. Samples that ended in the frame end in the innermost. After stacks_settle(). What depends on the
+ * time has them already.
  */
-#define STACKS_MAX_INLINED 512
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
 				     uint32_t *ret_entities, void *data),

@@ -103,11 +103,7 @@ static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, voi
 {
 	const struct pass *pass = data;
 
-	if (pass->tally->places)
-		return functions_place_of_row(pass->tally->functions, epoch, frame_row);
-	return pass->tally->by == TALLY_LINE
-		       ? functions_line_of_row(pass->tally->functions, epoch, frame_row)
-		       : functions_of_row(pass->tally->functions, epoch, frame_row);
+	return functions_entity_of_row(pass->tally->functions, epoch, frame_row);
 }
 
 static size_t inlined_functions(struct names_epoch *epoch, size_t frame_row, uint32_t *ret_entities,
@@ -115,8 +111,7 @@ static size_t inlined_functions(struct names_epoch *epoch, size_t frame_row, uin
 {
 	const struct pass *pass = data;
 
-	return functions_inlined_at_row(pass->tally->functions, epoch, frame_row,
-					pass->tally->places, ret_entities);
+	return functions_inlined_at_row(pass->tally->functions, epoch, frame_row, ret_entities);
 }
 
 static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *data)
@@ -710,7 +705,11 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 	tally->functions = functions_new(reader->capture->names, error);
 	if (!tally->functions || !read_period(tally, error))
 		return false;
-	tally->functions->timed_lines = tally->by == TALLY_LINE;
+	tally->functions->inlined = tally->inlined;
+	if (tally->places)
+		tally->functions->detail = FUNCTIONS_PLACES;
+	else if (tally->by == TALLY_LINE)
+		tally->functions->detail = FUNCTIONS_LINES;
 	/* Across boots a relative time has more than one clock value. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
