@@ -97,7 +97,7 @@ def assert_honest(profcapture, capture, pids):
     assert {mark["name"] for mark in marks} == {"step"}
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
-        if row["cause"] != "ticks-missed":
+        if row["cause"] not in ("ticks-missed", "throttled"):  # the machine's
             stream, _, pid = row["stream"].partition("/")
             assert stream == "collector" and int(pid) != pids["honest"], row
             assert row["time_ns"] <= row["time_end"], row
