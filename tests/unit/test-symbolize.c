@@ -285,6 +285,45 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
+/* Each is inlined into the one before, and has a line, from the outermost on: what is known of one goes on with the next. */
+static void test_chain_without_end(void)
+{
+	enum { CALLS = 2000 };
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct line_rows *rows;
+	uint32_t file, depth = 0;
+
+	build_begin(&build);
+	build_text(&build, 1, SELF);
+	image(&build, 5, 0, PROF_IMAGE_FILE);
+	for (unsigned i = 1; i <= CALLS; i++)
+		BUILD(&build, PROF_TABLE_SYMBOL, N(i), N(5), N(i), N(1), N(1), N(0), N(0), N(i),
+		      N(i - 1));
+	for (unsigned i = 1; i <= CALLS; i++)
+		BUILD(&build, PROF_TABLE_LINE, N(i), N(5), N(8 * i), N(8), N(1), N(i), N(i));
+	build_finish(&build);
+	REQUIRE(prof_reader_open(build.fd, &reader) == 0);
+	names = names_new(reader);
+	rows = line_rows_load(names, NULL);
+	REQUIRE(rows != NULL);
+	file = names_image(names_epoch(names, chunks_first_epoch(reader), NULL), 5);
+	for (unsigned i = 2; i <= CALLS; i++) {
+		uint32_t call = line_rows_find(rows, file, 8 * i)->call;
+
+		CHECK(call != 0);
+		for (depth = 0; call != 0; depth++)
+			call = line_rows_call(rows, call)->parent;
+		CHECK(depth <= LINE_ROWS_MAX_CALLS);
+	}
+	CHECK(depth > 0);
+	line_rows_free(rows);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
 int main(void)
 {
 	RUN(test_two_rows);
@@ -293,5 +332,6 @@ int main(void)
 	RUN(test_changed_and_missing);
 	RUN(test_not_a_capture);
 	RUN(test_lines_that_lie);
+	RUN(test_chain_without_end);
 	return test_end();
 }

@@ -4,6 +4,7 @@
  *
  * Invariants: (1) the lines of an image are sorted by start; of two with one start the later one in the file counts
  *             (2) a call's parent has a lower number, so that all chains end     [test-symbolize: lines that lie]
+ *             (3) no chain is longer than LINE_ROWS_MAX_CALLS               [test-symbolize: chain without end]
  */
 #include "config.h"
 
@@ -12,9 +13,6 @@
 #include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
-
-/* Deeper chains are cut there: of what is left out, the innermost is kept. */
-#define MAX_INLINED 512
 
 struct line_rows {
 	GPtrArray *images; /* GArray of struct line_row, by image index; NULL = none */
@@ -101,6 +99,11 @@ static uint32_t add_call(struct line_rows *rows, const struct symbols_of_epoch *
 
 	if (!call.name || rows->calls->len == UINT32_MAX)
 		return parent;
+	if (parent)
+		call.depth = line_rows_call(rows, parent)->depth;
+	if (call.depth == LINE_ROWS_MAX_CALLS)
+		call.depth = call.parent = 0;
+	call.depth++;
 	if (!call.raw_name)
 		call.raw_name = call.name;
 	call.name = names_function(epoch->names, call.name);
@@ -111,10 +114,10 @@ static uint32_t add_call(struct line_rows *rows, const struct symbols_of_epoch *
 /* The number of the call that a symbol is; 0 where it is a function. */
 static uint32_t call_of(struct line_rows *rows, struct symbols_of_epoch *symbols, uint64_t id)
 {
-	size_t chain[MAX_INLINED], n = 0;
+	size_t chain[LINE_ROWS_MAX_CALLS], n = 0;
 	uint32_t call = 0;
 
-	while (symbols->rows && id != 0 && n < MAX_INLINED) {
+	while (symbols->rows && id != 0 && n < LINE_ROWS_MAX_CALLS) {
 		ssize_t row = prof_dictionary_find(symbols->rows, id);
 		uint64_t parent = row < 0 ? 0 : number_of(symbols, SYMBOL_PARENT, (size_t)row);
 

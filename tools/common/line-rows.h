@@ -8,6 +8,9 @@
 
 #include "tools/common/names.h"
 
+/* Deeper chains are cut: of what is left out, the innermost is kept. */
+#define LINE_ROWS_MAX_CALLS 512
+
 /* A call that is inlined into a function, or into another call. */
 struct line_call {
 	const char *name;     /* interned; never NULL */
@@ -15,6 +18,7 @@ struct line_call {
 	const char *file;     /* where it is called; NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	uint32_t parent; /* number of the call that it is inlined into; 0 = into the function */
+	uint32_t depth;  /* of the chain of parents, itself included: at most LINE_ROWS_MAX_CALLS */
 	uint64_t start;  /* in the offsets of frames */
 };
 

@@ -444,8 +444,8 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	number = line ? line->call : 0;
 	file = line ? line->file : NULL;
 	at = line ? line->line : 0;
-	for (uint32_t n = number; n; n = line_rows_call(functions->lines, n)->parent)
-		depth++;
+	if (number)
+		depth = line_rows_call(functions->lines, number)->depth;
 	for (uint32_t i = depth; i > 0; i--) {
 		const struct line_call *call = line_rows_call(functions->lines, number);
 

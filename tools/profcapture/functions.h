@@ -64,7 +64,7 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 				 size_t row);
 /* Which inlined functions a frame is in, outermost first, as entities of their own, or their places; at most
  * FUNCTIONS_MAX_INLINED. How many there are. */
-#define FUNCTIONS_MAX_INLINED 512
+#define FUNCTIONS_MAX_INLINED LINE_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
 /* Whether it depends on the time. */
