@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
 }
 
-/* An allocation that is not recorded, of which that is seen at once. Else it is a matter of is_wanted(). */
+/* An allocation that is not recorded, of which that is seen at once; it is counted then. Else it is a matter of is_wanted(). */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
@@ -251,7 +251,7 @@ HOOK void *realloc(void *prior, size_t size)
 {
 	struct heap_call call = { RING_ALLOC_REALLOC, 0, size, { 0 } };
 
-	if (is_passed(size) && is_end_passed(prior))
+	if (is_end_passed(prior) && is_passed(size))
 		return heap_next.realloc(prior, size);
 	own_calls_get_caller(&call.caller);
 	return realloc_awake(&call, prior);
@@ -274,7 +274,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
 	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
-	if (!is_too_much && is_passed(call.size) && is_end_passed(prior))
+	if (!is_too_much && is_end_passed(prior) && is_passed(call.size))
 		return heap_next.realloc(prior, call.size);
 	own_calls_get_caller(&call.caller);
 	if (!is_too_much)

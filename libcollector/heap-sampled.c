@@ -112,6 +112,7 @@ static void seed(struct heap_chance *chance)
 bool heap_sampled_throw(uint64_t size)
 {
 	struct heap_chance *chance = &heap_chance;
+	uint64_t left;
 
 	if (mean == 0) {
 		chance->left = 0;
@@ -119,9 +120,9 @@ bool heap_sampled_throw(uint64_t size)
 	}
 	if (chance->random == 0) {
 		seed(chance);
-		chance->left = throw_distance(chance);
-		if (size <= chance->left) {
-			chance->left -= size;
+		left = throw_distance(chance);
+		if (size <= left) {
+			chance->left = left - size;
 			return false;
 		}
 	}

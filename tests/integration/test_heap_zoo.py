@@ -261,6 +261,27 @@ def test_sampled(run):
     assert abs(estimate / true - 1) < 0.1
 
 
+REALLOCS = r"""
+#include <stdlib.h>
+int main(void)
+{
+    void *block = malloc(1000);
+    for (int i = 0; i < 40000; i++)
+        block = realloc(block, 1000);
+    free(block);
+    return 0;
+}
+"""
+
+
+def test_sampled_realloc(run, compile_c):
+    """Its bytes are counted once, whether the block that it changes was recorded or not."""
+    recorded = run([compile_c("reallocs", REALLOCS)], memory="sample=4096")
+    chosen = sum(record["size"] == 1000 and record["address"] != 0 for record in recorded.records if record["type"] in (ALLOC, REALLOC))
+    expected = 40000 * (1 - math.exp(-1000 / 4096))
+    assert abs(chosen - expected) < 6 * math.sqrt(expected)
+
+
 # It allocates when it is asked for a function by name, which our own search for it does.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
