@@ -5,7 +5,7 @@
  * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what the process itself tells: it
  * may take memory in ways that no allocator sees, and give none back that it has freed. The broker reads /proc for it, in a
  * process that nobody waits for. For pss page tables are walked, while the process cannot change its mappings; so of large
- * processes that is done less often, a fiftieth of the time at most, and between them rss alone is read.
+ * processes that is done less often, a fiftieth of the time or every ten seconds, and between them rss alone is read.
  * Invariants: (1) of each process, what was read of it and of no other    [test-engine-footprints: instances]
  *             (2) rows come in the order of those of the collectors       [test-engine-footprints: order]
  *             (3) what is hostile in the answer is not believed           [fuzz_snapshot]
@@ -174,7 +174,9 @@ uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t
 		memcpy(ret_pids, all + first, n * sizeof(*all));
 	footprints->last_pid = n > 0 ? ret_pids[n - 1] : 0;
 	footprints->asked_ns = now_ns;
-	footprints->is_whole = now_ns >= footprints->whole_ns;
+	/* All turns of one round, so that nobody is left out. */
+	if (first == 0)
+		footprints->is_whole = now_ns >= footprints->whole_ns;
 	for (uint32_t i = 0; !footprints->is_whole && i < n; i++)
 		ret_pids[i] = -ret_pids[i];
 	footprints->serial = n > 0 ? serial : 0;
@@ -238,7 +240,7 @@ void footprints_take(struct footprints *footprints, uint32_t serial, const void 
 		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
 			took_ns = item.time_ns - first_ns;
 	}
-	took_ns = MIN_OF(took_ns * SHARE, MAX_INTERVAL_NS);
+	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE) * SHARE;
 	if (footprints->is_whole)
 		footprints->whole_ns = footprints->asked_ns + took_ns;
 	else

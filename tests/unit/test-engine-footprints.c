@@ -161,11 +161,35 @@ static void test_many(void)
 	world_done(&world);
 }
 
+/* Pss is asked of all, or of nobody, until each has had its turn. */
+static void test_rounds(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct world world;
+
+	world_init(&world);
+	for (int32_t pid = 1; pid <= 300; pid++)
+		add_process(&world, pid);
+	put_rollup(&bytes, 10, 4000, 100);
+	put_item(&bytes, SNAPSHOT_END, 0, 4000 + 10 * MS, NULL, 0);
+	CHECK_INT(footprints_ask(&world.footprints, 1, 0, world.pids), ENGINE_MAX_FOOTPRINTS);
+	CHECK_INT(world.pids[0], 1);
+	footprints_take(&world.footprints, 1, bytes.data, bytes.length);
+	CHECK_INT(footprints_ask(&world.footprints, 2, 100 * MS, world.pids),
+		  300 - ENGINE_MAX_FOOTPRINTS);
+	CHECK_INT(world.pids[0], ENGINE_MAX_FOOTPRINTS + 1);
+	footprints_take(&world.footprints, 2, bytes.data, bytes.length);
+	footprints_ask(&world.footprints, 3, 200 * MS, world.pids);
+	CHECK_INT(world.pids[0], -1);
+	world_done(&world);
+}
+
 int main(void)
 {
 	RUN(test_instances);
 	RUN(test_order);
 	RUN(test_pace);
 	RUN(test_many);
+	RUN(test_rounds);
 	return test_end();
 }
