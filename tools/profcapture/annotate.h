@@ -43,7 +43,7 @@ struct annotate {
 	const char *why_no_code; /* NULL = there is */
 	struct symbols *symbols; /* of the file; NULL where the lines are the capture's */
 	GArray *instructions; /* struct annotate_instruction, by offset; none of generated code */
-	GArray *lines;        /* struct annotate_line; 0 is what no line is known of */
+	GArray *lines;        /* struct annotate_line; of a file 0 is what no line is known of */
 	GHashTable *known_lines; /* struct annotate_line → index */
 	GHashTable *sources;     /* file → struct source_text or NULL */
 	uint64_t self;           /* samples of all instructions */
