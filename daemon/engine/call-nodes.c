@@ -39,7 +39,7 @@ void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget
 /* Slots are twice as many as nodes. */
 static uint64_t bytes_of(uint32_t n_nodes)
 {
-	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(uint32_t));
+	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(struct call_slot));
 }
 
 void call_nodes_done(struct call_nodes *nodes)
@@ -88,21 +88,38 @@ static bool is_same(const struct call_node *a, const struct call_node *b)
 	       a->kind == b->kind;
 }
 
-/* Where it is, or would be. */
-static uint32_t *find_slot(const struct call_nodes *nodes, const struct call_node *node)
+/* Where it is, or would be. A node is far away: only one of the same hash is looked at. */
+static struct call_slot *find_slot(const struct call_nodes *nodes, const struct call_node *node,
+				   uint32_t hash)
 {
-	uint32_t i = hash_node(nodes, node) & nodes->mask;
+	uint32_t i = hash & nodes->mask;
 
-	while (nodes->slots[i] && !is_same(&nodes->nodes[nodes->slots[i] - 1], node))
+	while (nodes->slots[i].number &&
+	       (nodes->slots[i].hash != hash ||
+		!is_same(&nodes->nodes[nodes->slots[i].number - 1], node)))
 		i = (i + 1) & nodes->mask;
 	return &nodes->slots[i];
+}
+
+static void move_slots(const struct call_slot *from, uint32_t n, struct call_slot *to,
+		       uint32_t mask)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = from[i].hash & mask;
+
+		if (!from[i].number)
+			continue;
+		while (to[at].number)
+			at = (at + 1) & mask;
+		to[at] = from[i];
+	}
 }
 
 static bool grow(struct call_nodes *nodes)
 {
 	uint32_t room = MAX_OF(nodes->room * 2, FIRST_NODES);
 	struct call_node *grown;
-	uint32_t *slots;
+	struct call_slot *slots;
 
 	if (room > UINT32_MAX / 4 || !heap_budget_take(nodes->budget, bytes_of(room)))
 		return false;
@@ -113,21 +130,20 @@ static bool grow(struct call_nodes *nodes)
 		heap_budget_give(nodes->budget, bytes_of(room));
 		return false;
 	}
+	move_slots(nodes->slots, 2 * nodes->room, slots, 2 * room - 1);
 	free(nodes->slots);
 	heap_budget_give(nodes->budget, bytes_of(nodes->room));
 	nodes->nodes = grown;
 	nodes->slots = slots;
 	nodes->room = room;
 	nodes->mask = 2 * room - 1;
-	for (uint32_t i = 0; i < nodes->n; i++)
-		*find_slot(nodes, &grown[i]) = i + 1;
 	return true;
 }
 
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct output_place *place)
 {
 	uint32_t image = number_of(nodes, place->image);
-	uint32_t depth = parent ? nodes->nodes[parent - 1].depth + 1 : 0, *slot;
+	uint32_t depth = parent ? nodes->nodes[parent - 1].depth + 1 : 0, hash;
 	struct call_node node = {
 		.offset = place->offset,
 		.parent = parent,
@@ -135,15 +151,17 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 		.kind = place->kind,
 		.depth = depth,
 	};
+	struct call_slot *slot;
 
 	if (image == UINT32_MAX || depth > MAX_DEPTH || (nodes->n == nodes->room && !grow(nodes)))
 		return 0;
-	slot = find_slot(nodes, &node);
-	if (*slot == 0) {
+	hash = hash_node(nodes, &node);
+	slot = find_slot(nodes, &node, hash);
+	if (slot->number == 0) {
 		nodes->nodes[nodes->n] = node;
-		*slot = ++nodes->n;
+		*slot = (struct call_slot){ hash, ++nodes->n };
 	}
-	return *slot;
+	return slot->number;
 }
 
 /* The nodes behind one whose stack the epoch has, outermost first. */

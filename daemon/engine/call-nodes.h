@@ -12,10 +12,14 @@ struct call_node {
 	uint32_t epoch, stack; /* its id in the capture */
 };
 
+struct call_slot {
+	uint32_t hash, number; /* 0: empty */
+};
+
 /* The stacks of a process, as one tree; numbers are 1, 2, …, and stay. */
 struct call_nodes {
 	struct call_node *nodes; /* of number i at i - 1 */
-	uint32_t *slots;
+	struct call_slot *slots;
 	uint32_t n, room, mask;
 	uint64_t seed;
 	struct heap_budget *budget;
