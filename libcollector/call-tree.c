@@ -5,7 +5,8 @@
  * A node is known by a hash of all its frames. Which have been told of is in a table of at most 4 MiB; when that is full all are
  * forgotten, and told of again under ids from 1 on. So they are in a new epoch, for another owner of the ring, and where a module
  * has gone: the same address may be another function then.
- * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing is looked up.
+ * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing is looked up. Of another one only the innermost
+ * frame is: who has been told of, of him all callers have.
  * Invariants: (1) an id was told of in its epoch, by the same owner, before its user [test-call-tree: stacks, epochs, bigger]
  *             (2) a node's image was sent in the same epoch                         [test-call-tree: stacks]
  *             (3) memory is the tree's, and 4 MiB for the table                      [test-call-tree: evicted]
@@ -42,7 +43,6 @@ struct frame {
 struct call_tree {
 	uint32_t turn;
 	uint32_t n_nodes; /* ids that were given, from 1 on */
-	uint32_t n_found; /* outermost frames of calls.frames whose nodes are known */
 	uint32_t forgotten, n_replaced;
 	uint32_t n_slots;
 	struct slot *slots;
@@ -106,11 +106,14 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 	return slot->turn == tree->turn ? slot->id : 0;
 }
 
+/* Where this is left by siglongjmp(), what is not forgotten yet is so of the same turn. */
 static void forget_nodes(struct call_tree *tree)
 {
+	for (uint32_t i = 0; i < tree->calls.n; i++)
+		tree->calls.frames[i].node = 0;
+	RING_SIGNAL_FENCE();
 	tree->turn += tree->turn == UINT32_MAX ? 2 : 1;
 	tree->n_nodes = 0;
-	tree->n_found = 0;
 }
 
 /* Twice as many. Where there is no memory for that, all is forgotten. */
@@ -162,39 +165,28 @@ static uint32_t count_outer(const struct call_tree *tree)
 	return tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
 }
 
-/* Where this is left by siglongjmp(), nodes are looked up again. */
-static inline uint32_t walk(struct call_tree *tree, const struct walk_registers *caller)
+/* 0: it has none. */
+static inline uint32_t node_of(const struct call_tree *tree, struct own_calls_frame *frame)
 {
-	uint32_t n_found = tree->n_found, n;
-
-	tree->n_found = 0;
-	RING_SIGNAL_FENCE();
-	n = own_calls_walk(&tree->calls, caller);
-	RING_SIGNAL_FENCE();
-	tree->n_found = MIN_OF(n_found, tree->calls.n_same);
-	return n;
+	if (frame->node == 0)
+		frame->node = find(tree, frame->hash);
+	return frame->node;
 }
 
 /* As many of the outermost n as have a node. */
-static inline uint32_t find_outer(struct call_tree *tree, uint32_t n)
+static uint32_t count_known(struct call_tree *tree, uint32_t n)
 {
-	struct own_calls_frame *frames = tree->calls.frames;
-	uint32_t i = tree->n_found;
-
-	for (; i < n; i++) {
-		frames[i].node = find(tree, frames[i].hash);
-		if (frames[i].node == 0)
-			break;
-	}
-	tree->n_found = i;
-	return i;
+	while (n > 0 && node_of(tree, &tree->calls.frames[n - 1]) == 0)
+		n--;
+	return n;
 }
 
 /* Those that the tree has not got; with them, behind a cut, all. */
-static void get_frames(struct call_tree *tree, uint32_t n_outer, struct telling *ret_telling)
+static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
+		       struct telling *ret_telling)
 {
 	const struct own_calls_frame *from = tree->calls.frames;
-	uint32_t i = tree->n_found, n = 0;
+	uint32_t i = n_known, n = 0;
 	uint64_t hash = n_outer > 0 ? from[n_outer - 1].hash : 0;
 
 	ret_telling->parent = i > 0 ? from[i - 1].node : 0;
@@ -346,18 +338,20 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 static void prepare(struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;
-	uint32_t epoch = message_get_epoch(producer);
+	uint32_t epoch = message_get_epoch(producer), forgotten = own_stack_forgotten();
 
 	if (producer->calls_epoch != epoch) {
-		producer->calls_epoch = epoch;
 		forget_nodes(tree);
 		/* It may be another thread. */
 		tree->calls.own = (struct own_stack){ 0 };
 		own_calls_clear(&tree->calls);
+		RING_SIGNAL_FENCE();
+		producer->calls_epoch = epoch;
 	}
-	if (tree->forgotten != own_stack_forgotten()) {
-		tree->forgotten = own_stack_forgotten();
+	if (tree->forgotten != forgotten) {
 		forget_nodes(tree);
+		RING_SIGNAL_FENCE();
+		tree->forgotten = forgotten;
 	}
 }
 
@@ -375,24 +369,22 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 	struct telling telling = { producer, producer->calls, 0, 0 };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
-	uint32_t n_outer = count_outer(tree), n_found, n;
+	uint32_t n_outer = count_outer(tree), n_known = count_known(tree, n_outer), n;
 
-	if (find_outer(tree, n_outer) == tree->calls.n) {
-		*ret_id = tree->calls.frames[tree->calls.n - 1].node;
+	if (n_known == tree->calls.n) {
+		*ret_id = tree->calls.frames[n_known - 1].node;
 		return MESSAGE_WRITTEN;
 	}
 	if (make_room(tree, CALL_TREE_MAX_DEPTH))
-		find_outer(tree, n_outer);
-	n_found = tree->n_found;
-	get_frames(tree, n_outer, &telling);
+		n_known = 0;
+	get_frames(tree, n_known, n_outer, &telling);
 	n = find_nodes(tree, telling.n);
 	if (n < telling.n)
 		outcome = tell(&telling, n);
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;
-	for (uint32_t i = n_found; i < n_outer; i++)
-		tree->calls.frames[i].node = tree->frames[i - n_found].id;
-	tree->n_found = n_outer;
+	for (uint32_t i = n_known; i < n_outer; i++)
+		tree->calls.frames[i].node = tree->frames[i - n_known].id;
 	*ret_id = tree->frames[telling.n - 1].id;
 	return MESSAGE_WRITTEN;
 }
@@ -411,7 +403,7 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 	for (int i = 0; i < MESSAGE_TRIES && outcome == MESSAGE_AGAIN; i++) {
 		if (!is_walked) {
 			prepare(producer);
-			walk(producer->calls, caller);
+			own_calls_walk(&producer->calls->calls, caller);
 		}
 		if (is_ready(producer))
 			outcome = find_or_tell(producer, &id);
@@ -424,12 +416,15 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller)
 {
 	struct call_tree *tree = producer->calls;
-	uint32_t n;
+	uint32_t n, node;
 
 	if (__builtin_expect(!is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
-	n = walk(tree, caller);
-	if (__builtin_expect(n <= CALL_TREE_MAX_DEPTH && find_outer(tree, n) == n, 1))
-		return tree->calls.frames[n - 1].node;
+	n = own_calls_walk(&tree->calls, caller);
+	if (__builtin_expect(n <= CALL_TREE_MAX_DEPTH, 1)) {
+		node = node_of(tree, &tree->calls.frames[n - 1]);
+		if (__builtin_expect(node != 0, 1))
+			return node;
+	}
 	return get_slowly(producer, caller, true);
 }
