@@ -22,6 +22,8 @@
  */
 #include "libcollector/own-calls.h"
 
+#include <string.h>
+
 /* own_calls_frame.state, and of what is pending */
 #define EXACT 0x01u      /* was interrupted */
 #define BY_FP 0x02u      /* was found by a frame pointer where no rule was */
@@ -49,6 +51,8 @@
 #endif
 
 #define ODD UINT64_C(0x9e3779b97f4a7c15)
+#define TURN_BITS 16
+#define WORD 8 /* bytes */
 
 /* One walk: where it is. */
 struct visit {
@@ -137,6 +141,13 @@ static inline struct own_calls_row *row_of(struct own_calls *calls, uint64_t pc)
 	return &calls->rows[pc * ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
 }
 
+/* No place that code is at has more bits. */
+static inline bool is_of(const struct own_calls_row *row, const struct own_calls *calls,
+			 uint64_t pc)
+{
+	return row->key == (pc << TURN_BITS | calls->turn) && pc >> (64 - TURN_BITS) == 0;
+}
+
 static inline struct own_calls_pending *add_pending(struct visit *visit, uint32_t state)
 {
 	struct own_calls_pending *pending = &visit->calls->pending[visit->n_pending++];
@@ -167,7 +178,7 @@ static inline bool is_called(struct own_calls *calls, uint64_t pc)
 {
 	const struct own_calls_row *row = row_of(calls, pc);
 
-	return row->pc == pc && row->turn == calls->turn && (row->kind & ROW_CALLED);
+	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
 }
 
 /* By a row. False: there is none, or it does not do. */
@@ -178,17 +189,17 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	uint64_t cfa, ra_at, fp_at, ra, most = calls->own.high - 8 - visit->start;
 	struct own_calls_pending *pending;
 
-	if (row->pc != visit->pc || row->turn != calls->turn ||
-	    (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
+	if (!is_of(row, calls, visit->pc) || (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
 		return false;
 	if (row->kind & ROW_ROOT) {
 		add_pending(visit, 0);
 		*ret_stop = WALK_ROOT;
 		return true;
 	}
-	cfa = (row->kind & NEEDS_FP ? visit->fp : visit->sp) + (uint64_t)(int64_t)row->cfa_offset;
-	ra_at = cfa + (uint64_t)(int64_t)row->ra_offset;
-	fp_at = cfa + (uint64_t)(int64_t)row->fp_offset;
+	cfa = (row->kind & NEEDS_FP ? visit->fp : visit->sp) +
+	      (uint64_t)(row->cfa_words * (int64_t)WORD);
+	ra_at = cfa + (uint64_t)(row->ra_words * (int64_t)WORD);
+	fp_at = cfa + (uint64_t)(row->fp_words * (int64_t)WORD);
 	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
 	    ra_at - visit->start > most || fp_at - visit->start > most)
 		return false;
@@ -219,6 +230,11 @@ static bool is_chain(const struct own_stack_step *step)
 	       step->words[1].at == fp;
 }
 
+static bool fits(int32_t offset)
+{
+	return offset % WORD == 0 && offset / WORD == (int16_t)(offset / WORD);
+}
+
 /* A row's kind for what is said there; GENERAL: no row can say it. */
 static uint32_t classify(const struct own_stack_step *step)
 {
@@ -236,7 +252,8 @@ static uint32_t classify(const struct own_stack_step *step)
 		return ROW_ROOT;
 	if ((rule->cfa != CFI_CFA_SP && rule->cfa != CFI_CFA_FP) || rule->ra != CFI_AT_CFA ||
 	    (rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
-	    step->n_words != 1 + (rule->fp == CFI_AT_CFA))
+	    step->n_words != 1 + (rule->fp == CFI_AT_CFA) || !fits(rule->cfa_offset) ||
+	    !fits(rule->ra_offset) || !fits(rule->fp_offset))
 		return GENERAL;
 	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
 }
@@ -248,14 +265,15 @@ static void add_row(struct own_calls *calls, const struct own_stack_step *step, 
 						.fp_offset = -16 };
 	const struct cfi_rule *rule = kind & ROW_CHAIN ? &record : &step->slot.rule;
 
+	if (step->at.at.pc >> (64 - TURN_BITS) != 0)
+		return;
 	*row_of(calls, step->at.at.pc) = (struct own_calls_row){
-		.pc = step->at.at.pc,
-		.turn = calls->turn,
-		.kind = kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0),
-		.cfa_offset = rule->cfa_offset,
-		.ra_offset = rule->ra_offset,
+		.key = step->at.at.pc << TURN_BITS | calls->turn,
+		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
+		.ra_words = (int16_t)(rule->ra_offset / WORD),
 		/* one that is as good, where none is loaded */
-		.fp_offset = kind & GIVES_FP ? rule->fp_offset : rule->ra_offset,
+		.fp_words = (int16_t)((kind & GIVES_FP ? rule->fp_offset : rule->ra_offset) / WORD),
+		.kind = (uint16_t)(kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0)),
 	};
 }
 
@@ -264,7 +282,7 @@ static void note_call(struct own_calls *calls, const struct walk_place *place)
 {
 	struct own_calls_row *row = row_of(calls, place->at.pc);
 
-	if ((place->flags & WALK_FRAME_FP) && row->pc == place->at.pc && row->turn == calls->turn)
+	if ((place->flags & WALK_FRAME_FP) && is_of(row, calls, place->at.pc))
 		row->kind |= ROW_CALLED;
 }
 
@@ -316,7 +334,7 @@ static bool take(void *data, const struct own_stack_step *step)
 	note_call(visit->calls, &step->next);
 	visit->is_met = meet(visit);
 	return !visit->is_met && !is_full(visit) &&
-	       row_of(visit->calls, visit->pc)->pc != visit->pc;
+	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
 }
 
 static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *visit)
@@ -417,7 +435,10 @@ void own_calls_clear(struct own_calls *calls)
 {
 	calls->forgotten = own_stack_forgotten();
 	calls->n = 0;
-	calls->turn += calls->turn == UINT32_MAX ? 2 : 1;
+	if (++calls->turn >> TURN_BITS != 0) {
+		memset(calls->rows, 0, sizeof(calls->rows));
+		calls->turn = 1;
+	}
 }
 
 /* What most calls find: all is as it was, to the innermost frame. */

@@ -16,7 +16,7 @@
 
 #define OWN_CALLS_MAX_FRAMES 4096u
 #define OWN_CALLS_MAX_CHECKS (3 * OWN_CALLS_MAX_FRAMES)
-#define OWN_CALLS_ROWS 8192u
+#define OWN_CALLS_ROWS 16384u
 
 /* One of them is outermost, or its callers are not known. */
 #define OWN_CALLS_EXACT 0x01u /* pc was interrupted, else it is behind a call */
@@ -31,19 +31,17 @@ struct own_calls_frame {
 	uint32_t node;  /* the caller's; stays for as long as the frame does */
 };
 
-/* What one place says, where it is as simple as nearly all are. */
+/* What one place says, where it is as simple as nearly all are. Small, as the program wants the caches for itself. */
 struct own_calls_row {
-	uint64_t pc;
-	uint32_t turn; /* another one: empty */
-	uint32_t kind;
-	int32_t cfa_offset, ra_offset, fp_offset;
-	uint32_t reserved;
+	uint64_t key; /* pc and, in the last 16 bits, the turn; another one: empty */
+	int16_t cfa_words, ra_words, fp_words;
+	uint16_t kind;
 };
 
 /* One a thread. All zero, and only what is used takes memory: a mebibyte of address space. */
 struct own_calls {
 	struct own_stack own;
-	uint32_t turn;      /* of the rows */
+	uint32_t turn;      /* of the rows, 16 bits */
 	uint32_t forgotten; /* own_stack_forgotten() of them and of the frames */
 	uint32_t n;         /* frames, outermost first */
 	uint32_t n_same;    /* of those, as many are of the last time, with their nodes */

@@ -665,6 +665,26 @@ static void test_modules(void)
 		CHECK(n_same > 10);
 }
 
+/* When the turn is one that was before, no row of that one is there. */
+static void test_turns(void)
+{
+	struct own_calls *calls;
+	uint32_t turn, n_rows = 0;
+
+	REQUIRE(make_ready());
+	see();
+	calls = state.calls;
+	turn = calls->turn;
+	for (size_t i = 0; i < OWN_CALLS_ROWS; i++)
+		n_rows += (calls->rows[i].key & UINT16_MAX) == turn;
+	CHECK(n_rows > 0);
+	do
+		own_calls_clear(calls);
+	while (calls->turn != turn);
+	for (size_t i = 0; i < OWN_CALLS_ROWS; i++)
+		CHECK((calls->rows[i].key & UINT16_MAX) != turn);
+}
+
 /* ---- Handlers that leave ---- */
 
 static sigjmp_buf out_of_storm;
@@ -725,6 +745,7 @@ int main(void)
 		return test_end();
 	RUN(test_mutated);
 	RUN(test_fiber);
+	RUN(test_turns);
 	RUN(test_left);
 	return test_end();
 }
