@@ -173,7 +173,8 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 	}
 	output->last_ns[table] = time_ns;
 	output->rows[table]++;
-	if (is_full(block))
+	/* No table has so many columns that it were more bytes than a block may have. */
+	if (++output->n_numbers[table] == BLOCK_ROWS)
 		output_flush(output);
 }
 
@@ -290,6 +291,7 @@ static void close_block(struct output *output, enum prof_table table)
 		output->blocks[table] = block;
 		return;
 	}
+	output->n_numbers[table] = 0;
 	prof_block_set_epoch(block, output->epoch);
 	batch.from_ns = output->block_from_ns[table];
 	batch.to_ns = is_timed(table) ? output->last_ns[table] : output->now_ns;

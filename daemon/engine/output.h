@@ -48,7 +48,8 @@ struct output {
 	struct writer *writer;
 	struct prof_block *blocks[OUTPUT_TABLES];
 	uint64_t block_from_ns[OUTPUT_TABLES];
-	uint64_t last_ns[OUTPUT_TABLES]; /* rows of a table are in time order */
+	uint64_t last_ns[OUTPUT_TABLES];   /* rows of a table are in time order */
+	uint32_t n_numbers[OUTPUT_TABLES]; /* rows of numbers in the block */
 	struct output_drops drops[OUTPUT_TABLES];
 	uint64_t rows[OUTPUT_TABLES]; /* since the beginning, without what was dropped */
 	GPtrArray *queued;            /* struct row */
