@@ -520,6 +520,11 @@ void heap_rows_free(struct heap_rows *rows)
 	g_free(rows);
 }
 
+bool heap_rows_are_far(const struct heap_rows *rows)
+{
+	return heap_is_far(&rows->heap);
+}
+
 void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address)
 {
 	heap_prefetch(&rows->heap, address);

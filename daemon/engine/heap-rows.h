@@ -20,6 +20,8 @@ void heap_rows_free(struct heap_rows *rows); /* takes NULL */
 /* By the merge: a realloc's block is there; and a pause begins or ends, at that time or that of the last row. */
 void heap_rows_complete(struct heap_pending *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
+/* Whether there are so many blocks that they are worth being fetched before they are needed. */
+bool heap_rows_are_far(const struct heap_rows *rows);
 /* A record that is about this address comes soon; or sooner, and has a block there. */
 void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address);
 void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address);

@@ -2,7 +2,7 @@
 /*
  * Heap - the blocks of a process that live, by their addresses
  *
- * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most two thirds full; who
+ * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most half full; who
  * leaves has those behind it move up, so that there are no marks of what was there. Blocks stand apart, in parts that never move,
  * each as large as all before it. What was given up last is used first, so that blocks that live shortly stay in caches; which that will be
  * is known some time before, so that those that lived long are fetched by then.
@@ -154,7 +154,7 @@ static uint32_t take_block(struct heap *heap)
 
 	if (n > 0) {
 		heap->n_unused--;
-		if (n > SOON && heap->n_blocks >= MANY_BLOCKS)
+		if (n > SOON && heap_is_far(heap))
 			prefetch_block(block_at(heap, heap->unused[n - 1 - SOON]));
 		return heap->unused[n - 1];
 	}
@@ -261,7 +261,7 @@ static bool make_slots(struct heap *heap, uint32_t n)
 	heap->n_moved = 0;
 	heap->slots = slots;
 	heap->n_slots = n;
-	heap->max = n / 3 * 2;
+	heap->max = n / 2;
 	return true;
 }
 
@@ -381,7 +381,7 @@ bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
 
 	if (from->n == 0)
 		return true;
-	if (to->n_slots == 0 && !make_slots(to, MAX_OF(from->n / 2 * 3 + 3, FIRST_SLOTS)))
+	if (to->n_slots == 0 && !make_slots(to, MAX_OF(from->n * 2, FIRST_SLOTS)))
 		return false;
 	for (uint32_t i = 1; i <= from->n_blocks; i++) {
 		const struct heap_block *block = block_at(from, i);
@@ -462,13 +462,15 @@ bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block
 
 /* ---- Of all ------------------------------------------------------------------------------------- */
 
+bool heap_is_far(const struct heap *heap)
+{
+	return heap->n_blocks >= MANY_BLOCKS;
+}
+
 void heap_prefetch(const struct heap *heap, uint64_t address)
 {
-	uint32_t hash;
+	uint32_t hash = hash_of(heap, address);
 
-	if (heap->n_blocks < MANY_BLOCKS)
-		return;
-	hash = hash_of(heap, address);
 	prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)]);
 	if (heap->old)
 		prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
@@ -476,12 +478,8 @@ void heap_prefetch(const struct heap *heap, uint64_t address)
 
 void heap_prefetch_block(const struct heap *heap, uint64_t address)
 {
-	uint32_t hash, i;
+	uint32_t hash = hash_of(heap, address), i = slot_of(heap->n_slots, hash);
 
-	if (heap->n_blocks < MANY_BLOCKS)
-		return;
-	hash = hash_of(heap, address);
-	i = slot_of(heap->n_slots, hash);
 	while (heap->slots[i].block != 0 && heap->slots[i].hash != hash)
 		i = next_slot(heap->n_slots, i);
 	if (heap->slots[i].block != 0)

@@ -86,6 +86,8 @@ void heap_drop(struct heap *heap, const struct heap_block *block);
 bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number);
 /* NULL: none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
+/* Whether its blocks are not all in caches, so that it is worth saying what comes. */
+bool heap_is_far(const struct heap *heap);
 /* It will be asked for this address soon; or sooner, as that has been said before, for the block there. */
 void heap_prefetch(const struct heap *heap, uint64_t address);
 void heap_prefetch_block(const struct heap *heap, uint64_t address);
