@@ -21,7 +21,7 @@
 #define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
 #define LOST_PER_NS 2    /* no process counts faster, whatever it says */
 #define LOST_BURST 4096
-#define MAX_KEPT_BYTES (64u << 10) /* of an empty queue */
+#define MAX_KEPT_BYTES (256u << 10) /* of an empty queue: some drains' */
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns)
@@ -405,28 +405,27 @@ static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_
 }
 
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
-		       uint64_t *ret_fill)
+		       uint64_t most)
 {
 	struct ring_batch batch;
-	uint64_t from_ns = ring->reader.drain_ns;
+	uint64_t from_ns = ring->reader.drain_ns, n_taken = 0;
 	struct peer_loss late = { 0 };
 	size_t bytes = 0;
 
-	*ret_fill = 0;
 	do {
 		if (ring->peer->is_late)
 			ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
 		else
 			drain_into_queue(ring, how, buffer, n_bytes, &batch);
-		*ret_fill += (uint64_t)(batch.end - batch.next);
+		n_taken += (uint64_t)(batch.end - batch.next);
 		if (batch.end > batch.next && !ring->owner)
 			take_owner(ring, batch.tid);
 		if (ring->peer->is_late)
 			lose_batch(&batch, &late);
 		else if (batch.end > batch.next)
 			bytes += put(ring, (size_t)(batch.end - batch.next));
-		/* What a producer that is as fast as we are writes meanwhile is taken later. */
-	} while (batch.is_more && *ret_fill < 2 * ring->reader.size);
+	} while (batch.is_more && n_taken < most);
+	ring->has_more = batch.is_more;
 	peer_loss_tell(&late, ring->peer);
 	ring->bound_ns = batch.bound_ns;
 	if (ring->reader.fault == RING_FAULT_NONE)

@@ -49,6 +49,7 @@ struct peer_ring {
 	uint64_t bound_ns;
 	struct ring_totals told; /* in loss rows */
 	bool told_fault;
+	bool has_more; /* than was taken by the last drain */
 };
 
 /* A ring of sysprof's (sysprof-ring.h). Of what is in the only peer_ring, reader has size, times and the fault. */
@@ -146,11 +147,11 @@ void peer_loss_tell(const struct peer_loss *loss, struct peer *peer);
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 			      struct tick_clock *ticks, int *ret_fd);
 /*
- * Copies what is in the ring into its queue, through `buffer`; returns how many bytes that took. Counts what was lost.
- * ret_fill: bytes that were there.
+ * Copies what is in the ring into its queue, through `buffer`, until that is `most` bytes or a little more; returns how many bytes that took.
+ * Counts what was lost.
  */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
-		       uint64_t *ret_fill);
+		       uint64_t most);
 /* Its oldest record; NULL: none. */
 static inline struct peer_item *peer_ring_peek(const struct peer_ring *ring)
 {

@@ -56,14 +56,39 @@ static bool has_share(const struct collectors *collectors, const struct peer *pe
 	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
 }
 
-void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
-			   enum ring_drain how, uint64_t *ret_fill)
+/* A ring that is filling is emptied; of another one a piece is taken, which becomes rows while it is near. */
+static uint64_t choose_most(const struct ring_reader *reader, enum ring_drain how, uint64_t fill)
 {
-	collectors->queued_bytes +=
-		arena->sysprof ? sysprof_arena_drain(arena, collectors->buffer,
-						     COLLECTORS_BUFFER_BYTES, ret_fill)
-			       : peer_ring_drain(&arena->rings[i], how, collectors->buffer,
-						 COLLECTORS_BUFFER_BYTES, ret_fill);
+	/* What a producer that is as fast as we are writes meanwhile is taken later. */
+	return how == RING_DRAIN_DEAD || fill > reader->size / 4 * 3 ? 2 * reader->size
+								     : COLLECTORS_BUFFER_BYTES;
+}
+
+uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			       enum ring_drain how)
+{
+	struct peer_ring *ring = &arena->rings[i];
+	uint64_t fill;
+
+	if (arena->sysprof) {
+		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
+								COLLECTORS_BUFFER_BYTES, &fill);
+		return fill;
+	}
+	fill = ring_reader_fill(&ring->reader);
+	collectors->queued_bytes += peer_ring_drain(ring, how, collectors->buffer,
+						    COLLECTORS_BUFFER_BYTES,
+						    choose_most(&ring->reader, how, fill));
+	return fill;
+}
+
+/* What a drain found of a ring. */
+static void note_drain(struct collectors *collectors, struct peer_ring *ring)
+{
+	collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
+	collectors->has_more = collectors->has_more || ring->has_more;
+	if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
+		tell_fault(collectors, ring);
 }
 
 /* Returns whether something in it was more than a third full. */
@@ -78,11 +103,9 @@ static bool drain_arena(struct collectors *collectors, struct peer *peer, struct
 
 		if (!has_share(collectors, peer))
 			return true;
-		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE, &fill);
+		fill = collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
 		is_filling = is_filling || fill > ring->reader.size / 3;
-		collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
-		if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
-			tell_fault(collectors, ring);
+		note_drain(collectors, ring);
 	}
 	peer_arena_count_lost(peer, arena, now_ns);
 	return is_filling;
@@ -102,6 +125,14 @@ static void judge_bell(struct peer_arena *arena, bool is_filling, uint64_t now_n
 		arena->deaf_until_ns = now_ns + DEAF_NS;
 }
 
+static void begin_drain(struct collectors *collectors)
+{
+	/* A thread that asks has made its first mark already. */
+	collectors->bound_ns = collectors->has_sysprof ? collectors->drained_ns - SYSPROF_HOLD_NS
+						       : UINT64_MAX;
+	collectors->has_more = false;
+}
+
 void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false;
@@ -110,8 +141,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
 	collectors->drained_ns = now_ns;
-	/* A thread that asks has made its first mark already. */
-	collectors->bound_ns = collectors->has_sysprof ? now_ns - SYSPROF_HOLD_NS : UINT64_MAX;
+	begin_drain(collectors);
 	collectors_sort_sysprof(collectors, now_ns);
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
@@ -128,6 +158,27 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 	else
 		collectors->interval_ms =
 			MIN_OF(collectors->interval_ms * 2, COLLECTORS_MAX_INTERVAL_MS);
+}
+
+/* The next piece of those of which not all was taken. */
+static void drain_more(struct collectors *collectors)
+{
+	begin_drain(collectors);
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
+			for (uint32_t n = 0;
+			     n < peer->arenas[k]->memory.n_rings && has_share(collectors, peer);
+			     n++) {
+				struct peer_ring *ring = &peer->arenas[k]->rings[n];
+
+				if (ring->has_more)
+					collectors_drain_ring(collectors, peer->arenas[k], n,
+							      RING_DRAIN_LIVE);
+				note_drain(collectors, ring);
+			}
+	}
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------- */
@@ -236,7 +287,7 @@ static void prefetch(const struct peer_queue *queue, const struct heap_rows *hea
 	size_t far = MIN_OF(queue->n, queue->at + AHEAD_BYTES),
 	       near = MIN_OF(queue->n, queue->at + NEAR_BYTES);
 
-	for (ahead->slots = MAX_OF(ahead->slots, queue->at); heap && ahead->slots < far;) {
+	for (ahead->slots = MAX_OF(ahead->slots, queue->at); ahead->slots < far;) {
 		const struct peer_item *item = (const void *)(queue->bytes + ahead->slots);
 
 		ahead->slots += item->bytes;
@@ -244,7 +295,7 @@ static void prefetch(const struct peer_queue *queue, const struct heap_rows *hea
 		    item->type == RING_REALLOC)
 			heap_rows_prefetch(heap, *(const uint64_t *)(const void *)(item + 1));
 	}
-	for (ahead->blocks = MAX_OF(ahead->blocks, queue->at); heap && ahead->blocks < near;) {
+	for (ahead->blocks = MAX_OF(ahead->blocks, queue->at); ahead->blocks < near;) {
 		const struct peer_item *item = (const void *)(queue->bytes + ahead->blocks);
 
 		ahead->blocks += item->bytes;
@@ -258,12 +309,14 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 		      uint64_t until_ns, unsigned int *n)
 {
 	const struct heap_rows *heap = ring->peer->process.heap;
+	bool is_far = heap && heap_rows_are_far(heap);
 	struct output *output = collectors->options.output;
 	struct ahead ahead = { 0 };
 	const struct peer_item *item;
 
 	do {
-		prefetch(&ring->queue, heap, &ahead);
+		if (is_far)
+			prefetch(&ring->queue, heap, &ahead);
 		if ((*n)++ % 256 == 255 && collectors_clock() >= until_ns) {
 			collectors->unfinished = true;
 			return;
@@ -275,10 +328,10 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 	} while (item && item->time_ns <= turn_ns);
 }
 
-void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
+/* Of what is queued. Returns how far that went, if it is not unfinished. *n: records so far. */
+static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns,
+			    unsigned int *n)
 {
-	unsigned int n = 0;
-
 	collectors->unfinished = false;
 	limit_ns = MIN_OF(limit_ns, collectors->bound_ns);
 	collectors->n_heap = 0;
@@ -288,18 +341,33 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	       head_ns(collectors->heap[0]) <= limit_ns) {
 		struct peer_ring *ring = collectors->heap[0];
 
-		emit_turn(collectors, ring, find_turn(collectors, limit_ns), until_ns, &n);
+		emit_turn(collectors, ring, find_turn(collectors, limit_ns), until_ns, n);
 		if (!peer_ring_peek(ring))
 			collectors->heap[0] = collectors->heap[--collectors->n_heap];
 		if (collectors->n_heap > 1)
 			sift_down(collectors);
 	}
+	return limit_ns;
+}
+
+void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns)
+{
+	unsigned int n = 0;
+	uint64_t reached_ns = emit_queued(collectors, limit_ns, until_ns, &n), before_ns;
+
+	do {
+		before_ns = reached_ns;
+		if (collectors->unfinished || !collectors->has_more || before_ns >= limit_ns)
+			break;
+		drain_more(collectors);
+		reached_ns = emit_queued(collectors, limit_ns, until_ns, &n);
+	} while (reached_ns > before_ns);
 	if (collectors->unfinished)
 		return;
-	if (limit_ns == UINT64_MAX)
-		limit_ns = collectors_clock();
-	heap_merge_run(&collectors->rows->heaps, limit_ns);
-	collectors->reached_ns = MAX_OF(collectors->reached_ns, limit_ns);
+	if (reached_ns == UINT64_MAX)
+		reached_ns = collectors_clock();
+	heap_merge_run(&collectors->rows->heaps, reached_ns);
+	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 
 /* ---- What is left ------------------------------------------------------------------------------- */

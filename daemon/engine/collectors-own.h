@@ -7,8 +7,8 @@
 #include <time.h>
 
 #define MS UINT64_C(1000000)
-#define COLLECTORS_BUFFER_BYTES (256u << 10)
-#define COLLECTORS_MAX_INTERVAL_MS 100u /* between drains */
+#define COLLECTORS_BUFFER_BYTES (64u << 10) /* what is made rows soon after is still in caches */
+#define COLLECTORS_MAX_INTERVAL_MS 100u     /* between drains */
 
 static inline uint64_t collectors_clock(void)
 {
@@ -25,9 +25,9 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 
 /* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may have reached another one. */
 void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
-/* collectors-merge.c: what is in the ring is queued; ret_fill: how much that was, or more. */
-void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
-			   enum ring_drain how, uint64_t *ret_fill);
+/* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. Returns how much was in it. */
+uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			       enum ring_drain how);
 /* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
 uint64_t collectors_unread(const struct peer *peer);
 /* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what

@@ -349,7 +349,7 @@ static bool has_given_up(const struct peer *peer)
 /* Its memory is not mapped by anybody any more, or it is not to be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
-	uint64_t now_ns = collectors_clock(), fill;
+	uint64_t now_ns = collectors_clock();
 
 	if (!peer->process.process)
 		bind(collectors, peer);
@@ -360,7 +360,7 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 		struct peer_arena *arena = peer->arenas[i];
 
 		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
-			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD, &fill);
+			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
 	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&

@@ -53,6 +53,7 @@ struct collectors {
 	uint64_t poll_ns;         /* the next one */
 	unsigned int n_faults;
 	bool rung, unfinished, is_finishing;
+	bool has_more; /* in the rings, by the last drain */
 	uint8_t *buffer;
 };
 
@@ -66,9 +67,10 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 bool collectors_wake(struct collectors *collectors, int fd);
 /* Who is a target gets an arena, where the side band has been applied up to limit_ns; requests are answered. */
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);
-/* Takes what is in the rings. */
+/* Takes some of what is in the rings, so that none gets full. */
 void collectors_drain(struct collectors *collectors, uint64_t now_ns);
-/* Records up to limit_ns, which the side band has been applied up to, become rows; not after until_ns of the clock. */
+/* Records up to limit_ns, which the side band has been applied up to, become rows, those that are in the rings yet too; not after until_ns
+ * of the clock. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
 /* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. Where it says that nothing
  * can be missed, that is after longest_ns. */

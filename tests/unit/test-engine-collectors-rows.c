@@ -489,10 +489,33 @@ static void test_fair_end(void)
 	fixture_done(&fixture);
 }
 
+/* What is in two rings is more than is taken at a time, and becomes rows in one step, in order. */
+static void test_pieces(void)
+{
+	const uint64_t n_marks = 10000;
+	struct fixture fixture;
+	struct ring *rings[2];
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	rings[0] = claim(&fixture, getpid());
+	rings[1] = claim(&fixture, OTHER_TID);
+	for (uint64_t i = 0; i < n_marks; i++)
+		CHECK(write_mark(rings[i % 8 == 0], 0, i));
+	usleep(2000);
+	step(&fixture);
+	CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], n_marks);
+	finish(&fixture);
+	for (uint64_t i = 0; i < n_marks; i++)
+		CHECK_INT(mark_id(&fixture, i), i);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_rows);
 	RUN(test_order);
+	RUN(test_pieces);
 	RUN(test_tids);
 	RUN(test_larger_ring);
 	RUN(test_ids);
