@@ -9,6 +9,7 @@
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) what is in it is what was put and not taken            [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
+ *             (4) no change takes long: slots move, and their pages are made, a few at a time [test-engine-heap: pages]
  * Runs on the drain thread only. Does not know what becomes a row.
  */
 #include "daemon/engine/heap.h"
@@ -25,6 +26,7 @@
 #define HUGE_PAGE (UINT64_C(1) << 21)
 #define MAPPING_BYTES 128u /* that one takes here */
 #define SOON 4u            /* blocks that are taken before one that is fetched */
+#define TOUCH_PUTS 2048u   /* for each of which one page of the next table is made */
 #define SOME 8u            /* slots that are looked at with each change, while they move */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
@@ -52,7 +54,8 @@ uint64_t heap_bytes(const struct heap *heap)
 	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS;
 
 	return n_blocks * (sizeof(struct heap_block) + sizeof(*heap->unused)) +
-	       ((uint64_t)heap->n_slots + heap->n_old_slots) * sizeof(struct heap_slot);
+	       ((uint64_t)heap->n_slots + heap->n_old_slots + heap->n_next_slots) *
+		       sizeof(struct heap_slot);
 }
 
 void heap_done(struct heap *heap)
@@ -61,6 +64,7 @@ void heap_done(struct heap *heap)
 	heap_budget_give(heap->budget, (uint64_t)heap->n_mapped * MAPPING_BYTES);
 	free(heap->slots);
 	free(heap->old);
+	free(heap->next);
 	for (uint32_t i = 0; i < heap->n_parts; i++)
 		free(heap->parts[i]);
 	free(heap->unused);
@@ -247,27 +251,52 @@ static void move_some(struct heap *heap, uint32_t n)
 	heap->n_old_slots = heap->n_moved = 0;
 }
 
-static bool make_slots(struct heap *heap, uint32_t n)
+static bool make_next(struct heap *heap, uint32_t n)
 {
-	struct heap_slot *slots;
+	heap->next = take_memory(heap, n, sizeof(*heap->next));
+	heap->n_next_slots = heap->next ? n : 0;
+	heap->n_touches = 0;
+	return heap->next;
+}
 
+static void use_next(struct heap *heap)
+{
 	if (heap->old)
 		move_some(heap, UINT32_MAX);
-	slots = take_memory(heap, n, sizeof(*slots));
-	if (!slots)
-		return false;
 	heap->old = heap->slots;
 	heap->n_old_slots = heap->n_slots;
 	heap->n_moved = 0;
-	heap->slots = slots;
-	heap->n_slots = n;
-	heap->max = n / 2;
-	return true;
+	heap->slots = steal_ptr(&heap->next);
+	heap->n_slots = heap->n_next_slots;
+	heap->n_next_slots = 0;
+	heap->max = heap->n_slots / 2;
+	/* Those of a small table are made at once. */
+	heap->soon = heap->n_slots * sizeof(*heap->slots) < HUGE_PAGE ? heap->max
+								      : heap->max / 8 * 7;
+}
+
+/*
+ * The next table is there before it is needed. Looks go everywhere in it, so all of its pages would be made at once, which takes longer than
+ * a producer waits.
+ */
+static void prepare(struct heap *heap)
+{
+	uint64_t at = heap->n_touches / TOUCH_PUTS * (HUGE_PAGE / sizeof(*heap->next));
+
+	if (!heap->next) {
+		(void)make_next(heap, heap->n_slots * 2);
+		return;
+	}
+	if (heap->n_touches++ % TOUCH_PUTS == 0 && at < heap->n_next_slots)
+		*(volatile uint32_t *)&heap->next[at].block = 0;
 }
 
 static bool grow(struct heap *heap)
 {
-	return make_slots(heap, MAX_OF(heap->n_slots * 2, FIRST_SLOTS));
+	if (!heap->next && !make_next(heap, MAX_OF(heap->n_slots * 2, FIRST_SLOTS)))
+		return false;
+	use_next(heap);
+	return true;
 }
 
 /* The slot of the block at this address, or in the new table the one where it would be. */
@@ -323,6 +352,8 @@ bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_blo
 		move_some(heap, SOME);
 	if (heap->n == heap->max && !grow(heap))
 		return false;
+	if (heap->n >= heap->soon)
+		prepare(heap);
 	slot = find(heap, block->address, hash, &is_old);
 	if (slot->block != 0) {
 		kept = block_at(heap, slot->block);
@@ -381,8 +412,11 @@ bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
 
 	if (from->n == 0)
 		return true;
-	if (to->n_slots == 0 && !make_slots(to, MAX_OF(from->n * 2, FIRST_SLOTS)))
-		return false;
+	if (to->n_slots == 0) {
+		if (!make_next(to, MAX_OF(from->n * 2, FIRST_SLOTS)))
+			return false;
+		use_next(to);
+	}
 	for (uint32_t i = 1; i <= from->n_blocks; i++) {
 		const struct heap_block *block = block_at(from, i);
 

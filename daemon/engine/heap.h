@@ -50,6 +50,11 @@ struct heap {
 	struct heap_slot *slots;
 	uint32_t n_slots, n;
 	uint32_t max; /* more than these many need more slots */
+	/* Those are made before, a page at a time. */
+	struct heap_slot *next; /* NULL: none yet */
+	uint32_t n_next_slots;
+	uint32_t soon; /* from that many blocks on */
+	uint32_t n_touches;
 	/* Slots that were too few: what is in them moves, some with each change, so that none takes long. */
 	struct heap_slot *old; /* NULL: none */
 	uint32_t n_old_slots;

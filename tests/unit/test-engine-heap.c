@@ -55,6 +55,35 @@ static void test_model(void)
 	CHECK_INT(budget.used, 0);
 }
 
+/* A table that comes into use has its pages, so that looks anywhere in it do not wait for them. */
+static void test_pages(void)
+{
+	const uint32_t stride = (2u << 20) / sizeof(struct heap_slot);
+	struct heap_budget budget = { .limit = UINT64_MAX };
+	struct heap_block before;
+	struct heap heap;
+	uint32_t n_slots;
+
+	heap_init(&heap, 7, &budget);
+	for (uint64_t i = 1; heap.n_slots < 4 * stride; i++) {
+		struct heap_block block = { i * 16, 1, i, heap_label(i, 0, 0), 0, 0 };
+
+		CHECK(heap_put(&heap, &block, &before));
+	}
+	n_slots = heap.n_slots;
+	CHECK_INT(budget.used, heap_bytes(&heap));
+	/* But for where the block is that made it needed, and the first ones that moved. */
+	for (uint32_t i = stride; i < n_slots; i += stride) {
+		uintptr_t page = (uintptr_t)&heap.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
+		unsigned char is_there = 0;
+
+		CHECK_INT(mincore((void *)page, 1, &is_there), 0);
+		CHECK_INT(is_there & 1, 1);
+	}
+	heap_done(&heap);
+	CHECK_INT(budget.used, 0);
+}
+
 /* ---- Rows --------------------------------------------------------------------------------------- */
 
 static void test_rows(void)
@@ -529,6 +558,7 @@ static void test_limits(void)
 int main(void)
 {
 	RUN(test_model);
+	RUN(test_pages);
 	RUN(test_rows);
 	RUN(test_lies);
 	RUN(test_realloc);
