@@ -56,12 +56,18 @@ static bool has_share(const struct collectors *collectors, const struct peer *pe
 	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
 }
 
-/* A ring that is filling is emptied; of another one a piece is taken, which becomes rows while it is near. */
-static uint64_t choose_most(const struct ring_reader *reader, enum ring_drain how, uint64_t fill)
+/*
+ * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as much more can wait in the queue than in the
+ * ring.
+ */
+static uint64_t choose_most(const struct peer_ring *ring, enum ring_drain how, uint64_t fill)
 {
+	bool is_behind = ring->queue.n - ring->queue.at > 2 * COLLECTORS_BUFFER_BYTES;
+
 	/* What a producer that is as fast as we are writes meanwhile is taken later. */
-	return how == RING_DRAIN_DEAD || fill > reader->size / 4 * 3 ? 2 * reader->size
-								     : COLLECTORS_BUFFER_BYTES;
+	return how == RING_DRAIN_DEAD || is_behind || fill > ring->reader.size / 2
+		       ? 2 * ring->reader.size
+		       : COLLECTORS_BUFFER_BYTES;
 }
 
 uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
@@ -78,7 +84,7 @@ uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena 
 	fill = ring_reader_fill(&ring->reader);
 	collectors->queued_bytes += peer_ring_drain(ring, how, collectors->buffer,
 						    COLLECTORS_BUFFER_BYTES,
-						    choose_most(&ring->reader, how, fill));
+						    choose_most(ring, how, fill));
 	return fill;
 }
 
