@@ -70,8 +70,8 @@ static uint64_t choose_most(const struct peer_ring *ring, enum ring_drain how, u
 		       : COLLECTORS_BUFFER_BYTES;
 }
 
-uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
-			       enum ring_drain how)
+void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			   enum ring_drain how)
 {
 	struct peer_ring *ring = &arena->rings[i];
 	uint64_t fill;
@@ -79,13 +79,13 @@ uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena 
 	if (arena->sysprof) {
 		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
 								COLLECTORS_BUFFER_BYTES, &fill);
-		return fill;
+	} else {
+		fill = ring_reader_fill(&ring->reader);
+		collectors->queued_bytes += peer_ring_drain(ring, how, collectors->buffer,
+							    COLLECTORS_BUFFER_BYTES,
+							    choose_most(ring, how, fill));
 	}
-	fill = ring_reader_fill(&ring->reader);
-	collectors->queued_bytes += peer_ring_drain(ring, how, collectors->buffer,
-						    COLLECTORS_BUFFER_BYTES,
-						    choose_most(ring, how, fill));
-	return fill;
+	arena->is_filling = arena->is_filling || fill > ring->reader.size / 3;
 }
 
 /* What a drain found of a ring. */
@@ -97,28 +97,22 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 		tell_fault(collectors, ring);
 }
 
-/* Returns whether something in it was more than a third full. */
-static bool drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
+static void drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
 {
-	bool is_filling = false;
-
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
-		struct peer_ring *ring = &arena->rings[i];
-		uint64_t fill;
-
-		if (!has_share(collectors, peer))
-			return true;
-		fill = collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
-		is_filling = is_filling || fill > ring->reader.size / 3;
-		note_drain(collectors, ring);
+		if (!has_share(collectors, peer)) {
+			arena->is_filling = true;
+			return;
+		}
+		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
+		note_drain(collectors, &arena->rings[i]);
 	}
 	peer_arena_count_lost(peer, arena, now_ns);
-	return is_filling;
 }
 
 /* Who rings without reason, again and again, is drained by the clock only. */
-static void judge_bell(struct peer_arena *arena, bool is_filling, uint64_t now_ns)
+static void judge_bell(struct peer_arena *arena, uint64_t now_ns)
 {
 	bool rang = arena->armed &&
 		    __atomic_load_n(arena->bell.word, __ATOMIC_RELAXED) != arena->bell.value;
@@ -126,7 +120,7 @@ static void judge_bell(struct peer_arena *arena, bool is_filling, uint64_t now_n
 	if (!rang)
 		return;
 	arena->armed = false;
-	arena->false_bells = is_filling ? 0 : arena->false_bells + 1;
+	arena->false_bells = arena->is_filling ? 0 : arena->false_bells + 1;
 	if (arena->false_bells > FALSE_BELLS)
 		arena->deaf_until_ns = now_ns + DEAF_NS;
 }
@@ -153,10 +147,12 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 		struct peer *peer = peer_at(collectors, i);
 
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
-			bool is_full = drain_arena(collectors, peer, peer->arenas[k], now_ns);
+			struct peer_arena *arena = peer->arenas[k];
 
-			judge_bell(peer->arenas[k], is_full, now_ns);
-			is_filling = is_filling || is_full;
+			drain_arena(collectors, peer, arena, now_ns);
+			judge_bell(arena, now_ns);
+			is_filling = is_filling || arena->is_filling;
+			arena->is_filling = false;
 		}
 	}
 	if (is_filling)

@@ -25,9 +25,9 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 
 /* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may have reached another one. */
 void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
-/* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. Returns how much was in it. */
-uint64_t collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
-			       enum ring_drain how);
+/* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. */
+void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			   enum ring_drain how);
 /* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
 uint64_t collectors_unread(const struct peer *peer);
 /* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what

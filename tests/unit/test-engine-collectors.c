@@ -407,6 +407,40 @@ static uint64_t sleep_ns(struct fixture *fixture)
 	       MIN_OF(now_ns, fixture->collectors.drained_ns);
 }
 
+/* A ring that fills while others' records become rows rings rightly, though it is emptied then. */
+static void test_bells_amid(void)
+{
+	struct bells *bells = bells_new(NULL);
+	struct fixture fixture;
+	struct peer_arena *arena;
+	struct ring *ring;
+
+	REQUIRE(bells != NULL);
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	fixture.collectors.options.bells = bells;
+	ring = ring_claim(fixture.arena, (uint32_t)getpid(), 4u << 20, 0);
+	REQUIRE(ring != NULL);
+	arena = ((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))->arenas[0];
+	for (unsigned int i = 0; i < 50; i++) {
+		uint64_t at = now();
+
+		collectors_sleep(&fixture.collectors, at, 0);
+		/* more than is taken at a time, and no third */
+		for (unsigned int k = 0; k < 4000; k++)
+			CHECK(write_mark(ring, 0, k));
+		collectors_drain(&fixture.collectors, at);
+		for (unsigned int k = 0; k < 20000; k++)
+			CHECK(write_mark(ring, 0, k));
+		usleep(1000);
+		collectors_emit(&fixture.collectors, now(), UINT64_MAX);
+	}
+	CHECK(arena->false_bells < 5);
+	CHECK_INT(arena->deaf_until_ns, 0);
+	finish(&fixture);
+	fixture_done(&fixture);
+	bells_free(bells);
+}
+
 /* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no more often than that. */
 static void test_quiet(void)
 {
@@ -459,6 +493,7 @@ int main(void)
 	RUN(test_executed_at_once);
 	RUN(test_given_up);
 	RUN(test_bells);
+	RUN(test_bells_amid);
 	RUN(test_quiet);
 	return test_end();
 }
