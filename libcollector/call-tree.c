@@ -421,7 +421,8 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 	if (__builtin_expect(!is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
 	n = own_calls_walk(&tree->calls, caller);
-	if (__builtin_expect(n <= CALL_TREE_MAX_DEPTH, 1)) {
+	/* None, where modules went all the while. */
+	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);
 		if (__builtin_expect(node != 0, 1))
 			return node;

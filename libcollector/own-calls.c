@@ -433,12 +433,15 @@ static __attribute__((noinline)) bool walk(struct own_calls *calls,
 
 void own_calls_clear(struct own_calls *calls)
 {
-	calls->forgotten = own_stack_forgotten();
 	calls->n = 0;
-	if (++calls->turn >> TURN_BITS != 0) {
+	if (calls->turn >> TURN_BITS != (calls->turn + 1) >> TURN_BITS) {
 		memset(calls->rows, 0, sizeof(calls->rows));
-		calls->turn = 1;
+		calls->turn = 0;
 	}
+	calls->turn++;
+	/* Where this is left by siglongjmp(), it is done again. */
+	atomic_signal_fence(memory_order_seq_cst);
+	calls->forgotten = own_stack_forgotten();
 }
 
 /* What most calls find: all is as it was, to the innermost frame. */

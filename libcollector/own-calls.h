@@ -61,7 +61,7 @@ struct own_calls {
 
 /*
  * `caller`: the registers that the calling function's caller will have when it returns. Its frame is the innermost one. Returns
- * n. Not to be entered within itself, as by a handler; one that was left by siglongjmp() is nothing.
+ * n, which is 0 where modules went all the while. Not to be entered within itself, as by a handler; one that was left by siglongjmp() is nothing.
  */
 uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller);
 
