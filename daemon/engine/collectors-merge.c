@@ -20,6 +20,7 @@
 #define DEAF_NS (1000 * MS)
 #define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
 #define MAX_FAULTS 64        /* that are told in words */
+#define MANY_RINGS 256u      /* those of five processes */
 
 /* ---- Draining ----------------------------------------------------------------------------------- */
 
@@ -58,14 +59,16 @@ static bool has_share(const struct collectors *collectors, const struct peer *pe
 
 /*
  * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as much more can wait in the queue than in the
- * ring.
+ * ring. All, too, where there are so many rings that to look at each of them for each piece took longer than the piece.
  */
-static uint64_t choose_most(const struct peer_ring *ring, enum ring_drain how, uint64_t fill)
+static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
+			    enum ring_drain how, uint64_t fill)
 {
-	bool is_behind = ring->queue.n - ring->queue.at > 2 * COLLECTORS_BUFFER_BYTES;
+	bool is_behind = ring->queue.n - ring->queue.at > 2 * COLLECTORS_BUFFER_BYTES,
+	     are_many = collectors->n_rings > MANY_RINGS;
 
 	/* What a producer that is as fast as we are writes meanwhile is taken later. */
-	return how == RING_DRAIN_DEAD || is_behind || fill > ring->reader.size / 2
+	return how == RING_DRAIN_DEAD || are_many || is_behind || fill > ring->reader.size / 2
 		       ? 2 * ring->reader.size
 		       : COLLECTORS_BUFFER_BYTES;
 }
@@ -81,9 +84,9 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 								COLLECTORS_BUFFER_BYTES, &fill);
 	} else {
 		fill = ring_reader_fill(&ring->reader);
-		collectors->queued_bytes += peer_ring_drain(ring, how, collectors->buffer,
-							    COLLECTORS_BUFFER_BYTES,
-							    choose_most(ring, how, fill));
+		collectors->queued_bytes +=
+			peer_ring_drain(ring, how, collectors->buffer, COLLECTORS_BUFFER_BYTES,
+					choose_most(collectors, ring, how, fill));
 	}
 	arena->is_filling = arena->is_filling || fill > ring->reader.size / 3;
 }
