@@ -21,7 +21,7 @@
 #define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
 #define LOST_PER_NS 2    /* no process counts faster, whatever it says */
 #define LOST_BURST 4096
-#define MAX_KEPT_BYTES (256u << 10) /* of an empty queue: some drains' */
+#define CHUNK_BYTES (256u << 10) /* some drains'; no more are kept of an empty queue */
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns)
@@ -78,7 +78,7 @@ static void free_ring(struct peer_ring *ring)
 {
 	while (peer_ring_peek(ring))
 		peer_ring_skip(ring);
-	g_free(ring->queue.bytes);
+	g_free(ring->queue.chunks);
 	g_free(ring->queue.spans);
 	drop_owner(ring);
 }
@@ -227,22 +227,24 @@ static size_t padded(size_t n)
 	return (n + 7) / 8 * 8;
 }
 
-static void make_room(struct peer_queue *queue, size_t n)
+/* For so many bytes in one chunk; what is there does not move. */
+static uint8_t *make_room(struct peer_queue *queue, size_t n)
 {
-	if (queue->at == queue->n)
-		queue->at = queue->n = 0;
-	if (queue->n + n <= queue->room)
-		return;
-	if (queue->at)
-		memmove(queue->bytes, queue->bytes + queue->at, queue->n - queue->at);
-	for (uint32_t i = queue->first; i < queue->n_spans; i++)
-		queue->spans[i].end -= queue->at;
-	queue->n -= queue->at;
-	queue->at = 0;
-	if (queue->n + n <= queue->room)
-		return;
-	queue->room = MAX_OF(queue->room * 2, queue->n + n);
-	queue->bytes = g_realloc(queue->bytes, queue->room);
+	struct peer_chunk *last = queue->last, *chunk;
+	size_t room = n;
+
+	if (last && last->room - last->n >= n)
+		return last->bytes + last->n;
+	if (last)
+		room = MAX_OF(n, MIN_OF(last->room * 2, (size_t)CHUNK_BYTES));
+	/* That one is kept, and too small. */
+	if (queue->n_taken == queue->n_put)
+		g_free(steal_ptr(&last));
+	chunk = g_malloc(sizeof(*chunk) + room);
+	*chunk = (struct peer_chunk){ .room = room };
+	*(last ? &last->next : &queue->chunks) = chunk;
+	queue->last = chunk;
+	return chunk->bytes;
 }
 
 /* What was put last is the ring's owner's. */
@@ -253,7 +255,7 @@ static void extend_span(struct peer_ring *ring)
 	if (queue->first == queue->n_spans)
 		queue->first = queue->n_spans = 0;
 	else if (queue->spans[queue->n_spans - 1].owner == ring->owner) {
-		queue->spans[queue->n_spans - 1].end = queue->n;
+		queue->spans[queue->n_spans - 1].end = queue->n_put;
 		return;
 	}
 	if (queue->n_spans == queue->span_room) {
@@ -261,15 +263,21 @@ static void extend_span(struct peer_ring *ring)
 		queue->spans = g_renew(struct peer_span, queue->spans, queue->span_room);
 	}
 	queue->spans[queue->n_spans++] =
-		(struct peer_span){ collector_owner_ref(ring->owner), queue->n };
+		(struct peer_span){ collector_owner_ref(ring->owner), queue->n_put };
+}
+
+static void append(struct peer_ring *ring, size_t n)
+{
+	ring->queue.last->n += n;
+	ring->queue.n_put += n;
+	ring->peer->queued_bytes += n;
+	extend_span(ring);
 }
 
 /* What was copied behind what is there. */
 static size_t put(struct peer_ring *ring, size_t n)
 {
-	ring->queue.n += n;
-	ring->peer->queued_bytes += n;
-	extend_span(ring);
+	append(ring, n);
 	return n - peer_ring_settle(ring);
 }
 
@@ -281,18 +289,33 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 		.type = (uint8_t)type,
 		.time_ns = time_ns,
 	};
-	uint8_t *to;
+	uint8_t *to = make_room(&ring->queue, item.bytes);
 
-	make_room(&ring->queue, item.bytes);
-	to = ring->queue.bytes + ring->queue.n;
 	memcpy(to, &item, sizeof(item));
 	memcpy(to + sizeof(item), fixed, n_fixed);
 	if (n_text)
 		memcpy(to + sizeof(item) + n_fixed, text, n_text);
-	ring->queue.n += item.bytes;
-	ring->peer->queued_bytes += item.bytes;
-	extend_span(ring);
+	append(ring, item.bytes);
 	return item.bytes;
+}
+
+/* Behind the last record of a chunk is the first one of the next. */
+static void leave_chunk(struct peer_queue *queue)
+{
+	struct peer_chunk *done = queue->chunks;
+
+	queue->at = queue->slots = queue->blocks = 0;
+	if (done->next) {
+		queue->chunks = done->next;
+		g_free(done);
+		return;
+	}
+	done->n = 0;
+	/* What a burst took is given back: rings are many. */
+	if (done->room > CHUNK_BYTES) {
+		g_free(done);
+		queue->chunks = queue->last = NULL;
+	}
 }
 
 size_t peer_ring_settle(struct peer_ring *ring)
@@ -302,21 +325,20 @@ size_t peer_ring_settle(struct peer_ring *ring)
 	size_t bytes = 0;
 
 	for (;;) {
-		while (queue->first < queue->n_spans && queue->at == queue->spans[queue->first].end)
+		while (queue->first < queue->n_spans &&
+		       queue->n_taken == queue->spans[queue->first].end)
 			collector_owner_unref(queue->spans[queue->first++].owner);
+		while (queue->chunks && queue->at == queue->chunks->n &&
+		       (queue->at > 0 || queue->chunks->next))
+			leave_chunk(queue);
 		item = peer_ring_peek(ring);
 		if (!item || item->type != RING_PAD)
 			break;
 		queue->at += item->bytes;
+		queue->n_taken += item->bytes;
 		bytes += item->bytes;
 	}
 	ring->peer->queued_bytes -= bytes;
-	/* What a burst took is given back: rings are many. */
-	if (!item && queue->room > MAX_KEPT_BYTES) {
-		g_free(queue->bytes);
-		queue->bytes = NULL;
-		queue->at = queue->n = queue->room = 0;
-	}
 	return bytes;
 }
 
@@ -397,10 +419,8 @@ static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_
 {
 	size_t n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));
 
-	if (n > 0) {
-		make_room(&ring->queue, n);
-		buffer = ring->queue.bytes + ring->queue.n;
-	}
+	if (n > 0)
+		buffer = make_room(&ring->queue, n);
 	ring_reader_drain(&ring->reader, how, buffer, n, batch);
 }
 

@@ -11,16 +11,25 @@
 #define PEER_MAX_ARENAS 8     /* of our own */
 #define PEER_MAX_SYSPROF 512u /* of sysprof's rings */
 
-/* Up to where in a queue records are an owner's. */
+/* Up to where in a queue, in all, records are an owner's. */
 struct peer_span {
 	struct collector_owner *owner; /* with a reference */
-	size_t end;
+	uint64_t end;
+};
+
+/* Some of the records of a ring, whole ones; they stay where they are until they are skipped. */
+struct peer_chunk {
+	struct peer_chunk *next;
+	size_t n, room;
+	uint8_t bytes[]; /* struct peer_item, payload, … */
 };
 
 /* Records of a ring that are not rows yet. */
 struct peer_queue {
-	uint8_t *bytes; /* struct peer_item, payload, … */
-	size_t at, n, room;
+	struct peer_chunk *chunks, *last;
+	size_t at;               /* of the oldest one, in the first chunk */
+	size_t slots, blocks;    /* there: how far has been said what comes (collectors-merge.c) */
+	uint64_t n_put, n_taken; /* bytes, in all */
 	struct peer_span *spans; /* of what is there: from the first on */
 	uint32_t first, n_spans, span_room;
 };
@@ -153,19 +162,21 @@ MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *
  */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most);
-/* Its oldest record; NULL: none. */
+/* Its oldest record, which stays there though more may be queued; NULL: none. */
 static inline struct peer_item *peer_ring_peek(const struct peer_ring *ring)
 {
 	const struct peer_queue *queue = &ring->queue;
 
-	return queue->at < queue->n ? (struct peer_item *)(void *)(queue->bytes + queue->at) : NULL;
+	return queue->chunks && queue->at < queue->chunks->n
+		       ? (struct peer_item *)(void *)(queue->chunks->bytes + queue->at)
+		       : NULL;
 }
 /* Whose that is; borrowed. */
 static inline struct collector_owner *peer_ring_owner(const struct peer_ring *ring)
 {
 	return ring->queue.spans[ring->queue.first].owner;
 }
-/* Another owner's records, a pad, or nothing is next. Returns the bytes that pads took. */
+/* Another owner's records, another chunk, a pad, or nothing is next. Returns the bytes that pads took. */
 size_t peer_ring_settle(struct peer_ring *ring);
 /* Behind the oldest record; returns the bytes that it took. */
 static inline size_t peer_ring_skip(struct peer_ring *ring)
@@ -174,8 +185,10 @@ static inline size_t peer_ring_skip(struct peer_ring *ring)
 	size_t bytes = peer_ring_peek(ring)->bytes;
 
 	queue->at += bytes;
+	queue->n_taken += bytes;
 	ring->peer->queued_bytes -= bytes;
-	if (queue->at == queue->spans[queue->first].end || peer_ring_peek(ring)->type == RING_PAD)
+	if (queue->n_taken == queue->spans[queue->first].end || queue->at == queue->chunks->n ||
+	    peer_ring_peek(ring)->type == RING_PAD)
 		bytes += peer_ring_settle(ring);
 	return bytes;
 }

@@ -7,6 +7,7 @@
  * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is queued.
  * Invariants: (1) rows are in time order, or counted as late        [test-engine-collectors-rows: order]
  *             (2) who writes without end costs nobody else a record [test-engine-collectors-rows: fair, fair_end]
+ *             (3) however long something of us takes, rings are taken meanwhile [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
@@ -18,6 +19,7 @@
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
+#define KEEP_UP_NS (2 * MS)
 #define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
 #define MAX_FAULTS 64        /* that are told in words */
 #define MANY_RINGS 256u      /* those of five processes */
@@ -64,7 +66,7 @@ static bool has_share(const struct collectors *collectors, const struct peer *pe
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
 {
-	bool is_behind = ring->queue.n - ring->queue.at > 2 * COLLECTORS_BUFFER_BYTES,
+	bool is_behind = ring->queue.n_put - ring->queue.n_taken > 2 * COLLECTORS_BUFFER_BYTES,
 	     are_many = collectors->n_rings > MANY_RINGS;
 
 	/* What a producer that is as fast as we are writes meanwhile is taken later. */
@@ -186,6 +188,34 @@ static void drain_more(struct collectors *collectors)
 	}
 }
 
+static void keep_up_with(struct collectors *collectors, struct peer *peer, struct peer_arena *arena)
+{
+	for (uint32_t i = 0; i < arena->memory.n_rings && has_share(collectors, peer); i++) {
+		const struct ring_reader *reader = &arena->rings[i].reader;
+
+		if (ring_reader_fill(reader) > reader->size / 4)
+			collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
+	}
+}
+
+/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that. */
+void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
+{
+	uint64_t took_ns;
+
+	if (now_ns < collectors->keep_up_ns)
+		return;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
+			if (!peer->arenas[k]->sysprof)
+				keep_up_with(collectors, peer, peer->arenas[k]);
+	}
+	took_ns = collectors_clock() - now_ns;
+	collectors->keep_up_ns = now_ns + took_ns + MAX_OF(took_ns, KEEP_UP_NS);
+}
+
 /* ---- Rows --------------------------------------------------------------------------------------- */
 
 static uint64_t head_ns(const struct peer_ring *ring)
@@ -280,33 +310,39 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
-/* What comes soon: how far in the queue that was said. */
-struct ahead {
-	size_t slots, blocks;
-};
-
-/* Where a block is that it is about; first in which slot, then, when that is there, in which memory. */
-static void prefetch(const struct peer_queue *queue, const struct heap_rows *heap,
-		     struct ahead *ahead)
+/* Of what comes soon, where a block is that it is about; first in which slot, then, when that is there, in which memory. */
+static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 {
-	size_t far = MIN_OF(queue->n, queue->at + AHEAD_BYTES),
-	       near = MIN_OF(queue->n, queue->at + NEAR_BYTES);
+	const struct peer_chunk *chunk = queue->chunks;
+	size_t far = MIN_OF(chunk->n, queue->at + AHEAD_BYTES),
+	       near = MIN_OF(chunk->n, queue->at + NEAR_BYTES);
 
-	for (ahead->slots = MAX_OF(ahead->slots, queue->at); ahead->slots < far;) {
-		const struct peer_item *item = (const void *)(queue->bytes + ahead->slots);
+	for (queue->slots = MAX_OF(queue->slots, queue->at); queue->slots < far;) {
+		const struct peer_item *item = (const void *)(chunk->bytes + queue->slots);
 
-		ahead->slots += item->bytes;
+		queue->slots += item->bytes;
 		if (item->type == RING_ALLOC || item->type == RING_FREE_BLOCK ||
 		    item->type == RING_REALLOC)
 			heap_rows_prefetch(heap, *(const uint64_t *)(const void *)(item + 1));
 	}
-	for (ahead->blocks = MAX_OF(ahead->blocks, queue->at); ahead->blocks < near;) {
-		const struct peer_item *item = (const void *)(queue->bytes + ahead->blocks);
+	for (queue->blocks = MAX_OF(queue->blocks, queue->at); queue->blocks < near;) {
+		const struct peer_item *item = (const void *)(chunk->bytes + queue->blocks);
 
-		ahead->blocks += item->bytes;
+		queue->blocks += item->bytes;
 		if (item->type == RING_FREE_BLOCK || item->type == RING_REALLOC)
 			heap_rows_prefetch_block(heap, *(const uint64_t *)(const void *)(item + 1));
 	}
+}
+
+/* Now and then, while what is queued becomes rows. */
+static bool has_time(struct collectors *collectors, uint64_t until_ns)
+{
+	uint64_t now_ns = collectors_clock();
+
+	collectors->unfinished = now_ns >= until_ns;
+	if (!collectors->unfinished)
+		collectors_keep_up(collectors, now_ns);
+	return !collectors->unfinished;
 }
 
 /* What it has up to the turn of the next one. *n: records so far. */
@@ -316,16 +352,13 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 	const struct heap_rows *heap = ring->peer->process.heap;
 	bool is_far = heap && heap_rows_are_far(heap);
 	struct output *output = collectors->options.output;
-	struct ahead ahead = { 0 };
 	const struct peer_item *item;
 
 	do {
 		if (is_far)
-			prefetch(&ring->queue, heap, &ahead);
-		if ((*n)++ % 256 == 255 && collectors_clock() >= until_ns) {
-			collectors->unfinished = true;
+			prefetch(&ring->queue, heap);
+		if ((*n)++ % 256 == 255 && !has_time(collectors, until_ns))
 			return;
-		}
 		if (output_epoch_full(output))
 			output_tick(output, output->now_ns);
 		emit(collectors, ring);

@@ -28,6 +28,8 @@ void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. */
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how);
+/* collectors-merge.c: amid what may take longer than producers wait, rings that are filling are emptied into their queues. */
+void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
 uint64_t collectors_unread(const struct peer *peer);
 /* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what

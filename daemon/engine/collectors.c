@@ -35,6 +35,11 @@ static const struct ring_arena_sizes small_sizes = {
 	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },
 };
 
+static void keep_up(void *data)
+{
+	collectors_keep_up(data, collectors_clock());
+}
+
 void collectors_init(struct collectors *collectors, const struct collectors_options *options)
 {
 	*collectors = (struct collectors){
@@ -53,6 +58,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
 	heap_merge_init(&collectors->rows->heaps, options->tasks);
+	collectors->rows->heaps.yield = (struct heap_yield){ keep_up, collectors };
 	endings_init(&collectors->endings, options->tasks);
 }
 

@@ -190,12 +190,14 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 /* ---- A child ------------------------------------------------------------------------------------ */
 
 /* What `from` had when it forked that one. False: there is no room for it. */
-static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork)
+static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork,
+		 const struct heap_yield *yield)
 {
 	bool is_reached = fork->number != NOT_REACHED;
 	uint64_t number = is_reached ? fork->number : *from->last_number;
 
-	if (!heap_copy(to, from->heap, number) || !heap_copy(to, &from->inherited, number))
+	if (!heap_copy(to, from->heap, number, yield) ||
+	    !heap_copy(to, &from->inherited, number, yield))
 		return false;
 	for (size_t i = is_reached ? fork->log_at : from->log->len; i < from->log->len; i++) {
 		const struct heap_end *end = &g_array_index(from->log, struct heap_end, i);
@@ -232,7 +234,7 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	if (source)
 		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
 								  : *source->last_number;
-	if (source && !copy(&parent->inherited, source, fork)) {
+	if (source && !copy(&parent->inherited, source, fork, &forks->merge->yield)) {
 		heap_done(&parent->inherited);
 		heap_init(&parent->inherited, 0, parent->budget);
 	}

@@ -178,13 +178,14 @@ static const struct heap_block **list_held(const struct heap_rows *rows)
 static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
 	g_autofree const struct heap_block **held = list_held(rows);
-	g_autofree struct heap_item *items = heap_sorted(&rows->heap, held);
+	g_autofree struct heap_item *items = heap_sorted(&rows->heap, held, &rows->merge->yield);
 	uint32_t n = heap_count(&rows->heap);
 
 	write_heap(rows, event, time_ns);
 	for (uint32_t i = 0; items && i < n; i++) {
 		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
 		write_live(rows, items[i].block, time_ns);
+		heap_yield(&rows->merge->yield, i);
 	}
 	if (!items)
 		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);

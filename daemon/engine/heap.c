@@ -406,7 +406,8 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 	return true;
 }
 
-bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
+bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
+	       const struct heap_yield *yield)
 {
 	struct heap_block before;
 
@@ -420,6 +421,7 @@ bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number)
 	for (uint32_t i = 1; i <= from->n_blocks; i++) {
 		const struct heap_block *block = block_at(from, i);
 
+		heap_yield(yield, i);
 		if (block->label != 0 && heap_block_number(block) <= to_number &&
 		    !heap_put(to, block, &before))
 			return false;
@@ -532,7 +534,7 @@ static void add_item(struct heap_item *items, uint32_t *n, const struct heap_blo
 }
 
 static void list(const struct heap *heap, const struct heap_block *const *held,
-		 struct heap_item *items)
+		 struct heap_item *items, const struct heap_yield *yield)
 {
 	uint32_t n = 0;
 
@@ -540,14 +542,16 @@ static void list(const struct heap *heap, const struct heap_block *const *held,
 		add_item(items, &n, held[i]);
 	for (GTreeNode *node = g_tree_node_first(heap->mapped); node; node = g_tree_node_next(node))
 		add_item(items, &n, g_tree_node_value(node));
-	for (uint32_t i = 1; i <= heap->n_blocks; i++)
+	for (uint32_t i = 1; i <= heap->n_blocks; i++) {
+		heap_yield(yield, i);
 		if (block_at(heap, i)->label != 0)
 			add_item(items, &n, block_at(heap, i));
+	}
 }
 
 /* By one digit of the number; those that have the same stay in their order. */
 static void sort_by_digit(const struct heap_item *from, struct heap_item *to, uint32_t n,
-			  unsigned int shift)
+			  unsigned int shift, const struct heap_yield *yield)
 {
 	uint32_t at[DIGITS] = { 0 }, sum = 0;
 
@@ -559,11 +563,14 @@ static void sort_by_digit(const struct heap_item *from, struct heap_item *to, ui
 		at[i] = sum;
 		sum += count;
 	}
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		heap_yield(yield, i);
 		to[at[from[i].number >> shift & (DIGITS - 1)]++] = from[i];
+	}
 }
 
-struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held)
+struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held,
+			      const struct heap_yield *yield)
 {
 	uint32_t n = heap_count(heap);
 	struct heap_item *items, *other, *swapped;
@@ -578,11 +585,11 @@ struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *
 		g_free(other);
 		return NULL;
 	}
-	list(heap, held, items);
+	list(heap, held, items, yield);
 	for (uint32_t i = 0; i < n; i++)
 		highest = MAX_OF(highest, items[i].number);
 	for (unsigned int shift = 0; highest >> shift; shift += DIGIT_BITS) {
-		sort_by_digit(items, other, n, shift);
+		sort_by_digit(items, other, n, shift, yield);
 		swapped = items;
 		items = other;
 		other = swapped;

@@ -87,8 +87,23 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 /* The same, but it lives until heap_drop(). */
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
 void heap_drop(struct heap *heap, const struct heap_block *block);
+
+/* What takes long with many blocks calls this now and then; NULL: nobody has to be served meanwhile. It changes no heap. */
+struct heap_yield {
+	void (*run)(void *data);
+	void *data;
+};
+#define HEAP_YIELD_BLOCKS (1u << 13) /* between two calls: half a millisecond */
+
+static inline void heap_yield(const struct heap_yield *yield, uint32_t n_done)
+{
+	if (n_done % HEAP_YIELD_BLOCKS == 0 && yield->run)
+		yield->run(yield->data);
+}
+
 /* Puts the blocks of another one with numbers up to that, but its mappings and who is held. False: there was no room for all. */
-bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number);
+bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
+	       const struct heap_yield *yield);
 /* NULL: none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* Whether its blocks are not all in caches, so that it is worth saying what comes. */
@@ -124,4 +139,5 @@ struct heap_item {
  * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the heap changes. NULL: no memory, or
  * none.
  */
-struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held);
+struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held,
+			      const struct heap_yield *yield);

@@ -295,6 +295,8 @@ static void write_alloc(struct ring *ring, uint64_t address, uint64_t size, uint
 {
 	struct ring_alloc *alloc = ring_begin(ring, RING_ALLOC, sizeof(*alloc));
 
+	if (!alloc)
+		return;
 	*alloc = (struct ring_alloc){ .address = address, .size = size, .stack = stack };
 	ring_end(ring, alloc);
 }
@@ -378,6 +380,68 @@ static void test_allocations(void)
 	check_allocations(true);
 }
 
+/* Somebody who goes on allocating while what lives is told. */
+struct flood {
+	struct fixture *fixture;
+	struct ring *ring;
+	struct heap_yield yield; /* as the collectors have it */
+	uint64_t n_blocks;
+	unsigned int n_yields;
+};
+
+static void allocate(struct flood *flood, uint64_t n)
+{
+	for (; n > 0; n--, flood->n_blocks++)
+		write_alloc(flood->ring, (flood->n_blocks + 1) * 16, flood->n_blocks, 0);
+}
+
+/* Each time as much as half of the ring. */
+static void allocate_more(void *data)
+{
+	struct flood *flood = data;
+	const struct peer *peer = g_ptr_array_index(flood->fixture->collectors.peers, 0);
+	uint64_t bytes = sizeof(struct ring_record_header) + sizeof(struct ring_alloc);
+
+	allocate(flood, peer->arenas[0]->rings[0].reader.size / bytes / 2);
+	flood->n_yields++;
+	/* whenever that was last */
+	flood->fixture->collectors.keep_up_ns = 0;
+	flood->yield.run(flood->yield.data);
+}
+
+/* A ring that would be full before all that lives is told loses nothing, as it is read meanwhile. */
+static void test_keep_up(void)
+{
+	struct fixture fixture;
+	struct flood flood = { .fixture = &fixture };
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
+	flood.ring = claim(&fixture, getpid());
+	/* so that it has no larger one to go on in */
+	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
+		;
+	for (int i = 0; i < 100; i++) {
+		allocate(&flood, 200);
+		settle(&fixture);
+	}
+	flood.yield = fixture.collectors.rows->heaps.yield;
+	fixture.collectors.rows->heaps.yield = (struct heap_yield){ allocate_more, &flood };
+	output_end_epoch(&fixture.parts.output);
+	allocate(&flood, 1);
+	settle(&fixture);
+	CHECK(flood.n_yields > 8);
+	fixture.collectors.rows->heaps.yield = flood.yield;
+	settle(&fixture);
+	finish(&fixture);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 0);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
+	REQUIRE(CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), flood.n_blocks));
+	for (size_t i = 0; i < flood.n_blocks; i++)
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_ALLOC, PROF_ALLOC_SIZE, i), i);
+	CHECK_INT(heap_number(&fixture, PROF_HEAP_EVENT, 1), PROF_HEAP_CHECKPOINT);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_stacks);
@@ -387,5 +451,6 @@ int main(void)
 	RUN(test_lying_stacks);
 	RUN(test_endless_stacks);
 	RUN(test_allocations);
+	RUN(test_keep_up);
 	return test_end();
 }
