@@ -239,6 +239,43 @@ def test_firefox_allocations(profcapture, heap):
     assert sum(weight for table in tables for weight in table["weight"] if weight > 0) == want["allocated_bytes"]
 
 
+def value_of(want, value):
+    return {"alloc-objects": want["malloc"] + want["realloc"], "alloc-space": want["allocated_bytes"], "inuse-objects": want["leaked"]["blocks"], "inuse-space": want["leaked"]["bytes"]}[value]
+
+
+@pytest.mark.parametrize("value", ["alloc-objects", "alloc-space", "inuse-objects", "inuse-space"])
+def test_allocations_by_stack(profcapture, heap, value):
+    path, want = heap
+    lines = [line.rsplit(" ", 1) for line in profcapture("export", path, "--to", "folded", "--value", value).stdout.splitlines()]
+    assert sum(int(count) for _, count in lines) == value_of(want, value)
+    profile = json.loads(profcapture("export", path, "--to", "speedscope", "--value", value).stdout)
+    assert all(0 <= frame < len(profile["shared"]["frames"]) for thread in profile["profiles"] for stack in thread["samples"] for frame in stack)
+    assert {thread["unit"] for thread in profile["profiles"]} == {"bytes" if "space" in value else "none"}
+    assert sum(sum(thread["weights"]) for thread in profile["profiles"]) == value_of(want, value)
+    if value == "inuse-space":
+        leaves = collections.Counter()
+        for stack, count in lines:
+            leaves[stack.rsplit(";", 1)[-1]] += int(count)
+        assert leaves == want["leaked"]["functions"]
+
+
+def test_allocations_by_stack_of_a_time(profcapture, heap):
+    path = heap[0]
+    summary = profcapture.json("memory", path, "--from", "1ms", "--to", "2ms")["data"]["summary"]
+    text = profcapture("export", path, "--to", "folded", "--value", "inuse-space", "--from", "1ms..2ms").stdout
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines()) == summary["live_bytes"]
+
+
+def test_value_is_not_there(profcapture, heap, capture, tmp_path):
+    done = profcapture("export", heap[0], "--to", "folded")
+    assert not done.stdout and "--value alloc-space" in done.stderr
+    for more in (["--to", "pprof"], ["--to", "firefox"], ["--to", "folded", "--focus", "x"], ["--to", "folded", "--mode", "user"]):
+        assert "--value alloc-space is for folded" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
+    plain = make(tmp_path / "plain.cap", "--rows", 10)
+    done = profcapture("export", plain, "--to", "folded", "--value", "alloc-space", "-o", tmp_path / "x", check=1)
+    assert "no allocations" in done.stderr and not (tmp_path / "x").exists()
+
+
 def test_many_allocations_are_cut(profcapture, tmp_path):
     path = tmp_path / "x.cap"
     subprocess.run([os.environ["MAKE_HEAP"], "--events", "520000", path], check=True, capture_output=True, timeout=60)

@@ -49,7 +49,7 @@ static GHashTable *collapse(const struct export *export)
 			count = g_new0(uint64_t, 1);
 			g_hash_table_insert(counts, g_strdup(line->str), count);
 		}
-		*count += stack->samples;
+		*count += stack->weight;
 	}
 	return counts;
 }

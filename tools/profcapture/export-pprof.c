@@ -224,10 +224,10 @@ static void write_samples(struct pprof *pprof)
 
 	for (guint i = 0; i < stacks->len; i++) {
 		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
-		uint64_t values[MOST_VALUES] = { stack->samples };
+		uint64_t values[MOST_VALUES] = { stack->weight };
 
 		if (period)
-			values[1] = stack->samples * period;
+			values[1] = stack->weight * period;
 		write_sample(pprof, stack->thread, stack->node, values, all, path);
 	}
 	for (guint i = 0; allocations && i < allocations->sums->len; i++) {

@@ -3,7 +3,7 @@
  * Export-speedscope - a profile for each thread, in speedscope's file format (its file-format-schema.json)
  *
  * Samples are in time order, as long as there are not more than MAX_IN_ORDER of them: speedscope holds all frames of each in
- * memory. Beyond that each stack is there once, with the weight of all of its samples.
+ * memory. Beyond that each stack is there once, with the weight of all of its samples; so is each of what was allocated.
  */
 #include "config.h"
 
@@ -44,13 +44,18 @@ static void write_stack(const struct export *export, struct json *json, uint32_t
 	json_end(json);
 }
 
+static bool are_bytes(const struct export *export)
+{
+	return export->value == EXPORT_ALLOC_SPACE || export->value == EXPORT_INUSE_SPACE;
+}
+
 /* `stacks` are those of the thread, in the order in which they are shown; NULL: it has none. */
 static void write_thread(const struct export *export, struct json *json, uint32_t thread,
 			 const GArray *stacks, GArray *path)
 {
 	const struct names *names = export->reader.capture->names;
 	const struct names_thread *at = names_thread_at(names, thread);
-	uint64_t period = export_period(export), sum = 0;
+	uint64_t period = export->value == EXPORT_SAMPLES ? export_period(export) : 0, sum = 0;
 	g_autofree char *name = g_strdup_printf("%s (%" PRIu64 "/%" PRIu64 ")",
 						export_thread_name(export, thread),
 						names_process_at(names, at->process)->pid, at->tid);
@@ -58,7 +63,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_begin_object(json, NULL);
 	json_string(json, "type", "sampled");
 	json_string(json, "name", name);
-	json_string(json, "unit", period ? "nanoseconds" : "none");
+	json_string(json, "unit", period ? "nanoseconds" : are_bytes(export) ? "bytes" : "none");
 	json_uint(json, "startValue", 0);
 	json_begin_array(json, "samples");
 	for (guint i = 0; stacks && i < stacks->len; i++)
@@ -66,7 +71,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_end(json);
 	json_begin_array(json, "weights");
 	for (guint i = 0; stacks && i < stacks->len; i++) {
-		uint64_t weight = g_array_index(stacks, struct export_stack, i).samples *
+		uint64_t weight = g_array_index(stacks, struct export_stack, i).weight *
 				  (period ? period : 1);
 
 		json_uint(json, NULL, weight);
@@ -110,7 +115,7 @@ static GPtrArray *by_thread(const struct export *export, const GArray *stacks)
 
 bool export_speedscope(struct export *export, struct out *out, GError **error)
 {
-	bool ordered = export->tally.each->len <= MAX_IN_ORDER;
+	bool ordered = export->value == EXPORT_SAMPLES && export->tally.each->len <= MAX_IN_ORDER;
 	g_autoptr(GArray) stacks = ordered ? in_order(export) : export_stacks(export);
 	g_autoptr(GPtrArray) of_thread = by_thread(export, stacks);
 	g_autoptr(GArray) threads = export_threads(export);

@@ -17,6 +17,7 @@
 #include <gio/gunixinputstream.h>
 #include <gio/gunixoutputstream.h>
 #include <glib/gi18n.h>
+#include <math.h>
 #include <string.h>
 
 enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE };
@@ -34,10 +35,17 @@ static const struct {
 	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS },
 };
 
+/* enum export_value */
+static const char *const value_names[] = { "samples",       "alloc-objects", "alloc-space",
+					   "inuse-objects", "inuse-space",   NULL };
+
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
 	  N_("what to write: folded stacks, the Firefox Profiler's, pprof's or speedscope's profile"),
 	  format_names },
+	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
+	  N_("what stacks are counted by, in folded and speedscope: samples, blocks or bytes that were allocated, or those of them that are not freed where the range ends"),
+	  value_names },
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
 	  N_("the file to write; - is standard output, the default") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
@@ -67,7 +75,36 @@ static gint compare_stacks(gconstpointer left, gconstpointer right)
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
-GArray *export_stacks(const struct export *export)
+/* What is sampled of allocations stands for so much. */
+static uint64_t sum_value(const struct export *export, const struct allocation_sum *sum)
+{
+	const double values[] = {
+		[EXPORT_SAMPLES] = 0,
+		[EXPORT_ALLOC_OBJECTS] = sum->objects,
+		[EXPORT_ALLOC_SPACE] = sum->bytes,
+		[EXPORT_INUSE_OBJECTS] = sum->live_objects,
+		[EXPORT_INUSE_SPACE] = sum->live_bytes,
+	};
+
+	return (uint64_t)MAX_OF(llround(values[export->value]), 0ll);
+}
+
+static GArray *allocation_stacks(const struct export *export)
+{
+	const GArray *sums = export->allocations->sums;
+	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
+
+	for (guint i = 0; i < sums->len; i++) {
+		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
+		struct export_stack stack = { sum->thread, sum->node, sum_value(export, sum) };
+
+		if (stack.weight > 0)
+			g_array_append_val(stacks, stack);
+	}
+	return stacks;
+}
+
+static GArray *sample_stacks(const struct export *export)
 {
 	const GArray *each = export->tally.each;
 	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
@@ -88,6 +125,14 @@ GArray *export_stacks(const struct export *export)
 		g_array_append_val(stacks, stack);
 	}
 	number_map_done(&counts);
+	return stacks;
+}
+
+GArray *export_stacks(const struct export *export)
+{
+	GArray *stacks = export->value == EXPORT_SAMPLES ? sample_stacks(export)
+							 : allocation_stacks(export);
+
 	g_array_sort(stacks, compare_stacks);
 	return stacks;
 }
@@ -112,17 +157,16 @@ static gint compare_threads(gconstpointer left, gconstpointer right, gpointer da
 
 GArray *export_threads(const struct export *export)
 {
-	const GArray *each = export->tally.each;
 	const struct names *names = export->reader.capture->names;
+	g_autoptr(GArray) stacks = export_stacks(export);
 	GArray *threads = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	g_autofree bool *known = g_new0(bool, names->threads->len);
 
-	for (guint i = 0; i < each->len; i++) {
-		uint32_t thread = g_array_index(each, struct tally_sample, i).thread;
+	for (guint i = 0; i < stacks->len; i++) {
+		uint32_t thread = g_array_index(stacks, struct export_stack, i).thread;
 
-		if (!known[thread])
+		/* they are ordered by thread */
+		if (i == 0 || thread != g_array_index(threads, uint32_t, threads->len - 1))
 			g_array_append_val(threads, thread);
-		known[thread] = true;
 	}
 	g_array_sort_with_data(threads, compare_threads, (gpointer)names);
 	return threads;
@@ -268,10 +312,19 @@ static bool write_result(struct export *export, GError **error)
 static bool read_allocations(struct export *export, GError **error)
 {
 	const struct allocations *allocations;
+	bool are_wanted = export->value != EXPORT_SAMPLES ||
+			  formats[export->format].allocations != NO_ALLOCATIONS;
 
-	if (formats[export->format].allocations == NO_ALLOCATIONS || export->tally.filters ||
-	    export->tally.mode != TALLY_ANY_MODE || !allocations_are_there(export))
+	if (!are_wanted || export->tally.filters || export->tally.mode != TALLY_ANY_MODE)
 		return true;
+	if (!allocations_are_there(export)) {
+		if (export->value == EXPORT_SAMPLES)
+			return true;
+		g_set_error_literal(
+			error, CLI_ERROR, CLI_FAILURE,
+			_("the capture has no allocations: profctl record --memory records them"));
+		return false;
+	}
 	export->allocations = g_new0(struct allocations, 1);
 	if (!allocations_read(export->allocations, export,
 			      formats[export->format].allocations == ALLOCATION_EVENTS, error))
@@ -299,6 +352,11 @@ static bool export_run(struct export *export, const char *input, GError **error)
 		export->tally.filters = &export->filters;
 	if (!tally_run(&export->tally, &export->reader, error) || !read_allocations(export, error))
 		return false;
+	if (export->tally.each->len == 0 && !export->tally.filters &&
+	    export->tally.mode == TALLY_ANY_MODE && export->value == EXPORT_SAMPLES &&
+	    formats[export->format].allocations == NO_ALLOCATIONS && allocations_are_there(export))
+		cli_warning(_(
+			"there are no samples in it; what was allocated is there: --value alloc-space, or inuse-space for what is not freed"));
 	find_files(export);
 	capture_warn(export->reader.capture);
 	if (export->reader.capture->lost)
@@ -342,5 +400,11 @@ int verb_export(int argc, char **argv)
 	if (export.format < 0)
 		return cli_usage_error(
 			_("the result needs a format: --to folded, firefox, pprof or speedscope"));
+	if (export.value != EXPORT_SAMPLES &&
+	    (formats[export.format].allocations != NO_ALLOCATIONS ||
+	     frame_filters_any(&export.filters) || export.tally.mode != TALLY_ANY_MODE))
+		return cli_usage_error(
+			_("--value %s is for folded and speedscope, without frames or a --mode"),
+			value_names[export.value]);
 	return export_run(&export, argv[0], &error) ? CLI_OK : cli_fail(error);
 }

@@ -19,19 +19,29 @@ struct export
 		files; /* by function, for a format that has lines of frames: the file that they are of, or NULL */
 	struct allocations *allocations; /* where the format and the capture have any; else NULL */
 	int format;
+	int value; /* enum export_value, of a format that has one only */
 	const char *output;
 	bool force;
 };
 
-/* Samples that ended in the same node on the same thread. */
+/* What a stack has so much of; the others are what pprof calls so. */
+enum export_value {
+	EXPORT_SAMPLES,
+	EXPORT_ALLOC_OBJECTS,
+	EXPORT_ALLOC_SPACE,
+	EXPORT_INUSE_OBJECTS,
+	EXPORT_INUSE_SPACE,
+};
+
+/* How much of the value ended in a node on a thread; not 0. */
 struct export_stack {
 	uint32_t thread, node;
-	uint64_t samples;
+	uint64_t weight;
 };
 
 /* All of them, ordered by thread and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Threads (index of names) that have samples, in the order of their processes' and their own ids: uint32_t. */
+/* Threads (index of names) that have any, in the order of their processes' and their own ids: uint32_t. */
 GArray *export_threads(const struct export *export);
 /* The functions from the root to a node (0: none): `path`, of uint32_t, is emptied first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
