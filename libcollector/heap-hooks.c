@@ -49,7 +49,8 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
 
-	return __builtin_expect(mode == 0, 1) || (is_sampled(mode) && heap_sampled_pass_over(size));
+	/* No thread has a turn but those of is_wanted(). */
+	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
 /* The same of a block's end; what the pool gave does not get to an allocator. */
@@ -82,8 +83,12 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 
 	if (is_inner())
 		return false;
-	if (mode & HEAP_SAMPLED)
-		return !heap_sampled_pass_over(size) && heap_sampled_throw(size);
+	if (mode & HEAP_SAMPLED) {
+		/* One that is_passed() never says where it is not to see all. */
+		uint32_t turn = is_sampled(mode) ? mode : ~mode;
+
+		return !heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size);
+	}
 	return mode & HEAP_ALL;
 }
 

@@ -31,7 +31,7 @@ bool heap_is_foreign;
 struct heap_next heap_next;
 uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
-static uint32_t is_begun, wanted_mode;
+static uint32_t is_begun, wanted_mode, turn;
 static bool is_wanted, is_usable;
 static const char
 	*operators; /* the file of an allocator whose operators of C++ do not get to the hooks */
@@ -294,7 +294,8 @@ bool heap_next_choose(const char *settings)
 	is_wanted = mode != 0;
 	if (!is_wanted || !is_usable)
 		return false;
-	wanted_mode = mode | (heap_is_foreign ? HEAP_FOREIGN : 0);
+	turn += HEAP_TURN;
+	wanted_mode = turn | mode | (heap_is_foreign ? HEAP_FOREIGN : 0);
 	register_wants |= CONTROL_WANTS_ALLOCATIONS;
 	return true;
 }

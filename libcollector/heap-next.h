@@ -16,6 +16,7 @@
 #define HEAP_FOREIGN 0x08u                 /* heap_is_foreign, where one look is to say all */
 #define HEAP_WAKE 0x40u                    /* somebody asks for a recording: wake.h */
 #define HEAP_UNSET 0x80u                   /* nothing is known yet */
+#define HEAP_TURN 0x100u                   /* one more for each recording, from here on */
 #define HEAP_OPEN (HEAP_UNSET | HEAP_WAKE) /* there is something to be done before the call */
 
 /* HEAP_*; 0: dormant, as long as no session records the process. */

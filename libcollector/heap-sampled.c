@@ -11,6 +11,7 @@
  * Invariants: (1) what was added is found, once             [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
+ *             (4) of the mean that is set, whatever was before          [test-heap-sampled: turns]
  */
 #include "libcollector/heap-sampled.h"
 
@@ -87,18 +88,6 @@ static double log_of_mantissa(double x)
 	return 2 * t * sum;
 }
 
-/* -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. No libm. */
-static uint64_t throw_distance(struct heap_chance *chance)
-{
-	const double log_2 = 0.69314718055994530942;
-	uint64_t one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
-	int exponent = 63 - __builtin_clzll(one);
-	double mantissa = (double)one / (double)(UINT64_C(1) << exponent);
-
-	return (uint64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
-			  (double)mean);
-}
-
 static void seed(struct heap_chance *chance)
 {
 	struct timespec now = { 0 };
@@ -109,22 +98,34 @@ static void seed(struct heap_chance *chance)
 		1;
 }
 
-bool heap_sampled_throw(uint64_t size)
+/* -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. No libm. */
+static uint64_t throw_distance(struct heap_chance *chance)
+{
+	const double log_2 = 0.69314718055994530942;
+	uint64_t one;
+	int exponent;
+	double mantissa;
+
+	if (mean == 0)
+		return 0;
+	if (chance->random == 0)
+		seed(chance);
+	one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
+	exponent = 63 - __builtin_clzll(one);
+	mantissa = (double)one / (double)(UINT64_C(1) << exponent);
+	return (uint64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
+			  (double)mean);
+}
+
+bool heap_sampled_throw(uint32_t turn, uint64_t size)
 {
 	struct heap_chance *chance = &heap_chance;
-	uint64_t left;
 
-	if (mean == 0) {
-		chance->left = 0;
-		return true;
-	}
-	if (chance->random == 0) {
-		seed(chance);
-		left = throw_distance(chance);
-		if (size <= left) {
-			chance->left = left - size;
+	if (chance->turn != turn) {
+		chance->left = throw_distance(chance);
+		chance->turn = turn;
+		if (heap_sampled_pass_over(turn, size))
 			return false;
-		}
 	}
 	chance->left = throw_distance(chance);
 	return true;

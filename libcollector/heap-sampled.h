@@ -2,7 +2,7 @@
 /*
  * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
  *
- *     if (!heap_sampled_pass_over(size) && heap_sampled_throw(size) && heap_sampled_add(address)) …
+ *     if (!heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size) && heap_sampled_add(address)) …
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
  * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a size by chance. Any thread,
@@ -16,7 +16,8 @@
 
 /* Of each thread. */
 struct heap_chance {
-	uint64_t left;   /* bytes until the next one is chosen, by one more */
+	uint64_t left; /* bytes until the next one is chosen, by one more */
+	uint32_t turn; /* in which that was thrown: a number that the caller has for each setting */
 	uint64_t random; /* 0: none has been thrown yet */
 };
 
@@ -38,8 +39,8 @@ void heap_sampled_clear(void);
 /* From now on heap_sampled_lacks() is false of it, though it is not in the set: its end is a matter of whoever gave it out. */
 void heap_sampled_except(const void *address);
 
-/* Whether an allocation is chosen by which the thread's bytes are used up. */
-bool heap_sampled_throw(uint64_t size);
+/* Whether an allocation is chosen by which the thread's bytes are used up, or which is its first of this turn. */
+bool heap_sampled_throw(uint32_t turn, uint64_t size);
 /* Whether it was there, which ends that. By who gives the block up, so before somebody else gets it. */
 bool heap_sampled_remove(const void *address);
 
@@ -55,10 +56,13 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
  * True: it is not chosen, and its bytes are counted. Else heap_sampled_throw() says, and counts. A handler's bytes that come
  * between are not counted, or not this one's.
  */
-static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint64_t size)
+static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t turn,
+									 uint64_t size)
 {
 	uint64_t left = heap_chance.left;
 
+	if (__builtin_expect(heap_chance.turn != turn, 0))
+		return false;
 	if (size < heap_least)
 		return true;
 	if (__builtin_expect(size > left, 0))

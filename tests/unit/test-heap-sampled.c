@@ -15,9 +15,11 @@ static const void *block(size_t i)
 	return (const void *)(uintptr_t)(UINT64_C(0x7f1234560010) + 48 * i);
 }
 
+static uint32_t turn = 1;
+
 static bool choose(uint64_t size)
 {
-	return !heap_sampled_pass_over(size) && heap_sampled_throw(size);
+	return !heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size);
 }
 
 static bool remove_block(const void *address)
@@ -125,15 +127,36 @@ static void test_chance(void)
 
 static void test_least(void)
 {
-	heap_chance = (struct heap_chance){ 0 };
+	turn++;
 	heap_sampled_set_mean(0);
 	heap_sampled_set_least(100);
 	for (int i = 0; i < 1000; i++)
 		CHECK(!choose(99) && choose(100) && choose(UINT64_MAX));
+	turn++;
 	heap_sampled_set_mean(4096);
 	for (int i = 0; i < 100000; i++)
 		CHECK(!choose(99));
 	check_share(1000, 4096);
+}
+
+/* What was thrown for another distance is not what is waited for now. */
+static void test_turns(void)
+{
+	heap_sampled_set_least(0);
+	for (int i = 0; i < 10; i++) {
+		turn++;
+		heap_sampled_set_mean(UINT64_MAX);
+		CHECK(!choose(1) && !choose(1000));
+		turn++;
+		heap_sampled_set_mean(1000);
+		check_share(1000, 1000);
+		turn++;
+		heap_sampled_set_mean(UINT64_MAX);
+		CHECK(!choose(1));
+		turn++;
+		heap_sampled_set_mean(0);
+		CHECK(choose(1) && choose(1));
+	}
 }
 
 int main(void)
@@ -144,6 +167,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_chance);
 	RUN(test_least);
+	RUN(test_turns);
 	RUN(test_full);
 	RUN(test_excepted);
 	return test_end();
