@@ -56,7 +56,7 @@ static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 static bool has_share(const struct collectors *collectors, const struct peer *peer)
 {
 	return collectors->queued_bytes <= COLLECTORS_MAX_QUEUED ||
-	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / collectors->n_active;
+	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / MAX_OF(collectors->n_active, 1u);
 }
 
 /*

@@ -48,16 +48,6 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 	};
 }
 
-/* Each part has as many as all before it, and the first as many again. */
-uint64_t heap_bytes(const struct heap *heap)
-{
-	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS;
-
-	return n_blocks * (sizeof(struct heap_block) + sizeof(*heap->unused)) +
-	       ((uint64_t)heap->n_slots + heap->n_old_slots + heap->n_next_slots) *
-		       sizeof(struct heap_slot);
-}
-
 /* ---- Memory ------------------------------------------------------------------------------------- */
 
 static uint64_t huge_pages(uint64_t bytes)
@@ -65,23 +55,28 @@ static uint64_t huge_pages(uint64_t bytes)
 	return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-/* On pages of 2 MiB, all of it: one of them is made in the time of some dozens of 4 KiB, and is found faster. */
+/* What is large is on pages of 2 MiB, all of it: one of them is made in the time of some dozens of 4 KiB, and is found faster. */
 static void *map_huge_pages(uint64_t bytes)
 {
-	uint64_t room = huge_pages(bytes), start, end;
-	char *at = mmap(NULL, room + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			-1, 0);
+	uint64_t start;
+	char *at = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
 		return NULL;
 	start = huge_pages((uintptr_t)at) - (uintptr_t)at;
-	end = start + room;
 	if (start > 0)
 		munmap(at, start);
-	if (end < room + HUGE_PAGE)
-		munmap(at + end, room + HUGE_PAGE - end);
-	madvise(at + start, room, MADV_HUGEPAGE);
+	if (start < HUGE_PAGE)
+		munmap(at + start + bytes, HUGE_PAGE - start);
+	madvise(at + start, bytes, MADV_HUGEPAGE);
 	return at + start;
+}
+
+/* Of what is taken for so many bytes. */
+static uint64_t whole(uint64_t bytes)
+{
+	return bytes < HUGE_PAGE ? bytes : huge_pages(bytes);
 }
 
 /* Of zeros, within the budget; NULL: there is no room. */
@@ -103,12 +98,12 @@ static void free_memory(void *at, uint64_t bytes)
 	if (bytes < HUGE_PAGE)
 		free(at);
 	else
-		munmap(at, huge_pages(bytes));
+		munmap(at, bytes);
 }
 
 static uint64_t slot_bytes(uint32_t n)
 {
-	return n * (uint64_t)sizeof(struct heap_slot);
+	return whole(n * (uint64_t)sizeof(struct heap_slot));
 }
 
 static inline uint32_t part_blocks(uint32_t part)
@@ -118,7 +113,19 @@ static inline uint32_t part_blocks(uint32_t part)
 
 static uint64_t part_bytes(uint32_t part)
 {
-	return part_blocks(part) * (uint64_t)sizeof(struct heap_block);
+	return whole(part_blocks(part) * (uint64_t)sizeof(struct heap_block));
+}
+
+/* Each part has as many as all before it, and the first as many again. */
+uint64_t heap_bytes(const struct heap *heap)
+{
+	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS,
+		 bytes = n_blocks * sizeof(*heap->unused);
+
+	for (uint32_t i = 0; i < heap->n_parts; i++)
+		bytes += part_bytes(i);
+	return bytes + slot_bytes(heap->n_slots) + slot_bytes(heap->n_old_slots) +
+	       slot_bytes(heap->n_next_slots);
 }
 
 void heap_done(struct heap *heap)
