@@ -374,7 +374,7 @@ TIMER = r"""
 #include <sys/time.h>
 ALONE void burn(int number)
 {
-	for (volatile int i = 0; i < 2000000; i++)
+	for (volatile int i = 0; i < 6000000; i++)
 		;
 }
 ALONE void handler(int number)
