@@ -223,12 +223,21 @@ struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 	return bigger ? bigger : producer;
 }
 
+/* Of the last session. What this thread has may be of one before. */
+static bool is_over(void)
+{
+	uint32_t n = register_count_arenas();
+
+	return n > register_process->n_retired &&
+	       RING_LOAD(&register_process->arenas[n - 1].arena->shared->ended) != 0;
+}
+
 bool register_is_recorded(void)
 {
 	struct producer *producer = RING_LOAD(&prof_collector_state) ? producer_get() : NULL;
 
-	if (producer && __atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0)
-		register_ended(producer);
+	if (producer && is_over())
+		register_leave();
 	return producer && RING_LOAD(&prof_collector_state) != 0;
 }
 

@@ -43,6 +43,30 @@ static void *in_thread(void *n)
 		free(malloc(1009));
 	return NULL;
 }
+static int to_worker[2], from_worker[2];
+static void *work(void *unused)
+{
+	int n;
+
+	while (read(to_worker[0], &n, sizeof(n)) == sizeof(n)) {
+		in_thread(&n);
+		write(from_worker[1], "", 1);
+	}
+	return NULL;
+}
+static void let_work(int n)
+{
+	pthread_t thread;
+	char done;
+
+	if (to_worker[1] == 0) {
+		pipe(to_worker);
+		pipe(from_worker);
+		pthread_create(&thread, NULL, work, NULL);
+	}
+	write(to_worker[1], &n, sizeof(n));
+	read(from_worker[0], &done, 1);
+}
 static void do_as_told(char what, int n)
 {
 	struct sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -84,6 +108,9 @@ static void do_as_told(char what, int n)
 	case 't':
 		pthread_create(&thread, NULL, in_thread, &n);
 		pthread_join(thread, NULL);
+		break;
+	case 'w':
+		let_work(n);
 		break;
 	case 'c':
 		syscall(SYS_close_range, 3, ~0U, 0);
@@ -233,6 +260,18 @@ def test_again(start, record, profcapture, capture):
         assert expected <= blocks(profcapture, capture)[target.pid] <= expected + 1
         target("a500")
         until(lambda: not target.is_joined())
+
+
+def test_again_unnoticed(start, record, profcapture, capture):
+    """Who answers knows a session before the last one, and nobody has noticed that the last one is over."""
+    target = start()
+    for first, options in ("w1", []), ("b1", ["--memory=sample:1G"]), ("w1", []):
+        end = record(target, capture, *options)
+        target(first)
+        join(target)
+        target("w700")
+        assert end() == ""
+        assert blocks(profcapture, capture).get(target.pid, 0) >= (0 if options else 700)
 
 
 def test_forks(start, record, profcapture, capture):
