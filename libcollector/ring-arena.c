@@ -2,10 +2,12 @@
 /*
  * Ring arena - the engine's side makes the memory that a process gets its rings from
  *
- * A memfd: sized, all of its pages there, then sealed, so that nobody meets a SIGBUS for what the other one did, and a target
- * that is out of memory does not meet one in malloc().
+ * A memfd: sized, its pages there, then sealed, so that nobody meets a SIGBUS for what the other one did, and a target
+ * that is out of memory does not meet one in malloc(). Rings that most processes never need get their pages later; until then they
+ * are closed, so nobody claims them.
  * Invariants: (1) whoever has the fd cannot change its size         [test-ring: arena]
  *             (2) no two rings overlap                              [test-ring: arena]
+ *             (3) all pages of a ring that can be claimed are there [test-ring: grow]
  */
 #include "libcollector/ring-arena.h"
 
@@ -16,6 +18,18 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* linux/memfd.h, 6.3 */
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* linux/mman.h, 5.14 */
+#endif
+
+#define MAX_PAGE UINT64_C(65536) /* of any machine's */
+
+struct layout {
+	uint32_t n_rings, n_places;
+	uint64_t data_offset;
+	uint64_t ready_bytes,
+		bytes; /* with all headers: of the rings that have memory at first, and of all */
+};
 
 static uint64_t up(uint64_t value, uint64_t unit)
 {
@@ -29,30 +43,54 @@ static bool is_good_size(const struct ring_arena_size *size, uint64_t before)
 	       size->n <= RING_MAX_RINGS;
 }
 
-/* How many rings, and how many bytes with all headers. */
-static int measure(const struct ring_arena_sizes *sizes, uint32_t *ret_n, uint64_t *ret_data,
-		   uint64_t *ret_bytes)
+static uint32_t count_sizes(const struct ring_arena_sizes *sizes)
 {
-	uint64_t bytes = 0, before = 0;
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < RING_ARENA_MAX_SIZES && sizes->sizes[i].n > 0; i++) {
+	while (n < RING_ARENA_MAX_SIZES && sizes->sizes[n].n > 0)
+		n++;
+	return n;
+}
+
+/* Of the sizes. All, where the kernel cannot make the memory of the others later. */
+static uint32_t count_ready(const struct ring_arena_sizes *sizes)
+{
+	bool can_grow = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
+	uint32_t n = count_sizes(sizes);
+
+	return can_grow && sizes->n_later < n ? n - sizes->n_later : n;
+}
+
+static int measure(const struct ring_arena_sizes *sizes, struct layout *ret_layout)
+{
+	uint32_t n_ready = count_ready(sizes), n = count_sizes(sizes);
+	uint64_t before = 0, bytes = 0;
+	struct layout layout = { 0 };
+
+	for (uint32_t i = 0; i < n; i++) {
 		const struct ring_arena_size *size = &sizes->sizes[i];
 
 		if (!is_good_size(size, before))
 			return -EINVAL;
 		before = size->data_bytes;
 		bytes += size->n * size->data_bytes;
-		n += size->n;
+		layout.n_places += size->n;
+		if (i < n_ready) {
+			layout.n_rings = layout.n_places;
+			layout.ready_bytes = bytes;
+		}
 	}
-	*ret_data =
-		up(up(sizeof(struct ring_arena_header) + n * sizeof(struct ring_place), RING_LINE) +
-			   n * sizeof(struct ring_header),
-		   RING_PAGE);
-	if (n == 0 || n > RING_MAX_RINGS || bytes > RING_ARENA_MAX_BYTES - *ret_data)
+	layout.data_offset = up(up(sizeof(struct ring_arena_header) +
+					   layout.n_places * sizeof(struct ring_place),
+				   RING_LINE) +
+					layout.n_places * sizeof(struct ring_header),
+				RING_PAGE);
+	if (layout.n_places == 0 || layout.n_places > RING_MAX_RINGS ||
+	    bytes > RING_ARENA_MAX_BYTES - layout.data_offset)
 		return -EINVAL;
-	*ret_n = n;
-	*ret_bytes = *ret_data + bytes;
+	layout.ready_bytes += layout.data_offset;
+	layout.bytes = layout.data_offset + bytes;
+	*ret_layout = layout;
 	return 0;
 }
 
@@ -60,7 +98,7 @@ static void fill(const struct ring_arena_sizes *sizes, struct ring_arena_memory 
 		 uint64_t data)
 {
 	struct ring_arena_header *header = (void *)memory->base;
-	uint64_t at = up(sizeof(*header) + memory->n_rings * sizeof(struct ring_place), RING_LINE);
+	uint64_t at = up(sizeof(*header) + memory->n_places * sizeof(struct ring_place), RING_LINE);
 	uint32_t place = 0;
 
 	*header = (struct ring_arena_header){
@@ -68,7 +106,7 @@ static void fill(const struct ring_arena_sizes *sizes, struct ring_arena_memory 
 		.version = RING_VERSION,
 		.header_bytes = sizeof(*header),
 		.arena_bytes = memory->bytes,
-		.n_rings = memory->n_rings,
+		.n_rings = memory->n_places,
 		.directory_offset = sizeof(*header),
 		.clock = RING_CLOCK_MONOTONIC,
 		.n_types = RING_N_TYPES,
@@ -83,21 +121,23 @@ static void fill(const struct ring_arena_sizes *sizes, struct ring_arena_memory 
 				.data_bytes = sizes->sizes[i].data_bytes,
 			};
 			ring->policy = (uint32_t)sizes->sizes[i].policy;
+			ring->state = place < memory->n_rings ? RING_FREE : RING_CLOSED;
 			at += sizeof(*ring);
 			data += sizes->sizes[i].data_bytes;
 		}
 	memcpy(memory->base + sizeof(*header), memory->places,
-	       memory->n_rings * sizeof(struct ring_place));
+	       memory->n_places * sizeof(struct ring_place));
 }
 
-static int make_file(uint64_t bytes, int *ret_fd)
+static int make_file(const struct layout *layout, int *ret_fd)
 {
 	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	CLEANUP_CLOSE int fd = memfd_create("prof-arena", flags | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("prof-arena", flags);
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ||
+	if (fd < 0 || ftruncate(fd, (off_t)layout->bytes) < 0 ||
+	    fallocate(fd, 0, 0, (off_t)layout->ready_bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
 	*ret_fd = steal_fd(&fd);
@@ -109,15 +149,18 @@ int ring_arena_make(const struct ring_arena_sizes *sizes, struct ring_arena_memo
 {
 	struct ring_arena_memory memory = { 0 };
 	CLEANUP_CLOSE int fd = -1;
-	uint64_t data;
+	struct layout layout;
 	int r;
 
-	r = measure(sizes, &memory.n_rings, &data, &memory.bytes);
+	r = measure(sizes, &layout);
 	if (r == 0)
-		r = make_file(memory.bytes, &fd);
+		r = make_file(&layout, &fd);
 	if (r < 0)
 		return r;
-	memory.places = calloc(memory.n_rings, sizeof(*memory.places));
+	memory.n_rings = layout.n_rings;
+	memory.n_places = layout.n_places;
+	memory.bytes = layout.bytes;
+	memory.places = calloc(memory.n_places, sizeof(*memory.places));
 	if (!memory.places)
 		return -ENOMEM;
 	memory.base = mmap(NULL, memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -126,7 +169,7 @@ int ring_arena_make(const struct ring_arena_sizes *sizes, struct ring_arena_memo
 		free(memory.places);
 		return r;
 	}
-	fill(sizes, &memory, data);
+	fill(sizes, &memory, layout.data_offset);
 	*ret_memory = memory;
 	*ret_fd = steal_fd(&fd);
 	return 0;
@@ -135,6 +178,24 @@ int ring_arena_make(const struct ring_arena_sizes *sizes, struct ring_arena_memo
 void ring_arena_offer_ticks(struct ring_arena_memory *memory)
 {
 	((struct ring_arena_header *)(void *)memory->base)->compat |= RING_COMPAT_TICKS;
+}
+
+void ring_arena_grow(struct ring_arena_memory *memory)
+{
+	const struct ring_place *first = &memory->places[memory->n_rings];
+	uint64_t from, to;
+	uint32_t n = 0;
+
+	while (memory->n_rings + n < memory->n_places && first[n].data_bytes == first->data_bytes)
+		n++;
+	if (n == 0)
+		return;
+	from = first->data_offset / MAX_PAGE * MAX_PAGE;
+	to = first[n - 1].data_offset + first->data_bytes;
+	if (madvise(memory->base + from, to - from, MADV_POPULATE_WRITE) < 0)
+		memory->n_places = memory->n_rings;
+	else
+		memory->n_rings += n;
 }
 
 void ring_arena_memory_done(struct ring_arena_memory *memory)

@@ -19,14 +19,16 @@ struct ring_arena_size {
 /* Ascending by data_bytes; n of 0 ends it. */
 struct ring_arena_sizes {
 	struct ring_arena_size sizes[RING_ARENA_MAX_SIZES];
+	uint32_t n_later; /* of these, the last ones: ring_arena_grow() makes their memory */
 };
 
 /* What the engine keeps of an arena: nothing in its memory is believed later. */
 struct ring_arena_memory {
 	uint8_t *base;
 	uint64_t bytes;
-	uint32_t n_rings;
-	uint32_t armed; /* as ring_arena_arm() left it */
+	uint32_t n_rings;  /* that have memory */
+	uint32_t n_places; /* with those that do not yet */
+	uint32_t armed;    /* as ring_arena_arm() left it */
 	struct ring_place *places;
 };
 
@@ -38,4 +40,9 @@ MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);
 /* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock (tick-clock.h). */
 void ring_arena_offer_ticks(struct ring_arena_memory *memory);
+/*
+ * Makes the memory of the next size, if there is one: n_rings are more then. They can be claimed after ring_reader_recycle(). What
+ * there is no memory for is not asked for again.
+ */
+void ring_arena_grow(struct ring_arena_memory *memory);
 void ring_arena_memory_done(struct ring_arena_memory *memory);

@@ -160,6 +160,12 @@ bool peer_has_hung_up(const struct peer *peer)
 
 /* ---- Arenas ------------------------------------------------------------------------------------- */
 
+static void init_reader(struct peer_arena *arena, uint32_t i, struct tick_clock *ticks)
+{
+	ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
+	ring_reader_take_ticks(&arena->rings[i].reader, ticks);
+}
+
 int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 		   struct tick_clock *ticks, int *ret_fd)
 {
@@ -172,14 +178,41 @@ int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 	}
 	if (ticks)
 		ring_arena_offer_ticks(&arena->memory);
-	arena->rings = g_new0(struct peer_ring, arena->memory.n_rings);
+	arena->rings = g_new0(struct peer_ring, arena->memory.n_places);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
-		ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
-		ring_reader_take_ticks(&arena->rings[i].reader, ticks);
+		init_reader(arena, i, ticks);
 		arena->lost_ns = arena->rings[i].reader.grant_ns;
 	}
 	peer_take_arena(peer, arena);
 	return 0;
+}
+
+static bool is_largest_used(const struct ring_arena_memory *memory, const struct peer_ring *rings)
+{
+	uint64_t largest = memory->places[memory->n_rings - 1].data_bytes;
+
+	for (uint32_t i = memory->n_rings; i > 0 && memory->places[i - 1].data_bytes == largest;
+	     i--)
+		if (rings[i - 1].reader.tail > 0 || ring_reader_fill(&rings[i - 1].reader) > 0)
+			return true;
+	return false;
+}
+
+bool peer_arena_wants_more(const struct peer_arena *arena)
+{
+	return arena->memory.n_rings < arena->memory.n_places &&
+	       is_largest_used(&arena->memory, arena->rings);
+}
+
+void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks)
+{
+	uint32_t i = arena->memory.n_rings;
+
+	for (ring_arena_grow(&arena->memory); i < arena->memory.n_rings; i++) {
+		init_reader(arena, i, ticks);
+		/* whoever claims it comes later than that */
+		ring_reader_recycle(&arena->rings[i].reader);
+	}
 }
 
 void peer_take_arena(struct peer *peer, struct peer_arena *arena)
@@ -189,7 +222,7 @@ void peer_take_arena(struct peer *peer, struct peer_arena *arena)
 		peer->arenas = g_renew(struct peer_arena *, peer->arenas, peer->arena_room);
 	}
 	peer->arenas[peer->n_arenas++] = arena;
-	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
+	for (uint32_t i = 0; i < arena->memory.n_places; i++)
 		arena->rings[i].peer = peer;
 }
 

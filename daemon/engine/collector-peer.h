@@ -75,7 +75,7 @@ struct peer_sysprof {
 
 struct peer_arena {
 	struct ring_arena_memory memory;
-	struct peer_ring *rings;      /* memory.n_rings */
+	struct peer_ring *rings;      /* memory.n_places */
 	struct peer_sysprof *sysprof; /* NULL: an arena of our own */
 	struct bell bell;
 	bool armed;
@@ -156,6 +156,10 @@ void peer_loss_tell(const struct peer_loss *loss, struct peer *peer);
 /* With a clock, which is borrowed, its times may be ticks. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 			      struct tick_clock *ticks, int *ret_fd);
+/* There are larger rings than those that have memory, and the largest of these are used. */
+bool peer_arena_wants_more(const struct peer_arena *arena);
+/* Those of the next size can be claimed, unless there is no memory. */
+void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
 /*
  * Copies what is in the ring into its queue, through `buffer`, until that is `most` bytes or a little more; returns how many bytes that took.
  * Counts what was lost.

@@ -102,9 +102,24 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 		tell_fault(collectors, ring);
 }
 
+/* What comes into its new rings is later than what bounds the drain so far. */
+static void grow_arena(struct collectors *collectors, struct peer_arena *arena)
+{
+	uint32_t n_before = arena->memory.n_rings;
+	uint64_t begin_ns = collectors_clock();
+
+	if (begin_ns < collectors->arena_until_ns)
+		return;
+	peer_arena_grow(arena, collectors->options.ticks);
+	collectors->n_rings += arena->memory.n_rings - n_before;
+	collectors_note_clearing(collectors, begin_ns);
+}
+
 static void drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
 {
+	if (peer_arena_wants_more(arena))
+		grow_arena(collectors, arena);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		if (!has_share(collectors, peer)) {
 			arena->is_filling = true;

@@ -23,6 +23,14 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 	return g_ptr_array_index(collectors->peers, i);
 }
 
+/* Memory has been cleared since then: a third of the time at most goes into that. */
+static inline void collectors_note_clearing(struct collectors *collectors, uint64_t begin_ns)
+{
+	uint64_t now_ns = collectors_clock();
+
+	collectors->arena_until_ns = now_ns + 2 * (now_ns - begin_ns);
+}
+
 /* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may have reached another one. */
 void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. */

@@ -27,9 +27,11 @@
 #define UNCLAIMED_NS (1000 * MS)
 
 /* The first arena of a process, and one where many have some already. A thread begins with the smallest, most need no other,
- * and leaves one that is full for one that is four times as big. */
+ * and leaves one that is full for one that is four times as big. Where it would wait for room rather than lose something, the
+ * larger sizes have memory only when those before them are used: to clear all of it is what a short process costs most. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
+	.n_later = 2,
 };
 static const struct ring_arena_sizes small_sizes = {
 	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },
@@ -156,6 +158,8 @@ static void set_policy(const struct collectors *collectors, const struct peer *p
 
 	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
 		sizes->sizes[i].policy = lossless ? RING_LOSSLESS : RING_DROP;
+	if (!lossless)
+		sizes->n_later = 0;
 }
 
 /* The sizes that were asked for, within what there is room for; false: none. */
@@ -189,8 +193,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
 			uint64_t begin_ns)
 {
-	/* A third of the time at most goes into clearing memory. */
-	collectors->arena_until_ns = collectors_clock() + 2 * (collectors_clock() - begin_ns);
+	collectors_note_clearing(collectors, begin_ns);
 	collectors->arena_bytes += arena->memory.bytes;
 	collectors->n_rings += arena->memory.n_rings;
 }

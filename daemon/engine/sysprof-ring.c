@@ -54,7 +54,9 @@ int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 	*(struct shared_header *)base =
 		(struct shared_header){ .body_offset = page, .body_bytes = n_bytes };
 	*ret_ring = (struct sysprof_ring){ .shared = base, .size = n_bytes, .page = page };
-	*ret_memory = (struct ring_arena_memory){ .base = base, .bytes = bytes, .n_rings = 1 };
+	*ret_memory = (struct ring_arena_memory){
+		.base = base, .bytes = bytes, .n_rings = 1, .n_places = 1
+	};
 	*ret_fd = steal_fd(&fd);
 	return 0;
 }

@@ -442,6 +442,31 @@ static void test_keep_up(void)
 	fixture_done(&fixture);
 }
 
+/* Rings of the next size can be claimed when one of the largest so far was written into, and what is written there is read. */
+static void test_growth(void)
+{
+	static const uint64_t sizes[] = { 128u << 10, 512u << 10, 4u << 20 };
+	struct fixture fixture;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct ring *ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
+
+		CHECK_INT(ring != NULL, i == 0);
+		/* memory is cleared a third of the time at most */
+		for (int j = 0; j < 100 && !ring; j++) {
+			settle(&fixture);
+			ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
+		}
+		REQUIRE(CHECK(ring));
+		write_alloc(ring, (i + 1) * 16, i, 0);
+	}
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), ARRAY_SIZE(sizes));
+	CHECK_INT(fixture.warnings, 0);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_stacks);
@@ -452,5 +477,6 @@ int main(void)
 	RUN(test_endless_stacks);
 	RUN(test_allocations);
 	RUN(test_keep_up);
+	RUN(test_growth);
 	return test_end();
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define N_THREADS 8
 #define PER_THREAD (PROF_SANITIZED ? 25000u : 1250000u)
@@ -40,6 +41,54 @@ static void test_arena(void)
 	REQUIRE(CHECK_INT(ring_arena_map(fd, &arena), 0));
 	ring_arena_count_lost(arena);
 	CHECK_INT(ring_arena_lost(&memory), 1);
+	ring_arena_unmap(arena);
+	ring_arena_memory_done(&memory);
+	close(fd);
+}
+
+static uint64_t count_blocks(int fd)
+{
+	struct stat status;
+
+	return CHECK_INT(fstat(fd, &status), 0) ? (uint64_t)status.st_blocks * 512 : 0;
+}
+
+/* Larger rings are claimed only when all of their memory is there. */
+static void test_grow(void)
+{
+	const struct ring_arena_sizes sizes = { { { SMALL, 2, RING_DROP },
+						  { 16 * SMALL, 2, RING_DROP },
+						  { 64 * SMALL, 1, RING_DROP } },
+						.n_later = 2 };
+	struct ring_arena_memory memory;
+	struct ring_reader reader;
+	struct ring_arena *arena;
+	uint64_t n_blocks;
+	int fd;
+
+	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &memory, &fd), 0));
+	CHECK_INT(memory.n_places, 5);
+	if (memory.n_rings == 5)
+		return; /* this kernel cannot do it */
+	CHECK_INT(memory.n_rings, 2);
+	n_blocks = count_blocks(fd);
+	CHECK(n_blocks < 16 * SMALL);
+	REQUIRE(CHECK_INT(ring_arena_map(fd, &arena), 0));
+	CHECK_INT(ring_arena_count_free(arena), 5);
+	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
+	ring_arena_grow(&memory);
+	CHECK_INT(memory.n_rings, 4);
+	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
+	CHECK(count_blocks(fd) >= n_blocks + 2 * 16 * SMALL && count_blocks(fd) < memory.bytes);
+	ring_reader_init(&reader, &memory, 3);
+	ring_reader_recycle(&reader);
+	CHECK(ring_claim(arena, 1, 2 * SMALL, 0));
+	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
+	ring_arena_grow(&memory);
+	CHECK_INT(memory.n_rings, 5);
+	CHECK_INT(count_blocks(fd), memory.bytes);
+	ring_arena_grow(&memory);
+	CHECK_INT(memory.n_rings, 5);
 	ring_arena_unmap(arena);
 	ring_arena_memory_done(&memory);
 	close(fd);
@@ -421,6 +470,7 @@ static void test_hostile_consumer(void)
 int main(void)
 {
 	RUN(test_arena);
+	RUN(test_grow);
 	RUN(test_sizes);
 	RUN(test_map);
 	RUN(test_order);
