@@ -269,11 +269,32 @@ def test_allocations_by_stack_of_a_time(profcapture, heap):
 def test_value_is_not_there(profcapture, heap, capture, tmp_path):
     done = profcapture("export", heap[0], "--to", "folded")
     assert not done.stdout and "--value alloc-space" in done.stderr
-    for more in (["--to", "pprof"], ["--to", "firefox"], ["--to", "folded", "--focus", "x"], ["--to", "folded", "--mode", "user"]):
+    for more in (["--to", "pprof"], ["--to", "firefox"], ["--to", "folded", "--focus", "x"], ["--to", "folded", "--mode", "user"],
+                 ["--to", "speedscope", "--cpu", "0"]):
         assert "--value alloc-space is for folded" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
     plain = make(tmp_path / "plain.cap", "--rows", 10)
     done = profcapture("export", plain, "--to", "folded", "--value", "alloc-space", "-o", tmp_path / "x", check=1)
     assert "no allocations" in done.stderr and not (tmp_path / "x").exists()
+    assert "--value" not in profcapture("export", plain, "--to", "folded", "--pid", 999999).stderr
+
+
+def test_program_without_allocations(profctl, profcapture, tmp_path):
+    """Nothing is what it has, which is no error; nor where what there was cannot be read."""
+    path = tmp_path / "none.cap"
+    profctl("record", "--bus", "private", "--memory", "-F", 0, "-q", "-o", path, "--", "/bin/true")
+    assert profcapture("export", path, "--to", "folded", "--value", "alloc-space").stdout == ""
+    profile = json.loads(profcapture("export", path, "--to", "speedscope", "--value", "alloc-space").stdout)
+    assert not any(thread["weights"] for thread in profile["profiles"])
+
+
+@pytest.mark.parametrize("to", ["pprof", "firefox"])
+def test_samples_of_a_cpu(profcapture, heap, tmp_path, to):
+    """What was allocated was not on any CPU."""
+    sizes = []
+    for more in [], ["--cpu", 0]:
+        profcapture("export", heap[0], "--to", to, "--force", "-o", tmp_path / "x", *more)
+        sizes.append((tmp_path / "x").stat().st_size)
+    assert sizes[0] > 2 * sizes[1]
 
 
 def test_many_allocations_are_cut(profcapture, tmp_path):

@@ -308,22 +308,31 @@ static bool write_result(struct export *export, GError **error)
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-/* Filters of frames and modes are those of samples: with them there are no allocations. */
+/* There are no allocations with these. */
+static bool is_of_samples(const struct export *export)
+{
+	return frame_filters_any(&export->filters) || export->tally.mode != TALLY_ANY_MODE ||
+	       export->reader.cpus;
+}
+
 static bool read_allocations(struct export *export, GError **error)
 {
 	const struct allocations *allocations;
 	bool are_wanted = export->value != EXPORT_SAMPLES ||
 			  formats[export->format].allocations != NO_ALLOCATIONS;
 
-	if (!are_wanted || export->tally.filters || export->tally.mode != TALLY_ANY_MODE)
+	if (!are_wanted || is_of_samples(export))
 		return true;
 	if (!allocations_are_there(export)) {
 		if (export->value == EXPORT_SAMPLES)
 			return true;
-		g_set_error_literal(
-			error, CLI_ERROR, CLI_FAILURE,
-			_("the capture has no allocations: profctl record --memory records them"));
-		return false;
+		/* Else there were none, or none that can be read. */
+		if (!capture_metadata(export->reader.capture, "memory.mode")) {
+			g_set_error_literal(
+				error, CLI_ERROR, CLI_FAILURE,
+				_("the capture has no allocations: profctl record --memory records them"));
+			return false;
+		}
 	}
 	export->allocations = g_new0(struct allocations, 1);
 	if (!allocations_read(export->allocations, export,
@@ -350,15 +359,16 @@ static bool export_run(struct export *export, const char *input, GError **error)
 	export->tally.places = formats[export->format].places;
 	if (frame_filters_any(&export->filters))
 		export->tally.filters = &export->filters;
-	if (!tally_run(&export->tally, &export->reader, error) || !read_allocations(export, error))
+	if (!tally_run(&export->tally, &export->reader, error))
 		return false;
-	if (export->tally.each->len == 0 && !export->tally.filters &&
-	    export->tally.mode == TALLY_ANY_MODE && export->value == EXPORT_SAMPLES &&
+	capture_warn(export->reader.capture);
+	if (!read_allocations(export, error))
+		return false;
+	if (export->reader.capture->samples == 0 && export->value == EXPORT_SAMPLES &&
 	    formats[export->format].allocations == NO_ALLOCATIONS && allocations_are_there(export))
 		cli_warning(_(
 			"there are no samples in it; what was allocated is there: --value alloc-space, or inuse-space for what is not freed"));
 	find_files(export);
-	capture_warn(export->reader.capture);
 	if (export->reader.capture->lost)
 		cli_warning(
 			_("the capture lost events, which formats of others cannot say: profcapture info '%s' lists them"),
@@ -401,10 +411,9 @@ int verb_export(int argc, char **argv)
 		return cli_usage_error(
 			_("the result needs a format: --to folded, firefox, pprof or speedscope"));
 	if (export.value != EXPORT_SAMPLES &&
-	    (formats[export.format].allocations != NO_ALLOCATIONS ||
-	     frame_filters_any(&export.filters) || export.tally.mode != TALLY_ANY_MODE))
+	    (formats[export.format].allocations != NO_ALLOCATIONS || is_of_samples(&export)))
 		return cli_usage_error(
-			_("--value %s is for folded and speedscope, without frames or a --mode"),
+			_("--value %s is for folded and speedscope, without frames, --cpu or --mode"),
 			value_names[export.value]);
 	return export_run(&export, argv[0], &error) ? CLI_OK : cli_fail(error);
 }
