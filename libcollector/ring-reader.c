@@ -267,13 +267,14 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 {
 	struct ring_totals *totals = &reader->totals;
 	bool has_ticks = reader->ticks && (header->flags & RING_FLAG_TICKS);
-	uint64_t time = header->time_ns, least_ns = reader->last_ns;
+	uint64_t time, least_ns = reader->last_ns;
 	uint8_t verdict;
 
 	if (header->type == RING_PAD) {
 		totals->abandoned += header->flags & RING_FLAG_ABANDONED;
 		return;
 	}
+	time = header->time_ns;
 	if (has_ticks == reader->moved_has_ticks && time >= reader->moved_at)
 		least_ns = MAX_OF(least_ns, reader->moved_ns);
 	header->flags &= (uint16_t)~RING_FLAG_TICKS;
