@@ -268,8 +268,10 @@ static uint8_t *make_room(struct peer_queue *queue, size_t n)
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
+	/* By what is queued: a ring that is never found empty would have ever larger ones else. */
 	if (last)
-		room = MAX_OF(n, MIN_OF(last->room * 2, (size_t)CHUNK_BYTES));
+		room = MAX_OF(n, MIN_OF((size_t)(queue->n_put - queue->n_taken) * 2,
+					(size_t)CHUNK_BYTES));
 	/* That one is kept, and too small. */
 	if (queue->n_taken == queue->n_put)
 		g_free(steal_ptr(&last));
@@ -333,8 +335,9 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 }
 
 /* Behind the last record of a chunk is the first one of the next. */
-static void leave_chunk(struct peer_queue *queue)
+static void leave_chunk(struct peer_ring *ring)
 {
+	struct peer_queue *queue = &ring->queue;
 	struct peer_chunk *done = queue->chunks;
 
 	queue->at = queue->slots = queue->blocks = 0;
@@ -344,8 +347,8 @@ static void leave_chunk(struct peer_queue *queue)
 		return;
 	}
 	done->n = 0;
-	/* What a burst took is given back: rings are many. */
-	if (done->room > CHUNK_BYTES) {
+	/* What a burst took is given back: rings are many, and what they keep is not more than they are. */
+	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
 		g_free(done);
 		queue->chunks = queue->last = NULL;
 	}
@@ -363,7 +366,7 @@ size_t peer_ring_settle(struct peer_ring *ring)
 			collector_owner_unref(queue->spans[queue->first++].owner);
 		while (queue->chunks && queue->at == queue->chunks->n &&
 		       (queue->at > 0 || queue->chunks->next))
-			leave_chunk(queue);
+			leave_chunk(ring);
 		item = peer_ring_peek(ring);
 		if (!item || item->type != RING_PAD)
 			break;

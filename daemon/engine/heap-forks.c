@@ -204,6 +204,7 @@ static bool copy(struct heap *to, const struct heap_parent *from, const struct h
 		const struct heap_block block = { .address = end->address, .label = end->label };
 		struct heap_block before;
 
+		heap_yield(yield, (uint32_t)i);
 		if (heap_block_number(&block) <= number && !heap_put(to, &block, &before))
 			return false;
 	}

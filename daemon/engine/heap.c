@@ -585,8 +585,11 @@ static void list(const struct heap *heap, const struct heap_block *const *held,
 
 	for (uint32_t i = 0; i < heap->n_held; i++)
 		add_item(items, &n, held[i]);
-	for (GTreeNode *node = g_tree_node_first(heap->mapped); node; node = g_tree_node_next(node))
+	for (GTreeNode *node = g_tree_node_first(heap->mapped); node;
+	     node = g_tree_node_next(node)) {
+		heap_yield(yield, n);
 		add_item(items, &n, g_tree_node_value(node));
+	}
 	for (uint32_t i = 1; i <= heap->n_blocks; i++) {
 		heap_yield(yield, i);
 		if (block_at(heap, i)->label != 0)

@@ -467,6 +467,39 @@ static void test_growth(void)
 	fixture_done(&fixture);
 }
 
+/* What a ring that is never found empty takes is what is queued, whatever was before. */
+static void test_never_empty(void)
+{
+	struct fixture fixture;
+	struct peer_queue *queue;
+	struct ring *ring;
+	size_t most = 0;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
+	ring = claim(&fixture, getpid());
+	/* so that it has no larger one to go on in */
+	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
+		;
+	queue = &((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))
+			 ->arenas[0]
+			 ->rings[0]
+			 .queue;
+	for (uint64_t i = 0; i < 20000; i++) {
+		write_alloc(ring, (i + 1) * 16, i, 0);
+		if (i % 20 != 0)
+			continue;
+		/* as in a session: what was written in the last millisecond stays queued */
+		usleep(500);
+		parts_step(&fixture.parts, &fixture.collectors, now() - 1000000);
+		for (const struct peer_chunk *chunk = queue->chunks; chunk; chunk = chunk->next)
+			most = MAX_OF(most, chunk->room);
+	}
+	CHECK(most > 0 && most < 32u << 10);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 20000);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_stacks);
@@ -478,5 +511,6 @@ int main(void)
 	RUN(test_allocations);
 	RUN(test_keep_up);
 	RUN(test_growth);
+	RUN(test_never_empty);
 	return test_end();
 }
