@@ -278,15 +278,6 @@ def test_value_is_not_there(profcapture, heap, capture, tmp_path):
     assert "--value" not in profcapture("export", plain, "--to", "folded", "--pid", 999999).stderr
 
 
-def test_program_without_allocations(profctl, profcapture, tmp_path):
-    """Nothing is what it has, which is no error; nor where what there was cannot be read."""
-    path = tmp_path / "none.cap"
-    profctl("record", "--bus", "private", "--memory", "-F", 0, "-q", "-o", path, "--", "/bin/true")
-    assert profcapture("export", path, "--to", "folded", "--value", "alloc-space").stdout == ""
-    profile = json.loads(profcapture("export", path, "--to", "speedscope", "--value", "alloc-space").stdout)
-    assert not any(thread["weights"] for thread in profile["profiles"])
-
-
 @pytest.mark.parametrize("to", ["pprof", "firefox"])
 def test_samples_of_a_cpu(profcapture, heap, tmp_path, to):
     """What was allocated was not on any CPU."""

@@ -494,3 +494,11 @@ def test_options_of_the_session(bus, file):
     for pid in 0, 1 << 31, gone.pid:
         options = {"system": variant("b", True), **memory, "memory-pid": variant("u", pid)}
         assert refusal(client.create, options, file) == ("Failed", f"there is no process {pid}")
+
+
+def test_export_of_none(profctl, profcapture, capture):
+    """Nothing is what the program has allocated, which is no error; nor where what there was cannot be read."""
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "/bin/true")
+    assert profcapture("export", capture, "--to", "folded", "--value", "alloc-space").stdout == ""
+    profile = json.loads(profcapture("export", capture, "--to", "speedscope", "--value", "alloc-space").stdout)
+    assert not any(thread["weights"] for thread in profile["profiles"])
