@@ -28,6 +28,8 @@
 
 /* control_hello.wants */
 #define CONTROL_WANTS_ALLOCATIONS 0x01u /* so rings are lossless, unless the session has a policy */
+#define CONTROL_WANTS_ROOM \
+	0x02u /* its threads do not wait for room, so all rings are to have memory */
 
 /* The first packet of a connection. */
 struct control_hello {

@@ -18,7 +18,6 @@
 #include "libcollector/register.h"
 
 #include <errno.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,17 +42,11 @@ static void copy(char *to, const volatile char *from, size_t n_bytes)
 	to[n_bytes - 1] = 0;
 }
 
-/* Also from where an emulator or a filter does not let it be known. */
-static bool is_filtered(void)
-{
-	return syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
-}
-
 static int join(void)
 {
 	int r;
 
-	if (is_filtered())
+	if (register_is_filtered())
 		return -EACCES;
 	if (register_is_recorded())
 		return -EALREADY;

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define MAX_VARIABLE 1024 /* bytes of PROF_CONTROL's value */
@@ -63,6 +64,11 @@ bool register_is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
+bool register_is_filtered(void)
+{
+	return syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
+}
+
 static void set_parent(uint32_t tgid)
 {
 	if (own_tgid != tgid)
@@ -85,6 +91,8 @@ static int connect_process(void)
 	RING_STORE(&register_process->tgid, tgid);
 	RING_STORE(&register_process->generation, ++last_generation);
 	hello.parent_tgid = parent_tgid;
+	if (register_is_realtime() || register_is_filtered())
+		hello.wants |= CONTROL_WANTS_ROOM;
 	memcpy(hello.token, addresses.token, sizeof(hello.token));
 	r = control_connect(&addresses, &hello, control_now_ns() + wait_ns,
 			    &register_process->connection, &memfd);

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/prctl.h>
 
 #define FIRST_SKIP 64
 #define MAX_SKIP (1u << 20)
@@ -98,12 +97,9 @@ static struct producer *make_producer(struct arena_entry *entry, struct ring *ri
 	return producer;
 }
 
-/* A filter that may kill is one that was seen here; asking takes a call itself, as does all that comes before. */
 static uint32_t get_flags(void)
 {
-	bool is_filtered = syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
-
-	return register_self.no_syscall || is_filtered ? RING_NO_SYSCALL : 0;
+	return register_self.no_syscall || register_is_filtered() ? RING_NO_SYSCALL : 0;
 }
 
 static struct producer *claim_producer(void)

@@ -88,6 +88,9 @@ void register_restore_signals(uint64_t before);
 /* Of what was given up. */
 void register_count_lost(void);
 
+/* A filter that may kill is one that was seen here; asking takes a call itself. Also where it cannot be known. */
+bool register_is_filtered(void);
+
 /* The session is over: nothing is recorded any more. */
 void register_ended(struct producer *producer);
 

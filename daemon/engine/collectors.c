@@ -158,7 +158,7 @@ static void set_policy(const struct collectors *collectors, const struct peer *p
 
 	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
 		sizes->sizes[i].policy = lossless ? RING_LOSSLESS : RING_DROP;
-	if (!lossless)
+	if (!lossless || peer->wants & CONTROL_WANTS_ROOM)
 		sizes->n_later = 0;
 }
 

@@ -467,6 +467,20 @@ static void test_growth(void)
 	fixture_done(&fixture);
 }
 
+/* Who does not wait for room has all of them from the beginning. */
+static void test_room(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture, ENGINE_POLICY_LOSSLESS);
+	connect_as(&fixture, getpid(), CONTROL_WANTS_ROOM);
+	step_until_answer(&fixture);
+	REQUIRE(take_arena(&fixture));
+	CHECK(ring_claim(fixture.arena, getpid(), 4u << 20, 0));
+	finish(&fixture);
+	fixture_done(&fixture);
+}
+
 /* What a ring that is never found empty takes is what is queued, whatever was before. */
 static void test_never_empty(void)
 {
@@ -511,6 +525,7 @@ int main(void)
 	RUN(test_allocations);
 	RUN(test_keep_up);
 	RUN(test_growth);
+	RUN(test_room);
 	RUN(test_never_empty);
 	return test_end();
 }
