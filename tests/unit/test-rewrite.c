@@ -254,6 +254,37 @@ static void test_slice(void)
 	build_done(&build);
 }
 
+/* Of a segment before the slice, what it says of the machine stays, and not how it chose its allocations. */
+static void test_metadata_before(void)
+{
+	struct build build, result;
+	struct capture *from, *to;
+
+	begin(&build);
+	build_metadata(&build, "host", "h");
+	build_metadata(&build, "memory.mode", "sample");
+	build_metadata(&build, "memory.sample_bytes", "1000");
+	build_next_segment(&build, BUILD_START + 1000, 1);
+	build_metadata(&build, "memory.mode", "all");
+	build_finish(&build);
+	from = open_capture(&build);
+	CHECK_STR(capture_metadata_of(from, 1, "memory.mode"), "sample");
+	CHECK_STR(capture_metadata_of(from, 2, "memory.mode"), "all");
+	CHECK(!capture_metadata_of(from, 2, "memory.sample_bytes"));
+	to = rewritten(from,
+		       (struct rewrite_options){ .timed = true, .from_ns = 1000, .to_ns = 2000 },
+		       &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(to->n_segments, 1);
+	CHECK_STR(capture_metadata(to, "host"), "h");
+	CHECK_STR(capture_metadata(to, "memory.mode"), "all");
+	CHECK(!capture_metadata(to, "memory.sample_bytes"));
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
 static void test_damage_rows(void)
 {
 	struct prof_damage damages[] = {
@@ -326,6 +357,7 @@ int main(void)
 	RUN(test_cycle);
 	RUN(test_long_chain);
 	RUN(test_slice);
+	RUN(test_metadata_before);
 	RUN(test_damage_rows);
 	RUN(test_order);
 	return test_end();

@@ -182,18 +182,26 @@ static void read_loss_batch(struct capture *capture, const struct prof_batch *ba
 	}
 }
 
+static char *segment_key(uint32_t segment, const char *key)
+{
+	return g_strdup_printf("%" PRIu32 "\n%s", segment, key);
+}
+
 static void read_metadata_batch(struct capture *capture, const struct prof_batch *batch)
 {
 	const struct prof_array *value = &batch->columns[PROF_METADATA_VALUE];
 
 	for (size_t i = 0; i < batch->rows; i++) {
 		const char *key = text_of(capture, &batch->columns[PROF_METADATA_KEY], i);
+		GBytes *bytes;
 
 		if (!key || !value->bytes || !value->offsets)
 			continue;
-		g_hash_table_replace(capture->metadata, (char *)key,
-				     g_bytes_new(value->bytes + value->offsets[i],
-						 value->offsets[i + 1] - value->offsets[i]));
+		bytes = g_bytes_new(value->bytes + value->offsets[i],
+				    value->offsets[i + 1] - value->offsets[i]);
+		g_hash_table_replace(capture->metadata, (char *)key, bytes);
+		g_hash_table_replace(capture->metadata_of, segment_key(batch->segment, key),
+				     g_bytes_ref(bytes));
 	}
 }
 
@@ -314,6 +322,8 @@ struct capture *capture_open(const char *file, GError **error)
 	capture->loss_indexes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	capture->metadata =
 		g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_bytes_unref);
+	capture->metadata_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+						     (GDestroyNotify)g_bytes_unref);
 	if (!capture_init(capture, error)) {
 		capture_free(capture);
 		return NULL;
@@ -326,6 +336,7 @@ void capture_free(struct capture *capture)
 	if (!capture)
 		return;
 	g_hash_table_unref(capture->metadata);
+	g_hash_table_unref(capture->metadata_of);
 	g_array_unref(capture->losses);
 	g_hash_table_unref(capture->loss_indexes);
 	names_free(capture->names);
@@ -381,9 +392,8 @@ bool capture_check(struct capture *capture, unsigned table, GError **error)
 
 /* ---- what is said about it --------------------------------------------------------------------- */
 
-const char *capture_metadata(const struct capture *capture, const char *key)
+static const char *value_text(const struct capture *capture, GBytes *value)
 {
-	GBytes *value = g_hash_table_lookup(capture->metadata, key);
 	gsize length;
 	const char *bytes;
 
@@ -391,6 +401,18 @@ const char *capture_metadata(const struct capture *capture, const char *key)
 		return NULL;
 	bytes = g_bytes_get_data(value, &length);
 	return names_intern(capture->names, bytes, length);
+}
+
+const char *capture_metadata(const struct capture *capture, const char *key)
+{
+	return value_text(capture, g_hash_table_lookup(capture->metadata, key));
+}
+
+const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key)
+{
+	g_autofree char *name = segment_key(segment, key);
+
+	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
 
 void capture_warn(const struct capture *capture)

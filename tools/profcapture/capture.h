@@ -32,6 +32,7 @@ struct capture {
 	GArray *losses;           /* of struct capture_loss, by stream and cause */
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
+	GHashTable *metadata_of;  /* the same by segment: number, line feed and key */
 };
 
 struct capture *capture_open(const char *file, GError **error);
@@ -47,8 +48,9 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 /* The clock value of a relative time in a segment, bounded to what a clock can show. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Text of a metadata key, or NULL. */
+/* Text of a metadata key, or NULL: the file's last, and what the recording of a segment says, which may be of another kind. */
 const char *capture_metadata(const struct capture *capture, const char *key);
+const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
 /* Every end of a thread, by process (index of names): a process ends with its last one, which need not be its main thread.
  * Makes every thread and process of the task table known. */

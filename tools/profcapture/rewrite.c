@@ -301,13 +301,28 @@ static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
 	}
 }
 
+/* How a segment chose its allocations is nothing that the next one could want. */
+static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batch *batch,
+			   size_t row)
+{
+	static const char prefix[] = "memory.";
+	const struct prof_array *key = &batch->columns[PROF_METADATA_KEY];
+	size_t length = sizeof(prefix) - 1;
+
+	return !rewrite->before || !key->bytes || !key->offsets ||
+	       key->offsets[row + 1] - key->offsets[row] < length ||
+	       memcmp(key->bytes + key->offsets[row], prefix, length) != 0;
+}
+
 /* Decided before anything that the row names is copied. */
 static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
 		      const struct prof_batch *batch, size_t row)
 {
 	uint64_t time;
 
-	if (!(copy->def->flags & PROF_TABLE_TIMED) || copy->def->id == PROF_TABLE_METADATA)
+	if (copy->def->id == PROF_TABLE_METADATA)
+		return metadata_stays(rewrite, batch, row);
+	if (!(copy->def->flags & PROF_TABLE_TIMED))
 		return true;
 	time = array_number_or(&batch->columns[0], row, 0);
 	if (copy->def->id == PROF_TABLE_SWITCH)
