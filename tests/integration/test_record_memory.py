@@ -308,6 +308,41 @@ def test_metadata(profctl, profcapture, capture):
     assert of("--memory", "--memory-min=1K", "--memory-mmap") == {"memory.mode": "all", "memory.min_bytes": "1024", "memory.mmap": "yes"}
 
 
+ALLOCATES = r"""
+#include <stdlib.h>
+int main(void)
+{
+	for (int i = 0; i < 100000; i++)
+		if (!malloc(200))
+			return 1;
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("first, second", [("all", "sample:64K"), ("sample:64K", "all"), ("sample:16K", "sample:64K")])
+def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_path, first, second):
+    """Each block stands for as many as its own recording says, whatever the file's last one says; a slice keeps what is its own."""
+    command = ["--", compile_c("allocates", ALLOCATES)]
+    half = 100000 * 200
+    for how in ["--memory=" + first], ["--memory=" + second, "--append"]:
+        profctl("record", "-q", "-F", 0, "-o", capture, *how, *command)
+
+    def leaked(of):
+        return profcapture.json("memory", of, "--leaks")["data"]["summary"]["leaked_bytes"]
+
+    # 16 bytes in 64 KiB: 305 of the blocks of a half are there, so this is 5 of their standard deviations
+    near = pytest.approx(half, rel=0.3)
+    assert leaked(capture) == pytest.approx(2 * half, rel=0.3)
+    folded = profcapture("export", "--to", "folded", "--value", "inuse-space", capture, "-o", "-").stdout
+    assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == pytest.approx(2 * half, rel=0.3)
+    assert "Sampled, by some of the recordings" in profcapture("memory", capture).stdout
+    begin = max(row["time_ns"] for row in rows(profcapture, capture, "heap") if row["event"] == "begin")
+    for name, stretch in ("before", ["--to", f"{begin - 1}ns"]), ("after", ["--from", f"{begin}ns"]):
+        profcapture("cut", capture, "-o", tmp_path / name, *stretch)
+        assert leaked(tmp_path / name) == near, name
+
+
 def test_missing_library(profctl, capture, tmp_path):
     """Nothing is started, and no file is left."""
     done = profctl("record", "--memory", "-o", capture, "--", "touch", tmp_path / "ran", check=1, env={"PROF_LIB_DIR": tmp_path})

@@ -951,6 +951,70 @@ static void test_segments(void)
 	build_done(&build);
 }
 
+static void begin_sampled(struct build *build, unsigned sampled)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", sampled);
+	build_metadata(build, "memory.mode", sampled ? "sample" : "all");
+	if (sampled)
+		build_metadata(build, MEMORY_SAMPLE_BYTES, number);
+}
+
+static double weight(double size, double sampled)
+{
+	return sampled > 0 ? 1 / (1 - exp(-size / sampled)) : 1;
+}
+
+/* What a block stands for, its own recording says. */
+static void check_sampled_segments(unsigned first, unsigned second)
+{
+	double lived = 100 * weight(100, first), lives = 70 * weight(70, second);
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	begin_sampled(&build, first);
+	heap_row(&build, 5, 1, PROF_HEAP_BEGIN, 0, 0, 0, 5);
+	malloc_row(&build, 10, 1, 1, 100, 1);
+	build_next_segment(&build, BUILD_START + 1000, 1);
+	add_names(&build);
+	begin_sampled(&build, second);
+	heap_row(&build, 1005, 1, PROF_HEAP_BEGIN, 0, 0, 0, 1005);
+	malloc_row(&build, 1010, 1, 1, 70, 1);
+	malloc_row(&build, 1020, 1, 2, 70, 2);
+	free_row(&build, 1030, 1, 2);
+	build_finish(&build);
+	REQUIRE(ask_view(&memory, MEMORY_SUMMARY, &build));
+	CHECK(fabs(memory.all.leaked_bytes - (lived + lives)) < 1e-6);
+	CHECK(fabs(memory.all.allocated_bytes - (lived + 2 * lives)) < 1e-6);
+	CHECK(fabs(memory.all.freed_bytes - lives) < 1e-6);
+	CHECK(fabs(memory.all.calls[MEMORY_CALL_FREE] - weight(70, second)) < 1e-6);
+	CHECK(fabs(memory.all.peak_bytes - MAX_OF(lived, 2 * lives)) < 1e-6);
+	CHECK_NUMBER(memory.sampled_bytes, MAX_OF(first, second));
+	CHECK(memory.is_sampled_alike == (first == second));
+	memory_done(&memory);
+	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
+	CHECK(fabs(memory.all.peak_bytes - MAX_OF(lived, 2 * lives)) < 1e-6);
+	memory_done(&memory);
+	REQUIRE(ask_at(&memory, 500, &build));
+	CHECK(fabs(memory.all.live_bytes - lived) < 1e-6);
+	memory_done(&memory);
+	REQUIRE(ask_at(&memory, 1500, &build));
+	CHECK(fabs(memory.all.live_bytes - lives) < 1e-6);
+	memory_done(&memory);
+	build_done(&build);
+}
+
+static void test_sampled_segments(void)
+{
+	static const unsigned sampled[] = { 0, 64, 1000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sampled); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(sampled); j++)
+			check_sampled_segments(sampled[i], sampled[j]);
+}
+
 /* ---- suppressions -------------------------------------------------------------------------------- */
 
 static void test_patterns(void)
@@ -1056,6 +1120,7 @@ int main(void)
 	RUN(test_hostile);
 	RUN(test_inconsistent);
 	RUN(test_segments);
+	RUN(test_sampled_segments);
 	RUN(test_patterns);
 	RUN(test_suppressions);
 	return test_end();

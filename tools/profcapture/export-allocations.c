@@ -8,7 +8,7 @@
 
 #include "tools/profcapture/export-allocations.h"
 
-#include "tools/profcapture/memory.h"
+#include "tools/profcapture/memory-replay.h"
 
 #include <string.h>
 
@@ -18,7 +18,6 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	double sampled_bytes;
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -66,16 +65,16 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 		allocations->left_out++;
 }
 
-static void begin(struct reading *reading, const struct memory_block *block, uint32_t segment,
-		  int64_t time_ns, bool is_counted)
+static void begin(struct reading *reading, const struct memory_block *block,
+		  const struct memory_heap *heap, int64_t time_ns, bool is_counted)
 {
 	struct allocation_sum *sum = sum_of(reading, block);
-	double objects = memory_block_weight(block, reading->sampled_bytes);
+	double objects = memory_weight(heap, block);
 	double bytes = objects * (double)block->size;
 	struct allocation_event event = {
 		.time_ns = MAX_OF(time_ns, reading->export->reader.from_ns),
 		.bytes = bytes,
-		.block = block->number + ((uint64_t)segment << 44),
+		.block = block->number + ((uint64_t)heap->segment << 44),
 		.thread = block->thread,
 		.by = block->thread,
 		.node = block->node,
@@ -96,7 +95,7 @@ static void loaded(const struct memory_live *live, void *data)
 	struct reader *reader = &reading->export->reader;
 
 	if (reader_wants_thread(reader, live->block.thread))
-		begin(reading, &live->block, memory_heap_at(&reading->heaps, live->heap)->segment,
+		begin(reading, &live->block, memory_heap_at(&reading->heaps, live->heap),
 		      reader->from_ns, false);
 }
 
@@ -106,7 +105,7 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 	struct reading *reading = data;
 
 	(void)more;
-	begin(reading, block, event->segment,
+	begin(reading, block, memory_heap_at(&reading->heaps, event->heap),
 	      capture_time(reading->export->reader.capture, event->segment, event->time),
 	      event->is_counted);
 }
@@ -117,7 +116,7 @@ static void released(const struct memory_event *event, const struct memory_block
 	struct reading *reading = data;
 	struct reader *reader = &reading->export->reader;
 	int64_t time_ns = capture_time(reader->capture, event->segment, event->time);
-	double objects = memory_block_weight(block, reading->sampled_bytes);
+	double objects = memory_weight(memory_heap_at(&reading->heaps, event->heap), block);
 	struct allocation_event end = {
 		.time_ns = MAX_OF(time_ns, reader->from_ns),
 		.bytes = -objects * (double)block->size,
@@ -184,7 +183,6 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	allocations->sums = g_array_new(FALSE, FALSE, sizeof(struct allocation_sum));
 	if (wants_events)
 		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
-	reading.sampled_bytes = memory_sampled_bytes(export->reader.capture);
 	number_map_init(&reading.sum_of);
 	memory_tree_init_with(&reading.tree, &export->reader, export->tally.functions);
 	ok = memory_heaps_init(&reading.heaps, &reading.tree, error) &&

@@ -12,7 +12,6 @@
 
 #include "tools/profcapture/memory.h"
 
-#include <math.h>
 #include <string.h>
 
 struct count {
@@ -25,21 +24,6 @@ struct count {
 };
 
 /* ---- classes ------------------------------------------------------------------------------------- */
-
-double memory_block_weight(const struct memory_block *block, double sampled_bytes)
-{
-	double chance;
-
-	if (sampled_bytes <= 0 || block->is_mapping)
-		return 1;
-	chance = -expm1(-(double)block->size / sampled_bytes);
-	return chance > 0 ? 1 / chance : 1;
-}
-
-double memory_weight(const struct memory *memory, const struct memory_block *block)
-{
-	return memory_block_weight(block, memory->sampled_bytes);
-}
 
 uint32_t memory_size_class(uint64_t size)
 {
@@ -88,10 +72,14 @@ static uint32_t pair_of(struct count *count, uint32_t allocator, uint32_t freer)
 
 /* ---- whom a row counts for ----------------------------------------------------------------------- */
 
+static const struct memory_heap *heap_at(const struct count *count, uint32_t heap)
+{
+	return memory_heap_at(&count->memory->heaps, heap);
+}
+
 static struct memory_counts *process_of(struct count *count, uint32_t heap)
 {
-	return memory_counts_of(count->memory->processes,
-				memory_heap_at(&count->memory->heaps, heap)->process);
+	return memory_counts_of(count->memory->processes, heap_at(count, heap)->process);
 }
 
 #define NOBODY UINT32_MAX
@@ -203,7 +191,8 @@ static void loaded(const struct memory_live *live, void *data)
 {
 	struct count *count = data;
 
-	change(count, live->heap, &live->block, memory_weight(count->memory, &live->block));
+	change(count, live->heap, &live->block,
+	       memory_weight(heap_at(count, live->heap), &live->block));
 }
 
 /* The entry point that was called; MEMORY_CALLS: none. */
@@ -248,14 +237,15 @@ static void called(const struct memory_event *event, void *data)
 {
 	const struct memory_block block = memory_event_block(event);
 	struct count *count = data;
+	const struct memory_heap *heap = heap_at(count, event->heap);
 	double weight;
 
 	if (!event->is_counted)
 		return;
 	begin(count, time_of(count, event));
-	weight = event->is_free ? 1 : memory_weight(count->memory, &block);
+	weight = event->is_free ? 1 : memory_weight(heap, &block);
 	/* A free is worth as much as its block, which is not known yet. */
-	if (event->is_free && event->block && count->memory->sampled_bytes > 0)
+	if (event->is_free && event->block && heap->sampled_bytes > 0)
 		return;
 	add_call(process_of(count, event->heap), event, weight);
 	add_call(entity(count, caller(count->memory, event)), event, weight);
@@ -282,7 +272,7 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 {
 	struct count *count = data;
 	struct memory *memory = count->memory;
-	double weight = memory_weight(memory, block);
+	double weight = memory_weight(heap_at(count, event->heap), block);
 	struct memory_counts *process, *of;
 
 	change(count, event->heap, block, weight);
@@ -334,15 +324,16 @@ static void add_release(struct count *count, struct memory_counts *to,
 			const struct memory_event *event, const struct memory_block *block,
 			bool temporary)
 {
-	double weight = memory_weight(count->memory, block);
+	const struct memory_heap *heap = heap_at(count, event->heap);
+	double weight = memory_weight(heap, block);
 
 	to->freed_bytes += weight * (double)block->size;
 	to->freed_blocks += weight;
 	if (temporary)
 		to->temporary += weight;
 	/* The call that ended a block by realloc() is a sample by itself, or none. */
-	if (event->is_free && count->memory->sampled_bytes > 0 &&
-	    event->kind != PROF_FREE_REALLOC && event->kind != PROF_FREE_REALLOCARRAY)
+	if (event->is_free && heap->sampled_bytes > 0 && event->kind != PROF_FREE_REALLOC &&
+	    event->kind != PROF_FREE_REALLOCARRAY)
 		add_call(to, event, weight);
 }
 
@@ -359,10 +350,11 @@ static void add_realloc(struct memory_counts *to, const struct memory_event *eve
 static void add_whole(struct memory_counts *to, const struct memory_event *event,
 		      const struct memory_block *block, const struct count *count)
 {
-	double weight = memory_weight(count->memory, block);
+	const struct memory_heap *heap = heap_at(count, event->heap);
+	double weight = memory_weight(heap, block);
 
 	add_allocation(to, weight, block->size);
-	if (event->is_free && count->memory->sampled_bytes <= 0)
+	if (event->is_free && heap->sampled_bytes <= 0)
 		add_call(to, event, weight);
 }
 
@@ -371,11 +363,12 @@ static void count_release(struct count *count, const struct memory_event *event,
 			  enum memory_release how)
 {
 	struct memory *memory = count->memory;
-	double weight = memory_weight(memory, block);
+	const struct memory_heap *heap = heap_at(count, event->heap);
+	double weight = memory_weight(heap, block);
 	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, block, more);
 	struct memory_counts *process = process_of(count, event->heap);
 	struct memory_counts *of = entity(count, releaser(count, event, block, more));
-	bool by_block = memory->view != MEMORY_THREADS && memory->sampled_bytes <= 0;
+	bool by_block = memory->view != MEMORY_THREADS && heap->sampled_bytes <= 0;
 
 	add_release(count, process, event, block, temporary);
 	if (of)
@@ -403,18 +396,24 @@ static void released(const struct memory_event *event, const struct memory_block
 {
 	struct count *count = data;
 
-	change(count, event->heap, block, -memory_weight(count->memory, block));
+	change(count, event->heap, block, -memory_weight(heap_at(count, event->heap), block));
 	if (event->is_counted)
 		count_release(count, event, block, more, how);
 }
 
+struct end {
+	struct count *count;
+	const struct memory_heap *heap;
+};
+
 static void end_block(const struct memory_block *block, const struct memory_block_more *more,
 		      void *data)
 {
-	struct count *count = data;
+	const struct end *end = data;
+	struct count *count = end->count;
 	uint32_t index = owner(count->memory, block);
 	struct memory_counts *of = entity(count, index);
-	double bytes = memory_weight(count->memory, block) * (double)block->size;
+	double bytes = memory_weight(end->heap, block) * (double)block->size;
 
 	(void)more;
 	count->now_bytes -= bytes;
@@ -430,8 +429,9 @@ static void end_block(const struct memory_block *block, const struct memory_bloc
 static void ended(uint32_t heap, void *data)
 {
 	struct count *count = data;
+	struct end end = { count, heap_at(count, heap) };
 
-	memory_blocks_each(memory_replay_blocks(&count->replay, heap), end_block, count);
+	memory_blocks_each(memory_replay_blocks(&count->replay, heap), end_block, &end);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */

@@ -98,13 +98,13 @@ static void ledger_done(struct ledger *ledger)
 static void ledger_add(struct ledger *ledger, uint32_t heap, const struct memory_block *block,
 		       double sign)
 {
-	double blocks = sign * memory_weight(ledger->memory, block);
+	const struct memory_heap *of = memory_heap_at(&ledger->memory->heaps, heap);
+	double blocks = sign * memory_weight(of, block);
 	double bytes = blocks * (double)block->size;
 
 	ledger->bytes += bytes;
 	account_add(&ledger->nodes, block->node, bytes, blocks, ledger->wants_most);
-	account_add(&ledger->processes, memory_heap_at(&ledger->memory->heaps, heap)->process,
-		    bytes, blocks, ledger->wants_most);
+	account_add(&ledger->processes, of->process, bytes, blocks, ledger->wants_most);
 }
 
 static void ledger_note(struct ledger *ledger, int64_t time_ns)
@@ -496,7 +496,7 @@ static void add_leak(struct memory_counts *to, double bytes, double blocks)
 static void found_leak(struct memory *memory, const struct memory_heap *heap,
 		       const struct memory_block *block, uint64_t since)
 {
-	double blocks = memory_weight(memory, block);
+	double blocks = memory_weight(heap, block);
 	double bytes = blocks * (double)block->size;
 	int64_t since_ns = capture_time(memory->reader.capture, heap->segment, since);
 	struct suppression *suppression;

@@ -12,9 +12,45 @@
 #include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
+#include <math.h>
 
 /* Different times that are looked up one by one; more are found by reading everything. */
 #define MOST_TIMES 64
+
+uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key)
+{
+	const char *text = capture_metadata_of(capture, segment, key);
+	uint64_t number;
+
+	if (!text && !capture_metadata_of(capture, segment, "memory.mode"))
+		text = capture_metadata(capture, key);
+	return text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &number, NULL) ? number
+											   : 0;
+}
+
+uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all)
+{
+	uint64_t most = 0, least = UINT64_MAX;
+
+	for (size_t i = 0; i < capture->n_segments; i++) {
+		uint64_t of = memory_setting(capture, capture->segments[i].number, key);
+
+		most = MAX_OF(most, of);
+		least = MIN_OF(least, of);
+	}
+	*ret_by_all = least >= most;
+	return most;
+}
+
+double memory_weight(const struct memory_heap *heap, const struct memory_block *block)
+{
+	double chance;
+
+	if (heap->sampled_bytes <= 0 || block->is_mapping)
+		return 1;
+	chance = -expm1(-(double)block->size / heap->sampled_bytes);
+	return chance > 0 ? 1 / chance : 1;
+}
 
 uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t process)
 {
@@ -22,6 +58,8 @@ uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t
 	uint32_t *known = number_map_at(&heaps->index, (uint64_t)segment << 32 | process);
 
 	if (*known == 0) {
+		heap.sampled_bytes = (double)memory_setting(heaps->reader->capture, segment,
+							    MEMORY_SAMPLE_BYTES);
 		g_array_append_val(heaps->heaps, heap);
 		*known = heaps->heaps->len;
 	}

@@ -26,6 +26,7 @@ struct memory_heap {
 	uint32_t end;              /* index + 1 of the mark with which it ended, 0: it has none */
 	uint32_t excluded;         /* enum prof_heap_event, or 0 */
 	uint64_t inherited;        /* blocks up to this number are those of who forked it */
+	double sampled_bytes; /* between how many bytes one block is recorded, on average; 0: each is */
 	bool has_ended; /* its process ended, and not only the recording: where it has an end */
 };
 
@@ -50,6 +51,19 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 {
 	return &((struct memory_heap *)(void *)heaps->heaps->data)[index];
 }
+
+/*
+ * A number that the recording of a segment says of how it chose allocations; 0: it does not. A segment that says nothing of
+ * them lost its metadata, so what the file says last is asked.
+ */
+#define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
+#define MEMORY_MIN_BYTES "memory.min_bytes"
+uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key);
+/* The most that a segment says, and whether all say so. */
+uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all);
+
+/* How many blocks one stands for. */
+double memory_weight(const struct memory_heap *heap, const struct memory_block *block);
 
 /* How each process ended: by index of names, and whether it did. */
 enum memory_end { MEMORY_RUNNING, MEMORY_EXIT, MEMORY_KILLED, MEMORY_EXEC };

@@ -92,14 +92,23 @@ static void print_loss(const struct memory *memory, struct out *out)
 
 static void print_sampling(const struct memory *memory, struct out *out)
 {
-	const char *least = capture_metadata(memory->reader.capture, "memory.min_bytes");
+	bool by_all;
+	uint64_t least = memory_most_setting(memory->reader.capture, MEMORY_MIN_BYTES, &by_all);
 	g_autofree char *bytes = bytes_text(memory->sampled_bytes);
 
 	if (memory->sampled_bytes > 0)
-		out_printf(out, _("Sampled, one allocation in about %s: numbers are estimates\n"),
-			   bytes);
-	if (least && strcmp(least, "0") != 0)
-		out_printf(out, _("Allocations below %s bytes were not recorded\n"), least);
+		out_printf(
+			out,
+			memory->is_sampled_alike
+				? _("Sampled, one allocation in about %s: numbers are estimates\n")
+				: _("Sampled, by some of the recordings in it one allocation in about %s: numbers are estimates\n"),
+			bytes);
+	if (least)
+		out_printf(out,
+			   by_all ? _("Allocations below %" PRIu64 " bytes were not recorded\n")
+				  : _("Allocations below %" PRIu64
+				      " bytes were not recorded by some of the recordings in it\n"),
+			   least);
 }
 
 static void print_command(const struct memory *memory, struct out *out)

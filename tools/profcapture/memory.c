@@ -185,16 +185,6 @@ static bool resolve_times(struct memory *memory, GError **error)
 	return false;
 }
 
-double memory_sampled_bytes(const struct capture *capture)
-{
-	const char *text = capture_metadata(capture, "memory.sample_bytes");
-	uint64_t number;
-
-	return text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &number, NULL)
-		       ? (double)number
-		       : 0;
-}
-
 static bool read_suppressions(struct memory *memory, GError **error)
 {
 	for (guint i = 0; memory->suppression_files && i < memory->suppression_files->len; i++)
@@ -234,7 +224,8 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	if (!reader_open(reader, file, error) || !resolve_times(memory, error) ||
 	    !read_suppressions(memory, error))
 		return false;
-	memory->sampled_bytes = memory_sampled_bytes(reader->capture);
+	memory->sampled_bytes = (double)memory_most_setting(reader->capture, MEMORY_SAMPLE_BYTES,
+							    &memory->is_sampled_alike);
 	init_answer(memory);
 	if (!memory_tree_init(&memory->tree, reader, memory->through, error) ||
 	    !memory_heaps_init(&memory->heaps, &memory->tree, error))

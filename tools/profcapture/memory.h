@@ -91,7 +91,8 @@ struct memory {
 	void *watch_data;
 	enum memory_view view;
 	int64_t at_ns, before_ns;
-	double sampled_bytes; /* 0: each allocation is in the capture */
+	double sampled_bytes; /* the most of any recording in the file; 0: each allocation is in it */
+	bool is_sampled_alike;
 	/* what was found */
 	struct memory_tree tree;
 	struct memory_heaps heaps;
@@ -128,11 +129,6 @@ static inline bool memory_knows_temporary(const struct memory *memory)
 	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;
 }
 
-/* How many blocks one stands for. */
-double memory_block_weight(const struct memory_block *block, double sampled_bytes);
-/* Of a recording of some allocations only: between how many bytes one is, on average; 0: all are there. */
-double memory_sampled_bytes(const struct capture *capture);
-double memory_weight(const struct memory *memory, const struct memory_block *block);
 /* Rows of --sizes and --lifetimes: powers of two of bytes, and of ten of nanoseconds; the last one was never freed. */
 uint32_t memory_size_class(uint64_t size);
 void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
