@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def test_summary(profcapture, heap):
         assert process[name] == summary[name], name
     for field in "allocations", "allocated_bytes", "freed_bytes", "live_bytes", "temporary":
         assert sum(row[field] for row in data["rows"]) == summary[field], field
+
+
+def test_time_of_the_peak(profcapture, heap):
+    """What the text says of it is the time that --at is to be given to see it."""
+    capture, want = heap
+    time = re.search(r"^Peak:.*, (\S+) s after the start", profcapture("memory", "--peak", capture).stdout, re.M)[1]
+    assert ask(profcapture, capture, "--at", time)["summary"]["live_bytes"] == want["peak"]["bytes"]
 
 
 def test_what_lives(profcapture, heap):
