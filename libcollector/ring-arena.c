@@ -159,6 +159,7 @@ int ring_arena_make(const struct ring_arena_sizes *sizes, struct ring_arena_memo
 		return r;
 	memory.n_rings = layout.n_rings;
 	memory.n_places = layout.n_places;
+	memory.ready_bytes = layout.ready_bytes;
 	memory.bytes = layout.bytes;
 	memory.places = calloc(memory.n_places, sizeof(*memory.places));
 	if (!memory.places)
@@ -182,20 +183,19 @@ void ring_arena_offer_ticks(struct ring_arena_memory *memory)
 
 void ring_arena_grow(struct ring_arena_memory *memory)
 {
-	const struct ring_place *first = &memory->places[memory->n_rings];
-	uint64_t from, to;
-	uint32_t n = 0;
+	const struct ring_place *next = &memory->places[memory->n_rings];
+	uint64_t from = memory->ready_bytes / MAX_PAGE * MAX_PAGE, end, to;
 
-	while (memory->n_rings + n < memory->n_places && first[n].data_bytes == first->data_bytes)
-		n++;
-	if (n == 0)
+	if (memory->n_rings == memory->n_places)
 		return;
-	from = first->data_offset / MAX_PAGE * MAX_PAGE;
-	to = first[n - 1].data_offset + first->data_bytes;
-	if (madvise(memory->base + from, to - from, MADV_POPULATE_WRITE) < 0)
+	end = next->data_offset + next->data_bytes;
+	to = MIN_OF(end, memory->ready_bytes + RING_ARENA_PIECE);
+	if (madvise(memory->base + from, to - from, MADV_POPULATE_WRITE) < 0) {
 		memory->n_places = memory->n_rings;
-	else
-		memory->n_rings += n;
+		return;
+	}
+	memory->ready_bytes = to;
+	memory->n_rings += to == end;
 }
 
 void ring_arena_memory_done(struct ring_arena_memory *memory)

@@ -26,9 +26,10 @@ struct ring_arena_sizes {
 struct ring_arena_memory {
 	uint8_t *base;
 	uint64_t bytes;
-	uint32_t n_rings;  /* that have memory */
-	uint32_t n_places; /* with those that do not yet */
-	uint32_t armed;    /* as ring_arena_arm() left it */
+	uint64_t ready_bytes; /* from base: that have memory */
+	uint32_t n_rings;     /* that have memory */
+	uint32_t n_places;    /* with those that do not yet */
+	uint32_t armed;       /* as ring_arena_arm() left it */
 	struct ring_place *places;
 };
 
@@ -41,8 +42,9 @@ MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 /* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock (tick-clock.h). */
 void ring_arena_offer_ticks(struct ring_arena_memory *memory);
 /*
- * Makes the memory of the next size, if there is one: n_rings are more then. They can be claimed after ring_reader_recycle(). What
- * there is no memory for is not asked for again.
+ * Makes a piece of the next ring's memory, if there is one, as all of it can take longer than a producer waits. With the last one
+ * n_rings is one more, and it can be claimed after ring_reader_recycle(). What there is no memory for is not asked for again.
  */
+#define RING_ARENA_PIECE (UINT64_C(256) << 10)
 void ring_arena_grow(struct ring_arena_memory *memory);
 void ring_arena_memory_done(struct ring_arena_memory *memory);

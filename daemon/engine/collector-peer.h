@@ -158,7 +158,7 @@ MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *
 			      struct tick_clock *ticks, int *ret_fd);
 /* There are larger rings than those that have memory, and the largest of these are used. */
 bool peer_arena_wants_more(const struct peer_arena *arena);
-/* Those of the next size can be claimed, unless there is no memory. */
+/* A piece of memory for the next one, which can be claimed when it has all. Nothing, where all have theirs. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
 /*
  * Copies what is in the ring into its queue, through `buffer`, until that is `most` bytes or a little more; returns how many bytes that took.

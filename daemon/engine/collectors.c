@@ -149,17 +149,11 @@ static uint64_t bytes_of(const struct peer *peer)
 	return bytes;
 }
 
-static void set_policy(const struct collectors *collectors, const struct peer *peer,
-		       struct ring_arena_sizes *sizes)
+static bool is_lossless(const struct collectors *collectors, const struct peer *peer)
 {
-	bool lossless = collectors->options.policy == ENGINE_POLICY_LOSSLESS ||
-			(collectors->options.policy == ENGINE_POLICY_DEFAULT &&
-			 peer->wants & CONTROL_WANTS_ALLOCATIONS);
-
-	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
-		sizes->sizes[i].policy = lossless ? RING_LOSSLESS : RING_DROP;
-	if (!lossless || peer->wants & CONTROL_WANTS_ROOM)
-		sizes->n_later = 0;
+	return collectors->options.policy == ENGINE_POLICY_LOSSLESS ||
+	       (collectors->options.policy == ENGINE_POLICY_DEFAULT &&
+		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
 /* The sizes that were asked for, within what there is room for; false: none. */
@@ -185,8 +179,19 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 						   2 * sizeof(struct ring_header)));
 		size->n = MIN_OF(size->n, RING_MAX_RINGS);
 	}
-	set_policy(collectors, peer, ret_sizes);
+	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
+		ret_sizes->sizes[i].policy = is_lossless(collectors, peer) ? RING_LOSSLESS
+									   : RING_DROP;
 	return size->n > 0;
+}
+
+/* All that it has places for, for one who does not wait for room. */
+static void grow_wholly(struct collectors *collectors, struct peer_arena *arena)
+{
+	while (arena->memory.n_rings < arena->memory.n_places) {
+		peer_arena_grow(arena, collectors->options.ticks);
+		collectors_keep_up(collectors, collectors_clock());
+	}
 }
 
 /* One that was begun to be made then. */
@@ -202,6 +207,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 				      const struct control_request *request, int *ret_fd)
 {
 	struct ring_arena_sizes sizes;
+	struct peer_arena *arena;
 	uint64_t begin_ns = collectors_clock();
 	int r;
 
@@ -210,7 +216,10 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	r = peer_add_arena(peer, &sizes, collectors->options.ticks, ret_fd);
 	if (r < 0)
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
-	count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
+	arena = peer->arenas[peer->n_arenas - 1];
+	if (!is_lossless(collectors, peer) || peer->wants & CONTROL_WANTS_ROOM)
+		grow_wholly(collectors, arena);
+	count_arena(collectors, arena, begin_ns);
 	return CONTROL_OK;
 }
 

@@ -454,7 +454,7 @@ static void test_growth(void)
 
 		CHECK_INT(ring != NULL, i == 0);
 		/* memory is cleared a third of the time at most */
-		for (int j = 0; j < 100 && !ring; j++) {
+		for (int j = 0; j < 1000 && !ring; j++) {
 			settle(&fixture);
 			ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
 		}

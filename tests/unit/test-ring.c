@@ -58,7 +58,7 @@ static void test_grow(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 2, RING_DROP },
 						  { 16 * SMALL, 2, RING_DROP },
-						  { 64 * SMALL, 1, RING_DROP } },
+						  { 256 * SMALL, 1, RING_DROP } },
 						.n_later = 2 };
 	struct ring_arena_memory memory;
 	struct ring_reader reader;
@@ -77,14 +77,22 @@ static void test_grow(void)
 	CHECK_INT(ring_arena_count_free(arena), 5);
 	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
 	ring_arena_grow(&memory);
-	CHECK_INT(memory.n_rings, 4);
+	CHECK_INT(memory.n_rings, 3);
 	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
-	CHECK(count_blocks(fd) >= n_blocks + 2 * 16 * SMALL && count_blocks(fd) < memory.bytes);
-	ring_reader_init(&reader, &memory, 3);
+	CHECK(count_blocks(fd) >= n_blocks + 16 * SMALL && count_blocks(fd) < memory.bytes);
+	ring_reader_init(&reader, &memory, 2);
 	ring_reader_recycle(&reader);
 	CHECK(ring_claim(arena, 1, 2 * SMALL, 0));
 	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
 	ring_arena_grow(&memory);
+	CHECK_INT(memory.n_rings, 4);
+	/* a large one by pieces */
+	for (unsigned n = 256 * SMALL / RING_ARENA_PIECE; n > 0; n--) {
+		CHECK_INT(memory.n_rings, 4);
+		n_blocks = count_blocks(fd);
+		ring_arena_grow(&memory);
+		CHECK(count_blocks(fd) - n_blocks <= RING_ARENA_PIECE);
+	}
 	CHECK_INT(memory.n_rings, 5);
 	CHECK_INT(count_blocks(fd), memory.bytes);
 	ring_arena_grow(&memory);
