@@ -12,7 +12,7 @@ INLINED_SPIN = """\
 volatile unsigned long sink;
 static inline unsigned long mix(unsigned long a)
 {
-	return a * 2654435761u ^ (a >> 7); /* line 4 */
+	return (((a * 2654435761u ^ a >> 7) * 2654435761u ^ a >> 5) * 2654435761u ^ a >> 3) * 2654435761u ^ a >> 1; /* line 4 */
 }
 static inline unsigned long twice(unsigned long a)
 {

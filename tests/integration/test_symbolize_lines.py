@@ -156,7 +156,7 @@ def test_places(profctl, profcapture, require, tmp_path):
     require("gcc", "unshare", root=True)
     if subprocess.run(["unshare", "-U", "-r", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no user namespace can be made here")
-    (tmp_path / "whole.c").write_text(INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 2500; i++)"))
+    (tmp_path / "whole.c").write_text(INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 700; i++)"))
     command = ["gcc", "-g", "-O2", "-static", "-Wl,--build-id=sha1", "whole.c", "-o", "whole"]
     subprocess.run(command, cwd=tmp_path, check=True)
     said = {}
