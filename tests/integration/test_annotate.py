@@ -14,7 +14,7 @@ SOURCE = """\
 volatile unsigned long sink;
 static inline unsigned long mix(unsigned long a)
 {
-	return a * 2654435761u ^ (a >> 7); /* line 4 */
+	return (((a * 2654435761u ^ a >> 7) * 2654435761u ^ a >> 5) * 2654435761u ^ a >> 3) * 2654435761u ^ a >> 1; /* line 4 */
 }
 __attribute__((noinline)) static unsigned long leaf(unsigned long a)
 {
@@ -109,7 +109,7 @@ def test_instructions_are_those_of_the_file(profcapture, work):
 
 def test_text(profcapture, work):
     text = profcapture("annotate", work / "run.cap", "spin").stdout
-    assert re.search(r"^ +\d+\.\d\d +\d+ +4 +return a \* 2654435761u", text, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d\d +\d+ +4 +return \(\(\(a \* 2654435761u", text, re.MULTILINE)
     assert "Inlined: mix, " in text and re.search(r"\bimul\b", text)
     assert "\x1b[" not in text
     assert "\x1b[1;31m" in profcapture("annotate", work / "run.cap", "spin", "--color", "always").stdout
