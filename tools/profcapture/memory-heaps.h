@@ -53,8 +53,8 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 }
 
 /*
- * A number that the recording of a segment says of how it chose allocations; 0: it does not. A segment that says nothing of
- * them lost its metadata, so what the file says last is asked.
+ * A number that the recording of a segment says of how it chose allocations; 0: it does not. One that says nothing of them has
+ * none, or lost its metadata, for which what the file says last is taken.
  */
 #define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
 #define MEMORY_MIN_BYTES "memory.min_bytes"
