@@ -10,7 +10,7 @@
 
 struct tick_clock;
 
-/* NULL: ticks are not what the kernel's clock is made of, or there is no memory. Opens a file. */
+/* NULL: ticks are not what the kernel's clock is made of, or there is no memory. Begins a thread, which is over then. */
 struct tick_clock *tick_clock_new(void);
 void tick_clock_free(struct tick_clock *clock);
 

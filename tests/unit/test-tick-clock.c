@@ -2,12 +2,20 @@
 /*
  * Checks of tick-clock: beside a machine made up, whose true time is known, and beside this one.
  */
+#include "arch/base.h"
 #include "libcollector/tick-clock.h"
 #include "libcollector/tick.h"
 #include "tests/unit/test.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define BOOT_NS (UINT64_C(50000000) * MS)
@@ -174,6 +182,47 @@ static void test_real(void)
 	tick_clock_free(clock);
 }
 
+/* In a child that a system call for it would kill. */
+static bool reads_without_kernel(void)
+{
+	struct sock_filter kill[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { ARRAY_SIZE(kill), kill };
+	struct timespec now;
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+		    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+			_exit(1);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGSYS : WEXITSTATUS(status) == 0);
+	return !WIFSIGNALED(status);
+}
+
+/* There is one where the clock is made of ticks, and who has asked may ask the kernel for the time as before. */
+static void test_made_of(void)
+{
+	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),
+	    privileges = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+	struct tick_clock *clock = tick_clock_new();
+	struct timespec now;
+
+	CHECK_INT(clock != NULL, TICK_EXISTS && reads_without_kernel());
+	CHECK_INT(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now), 0);
+	CHECK_INT(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), filter);
+	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), privileges);
+	tick_clock_free(clock);
+}
+
 int main(void)
 {
 	RUN(test_rate);
@@ -181,5 +230,6 @@ int main(void)
 	RUN(test_same);
 	RUN(test_any);
 	RUN(test_real);
+	RUN(test_made_of);
 	return test_end();
 }
