@@ -2,8 +2,9 @@
 /*
  * Bench heap - what a record of an allocation costs the engine, from the ring to the capture
  *
- * This process writes into its own ring; what that costs is not counted. Three loads: blocks that live shortly, 100 k live blocks of random sizes
- * and 1000 stacks, and the first of four threads in turn, so that rings are merged.
+ * This process writes into its own ring; what that costs is not counted. Four loads: blocks that live shortly, 100 k live blocks of random sizes
+ * and 1000 stacks, the first of four threads in turn, so that rings are merged, and a large table of a program's: items of four blocks that
+ * lie together, made one after another and given up in any order.
  */
 #include "daemon/engine/collectors.h"
 #include "libcollector/ring.h"
@@ -15,12 +16,14 @@
 
 #define N_RECORDS 4000000u
 #define N_STACKS 1000u
-#define MAX_LIVE 100000u
+#define MAX_LIVE 1000000u
 #define BURST 1000u
+#define ITEM 4u /* blocks */
 
 struct load {
 	const char *name;
 	uint32_t n_live, n_threads;
+	bool is_table;
 };
 
 struct bench {
@@ -49,7 +52,9 @@ static void on_warning(const char *code, const char *text, void *data)
 
 static void start(struct bench *bench)
 {
-	const struct message_peer message = { .pid = getpid(), .wants = CONTROL_WANTS_ALLOCATIONS };
+	const struct message_peer message = {
+		.pid = getpid(), .wants = CONTROL_WANTS_ALLOCATIONS | CONTROL_WANTS_ROOM
+	};
 	struct control_answer answer;
 	union {
 		struct cmsghdr header;
@@ -110,26 +115,41 @@ static void write_stacks(struct ring *ring)
 	}
 }
 
-static void write_record(struct bench *bench, struct ring *ring, uint32_t n_live)
+static void write_block(struct bench *bench, struct ring *ring, uint32_t i, uint32_t n_live,
+			uint32_t step)
 {
-	uint32_t i = next_random(bench) % n_live;
+	const uint64_t address = (i + 1) * (uint64_t)step;
 
 	if (live[i]) {
 		struct ring_free_block *freed = ring_begin(ring, RING_FREE_BLOCK, sizeof(*freed));
 
-		*freed = (struct ring_free_block){ .address = (i + 1) * UINT64_C(48) };
+		*freed = (struct ring_free_block){ .address = address };
 		ring_end(ring, freed);
 	} else {
 		struct ring_alloc *alloc = ring_begin(ring, RING_ALLOC, sizeof(*alloc));
 
 		*alloc = (struct ring_alloc){
-			.address = (i + 1) * UINT64_C(48),
+			.address = address,
 			.size = n_live > 100 ? next_random(bench) % 4096 : i,
 			.stack = 1 + (n_live > 100 ? next_random(bench) % N_STACKS : i),
 		};
 		ring_end(ring, alloc);
 	}
 	live[i] = !live[i];
+}
+
+static void write_record(struct bench *bench, const struct load *load, uint32_t n)
+{
+	struct ring *ring = bench->rings[n / 16 % load->n_threads];
+	uint32_t turn = n / load->n_live, at = n % load->n_live, item = at / ITEM;
+
+	if (!load->is_table) {
+		write_block(bench, ring, next_random(bench) % load->n_live, load->n_live, 48);
+		return;
+	}
+	if (turn % 2 == 1) /* a number without a factor of theirs leads to each item once */
+		item = (uint32_t)(item * UINT64_C(1000003) % (load->n_live / ITEM));
+	write_block(bench, ring, item * ITEM + at % ITEM, load->n_live, 32);
 }
 
 /* The engine's thread and, as the rest of the process has nothing else to do, the writer. */
@@ -144,7 +164,7 @@ static void run(const struct load *load)
 	for (uint32_t i = 0; i < load->n_threads; i++)
 		write_stacks(bench.rings[i]);
 	for (uint32_t n = 0; n < N_RECORDS; n++) {
-		write_record(&bench, bench.rings[n / 16 % load->n_threads], load->n_live);
+		write_record(&bench, load, n);
 		if (n % (BURST * 16) == 0) {
 			uint64_t now = clock_of(CLOCK_MONOTONIC);
 
@@ -176,9 +196,10 @@ static void run(const struct load *load)
 int main(void)
 {
 	static const struct load loads[] = {
-		{ "64 blocks", 64, 1 },
-		{ "100 k blocks, 1000 stacks, random sizes", MAX_LIVE, 1 },
-		{ "64 blocks, four threads", 64, 4 },
+		{ "64 blocks", 64, 1, false },
+		{ "100 k blocks, 1000 stacks, random sizes", 100000, 1, false },
+		{ "64 blocks, four threads", 64, 4, false },
+		{ "1 M blocks of a table", MAX_LIVE, 1, true },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(loads); i++)
