@@ -104,10 +104,12 @@ static inline __attribute__((always_inline)) bool is_end_wanted(const void *addr
 
 static inline __attribute__((always_inline)) uint64_t enter(void)
 {
-	uint64_t outer = heap_thread.guard;
+	uint64_t outer;
 
-	if (__builtin_expect(heap_is_foreign, 0))
-		heap_thread.guard = MAX_OF(outer, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+	if (__builtin_expect(!heap_is_foreign, 1))
+		return 0;
+	outer = heap_thread.guard;
+	heap_thread.guard = MAX_OF(outer, (uint64_t)(uintptr_t)__builtin_frame_address(0));
 	return outer;
 }
 
@@ -125,17 +127,20 @@ static void record(const struct heap_call *call, const void *address)
 		heap_record_alloc(call, address);
 }
 
-/* In the hook itself, or in what it has jumped to. */
-static inline __attribute__((always_inline)) void record_here(struct heap_call *call,
-							      const void *address)
-{
-	own_calls_get_caller(&call->caller);
-	record(call, address);
-}
-
 static uint32_t log2_of(size_t alignment)
 {
 	return alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment);
+}
+
+/* In the hook itself, or in what it has jumped to. */
+static inline __attribute__((always_inline)) void record_here(enum ring_alloc_kind kind,
+							      size_t alignment, size_t size,
+							      const void *address)
+{
+	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
+
+	own_calls_get_caller(&call.caller);
+	record(&call, address);
 }
 
 static size_t page_bytes(void)
@@ -147,7 +152,6 @@ static size_t page_bytes(void)
 
 OUTLINE void *malloc_awake(size_t size)
 {
-	struct heap_call call = { RING_ALLOC_MALLOC, 0, size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -159,7 +163,7 @@ OUTLINE void *malloc_awake(size_t size)
 	address = heap_next.malloc(size);
 	leave(outer);
 	if (wanted)
-		record_here(&call, address);
+		record_here(RING_ALLOC_MALLOC, 0, size, address);
 	return address;
 }
 
@@ -170,21 +174,21 @@ HOOK void *malloc(size_t size)
 
 OUTLINE void *calloc_awake(size_t n, size_t size)
 {
-	struct heap_call call = { RING_ALLOC_CALLOC, 0, 0, { 0 } };
+	size_t bytes;
 	bool wanted;
 	uint64_t outer;
 	void *address;
 
-	if (__builtin_mul_overflow(n, size, &call.size))
-		call.size = SIZE_MAX;
+	if (__builtin_mul_overflow(n, size, &bytes))
+		bytes = SIZE_MAX;
 	if (!is_ready())
-		return heap_pool_get(call.size, 1);
-	wanted = is_wanted(call.size);
+		return heap_pool_get(bytes, 1);
+	wanted = is_wanted(bytes);
 	outer = enter();
 	address = heap_next.calloc(n, size);
 	leave(outer);
 	if (wanted)
-		record_here(&call, address);
+		record_here(RING_ALLOC_CALLOC, 0, bytes, address);
 	return address;
 }
 
@@ -292,7 +296,6 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 
 OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t size)
 {
-	struct heap_call call = { RING_ALLOC_POSIX_MEMALIGN, log2_of(alignment), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	int r;
@@ -309,7 +312,8 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 	r = heap_next.posix_memalign(ret_address, alignment, size);
 	leave(outer);
 	if (wanted)
-		record_here(&call, r == 0 ? *ret_address : NULL);
+		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size,
+			    r == 0 ? *ret_address : NULL);
 	return r;
 }
 
@@ -325,7 +329,6 @@ typedef void *allocate_aligned(size_t alignment, size_t size);
 OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
 			    size_t alignment, size_t size)
 {
-	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -337,7 +340,7 @@ OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *
 	address = (*next)(alignment, size);
 	leave(outer);
 	if (wanted)
-		record_here(&call, address);
+		record_here(kind, alignment, size, address);
 	return address;
 }
 
@@ -357,7 +360,6 @@ HOOK void *memalign(size_t alignment, size_t size)
 
 OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t), size_t size)
 {
-	struct heap_call call = { kind, log2_of(page_bytes()), size, { 0 } };
 	bool wanted;
 	uint64_t outer;
 	void *address;
@@ -369,7 +371,7 @@ OUTLINE void *pages_awake(enum ring_alloc_kind kind, void *(*const *next)(size_t
 	address = (*next)(size);
 	leave(outer);
 	if (wanted)
-		record_here(&call, address);
+		record_here(kind, page_bytes(), size, address);
 	return address;
 }
 
@@ -409,6 +411,10 @@ OUTLINE void free_awake(void *address)
 
 	if (!note_end(RING_FREE_FREE, address))
 		return;
+	if (__builtin_expect(!heap_is_foreign, 1)) {
+		heap_next.free(address);
+		return;
+	}
 	outer = enter();
 	heap_next.free(address);
 	leave(outer);

@@ -63,6 +63,11 @@ static bool is_page(const void *address)
 	return (uintptr_t)address % 4096 == 0;
 }
 
+static uint32_t pages_of(uint64_t bytes)
+{
+	return (uint32_t)MIN_OF(bytes / 4096 + (bytes % 4096 != 0), (uint64_t)UINT32_MAX);
+}
+
 HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
 	void *at;
@@ -73,7 +78,7 @@ HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
 	if (!is_recorded())
 		return heap_next.mmap(address, bytes, protection, flags, fd, offset);
 	if ((flags & MAP_FIXED) && is_page(address) && bytes > 0)
-		heap_record_free(RING_FREE_MUNMAP, address, bytes);
+		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	at = heap_next.mmap(address, bytes, protection, flags, fd, offset);
 	record(RING_ALLOC_MMAP, bytes, at);
 	return at;
@@ -90,7 +95,7 @@ HOOK int munmap(void *address, size_t bytes)
 		return __wrap_munmap(address, bytes);
 	/* What the kernel refuses ends nothing. */
 	if (is_recorded() && is_page(address) && bytes > 0)
-		heap_record_free(RING_FREE_MUNMAP, address, bytes);
+		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	return heap_next.munmap(address, bytes);
 }
 
@@ -109,7 +114,7 @@ static void *mremap_recorded(const struct heap_call *call, void *address, size_t
 	void *at;
 
 	if ((flags & MREMAP_FIXED) && is_page(to))
-		heap_record_free(RING_FREE_MUNMAP, to, call->size);
+		heap_record_free(RING_FREE_MUNMAP, to, pages_of(call->size));
 	heap_record_begin(call, is_kept ? NULL : address, &change);
 	at = call_mremap(address, bytes, call->size, flags, to);
 	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);
@@ -138,7 +143,7 @@ HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 
 static void record_shrunk(uintptr_t to, uintptr_t from)
 {
-	heap_record_free(RING_FREE_BRK, (void *)to, from - to);
+	heap_record_free(RING_FREE_BRK, (void *)to, pages_of(from - to));
 }
 
 HOOK void *sbrk(intptr_t bytes)

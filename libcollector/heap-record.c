@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 
 #define NESTED_FRAMES 64 /* as a handler's stack may be small */
+#define RECORD_BYTES(payload) (uint32_t)(sizeof(struct ring_record_header) + sizeof(payload))
 
 __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -104,33 +105,51 @@ struct begun {
 	uint32_t stack;
 };
 
-static inline __attribute__((always_inline)) struct begun begin(uint32_t type, uint32_t bytes,
-								const struct heap_call *call)
+static inline __attribute__((always_inline)) bool can_record(const struct producer *producer)
+{
+	/* An engine that does not know the types would put the ring aside. */
+	return __builtin_expect(producer != NULL, 1) &&
+	       __builtin_expect(producer->n_types > RING_CALLS, 1);
+}
+
+/* The ids are those of an owner, of whom a handler may have begun a new epoch. */
+static inline __attribute__((always_inline)) bool is_good(const struct producer *producer,
+							  const struct ring *ring, uint32_t stack)
+{
+	return __builtin_expect(!ring->bigger, 1) &&
+	       (stack == 0 ||
+		__builtin_expect(call_tree_epoch(producer) == producer->intern.epoch, 1));
+}
+
+static inline __attribute__((always_inline)) void end_record(void)
+{
+	/* A child that was forked meanwhile has none. */
+	struct producer *producer = register_self.producer;
+
+	if (producer)
+		message_done(producer);
+}
+
+static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t bytes,
+						    const struct heap_call *call)
 {
 	for (int i = 0; i < MESSAGE_TRIES; i++) {
 		struct producer *producer = producer_get();
 		struct begun begun = { 0 };
 
-		/* An engine that does not know the types would put the ring aside. */
-		if (!producer || producer->n_types <= RING_CALLS)
+		if (!can_record(producer))
 			return begun;
 		message_follow(producer);
 		if (call)
 			begun.stack = call_tree_get(producer, &call->caller);
 		begun.ring = producer->current;
-		begun.payload = ring_try_begin(begun.ring, type,
-					       bytes + (uint32_t)sizeof(struct ring_record_header));
-		if (__builtin_expect(!begun.payload, 0))
-			begun.payload = ring_begin(begun.ring, type, bytes);
-		if (__builtin_expect(!begun.payload, 0)) {
+		begun.payload = ring_begin(begun.ring, type, bytes);
+		if (!begun.payload) {
 			if (!register_again(producer))
 				return begun;
 			continue;
 		}
-		/* The ids are those of an owner, of whom a handler may have begun a new epoch. */
-		if (__builtin_expect(!begun.ring->bigger, 1) &&
-		    (begun.stack == 0 ||
-		     __builtin_expect(call_tree_epoch(producer) == producer->intern.epoch, 1)))
+		if (is_good(producer, begun.ring, begun.stack))
 			return begun;
 		message_waste(begun.ring, begun.payload, bytes);
 	}
@@ -138,19 +157,64 @@ static inline __attribute__((always_inline)) struct begun begin(uint32_t type, u
 	return (struct begun){ 0 };
 }
 
-static inline __attribute__((always_inline)) void end(struct ring *ring, void *payload)
+static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *alloc,
+							     const struct heap_call *call,
+							     const void *address, uint32_t stack)
+{
+	*alloc = (struct ring_alloc){
+		.address = (uintptr_t)address,
+		.size = call->size,
+		.stack = stack,
+		.kind = (uint8_t)call->kind,
+		.alignment_log2 = (uint8_t)call->alignment_log2,
+	};
+}
+
+/*
+ * What nearly every record takes is done by what calls this: no more than it has to, so that the loads that the program makes next are under way
+ * meanwhile. `wasted` is what was begun there, for another owner's ids; NULL: nothing.
+ */
+static __attribute__((noinline)) void alloc_otherwise(const struct heap_call *call,
+						      const void *address, struct ring *ring,
+						      void *wasted)
+{
+	struct begun begun;
+
+	if (wasted)
+		message_waste(ring, wasted, sizeof(struct ring_alloc));
+	begun = begin(RING_ALLOC, sizeof(struct ring_alloc), call);
+	if (!begun.payload)
+		return;
+	fill_alloc(begun.payload, call, address, begun.stack);
+	ring_end(begun.ring, begun.payload);
+	end_record();
+}
+
+static inline __attribute__((always_inline)) void record_alloc(const struct heap_call *call,
+							       const void *address)
 {
 	struct producer *producer = register_self.producer;
+	struct ring *ring = NULL;
+	void *payload = NULL;
+	uint32_t stack;
 
-	ring_end(ring, payload);
-	if (producer)
-		message_done(producer);
+	if (can_record(producer)) {
+		stack = call_tree_get(producer, &call->caller);
+		ring = producer->current;
+		payload = ring_try_begin(ring, RING_ALLOC, RECORD_BYTES(struct ring_alloc));
+		if (__builtin_expect(payload && is_good(producer, ring, stack), 1)) {
+			fill_alloc(payload, call, address, stack);
+			ring_end_first(ring);
+			end_record();
+			return;
+		}
+	}
+	alloc_otherwise(call, address, ring, payload);
 }
 
 void heap_record_alloc(const struct heap_call *call, const void *address)
 {
 	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-	struct begun begun;
 	bool may_walk;
 
 	if (__builtin_expect(heap_thread.inside != 0, 0) && is_within(frame, &may_walk)) {
@@ -159,37 +223,59 @@ void heap_record_alloc(const struct heap_call *call, const void *address)
 	}
 	heap_thread.inside = frame;
 	RING_SIGNAL_FENCE();
-	begun = begin(RING_ALLOC, sizeof(struct ring_alloc), call);
-	if (begun.payload) {
-		*(struct ring_alloc *)begun.payload = (struct ring_alloc){
-			.address = (uintptr_t)address,
-			.size = call->size,
-			.stack = begun.stack,
-			.kind = (uint8_t)call->kind,
-			.alignment_log2 = (uint8_t)call->alignment_log2,
-		};
-		end(begun.ring, begun.payload);
-	}
+	record_alloc(call, address);
 	RING_SIGNAL_FENCE();
 	heap_thread.inside = 0;
 }
 
-void heap_record_free(enum ring_free_kind kind, const void *address, uint64_t bytes)
+static inline __attribute__((always_inline)) void fill_free(struct ring_free_block *freed,
+							    enum ring_free_kind kind,
+							    const void *address, uint32_t pages)
+{
+	*freed = (struct ring_free_block){
+		.address = (uintptr_t)address,
+		.kind = kind,
+		.pages = pages,
+	};
+}
+
+static __attribute__((noinline)) void free_otherwise(enum ring_free_kind kind, const void *address,
+						     uint32_t pages, struct ring *ring,
+						     void *wasted)
 {
 	struct begun begun;
 
+	if (wasted)
+		message_waste(ring, wasted, sizeof(struct ring_free_block));
 	/* libc frees what it never had when a thread has ended: not worth a ring, which the thread would leave behind. */
-	if (__builtin_expect(!address && !register_self.producer && register_self.is_done, 0))
+	if (!address && !register_self.producer && register_self.is_done)
 		return;
 	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
 	if (!begun.payload)
 		return;
-	*(struct ring_free_block *)begun.payload = (struct ring_free_block){
-		.address = (uintptr_t)address,
-		.kind = kind,
-		.pages = (uint32_t)MIN_OF(bytes / 4096 + (bytes % 4096 != 0), (uint64_t)UINT32_MAX),
-	};
-	end(begun.ring, begun.payload);
+	fill_free(begun.payload, kind, address, pages);
+	ring_end(begun.ring, begun.payload);
+	end_record();
+}
+
+void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pages)
+{
+	struct producer *producer = register_self.producer;
+	struct ring *ring = NULL;
+	void *payload = NULL;
+
+	if (can_record(producer)) {
+		ring = producer->current;
+		payload =
+			ring_try_begin(ring, RING_FREE_BLOCK, RECORD_BYTES(struct ring_free_block));
+		if (__builtin_expect(payload && is_good(producer, ring, 0), 1)) {
+			fill_free(payload, kind, address, pages);
+			ring_end_first(ring);
+			end_record();
+			return;
+		}
+	}
+	free_otherwise(kind, address, pages, ring, payload);
 }
 
 /* One that is nested has no stack: it is open for as long as the block is moved. */
@@ -229,7 +315,8 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 		record->is_freed = is_freed;
 		/* Of a ring that was left for a bigger one, too: those of an arena have the same clock. */
 		record->duration_ns = ring_now(change->ring) - begin_ns;
-		end(change->ring, record);
+		ring_end(change->ring, record);
+		end_record();
 	}
 	RING_SIGNAL_FENCE();
 	if (!change->is_nested)

@@ -40,7 +40,8 @@ extern __thread struct heap_thread heap_thread
 
 /* address: NULL where it failed. */
 void heap_record_alloc(const struct heap_call *call, const void *address);
-void heap_record_free(enum ring_free_kind kind, const void *address, uint64_t bytes);
+/* pages: of 4096 bytes, of a mapping; else 0. */
+void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pages);
 
 /* The record's time is that of this call. */
 void heap_record_begin(const struct heap_call *call, const void *prior,

@@ -121,11 +121,12 @@ extern char __libc_single_threaded __attribute__((weak));
  * Now, as this ring has times. Ticks are read behind all that is before them where another thread may have made that so; else
  * it is enough that those of one thread do not go back.
  */
-static inline __attribute__((always_inline)) uint64_t ring_now(struct ring *ring)
+static inline __attribute__((always_inline)) uint64_t ring_now_as(struct ring *ring,
+								  uint16_t time_flags)
 {
 	uint64_t ticks, last;
 
-	if (!TICK_EXISTS || !RING_LIKELY(ring->time_flags))
+	if (!TICK_EXISTS || !RING_LIKELY(time_flags))
 		return ring_now_ns();
 	if (!&__libc_single_threaded || !__libc_single_threaded)
 		return tick_read_ordered();
@@ -133,6 +134,11 @@ static inline __attribute__((always_inline)) uint64_t ring_now(struct ring *ring
 	last = ring->last_ticks;
 	ring->last_ticks = MAX_OF(ticks, last);
 	return MAX_OF(ticks, last);
+}
+
+static inline uint64_t ring_now(struct ring *ring)
+{
+	return ring_now_as(ring, ring->time_flags);
 }
 
 static inline void ring_add(uint64_t *word, uint64_t n)
@@ -162,10 +168,11 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 /* A handler that came since then has an earlier time, perhaps, but is behind it. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
-								     uint32_t bytes)
+								     uint32_t bytes,
+								     uint16_t time_flags)
 {
 	struct ring_record_header *header = ring_header_at(ring, at);
-	uint64_t time_ns = ring_now(ring), nested_ns;
+	uint64_t time_ns = ring_now_as(ring, time_flags), nested_ns;
 
 	if (!RING_LIKELY(ring->end == at + bytes)) {
 		nested_ns = ring->nested_ns;
@@ -175,7 +182,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
 	header->bytes = bytes;
 	header->type = (uint16_t)type;
-	header->flags = ring->time_flags;
+	header->flags = time_flags;
 	header->time_ns = time_ns;
 	return header + 1;
 }
@@ -183,7 +190,8 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 /* The outermost record, where there is room for it and sp says that it is open. */
 static inline __attribute__((always_inline)) void *ring_begin_first(struct ring *ring,
 								    uint32_t type, uint64_t at,
-								    uint32_t bytes)
+								    uint32_t bytes,
+								    uint16_t time_flags)
 {
 	struct ring_header *shared = ring->shared;
 
@@ -192,23 +200,27 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 	RING_STORE(&shared->busy, 1);
 	ring->nested_ns = UINT64_MAX;
 	ring_reserve(ring, 0, at, bytes);
-	return ring_write_header(ring, type, at, bytes);
+	return ring_write_header(ring, type, at, bytes, time_flags);
 }
 
-/* NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8. */
+/*
+ * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8. Where there are ticks this calls nothing, so
+ * that a hook that is made of it keeps no registers for later.
+ */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
 {
+	uint16_t time_flags = ring->time_flags;
 	uint64_t from;
 
-	if (!RING_LIKELY(*ring->alive && ring->open[0].sp == 0))
+	if (!RING_LIKELY(*ring->alive && ring->open[0].sp == 0 && (!TICK_EXISTS || time_flags)))
 		return NULL;
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	RING_SIGNAL_FENCE();
 	from = ring->end;
 	if (RING_LIKELY(from + bytes - ring->tail <= ring->size &&
 			(from & (ring->size - 1)) + bytes <= ring->size))
-		return ring_begin_first(ring, type, from, bytes);
+		return ring_begin_first(ring, type, from, bytes, time_flags);
 	ring->open[0].sp = 0;
 	return NULL;
 }

@@ -349,7 +349,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	ring_add(&shared->attempted, 1);
 	write_pad_before(ring, at);
 	ring_reserve(ring, level, at, bytes);
-	header = ring_write_header(ring, type, at, bytes);
+	header = ring_write_header(ring, type, at, bytes, ring->time_flags);
 	nested_ns = ring->nested_ns;
 	ring->nested_ns = MIN_OF(nested_ns, header[-1].time_ns);
 	return header;
@@ -367,7 +367,7 @@ static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
 {
 	write_pad_before(ring, at);
-	return ring_begin_first(ring, type, at, bytes);
+	return ring_begin_first(ring, type, at, bytes, ring->time_flags);
 }
 
 static void *begin_bigger(struct ring *ring, uint32_t type, size_t payload_bytes)
@@ -421,7 +421,7 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* Another ring, a handler, what was left, a pad, or no room. */
+/* Another ring, a handler, what was left, a pad, no room, or no ticks. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)
