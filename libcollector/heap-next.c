@@ -34,7 +34,8 @@ uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 static uint32_t is_begun, wanted_mode, turn;
 static bool is_wanted, is_usable;
 static const char
-	*operators; /* the file of an allocator whose operators of C++ do not get to the hooks */
+	*operators, /* the file of an allocator whose operators of C++ do not get to the hooks */
+	*sanitizer; /* that of a sanitizer's runtime */
 static size_t pool_used;
 
 /* ---- The pool ---- */
@@ -210,6 +211,31 @@ static void warn_of_first(void)
 		       first && dladdr(first, &info) ? info.dli_fname : NULL);
 }
 
+/*
+ * A program that is built with a sanitizer has its runtime's allocator, and many other functions of it, which are not to be called before it
+ * is ready; it allocates before that. So it is left alone.
+ */
+static void find_sanitizer(void)
+{
+	static const char *const names[] = { "__asan_init", "__tsan_init", "__msan_init",
+					     "__hwasan_init" };
+	Dl_info info;
+
+	for (size_t i = 0; !sanitizer && i < ARRAY_SIZE(names); i++) {
+		void *found = dlsym(RTLD_DEFAULT, names[i]);
+
+		if (found)
+			sanitizer = dladdr(found, &info) ? info.dli_fname : names[i];
+	}
+}
+
+static void warn_of_sanitizer(void)
+{
+	register_start();
+	heap_next_warn("no allocation is recorded, as the program has a sanitizer's runtime: ",
+		       sanitizer);
+}
+
 static void find_operators(void)
 {
 	Dl_info info;
@@ -321,7 +347,8 @@ static void set_up(void)
 	char settings[MAX_VARIABLE];
 
 	find_all(is_first);
-	is_usable = is_first && !is_secure && heap_next.malloc && heap_next.free;
+	find_sanitizer();
+	is_usable = is_first && !is_secure && !sanitizer && heap_next.malloc && heap_next.free;
 	heap_is_foreign = is_usable && !is_of_libc();
 	if (heap_is_foreign)
 		find_operators();
@@ -330,6 +357,10 @@ static void set_up(void)
 		(void)!own_stack_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
 		heap_next_choose(settings);
+	if (sanitizer) {
+		switch_mode(false);
+		return;
+	}
 	if (is_usable)
 		register_prepare();
 	register_start();
@@ -356,4 +387,6 @@ bool heap_next_prepare(void)
 __attribute__((constructor(102))) static void start(void)
 {
 	heap_next_prepare();
+	if (sanitizer)
+		warn_of_sanitizer();
 }

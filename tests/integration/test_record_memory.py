@@ -271,6 +271,17 @@ def test_other_allocator(profctl, profcapture, capture, compile_c):
     assert f"In 1 process, {warning['text']}" == profcapture("memory", "--leaks", capture).stdout.splitlines()[0]
 
 
+@pytest.mark.parametrize("sanitizer", ["thread", "address"])
+def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
+    """It allocates before its runtime is ready for what the library would do then: it runs, and is named."""
+    program = compile_c("checked", "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(10); free(p); return 7; }",
+                        f"-fsanitize={sanitizer}")
+    command = ["setarch", "-R", program]  # where the kernel randomises more than the runtime expects
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command, check=7, env={"ASAN_OPTIONS": "verify_asan_link_order=0"})
+    warning, = profcapture.json("memory", capture)["data"]["warnings"]
+    assert "no allocation is recorded, as the program has a sanitizer's runtime: " in warning["text"]
+
+
 DEEP = "#include <stdlib.h>\nvoid *make(void) { return malloc(1009); }"
 BINDS = r"""
 #define _GNU_SOURCE
