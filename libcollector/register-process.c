@@ -175,6 +175,8 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
+	/* Those attempts are its parent's to lose. */
+	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }
 

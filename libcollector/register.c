@@ -8,7 +8,7 @@
  * What is the whole process's is in register-process.c; its arenas, and which ring is to be had, in register-rings.c.
  *
  * Invariants: (1) errno stays                                        [test_collector: all, as zoo.c checks]
- *             (2) what finds no ring is counted                      [test_collector: few_rings]
+ *             (2) what finds no ring is counted                      [test_collector: few_rings, fork_without_ring]
  */
 #include "libcollector/register-own.h"
 

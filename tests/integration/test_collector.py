@@ -238,6 +238,14 @@ def test_few_rings(run):
     assert peer["no_ring"] == recorded.lost[peer["peer"]] > 0
 
 
+def test_fork_without_ring(run):
+    """What a thread has tried in vain is nothing that its child has tried."""
+    recorded = run("fork-without", "--no-growth", "--rings", 1)
+    parent, child = recorded.peers
+    assert recorded.said[parent["peer"]] == 1 and parent["no_ring"] == recorded.lost[parent["peer"]] == 10000
+    assert recorded.said[child["peer"]] == child["marks"] == 100
+
+
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_engine_gone(tmp_path, number):
     """The program goes on to its end, though nobody reads, answers, or gives rings back."""

@@ -428,6 +428,35 @@ static void run_many(void)
 		pthread_join(ids[i], NULL);
 }
 
+static void *mark_around(void *data)
+{
+	mark("around", 0);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	return NULL;
+}
+
+/* The only ring is another thread's. What a child marks has one of its own. */
+static void run_fork_without(void)
+{
+	pthread_t id;
+	pid_t pid;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	MUST(pthread_create(&id, NULL, mark_around, NULL) == 0);
+	pthread_barrier_wait(&barrier);
+	marks("parent", 10000);
+	pid = fork();
+	if (pid == 0) {
+		forget();
+		marks("child", 100);
+		leave();
+	}
+	reap(pid);
+	pthread_barrier_wait(&barrier);
+	pthread_join(id, NULL);
+}
+
 #define CROWD 600
 
 /* After an attempt in vain the library makes none for some time, counted in attempts. */
@@ -749,6 +778,7 @@ static const struct {
 	{ "turn", run_turn },
 	{ "many", run_many },
 	{ "crowd", run_crowd },
+	{ "fork-without", run_fork_without },
 	{ "destructors", run_destructors },
 #ifndef ZOO_STATIC
 	{ "dlclose", run_dlclose },
