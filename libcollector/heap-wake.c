@@ -7,7 +7,7 @@
  * When the session is over the process is dormant again, and may be asked again.
  * A child of vfork(), which has this memory, leaves the request to the process. Where a seccomp filter is seen, nothing is tried that
  * it could kill for.
- * Invariants: (1) a request is answered once, whatever is written meanwhile [test_wake: again, forks]
+ * Invariants: (1) a request is answered once, whatever is written meanwhile [test_wake: again, forks, forked_meanwhile]
  *             (2) a process that has a session stays with it                 [test_wake: recorded_already]
  *             (3) a filtered process makes no call that it would not make    [test_wake: filtered]
  */
@@ -31,7 +31,6 @@ static struct wake wake __attribute__((used, aligned(WAKE_ALIGNMENT), section(".
 	.mode = &heap_mode,
 };
 
-static uint32_t answering;
 /* Of who answers. */
 static char control[WAKE_CONTROL_BYTES], settings[WAKE_SETTINGS_BYTES];
 
@@ -63,17 +62,10 @@ static int join(void)
 	return 0;
 }
 
-void heap_wake_answer(void)
+static void answer_all(void)
 {
-	int error = errno;
 	uint32_t asked;
-	uint64_t before;
 
-	if (!register_is_own() || __atomic_exchange_n(&answering, 1, __ATOMIC_ACQUIRE) != 0) {
-		errno = error;
-		return;
-	}
-	before = register_block_signals();
 	/* Another one may be asked for meanwhile, whose WAKE_ASKED the end of this takes away. */
 	while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) != wake.taken) {
 		heap_next_settle();
@@ -81,7 +73,20 @@ void heap_wake_answer(void)
 		__atomic_store_n(&wake.taken, asked, __ATOMIC_RELEASE);
 	}
 	heap_next_settle();
-	__atomic_store_n(&answering, 0, __ATOMIC_RELEASE);
-	register_restore_signals(before);
+}
+
+void heap_wake_answer(void)
+{
+	int error = errno;
+	uint64_t before;
+
+	if (register_is_own()) {
+		before = register_block_signals();
+		if (register_begin_answer()) {
+			answer_all();
+			register_end_answer();
+		}
+		register_restore_signals(before);
+	}
 	errno = error;
 }

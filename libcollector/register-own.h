@@ -27,6 +27,7 @@ struct process {
 	struct ring_budget budget; /* of all waits but the first */
 	uint32_t growing;          /* by a thread */
 	uint32_t sweeping;
+	uint32_t answering; /* a wake */
 	uint64_t no_growth_until_ns;
 	uint32_t n_owners; /* of rings */
 	uint32_t n_arenas;

@@ -309,6 +309,16 @@ bool register_is_own(void)
 	return register_process && register_is_this_process();
 }
 
+bool register_begin_answer(void)
+{
+	return __atomic_exchange_n(&register_process->answering, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+void register_end_answer(void)
+{
+	__atomic_store_n(&register_process->answering, 0, __ATOMIC_RELEASE);
+}
+
 __attribute__((constructor(101))) void register_start(void)
 {
 	static uint32_t is_started;

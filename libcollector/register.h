@@ -58,6 +58,10 @@ void register_prepare(void);
 /* Whether that has been done, and this is not a child of vfork(), which has its parent's memory. */
 bool register_is_own(void);
 
+/* For who answers a wake, with all signals blocked: one thread at a time; a forked child has its own turn. False: another one does. */
+bool register_begin_answer(void);
+void register_end_answer(void);
+
 /* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
 void register_start(void);
 /* A variable of the environment that the process was started with. False: there is none, or it is too long. */

@@ -8,7 +8,7 @@ import pytest
 
 from buses import NOBODY
 from captures import rows
-from recordings import until
+from recordings import children, processes, until
 
 SIZE = 1009
 MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
@@ -54,10 +54,9 @@ static void *work(void *unused)
 	}
 	return NULL;
 }
-static void let_work(int n)
+static void begin_work(int n)
 {
 	pthread_t thread;
-	char done;
 
 	if (to_worker[1] == 0) {
 		pipe(to_worker);
@@ -65,6 +64,12 @@ static void let_work(int n)
 		pthread_create(&thread, NULL, work, NULL);
 	}
 	write(to_worker[1], &n, sizeof(n));
+}
+static void let_work(int n)
+{
+	char done;
+
+	begin_work(n);
 	read(from_worker[0], &done, 1);
 }
 static void do_as_told(char what, int n)
@@ -95,6 +100,11 @@ static void do_as_told(char what, int n)
 		}
 		waitpid(child, &status, 0);
 		break;
+	case 'p': /* from now on the child is told */
+		child = fork();
+		if (child != 0)
+			waitpid(child, &status, 0);
+		break;
 	case 'v':
 		child = vfork();
 		if (child == 0) {
@@ -111,6 +121,9 @@ static void do_as_told(char what, int n)
 		break;
 	case 'w':
 		let_work(n);
+		break;
+	case 'W':
+		begin_work(n);
 		break;
 	case 'c':
 		syscall(SYS_close_range, 3, ~0U, 0);
@@ -179,9 +192,12 @@ class Told:
             self.process.stdin.flush()
             self.answer()
 
+    def has_socket(self):
+        return any("socket:" in os.path.realpath(f"/proc/{self.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{self.pid}/fd"))
+
     def is_joined(self):
         self("b1")
-        return any("socket:" in os.readlink(f"/proc/{self.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{self.pid}/fd"))
+        return self.has_socket()
 
 
 @pytest.fixture
@@ -285,6 +301,27 @@ def test_forks(start, record, profcapture, capture):
     end()
     found = blocks(profcapture, capture)
     assert found.pop(target.pid) >= 20 and list(found.values()) == [10]
+
+
+def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
+    """A child that is forked while another thread joins, which takes as long as the engine does not answer: it is recorded, and may be asked again."""
+    target = start()
+    target("w1")
+    end = record(target, capture)
+    (engine,) = processes("profd-engine")
+    os.kill(engine, signal.SIGSTOP)
+    target("W1")
+    until(target.has_socket)
+    target("p")
+    (target.pid,) = children(target.pid).values()
+    os.kill(engine, signal.SIGCONT)
+    for again in False, True:
+        if again:
+            end = record(target, capture)
+        target("a50", "f")
+        assert end() == ""
+        assert blocks(profcapture, capture)[target.pid] == 50
+    target.process.stdin.close()
 
 
 def test_nothing_there(start, record, profctl, capture):
