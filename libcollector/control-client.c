@@ -6,7 +6,7 @@
  * (SO_COOKIE, the same for no other socket since boot) is compared before each use. It is moved out of the low numbers, as
  * programs count on getting the lowest one that is free.
  * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent, full_backlog]
- *             (2) nothing is written to what is not our socket, or closed [test-control-client: reused]
+ *             (2) nothing is written to what is not our socket, or closed [test-control-client: reused, left]
  *             (3) descriptors that come where none belongs are closed     [test-control-client: surplus]
  */
 #include "libcollector/control-client.h"
@@ -303,6 +303,17 @@ bool control_is_open(const struct control_connection *connection)
 
 	return connection->fd >= 0 && get_cookie(connection->fd, &cookie) &&
 	       cookie == connection->cookie;
+}
+
+/* What has not been received yet does not hide it. */
+bool control_is_left(const struct control_connection *connection)
+{
+	struct pollfd polled = { .fd = connection->fd, .events = POLLRDHUP };
+	struct timespec at_once = { 0 };
+
+	return control_is_open(connection) &&
+	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 1 &&
+	       (polled.revents & POLLRDHUP);
 }
 
 static int connect_one(const struct control_address *address, const struct control_hello *hello,

@@ -52,6 +52,8 @@ MUST_CHECK int control_ask(struct control_connection *connection,
 MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
 /* Whether it is still that socket. */
 bool control_is_open(const struct control_connection *connection);
+/* Whether it is, and nobody is at the other end any more. */
+bool control_is_left(const struct control_connection *connection);
 /* Packets of a certain length, with at most one descriptor, or -1. -EPIPE where the other end is closed. */
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,

@@ -166,7 +166,9 @@ static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
 	int memfd, r;
 
 	r = control_ask(&register_process->connection, &request, deadline, &memfd);
-	if (r < 0 && r != -ETIMEDOUT)
+	if (control_is_left(&register_process->connection))
+		register_leave();
+	else if (r < 0 && r != -ETIMEDOUT)
 		control_disconnect(&register_process->connection);
 	if (r != 0)
 		return r;

@@ -9,6 +9,7 @@
  *
  * Invariants: (1) errno stays                                        [test_collector: all, as zoo.c checks]
  *             (2) what finds no ring is counted                      [test_collector: few_rings, fork_without_ring]
+ *             (3) an engine that was killed is no session            [test_wake: engine_killed]
  */
 #include "libcollector/register-own.h"
 
@@ -20,6 +21,7 @@
 
 #define FIRST_SKIP 64
 #define MAX_SKIP (1u << 20)
+#define STUCK_RECORDS 1024u
 #define KERNEL_SIGSET_BYTES 8L
 
 __thread struct register_thread register_self
@@ -162,6 +164,27 @@ struct producer *register_producer(void)
 	return producer;
 }
 
+/* Of the last session, which says so, or whose engine is not there any more. What this thread has may be of one before. */
+static bool is_over(void)
+{
+	uint32_t n = register_count_arenas();
+
+	return n > register_process->n_retired && register_is_this_process() &&
+	       (RING_LOAD(&register_process->arenas[n - 1].arena->shared->ended) != 0 ||
+		control_is_left(&register_process->connection));
+}
+
+/* An engine that was killed takes nothing, and does not say that it has ended. Looked for now and then, as that takes calls. */
+static void check_stuck(struct producer *producer)
+{
+	int error = errno;
+
+	if (producer->n_stuck++ % STUCK_RECORDS == 0 &&
+	    !(producer->current->flags & RING_NO_SYSCALL) && !register_is_filtered() && is_over())
+		register_leave();
+	errno = error;
+}
+
 bool register_again(struct producer *producer)
 {
 	struct register_thread *self = &register_self;
@@ -169,6 +192,8 @@ bool register_again(struct producer *producer)
 	if (ring_is_alive(producer->ring)) {
 		if (__builtin_expect(__atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0, 0))
 			register_ended(producer);
+		else if (ring_is_stuck(producer->current))
+			check_stuck(producer);
 		return false;
 	}
 	if (self->producer == producer)
@@ -219,21 +244,14 @@ struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 	return bigger ? bigger : producer;
 }
 
-/* Of the last session. What this thread has may be of one before. */
-static bool is_over(void)
-{
-	uint32_t n = register_count_arenas();
-
-	return n > register_process->n_retired &&
-	       RING_LOAD(&register_process->arenas[n - 1].arena->shared->ended) != 0;
-}
-
 bool register_is_recorded(void)
 {
 	struct producer *producer = RING_LOAD(&prof_collector_state) ? producer_get() : NULL;
+	int error = errno;
 
-	if (producer && is_over())
+	if (RING_LOAD(&prof_collector_state) && is_over())
 		register_leave();
+	errno = error;
 	return producer && RING_LOAD(&prof_collector_state) != 0;
 }
 

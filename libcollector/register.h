@@ -26,6 +26,7 @@ struct producer {
 	const uint32_t *ended;                    /* only to be read where the ring is alive */
 	uint32_t n_types;                         /* that the consumer knows */
 	uint32_t calls_epoch;                     /* of the nodes of `calls` */
+	uint32_t n_stuck;                         /* records that were lost without a wait */
 	uint64_t next_id;                         /* of marks */
 	struct call_tree *calls;                  /* call-tree.h; NULL: not yet needed */
 	uint32_t counters[REGISTER_MAX_COUNTERS]; /* by number: the epoch in which it was defined */

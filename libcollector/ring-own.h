@@ -80,6 +80,12 @@ static inline bool ring_is_alive(const struct ring *ring)
 	return *ring->alive != 0;
 }
 
+/* The consumer has taken nothing since a wait for it was in vain: no record waits. */
+static inline bool ring_is_stuck(const struct ring *ring)
+{
+	return ring->stuck_tail == ring->tail + 1;
+}
+
 /*
  * Before anything is done for a record: whether there is no room for it, as there was none for one that was not larger, and
  * the consumer has taken nothing since. It is counted then. Not where a record is open: ring_begin() sees to that.

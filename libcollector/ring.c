@@ -218,7 +218,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	uint64_t start, took;
 	bool found;
 
-	if ((ring->flags & RING_NO_SYSCALL) || ring->stuck_tail == ring->tail + 1 || is_realtime())
+	if ((ring->flags & RING_NO_SYSCALL) || ring_is_stuck(ring) || is_realtime())
 		return false;
 	start = ring_now_ns();
 	if (!ring_budget_take(ring->arena->budget, start)) {

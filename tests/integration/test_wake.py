@@ -324,6 +324,24 @@ def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
     target.process.stdin.close()
 
 
+@pytest.mark.parametrize("what", ["b1", "b200000"])
+def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp_path, what):
+    """A session whose engine is not there any more is over: for who asks next, and for who finds no room."""
+    target = start()
+    end = record(target, capture)
+    join(target)
+    for engine in processes("profd-engine"):
+        os.kill(engine, signal.SIGKILL)
+    end(status=1)
+    target(what)
+    assert target.has_socket() == (what == "b1")
+    end = record(target, tmp_path / "next.cap")
+    join(target)
+    target("a700")
+    assert end() == ""
+    assert blocks(profcapture, tmp_path / "next.cap")[target.pid] == 700
+
+
 def test_nothing_there(start, record, profctl, capture):
     """Not of a program that was started without it, nor after exec without it: how to start it is said."""
     target = start(preload=None)

@@ -219,6 +219,27 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
+/* Nobody is at the other end: also where an answer is still to be taken; not where that is another socket's by now. */
+static void test_left(void)
+{
+	struct control_connection connection = { .fd = -1 };
+	int peer, pair[2];
+
+	CHECK(!control_is_left(&connection));
+	REQUIRE(CHECK_INT(try_reply(good, 64, 1, &connection, &peer), 0));
+	CHECK(!control_is_left(&connection));
+	send_answer(peer, &good, 64, 1);
+	CHECK(!control_is_left(&connection));
+	close(peer);
+	CHECK(control_is_left(&connection));
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+	REQUIRE(dup2(pair[0], connection.fd) == connection.fd);
+	close(pair[1]);
+	CHECK(!control_is_left(&connection));
+	close(connection.fd);
+	close(pair[0]);
+}
+
 /* Asked once; the answer that was too late for one is the next one's. */
 static void test_late(void)
 {
@@ -251,5 +272,6 @@ int main(void)
 	RUN(test_surplus);
 	RUN(test_reused);
 	RUN(test_late);
+	RUN(test_left);
 	return test_end();
 }
