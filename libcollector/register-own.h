@@ -60,6 +60,15 @@ static inline uint32_t register_count_arenas(void)
 	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
 }
 
+/*
+ * Of them, those of sessions that are over: all, where another session begins. To be asked before how many there are. Pairs with
+ * register_retire_arenas().
+ */
+static inline uint32_t register_count_retired(void)
+{
+	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);
+}
+
 /* ---- register-process.c ---- */
 
 /* May register it, or wait for who does. */

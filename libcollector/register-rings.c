@@ -7,6 +7,7 @@
  *
  * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound              [test_collector: stopped]
+ *             (3) a thread that is late for its session is not hurt  [test-register-rings: retired_behind, retired_before]
  */
 #include "libcollector/register-own.h"
 
@@ -74,15 +75,14 @@ void register_retire_arenas(void)
 	size_t bytes;
 	void *start;
 
-	for (uint32_t n = register_count_arenas(); register_process->n_retired < n;
-	     register_process->n_retired++) {
-		struct ring_arena *arena =
-			register_process->arenas[register_process->n_retired].arena;
+	for (uint32_t i = register_count_retired(); i < register_count_arenas(); i++) {
+		struct ring_arena *arena = register_process->arenas[i].arena;
 
 		ring_arena_retire(arena);
 		ring_arena_range(arena, &start, &bytes);
 		if (ring_arena_shield(start, bytes) == 0)
 			madvise(start, bytes, MADV_DONTFORK);
+		__atomic_store_n(&register_process->n_retired, i + 1, __ATOMIC_RELEASE);
 	}
 }
 
@@ -149,20 +149,27 @@ static void sweep(uint32_t own_tid)
 	give_back(&register_process->sweeping);
 }
 
-static uint32_t rings_to_ask_for(void)
+/* 0: the first one of another session is not there yet; who registers the process gets it. */
+static uint32_t count_session(void)
 {
-	uint32_t n = register_count_arenas() - register_process->n_retired;
+	uint32_t n_retired = register_count_retired();
 
-	return n < 4 ? MIN_OF(GROW_RINGS << (n - 1), MAX_GROW_RINGS) : MAX_GROW_RINGS;
+	return register_count_arenas() - n_retired;
 }
 
-static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
+static uint32_t rings_to_ask_for(uint32_t n_arenas)
+{
+	return n_arenas < 4 ? MIN_OF(GROW_RINGS << (n_arenas - 1), MAX_GROW_RINGS) : MAX_GROW_RINGS;
+}
+
+static int ask_for_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadline)
 {
 	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
 					   .version = CONTROL_VERSION,
 					   .bytes = CONTROL_BYTES,
 					   .min_data_bytes = min_bytes,
-					   .n_rings = min_bytes == 0 ? rings_to_ask_for() : 1 };
+					   .n_rings = min_bytes == 0 ? rings_to_ask_for(n_arenas)
+								     : 1 };
 	int memfd, r;
 
 	r = control_ask(&register_process->connection, &request, deadline, &memfd);
@@ -181,12 +188,14 @@ static int ask_for_arena(uint64_t min_bytes, uint64_t deadline)
 static bool grow(uint64_t min_bytes, uint64_t deadline)
 {
 	int r = -EAGAIN;
+	uint32_t n;
 
 	if (!take(&register_process->growing))
 		return false;
-	if (register_process->n_arenas - register_process->n_retired < MAX_SESSION_ARENAS &&
+	n = count_session();
+	if (n > 0 && n < MAX_SESSION_ARENAS &&
 	    control_now_ns() >= register_process->no_growth_until_ns) {
-		r = ask_for_arena(min_bytes, deadline);
+		r = ask_for_arena(n, min_bytes, deadline);
 		if (r != 0 && r != -ETIMEDOUT)
 			register_process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
 	}
@@ -208,11 +217,11 @@ static bool is_one_closed(void)
 /* Half of what the first arena has is not left. */
 static bool is_scarce(void)
 {
-	uint32_t n_free = 0;
+	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
 
-	for (uint32_t i = 0; i < register_count_arenas(); i++)
+	for (uint32_t i = 0; i < n; i++)
 		n_free += ring_arena_count_free(register_process->arenas[i].arena);
-	return n_free < register_process->arenas[register_process->n_retired].arena->n_rings / 2;
+	return first < n && n_free < register_process->arenas[first].arena->n_rings / 2;
 }
 
 /* What a thread left that ended, else more. */

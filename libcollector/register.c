@@ -167,9 +167,9 @@ struct producer *register_producer(void)
 /* Of the last session, which says so, or whose engine is not there any more. What this thread has may be of one before. */
 static bool is_over(void)
 {
-	uint32_t n = register_count_arenas();
+	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
 
-	return n > register_process->n_retired && register_is_this_process() &&
+	return n > n_retired && register_is_this_process() &&
 	       (RING_LOAD(&register_process->arenas[n - 1].arena->shared->ended) != 0 ||
 		control_is_left(&register_process->connection));
 }
