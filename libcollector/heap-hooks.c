@@ -9,7 +9,7 @@
  * while it is in a call is passed on, and not recorded. C++'s operators are not hooked, as they call malloc() and
  * aligned_alloc(); those of an allocator that brings its own do not, and are not seen.
  * Invariants: (1) every call does what it does without this     [test_heap_zoo: all, allocators]
- *             (2) each is recorded once                          [test_heap_zoo: kinds]
+ *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"
 #include "libcollector/heap-record.h"
@@ -215,6 +215,8 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	is_freed = !address && call->size == 0 && prior;
 	/* One that it cannot be known of any more when it ends, or was not chosen, has ended for the record. */
 	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
+		if (wanted)
+			register_count_lost();
 		heap_record_end(&change, NULL, true);
 		return address;
 	}

@@ -282,6 +282,27 @@ def test_sampled_realloc(run, compile_c):
     assert abs(chosen - expected) < 6 * math.sqrt(expected)
 
 
+FULL = r"""
+#include <stdlib.h>
+#define N 1200000
+static void *blocks[N];
+int main(void)
+{
+    for (int i = 0; i < N; i++)
+        blocks[i] = malloc(24);
+    for (int i = 0; i < N; i++)
+        blocks[i] = realloc(blocks[i], 40);
+    return 0;
+}
+"""
+
+
+def test_full_set(run, compile_c):
+    """A block whose end could not be known is counted as lost, be it one that was changed: that has an end too, which is a record."""
+    recorded = run([compile_c("full", FULL)], "--deaf", memory="min=24", ring=4096, policy=())
+    assert recorded.sum("attempted") + recorded.sum("no_ring") > 2 * 1200000 + 10000
+
+
 # It allocates when it is asked for a function by name, which our own search for it does.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
