@@ -12,6 +12,7 @@
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
  *             (4) of the mean that is set, whatever was before          [test-heap-sampled: turns]
+ *             (5) nothing is reckoned in floating point                 [test_heap_zoo: exceptions]
  */
 #include "libcollector/heap-sampled.h"
 
@@ -22,7 +23,9 @@
 #define SET_BITS 17 /* of buckets: 8 MiB, of which only what is used takes memory */
 #define SET_BYTES (sizeof(struct bucket) << SET_BITS)
 #define MAX_MEAN (UINT64_C(1) << 50)
-#define ONE_BITS 53 /* of a double's mantissa */
+#define ONE_BITS 53 /* of what is thrown */
+#define LOG_BITS 40 /* behind the point: a distance is off by less than 2^-39 of the mean */
+#define LOG_OF_2 UINT64_C(0xb17217f7d1cf79ab) /* its natural logarithm, of 2^64 */
 
 struct bucket {
 	uintptr_t entries[BUCKET_ENTRIES]; /* 0: none */
@@ -78,14 +81,22 @@ static uint64_t next_random(struct heap_chance *chance)
 	return z ^ z >> 31;
 }
 
-/* Of 1 to 2: 2 artanh((x - 1) / (x + 1)), whose next term is below 1e-9. */
-static double log_of_mantissa(double x)
+/*
+ * How many times 2^-LOG_BITS the binary logarithm of x is, of 2^63 to 2^64, above 63: one bit is whether the square of what is left
+ * is 2 or more. What the squarings cut off comes to less than 2^-60.
+ */
+static uint64_t log2_of(uint64_t x)
 {
-	double t = (x - 1) / (x + 1), square = t * t, sum = 0;
+	uint64_t log = 0;
 
-	for (int n = 17; n >= 1; n -= 2)
-		sum = sum * square + 1.0 / n;
-	return 2 * t * sum;
+	for (int i = 0; i < LOG_BITS; i++) {
+		unsigned __int128 square = (unsigned __int128)x * x;
+		unsigned is_more = (unsigned)(square >> 127);
+
+		x = (uint64_t)(square >> (63 + is_more));
+		log = log << 1 | is_more;
+	}
+	return log;
 }
 
 static void seed(struct heap_chance *chance)
@@ -98,23 +109,25 @@ static void seed(struct heap_chance *chance)
 		1;
 }
 
-/* -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. No libm. */
+/*
+ * -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. By whole numbers: the flags of floating point, and what is done where one
+ * is raised, are the program's.
+ */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
-	const double log_2 = 0.69314718055994530942;
-	uint64_t one;
-	int exponent;
-	double mantissa;
+	uint64_t one, log;
+	unsigned zeros;
 
 	if (mean == 0)
 		return 0;
 	if (chance->random == 0)
 		seed(chance);
 	one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
-	exponent = 63 - __builtin_clzll(one);
-	mantissa = (double)one / (double)(UINT64_C(1) << exponent);
-	return (uint64_t)((log_2 * (ONE_BITS - exponent) - log_of_mantissa(mantissa)) *
-			  (double)mean);
+	zeros = (unsigned)__builtin_clzll(one);
+	/* of 1 / u: what is missing to 2^ONE_BITS */
+	log = ((uint64_t)(zeros - (63 - ONE_BITS)) << LOG_BITS) - log2_of(one << zeros);
+	log = (uint64_t)((unsigned __int128)log * LOG_OF_2 >> 64);
+	return (uint64_t)((unsigned __int128)log * mean >> LOG_BITS);
 }
 
 bool heap_sampled_throw(uint32_t turn, uint64_t size)

@@ -303,6 +303,25 @@ def test_full_set(run, compile_c):
     assert recorded.sum("attempted") + recorded.sum("no_ring") > 2 * 1200000 + 10000
 
 
+INEXACT = r"""
+#include <fenv.h>
+#include <stdlib.h>
+int main(void)
+{
+    feclearexcept(FE_ALL_EXCEPT);
+    for (int i = 0; i < 1000; i++)
+        free(realloc(malloc(1000), 2000));
+    return fetestexcept(FE_ALL_EXCEPT) != 0;
+}
+"""
+
+
+def test_exceptions(run, compile_c):
+    """The flags of floating point are the program's, to which an exception may be the end."""
+    recorded = run([compile_c("inexact", INEXACT, "-fno-builtin", "-lm")], memory="sample=1000")
+    assert recorded.sum("records") > 500
+
+
 # It allocates when it is asked for a function by name, which our own search for it does.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
