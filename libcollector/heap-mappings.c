@@ -3,7 +3,11 @@
  * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is preloaded
  *
  * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for malloc(), threads and modules, as
- * it calls the kernel for that; and not what is mapped before the first allocation. A mapping that takes the place of another one is told as the end of what was there first.
+ * it calls the kernel for that; and not what is mapped before the first allocation.
+ *
+ * The end of a mapping that another one takes the place of is told when that is done, as the kernel may refuse it; nobody else can
+ * get the place in between. That of mremap() has no record, as its own one is open: what was there has ended by what is there now.
+ * Invariants: (1) what the kernel refuses ends nothing [test_heap_zoo: mappings, refused_mappings]
  *
  * This library's own mappings are none of the program's: the linker leads its calls of these names to the __wrap_ ones.
  */
@@ -77,9 +81,9 @@ HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
 		return __wrap_mmap(address, bytes, protection, flags, fd, offset);
 	if (!is_recorded())
 		return heap_next.mmap(address, bytes, protection, flags, fd, offset);
-	if ((flags & MAP_FIXED) && is_page(address) && bytes > 0)
-		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	at = heap_next.mmap(address, bytes, protection, flags, fd, offset);
+	if ((flags & MAP_FIXED) && at != MAP_FAILED)
+		heap_record_free(RING_FREE_MUNMAP, at, pages_of(bytes));
 	record(RING_ALLOC_MMAP, bytes, at);
 	return at;
 }
@@ -113,8 +117,6 @@ static void *mremap_recorded(const struct heap_call *call, void *address, size_t
 	struct heap_change change;
 	void *at;
 
-	if ((flags & MREMAP_FIXED) && is_page(to))
-		heap_record_free(RING_FREE_MUNMAP, to, pages_of(call->size));
 	heap_record_begin(call, is_kept ? NULL : address, &change);
 	at = call_mremap(address, bytes, call->size, flags, to);
 	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);

@@ -202,6 +202,28 @@ def test_mappings(run):
     assert not [record for record in recorded.records if record["kind"] in (MMAP_KINDS if record["type"] != FREE else UNMAP_KINDS)]
 
 
+REFUSED = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+int main(void)
+{
+    size_t bytes = 1 << 20;
+    char *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *other = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, 12345, 0) != MAP_FAILED ||
+           mremap(at + 1, 4096, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, other) != MAP_FAILED;
+}
+"""
+
+
+def test_refused_mappings(run, compile_c):
+    """What was there stays."""
+    recorded = run([compile_c("refused", REFUSED)], memory="mmap")
+    assert [record for record in recorded.records if record["type"] == FREE] == []
+    assert [record["address"] != 0 for record in recorded.records] == [True, True, False, False]
+
+
 @pytest.mark.parametrize("mode", ["handler", "siglongjmp"])
 def test_signals(run, mode):
     """What a handler meets in the few instructions in which it may not write, is counted."""
