@@ -119,13 +119,15 @@ static const struct function {
 	{ "malloc_usable_size", AT(malloc_usable_size), (void *)use_nothing },
 	{ "free_sized", AT(free_sized), (void *)free_any_size },
 	{ "free_aligned_sized", AT(free_aligned_sized), (void *)free_any_alignment },
-	{ "dlclose", AT(dlclose), NULL },
-	{ "dlmopen", AT(dlmopen), NULL },
 },
   mappings[] = {
 	  { "mmap", AT(mmap), NULL },     { "munmap", AT(munmap), NULL },
 	  { "mremap", AT(mremap), NULL }, { "brk", AT(brk), NULL },
 	  { "sbrk", AT(sbrk), NULL },
+  },
+  loader[] = {
+	  { "dlclose", AT(dlclose), NULL },
+	  { "dlmopen", AT(dlmopen), NULL },
   };
 
 /* ---- Finding it ---- */
@@ -159,6 +161,8 @@ static void find_all(bool is_first)
 	for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
 		set(&functions[i], is_first ? NULL : find_first(functions[i].name));
 	heap_next_find_mappings();
+	for (size_t i = 0; i < ARRAY_SIZE(loader); i++)
+		set(&loader[i], NULL);
 }
 
 /* Always the next ones: an allocator in front that has these too goes on to ours. */

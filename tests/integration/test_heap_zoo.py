@@ -436,6 +436,8 @@ def test_linked(run, allocator, tmp_path, compile_c):
 
 
 STATIC_ALLOCATOR = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -445,9 +447,12 @@ void free(void *p) { if (p && ((char *)p < heap || (char *)p >= heap + sizeof(he
 void *calloc(size_t n, size_t m) { void *p = malloc(n * m); return p ? memset(p, 0, n * m) : NULL; }
 void *realloc(void *p, size_t n) { void *q = malloc(n); size_t m = 0; if (p) { memcpy(&m, (char *)p - 8, 8); memcpy(q, p, m < n ? m : n); free(p); } return q; }
 void *reallocarray(void *, size_t, size_t);
+int dlclose(void *library) { return ((int (*)(void *))dlsym(RTLD_NEXT, "dlclose"))(library); }
 int main(void)
 {
+    void *library = dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND);
     char *block = malloc(1009);
+    if (!library || dlclose(library) != 0) return 1;
     block[1008] = 1;
     block = reallocarray(block, 1, 2003);
     if (!block || block[1008] != 1) return 1;
