@@ -8,7 +8,7 @@
  * libc never calls its public names from within another, but for reallocarray(), which is done here. Any other allocator may: what it calls
  * while it is in a call is passed on, and not recorded. C++'s operators are not hooked, as they call malloc() and
  * aligned_alloc(); those of an allocator that brings its own do not, and are not seen.
- * Invariants: (1) every call does what it does without this     [test_heap_zoo: all, allocators]
+ * Invariants: (1) every call does what it does without this     [test_heap_zoo: all, allocators, run_path]
  *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"
@@ -482,26 +482,35 @@ HOOK int dlclose(void *handle)
 }
 
 /*
- * A namespace has a libc of its own, whose heap is not this one. Who calls decides what is looked for where, so the next one is to be
- * jumped to.
+ * A namespace has a libc of its own, whose heap is not this one; and what is bound deeply has libc's names from libc itself. Who calls
+ * decides what is looked for where, so the next one is to be jumped to.
  */
-OUTLINE void note_namespace(long space, const char *file)
+OUTLINE void note_module(long space, const char *file, int mode)
 {
-	if (is_ready() && space == LM_ID_NEWLM)
+	if (!is_ready())
+		heap_next_find_loader();
+	else if (space == LM_ID_NEWLM)
 		heap_next_warn("no allocation is recorded of a namespace of its own, with ", file);
+	else if (file && (mode & RTLD_DEEPBIND))
+		heap_next_note_deep(file);
 }
 
 #if defined(__clang__)
-HOOK void *dlmopen(Lmid_t space, const char *file, int mode)
-{
-	note_namespace(space, file);
-	__attribute__((musttail)) return heap_next.dlmopen(space, file, mode);
-}
+#define JUMP __attribute__((musttail)) return
 #else
+#define JUMP return
+void *dlopen(const char *file, int mode) __attribute__((optimize("O2")));
 void *dlmopen(Lmid_t space, const char *file, int mode) __attribute__((optimize("O2")));
+#endif
+
+HOOK void *dlopen(const char *file, int mode)
+{
+	note_module(LM_ID_BASE, file, mode);
+	JUMP heap_next.dlopen(file, mode);
+}
+
 HOOK void *dlmopen(Lmid_t space, const char *file, int mode)
 {
-	note_namespace(space, file);
-	return heap_next.dlmopen(space, file, mode);
+	note_module(space, file, mode);
+	JUMP heap_next.dlmopen(space, file, mode);
 }
-#endif

@@ -33,6 +33,8 @@ uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
 static uint32_t is_begun, wanted_mode, turn;
 static bool is_wanted, is_usable;
+static char deep[MAX_WARNING]; /* the file of the first module that is bound so */
+static uint32_t deep_state;    /* 0: none; 1: somebody writes it; 2: it is there */
 static const char
 	*operators, /* the file of an allocator whose operators of C++ do not get to the hooks */
 	*sanitizer; /* that of a sanitizer's runtime */
@@ -127,6 +129,7 @@ static const struct function {
   },
   loader[] = {
 	  { "dlclose", AT(dlclose), NULL },
+	  { "dlopen", AT(dlopen), NULL },
 	  { "dlmopen", AT(dlmopen), NULL },
   };
 
@@ -161,8 +164,7 @@ static void find_all(bool is_first)
 	for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
 		set(&functions[i], is_first ? NULL : find_first(functions[i].name));
 	heap_next_find_mappings();
-	for (size_t i = 0; i < ARRAY_SIZE(loader); i++)
-		set(&loader[i], NULL);
+	heap_next_find_loader();
 }
 
 /* Always the next ones: an allocator in front that has these too goes on to ours. */
@@ -170,6 +172,12 @@ void heap_next_find_mappings(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)
 		set(&mappings[i], NULL);
+}
+
+void heap_next_find_loader(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(loader); i++)
+		set(&loader[i], NULL);
 }
 
 /* Whether what the program calls malloc is ours. A program that is not relocatable may have a name of its own for it. */
@@ -250,12 +258,38 @@ static void find_operators(void)
 		operators = info.dli_fname;
 }
 
-void heap_next_warn_of_operators(void)
+/* Where nothing is recorded, that is said already. */
+static void warn_of_deep(void)
+{
+	if (!is_usable)
+		return;
+	heap_next_warn(
+		"what a module allocates and frees that was opened with RTLD_DEEPBIND is not recorded, "
+		"so that what it freed may read as leaked, as with ",
+		deep);
+}
+
+void heap_next_note_deep(const char *file)
+{
+	uint32_t none = 0;
+
+	if (!__atomic_compare_exchange_n(&deep_state, &none, 1, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return;
+	append(deep, 0, file);
+	/* pairs with heap_next_warn_of_unseen() */
+	__atomic_store_n(&deep_state, 2, __ATOMIC_RELEASE);
+	warn_of_deep();
+}
+
+void heap_next_warn_of_unseen(void)
 {
 	if (operators)
 		heap_next_warn(
 			"what C++'s operator new allocates is not recorded, as it is that of ",
 			operators);
+	if (__atomic_load_n(&deep_state, __ATOMIC_ACQUIRE) == 2)
+		warn_of_deep();
 }
 
 /* ---- What is wanted ---- */
@@ -372,7 +406,7 @@ static void set_up(void)
 	switch_mode(prof_collector_enabled());
 	if (!is_first)
 		warn_of_first();
-	heap_next_warn_of_operators();
+	heap_next_warn_of_unseen();
 }
 
 bool heap_next_prepare(void)

@@ -43,6 +43,7 @@ struct heap_next {
 	int (*brk)(void *address);
 	void *(*sbrk)(intptr_t bytes);
 	int (*dlclose)(void *handle);
+	void *(*dlopen)(const char *file, int mode);
 	void *(*dlmopen)(long space, const char *file, int mode);
 };
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
@@ -58,10 +59,14 @@ bool heap_next_choose(const char *settings);
 void heap_next_settle(void);
 /* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where allocations are asked for. */
 void heap_next_warn(const char *why, const char *what);
-/* As that, of what an allocator that is not libc's keeps to itself. */
-void heap_next_warn_of_operators(void);
+/* A module is opened that has libc's names from libc. Of the first one that is said once, and again in each recording that comes. */
+void heap_next_note_deep(const char *file);
+/* As heap_next_warn(), of what an allocator that is not libc's keeps to itself, and of that module. */
+void heap_next_warn_of_unseen(void);
 /* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
 void heap_next_find_mappings(void);
+/* The same of dlopen() and its kind. */
+void heap_next_find_loader(void);
 
 /* ---- The pool: what is allocated until then. Never used again. ---- */
 

@@ -58,7 +58,7 @@ static int join(void)
 		return r;
 	heap_next_warn("allocations are recorded only since it was joined, while it ran: ",
 		       "blocks that it had before are not known");
-	heap_next_warn_of_operators();
+	heap_next_warn_of_unseen();
 	return 0;
 }
 

@@ -306,6 +306,11 @@ def test_deep_binding(profctl, profcapture, capture, compile_c):
     summary = profcapture.json("memory", capture)["data"]["summary"]
     assert (summary["foreign_frees"], summary["lost"], data["lost"]) == (100, 0, 0)
     assert not any(row["size"] == 1009 for row in rows(profcapture, capture, "alloc"))
+    output = profcapture.json("memory", "--leaks", capture)
+    schema.check(profcapture, "memory", output)
+    warning, = output["data"]["warnings"]
+    assert "RTLD_DEEPBIND" in warning["text"] and warning["text"].endswith(f" {command[1]}") and warning["processes"] == 1
+    assert f"In 1 process, {warning['text']}" == profcapture("memory", "--leaks", capture).stdout.splitlines()[0]
 
 
 def test_metadata(profctl, profcapture, capture):

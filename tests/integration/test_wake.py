@@ -16,6 +16,8 @@ BYTES, ASKED = 1272, 1256  # of libcollector/wake.h
 
 # Does what it is told, and never allocates by itself.
 TARGET = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -136,6 +138,9 @@ static void do_as_told(char what, int n)
 		if (setgid(n) == 0 && setuid(n) == 0)
 			break;
 		_exit(1);
+	case 'd':
+		dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND);
+		break;
 	case 'x':
 		execv(arguments[0], arguments);
 		break;
@@ -262,6 +267,18 @@ def test_joined(start, record, profcapture, capture):
     assert data["summary"]["foreign_frees"] in (100, 101) and data["summary"]["lost"] == 0
     (process,) = [row for row in data["processes"] if row["pid"] == target.pid]
     assert process["leaked_blocks"] == 700 and process["end"] == "running" and process["excluded"] is None
+
+
+def test_bound_before(start, record, profcapture, capture):
+    """What cannot be seen is said in the recording, though it was not there yet."""
+    target = start()
+    target("d", "d")
+    end = record(target, capture)
+    join(target)
+    target("d", "a1")
+    assert end() == ""
+    warnings = [warning["text"] for warning in profcapture.json("memory", capture)["data"]["warnings"]]
+    assert sum("RTLD_DEEPBIND" in text for text in warnings) == 1
 
 
 def test_again(start, record, profcapture, capture):
