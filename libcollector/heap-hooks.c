@@ -298,24 +298,28 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 
 OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t size)
 {
+	void *address = NULL;
 	bool wanted;
 	uint64_t outer;
 	int r;
 
 	if (!is_ready()) {
-		void *address = heap_pool_get(size, alignment);
-
+		address = heap_pool_get(size, alignment);
 		if (address)
 			*ret_address = address;
 		return address ? 0 : ENOMEM;
 	}
 	wanted = is_wanted(size);
 	outer = enter();
-	r = heap_next.posix_memalign(ret_address, alignment, size);
+	r = heap_next.posix_memalign(&address, alignment, size);
 	leave(outer);
+	if (r != 0)
+		address = NULL;
 	if (wanted)
-		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size,
-			    r == 0 ? *ret_address : NULL);
+		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size, address);
+	/* Last, as another thread may wait for it there, and give it up. */
+	if (r == 0)
+		*ret_address = address;
 	return r;
 }
 

@@ -243,6 +243,37 @@ def test_refused_mappings(run, compile_c):
     assert [record["address"] != 0 for record in recorded.records] == [True, True, False, False]
 
 
+# Stands for another thread, which looks for the block before it is recorded.
+WATCHER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+void *slot;
+int was_seen;
+int posix_memalign(void **ret_address, size_t alignment, size_t bytes)
+{
+    int (*next)(void **, size_t, size_t) = (int (*)(void **, size_t, size_t))dlsym(RTLD_NEXT, "posix_memalign");
+    int r = next(ret_address, alignment, bytes);
+    was_seen = slot != NULL;
+    return r;
+}
+"""
+WATCHED = r"""
+#include <stdlib.h>
+extern void *slot;
+extern int was_seen;
+int main(void) { return posix_memalign(&slot, 64, 100003) != 0 || !slot || was_seen; }
+"""
+
+
+def test_seen_late(run, compile_c):
+    """Whoever sees a block may give it up, and sees it only when it is recorded."""
+    library = compile_c("watcher", WATCHER, "-shared", "-fPIC")
+    recorded = run([compile_c("watched", WATCHED, library, f"-Wl,-rpath,{library.parent}")])
+    (made,) = [record for record in recorded.records if record.get("size") == 100003]
+    assert made["kind"] == 4 and made["address"] != 0
+
+
 @pytest.mark.parametrize("mode", ["handler", "siglongjmp"])
 def test_signals(run, mode):
     """What a handler meets in the few instructions in which it may not write, is counted."""
