@@ -285,6 +285,15 @@ def test_temporary_by_threshold(profcapture, whole):
     assert by_time[-1] == ask(profcapture, whole)["summary"]["calls"]["free"]
 
 
+def test_sampled(profcapture, tmp_path):
+    """What nobody can know of a sample is null, and a dash in text."""
+    path, _ = make(tmp_path / "sampled.cap", "--sampled", 4096, "--events", 2000)
+    assert {row["longest_chain"] for row in ask(profcapture, path, "--reallocs")["rows"]} == {None}
+    title, *rows = [line for line in profcapture("memory", path, "--reallocs").stdout.splitlines() if line.endswith(" function") or " f" in line]
+    end = title.index("in a row") + len("in a row")
+    assert rows and {row[:end].split()[-1] for row in rows} == {"-"}
+
+
 def test_one(profcapture, tmp_path):
     path, _ = make(tmp_path / "one.cap", "--events", 1)
     for options, line in (["--leaks"], "Leaked: "), (["--peak"], "Peak: "), (["--at", "1s"], "At 1.0"):

@@ -36,7 +36,7 @@ struct sums {
 
 struct heap {
 	/* options */
-	uint64_t events, live, stacks, threads, checkpoint, epoch_events, at;
+	uint64_t events, live, stacks, threads, checkpoint, epoch_events, at, sampled;
 	bool killed;
 	/* the capture */
 	struct prof_writer *writer;
@@ -61,6 +61,7 @@ static const char usage[] =
 	"  --checkpoint N   events between lists of what lives (20000)\n"
 	"  --epoch N        events of an epoch (0: one for all)\n"
 	"  --at N           event after which what lives is told (half of them)\n"
+	"  --sampled BYTES  the capture says that it is a sample (0: it does not)\n"
 	"  --killed         no end, and the file is not finished\n";
 
 static void check(int r, const char *what)
@@ -134,6 +135,17 @@ static void add_names(struct heap *heap)
 	flush(heap, PROF_TABLE_PROCESS);
 	for (unsigned id = 1; id < PROF_TABLE_SAMPLE; id++)
 		flush(heap, id);
+}
+
+static void add_sampling(struct heap *heap)
+{
+	char number[24];
+
+	if (!heap->sampled)
+		return;
+	snprintf(number, sizeof(number), "%" PRIu64, heap->sampled);
+	ADD(heap, PROF_TABLE_METADATA, N(START), PROF_BYTES("memory.sample_bytes", 19),
+	    PROF_BYTES(number, strlen(number)));
 }
 
 static int compare_blocks(const void *left, const void *right)
@@ -347,6 +359,7 @@ static bool parse(struct heap *heap, int argc, char **argv)
 		{ "checkpoint", required_argument, NULL, 'c' },
 		{ "epoch", required_argument, NULL, 'p' },
 		{ "at", required_argument, NULL, 'a' },
+		{ "sampled", required_argument, NULL, 'b' },
 		{ "killed", no_argument, NULL, 'k' },
 		{ 0 },
 	};
@@ -357,7 +370,7 @@ static bool parse(struct heap *heap, int argc, char **argv)
 			['e'] = &heap->events,     ['l'] = &heap->live,
 			['s'] = &heap->stacks,     ['t'] = &heap->threads,
 			['c'] = &heap->checkpoint, ['p'] = &heap->epoch_events,
-			['a'] = &heap->at,
+			['a'] = &heap->at,         ['b'] = &heap->sampled,
 		};
 
 		if (option == 'k')
@@ -388,6 +401,7 @@ int main(int argc, char **argv)
 	}
 	open_capture(&heap, argv[optind]);
 	add_names(&heap);
+	add_sampling(&heap);
 	run(&heap);
 	for (unsigned id = PROF_TABLE_SAMPLE; id <= PROF_TABLE_LAST; id++)
 		if (heap.rows[id])

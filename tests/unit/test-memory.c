@@ -1015,6 +1015,32 @@ static void test_sampled_segments(void)
 			check_sampled_segments(sampled[i], sampled[j]);
 }
 
+/* Both blocks of a realloc were chosen, each by itself, or it would be no row with a prior; of mappings all are there. */
+static void test_sampled_reallocs(void)
+{
+	double stands_for = weight(100, 1000) * weight(300, 1000);
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	begin_sampled(&build, 1000);
+	malloc_row(&build, 10, 1, 1, 100, 3);
+	alloc_row(&build, 20, 1, PROF_ALLOC_REALLOC, 2, 300, 2, 1);
+	alloc_row(&build, 30, 1, PROF_ALLOC_MMAP, 3, 4096, 2, 0);
+	alloc_row(&build, 40, 1, PROF_ALLOC_MREMAP, 4, 8192, 3, 3);
+	build_finish(&build);
+	REQUIRE(ask_view(&memory, MEMORY_REALLOCS, &build));
+	CHECK(fabs(memory.all.reallocs - (stands_for + 1)) < 1e-6);
+	CHECK(fabs(memory.all.grown_bytes - (200 * stands_for + 4096)) < 1e-6);
+	CHECK(fabs(memory.all.copied_bytes - (100 * stands_for + 4096)) < 1e-6);
+	CHECK(fabs(line_of(&memory, "b")->counts->reallocs - stands_for) < 1e-6);
+	CHECK(fabs(line_of(&memory, "b")->self.bytes - 300 * stands_for) < 1e-6);
+	CHECK_NUMBER(line_of(&memory, "c")->counts->reallocs, 1);
+	CHECK(fabs(memory.all.freed_bytes - (100 * weight(100, 1000) + 4096)) < 1e-6);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 /* ---- suppressions -------------------------------------------------------------------------------- */
 
 static void test_patterns(void)
@@ -1121,6 +1147,7 @@ int main(void)
 	RUN(test_inconsistent);
 	RUN(test_segments);
 	RUN(test_sampled_segments);
+	RUN(test_sampled_reallocs);
 	RUN(test_patterns);
 	RUN(test_suppressions);
 	return test_end();

@@ -358,6 +358,23 @@ static void add_whole(struct memory_counts *to, const struct memory_event *event
 		add_call(to, event, weight);
 }
 
+/* Of a sample both blocks were chosen, each by itself. */
+static void count_realloc(struct count *count, const struct memory_event *event,
+			  const struct memory_block *block)
+{
+	struct memory *memory = count->memory;
+	const struct memory_heap *heap = heap_at(count, event->heap);
+	const struct memory_block made = memory_event_block(event);
+	double weight = memory_weight(heap, block) * memory_weight(heap, &made);
+
+	add_realloc(process_of(count, event->heap), event, block->size, weight);
+	if (memory->view != MEMORY_REALLOCS || !event->is_wanted)
+		return;
+	add_realloc(memory_counts_of(memory->entities, caller(memory, event)), event, block->size,
+		    weight);
+	add_sum(count, event->node, weight * (double)event->size, weight);
+}
+
 static void count_release(struct count *count, const struct memory_event *event,
 			  const struct memory_block *block, const struct memory_block_more *more,
 			  enum memory_release how)
@@ -381,14 +398,8 @@ static void count_release(struct count *count, const struct memory_event *event,
 		add_sum(count, block->node, weight * (double)block->size, weight);
 	if (memory->view == MEMORY_CROSS_THREAD && event->thread != block->thread)
 		add_sum(count, block->node, weight * (double)block->size, weight);
-	if (how != MEMORY_REALLOCATED)
-		return;
-	add_realloc(process, event, block->size, weight);
-	if (memory->view == MEMORY_REALLOCS && event->is_wanted) {
-		add_realloc(memory_counts_of(memory->entities, caller(memory, event)), event,
-			    block->size, weight);
-		add_sum(count, event->node, weight * (double)event->size, weight);
-	}
+	if (how == MEMORY_REALLOCATED)
+		count_realloc(count, event, block);
 }
 
 static void released(const struct memory_event *event, const struct memory_block *block,

@@ -102,10 +102,11 @@ static void write_sums(const struct memory *memory, struct json *json,
 	json_int(json, "delta_blocks", llround(line->self.blocks - line->before.blocks));
 }
 
-static void write_reallocs(struct json *json, const struct memory_counts *counts)
+static void write_reallocs(const struct memory *memory, struct json *json,
+			   const struct memory_counts *counts)
 {
 	json_uint(json, "reallocs", memory_integer(counts->reallocs));
-	json_uint(json, "longest_chain", counts->longest_chain);
+	write_number(json, "longest_chain", memory->sampled_bytes <= 0, counts->longest_chain);
 	json_uint(json, "grown_bytes", memory_integer(counts->grown_bytes));
 	json_uint(json, "copied_bytes", memory_integer(counts->copied_bytes));
 }
@@ -204,7 +205,7 @@ static void write_line(const struct memory *memory, struct json *json,
 	if (memory_by_function(memory))
 		write_sums(memory, json, line);
 	if (memory->view == MEMORY_REALLOCS)
-		write_reallocs(json, &counts);
+		write_reallocs(memory, json, &counts);
 }
 
 #define MEM_COLUMNS                                                                          \

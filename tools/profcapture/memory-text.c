@@ -402,6 +402,14 @@ static void print_processes(const struct memory *memory, struct out *out)
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
+static void print_chain(const struct memory *memory, struct out *out, uint32_t chain)
+{
+	if (memory->sampled_bytes > 0)
+		out_printf(out, "%8s ", "-");
+	else
+		out_printf(out, "%8" PRIu32 " ", chain);
+}
+
 static void print_function_line(const struct memory *memory, struct out *out,
 				const struct memory_line *line)
 {
@@ -423,7 +431,7 @@ static void print_function_line(const struct memory *memory, struct out *out,
 	}
 	if (memory->view == MEMORY_REALLOCS) {
 		print_bytes(out, line->counts ? line->counts->grown_bytes : 0);
-		out_printf(out, "%8" PRIu32 " ", line->counts ? line->counts->longest_chain : 0);
+		print_chain(memory, out, line->counts ? line->counts->longest_chain : 0);
 	}
 	out_char(out, ' ');
 	functions_print(memory->tree.functions, line->entity, memory->full_names, out);

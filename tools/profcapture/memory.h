@@ -45,7 +45,7 @@ struct memory_counts {
 	bool is_there, has_peak_time, is_changed;
 	/* of realloc */
 	double reallocs, grown_bytes, copied_bytes;
-	uint32_t longest_chain;
+	uint32_t longest_chain; /* of a sample it is not known */
 };
 
 /* What of MEM is known of a row; the rest is null. */
