@@ -491,6 +491,55 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
+/* Of a mapping of 400 bytes the 10 in the midst end; then the end of a block is not told, which is no realloc. */
+static void write_rests(struct build *build)
+{
+	begin(build);
+	heap_row(build, 5, 1, PROF_HEAP_BEGIN, 0, 0, 0, 5);
+	alloc_row(build, 10, 1, PROF_ALLOC_MMAP, 1, 400, 2, 0);
+	alloc_row(build, 20, 1, PROF_ALLOC_MMAP, 2, 200, 2, 1);
+	alloc_row(build, 20, 1, PROF_ALLOC_MMAP, 3, 190, 2, 1);
+	malloc_row(build, 30, 1, 4, 50, 3);
+	alloc_row(build, 40, 1, PROF_ALLOC_MALLOC, 5, 60, 3, 4);
+	alloc_row(build, 50, 1, PROF_ALLOC_REALLOC, 6, 70, 3, 5);
+	end_row(build, 60, 1, 3, PROF_FREE_MUNMAP);
+	build_finish(build);
+}
+
+static void test_rests(void)
+{
+	double lived = 0;
+	struct memory memory;
+	struct build build;
+
+	write_rests(&build);
+	REQUIRE(ask_view(&memory, MEMORY_SUMMARY, &build));
+	CHECK_NUMBER(memory.all.calls[PROF_ALLOC_MMAP], 1);
+	CHECK_NUMBER(memory.all.allocations, 4);
+	CHECK_NUMBER(memory.all.allocated_bytes, 400 + 50 + 60 + 70);
+	CHECK_NUMBER(memory.all.freed_bytes, 10 + 50 + 60 + 190);
+	CHECK_NUMBER(memory.all.live_bytes, 200 + 70);
+	CHECK_NUMBER(memory.all.live_blocks, 2);
+	CHECK_NUMBER(memory.all.peak_bytes, 390 + 70);
+	CHECK_NUMBER(memory.all.leaked_bytes, 200 + 70);
+	CHECK_SUM(line_of(&memory, "b")->self, 400, 1);
+	CHECK_NUMBER(line_of(&memory, "b")->counts->freed_bytes, 200);
+	memory_done(&memory);
+	REQUIRE(ask_view(&memory, MEMORY_REALLOCS, &build));
+	CHECK_NUMBER(memory.all.reallocs, 1);
+	CHECK_NUMBER(memory.all.grown_bytes, 10);
+	CHECK_NUMBER(memory.all.copied_bytes, 60);
+	CHECK_SUM(line_of(&memory, "b")->self, 0, 0);
+	CHECK_INT(line_of(&memory, "c")->counts->longest_chain, 1);
+	memory_done(&memory);
+	REQUIRE(ask_view(&memory, MEMORY_LIFETIMES, &build));
+	for (uint32_t i = 0; i < MEMORY_NEVER_FREED; i++)
+		lived += counts_of(&memory, i)->allocated_bytes;
+	CHECK_NUMBER(lived, 10 + 50 + 60 + 190);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 /* ---- temporary blocks ---------------------------------------------------------------------------- */
 
 /* Thread 1 makes block 1, then three others, and frees 1 after each number of them; thread 2 makes one in between. */
@@ -1133,6 +1182,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_cross_thread);
 	RUN(test_reallocs);
+	RUN(test_rests);
 	RUN(test_temporary);
 	RUN(test_tree);
 	RUN(test_through);

@@ -107,7 +107,7 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 	(void)more;
 	begin(reading, block, memory_heap_at(&reading->heaps, event->heap),
 	      capture_time(reading->export->reader.capture, event->segment, event->time),
-	      event->is_counted);
+	      event->is_counted && !memory_event_is_rest(event));
 }
 
 static void released(const struct memory_event *event, const struct memory_block *block,

@@ -6,7 +6,8 @@
  * thread, or who allocated and who freed it.
  *
  * Invariants: (1) allocated - freed is what lives at the end, where all is counted            [test-memory: summary]
- *             (2) rows of functions, threads and sizes have the peak of all when all has it   [test-memory: threads]
+ *             (2) what is left of a mapping is neither freed with it nor allocated anew       [test-memory: rests]
+ *             (3) rows of functions, threads and sizes have the peak of all when all has it   [test-memory: threads]
  */
 #include "config.h"
 
@@ -14,12 +15,19 @@
 
 #include <string.h>
 
+/* A mapping of which a part ended: what is left of it follows as blocks of their own, which are not freed with it. */
+struct split {
+	uint64_t number, bytes; /* of which so many may be left */
+	uint32_t heap, entity;  /* entity: whom its end counted for */
+};
+
 struct count {
 	struct memory *memory;
 	struct memory_replay replay;
 	double now_bytes;        /* of all that has not ended */
 	GArray *changed;         /* uint32_t: entities since the peak */
 	struct number_map pairs; /* allocator and freer → index + 1 */
+	struct split split;
 	bool has_begun;
 };
 
@@ -200,7 +208,7 @@ static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {
 		/* What a munmap left of a block is a row of it, too. */
-		if (event->kind == PROF_ALLOC_MMAP && event->prior)
+		if (memory_event_is_rest(event))
 			return MEMORY_CALLS;
 		return event->kind < PROF_ALLOC_KINDS ? event->kind : MEMORY_CALLS;
 	}
@@ -267,20 +275,14 @@ static void add_sum(struct count *count, uint32_t node, double bytes, double blo
 	sum->blocks += blocks;
 }
 
-static void allocated(const struct memory_event *event, const struct memory_block *block,
-		      const struct memory_block_more *more, void *data)
+static void count_allocation(struct count *count, const struct memory_event *event,
+			     const struct memory_block *block, const struct memory_block_more *more)
 {
-	struct count *count = data;
 	struct memory *memory = count->memory;
 	double weight = memory_weight(heap_at(count, event->heap), block);
-	struct memory_counts *process, *of;
+	struct memory_counts *of = entity(count, owner(memory, block));
 
-	change(count, event->heap, block, weight);
-	if (!event->is_counted)
-		return;
-	process = process_of(count, event->heap);
-	of = entity(count, owner(memory, block));
-	add_allocation(process, weight, block->size);
+	add_allocation(process_of(count, event->heap), weight, block->size);
 	add_allocation(of, weight, block->size);
 	if (of)
 		of->longest_chain = MAX_OF(of->longest_chain, more->chain);
@@ -288,6 +290,43 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 		add_sum(count, block->node, weight * (double)block->size, weight);
 	if (memory->watch)
 		memory->watch(time_of(count, event), block, weight, memory->watch_data);
+}
+
+static void count_rest(struct count *count, const struct memory_event *event,
+		       const struct memory_block *block)
+{
+	struct split *split = &count->split;
+	struct memory_counts *of;
+
+	if (event->heap != split->heap || event->prior != split->number ||
+	    block->size > split->bytes)
+		return;
+	split->bytes -= block->size;
+	process_of(count, event->heap)->freed_bytes -= (double)block->size;
+	of = entity(count, split->entity);
+	if (!of)
+		return;
+	of->freed_bytes -= (double)block->size;
+	if (count->memory->view == MEMORY_LIFETIMES || count->memory->view == MEMORY_CROSS_THREAD)
+		of->allocated_bytes -= (double)block->size;
+}
+
+static void allocated(const struct memory_event *event, const struct memory_block *block,
+		      const struct memory_block_more *more, void *data)
+{
+	struct count *count = data;
+	struct memory *memory = count->memory;
+	double weight = memory_weight(heap_at(count, event->heap), block);
+	struct memory_counts *process;
+
+	change(count, event->heap, block, weight);
+	if (!event->is_counted)
+		return;
+	if (memory_event_is_rest(event))
+		count_rest(count, event, block);
+	else
+		count_allocation(count, event, block, more);
+	process = process_of(count, event->heap);
 	if (count->now_bytes > memory->all.peak_bytes)
 		note_peak(count, time_of(count, event));
 	if (process->live_bytes > process->peak_bytes)
@@ -384,7 +423,8 @@ static void count_release(struct count *count, const struct memory_event *event,
 	double weight = memory_weight(heap, block);
 	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, block, more);
 	struct memory_counts *process = process_of(count, event->heap);
-	struct memory_counts *of = entity(count, releaser(count, event, block, more));
+	uint32_t index = releaser(count, event, block, more);
+	struct memory_counts *of = entity(count, index);
 	bool by_block = memory->view != MEMORY_THREADS && heap->sampled_bytes <= 0;
 
 	add_release(count, process, event, block, temporary);
@@ -398,8 +438,10 @@ static void count_release(struct count *count, const struct memory_event *event,
 		add_sum(count, block->node, weight * (double)block->size, weight);
 	if (memory->view == MEMORY_CROSS_THREAD && event->thread != block->thread)
 		add_sum(count, block->node, weight * (double)block->size, weight);
-	if (how == MEMORY_REALLOCATED)
+	if (how == MEMORY_REALLOCATED && memory_event_moves(event))
 		count_realloc(count, event, block);
+	else if (how == MEMORY_REALLOCATED && memory_event_is_rest(event))
+		count->split = (struct split){ event->prior, block->size, event->heap, index };
 }
 
 static void released(const struct memory_event *event, const struct memory_block *block,

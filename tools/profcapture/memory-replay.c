@@ -136,7 +136,7 @@ static void allocate(struct memory_replay *replay, const struct memory_event *ev
 		return;
 	if (event->prior) {
 		release(replay, event, event->prior, MEMORY_REALLOCATED, &chain);
-		more.chain = chain + (chain < UINT32_MAX);
+		more.chain = memory_event_moves(event) ? chain + (chain < UINT32_MAX) : 0;
 	}
 	if (!event->is_wanted)
 		return;

@@ -33,6 +33,19 @@ static inline struct memory_block memory_event_block(const struct memory_event *
 				      .is_mapping = event->kind >= PROF_ALLOC_MMAP };
 }
 
+/* Did its prior block become this one? Of other kinds that is one whose end nobody told, or a mapping of which a part ended. */
+static inline bool memory_event_moves(const struct memory_event *event)
+{
+	return event->kind == PROF_ALLOC_REALLOC || event->kind == PROF_ALLOC_REALLOCARRAY ||
+	       event->kind == PROF_ALLOC_MREMAP;
+}
+
+/* Of an allocation: is it what is left of a mapping? Then it is no new one. */
+static inline bool memory_event_is_rest(const struct memory_event *event)
+{
+	return event->kind == PROF_ALLOC_MMAP && event->prior;
+}
+
 enum memory_release { MEMORY_FREED, MEMORY_REALLOCATED, MEMORY_GONE };
 
 /* Any may be NULL. A block that moves is first released and then allocated. */
