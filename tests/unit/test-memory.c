@@ -422,6 +422,43 @@ static void test_threads(void)
 	build_done(&build);
 }
 
+static bool ask_thread(struct memory *memory, enum memory_view view, uint32_t tid,
+		       const struct build *build)
+{
+	ask(memory, view);
+	memory->reader.tids = g_array_new(FALSE, FALSE, sizeof(tid));
+	g_array_append_val(memory->reader.tids, tid);
+	return answer(memory, build);
+}
+
+/* Block 3 is of thread 102, and freed by 101. */
+static void test_thread_passes(void)
+{
+	static const enum memory_view views[] = { MEMORY_LEAKS, MEMORY_PEAK };
+	struct memory memory;
+	struct build build;
+
+	write_one(&build, true);
+	REQUIRE(ask_thread(&memory, MEMORY_SUMMARY, 101, &build));
+	CHECK_INT(memory.unknown, 0);
+	CHECK_NUMBER(memory.all.allocations, 3);
+	memory_done(&memory);
+	REQUIRE(ask_thread(&memory, MEMORY_THREADS, 102, &build));
+	CHECK_INT(memory.lines->len, 1);
+	CHECK_NUMBER(memory.all.freed_bytes, 1000);
+	memory_done(&memory);
+	/* Marks have the peak of all threads. */
+	for (size_t i = 0; i < ARRAY_SIZE(views); i++) {
+		REQUIRE(ask_thread(&memory, views[i], 101, &build));
+		CHECK(!(memory.has_processes & MEMORY_HAS_PEAK));
+		memory_done(&memory);
+		REQUIRE(ask_view(&memory, views[i], &build));
+		CHECK(memory.has_processes & MEMORY_HAS_PEAK);
+		memory_done(&memory);
+	}
+	build_done(&build);
+}
+
 static const struct memory_counts *pair_of(const struct memory *memory, uint64_t allocator,
 					   uint64_t freer)
 {
@@ -1180,6 +1217,7 @@ int main(void)
 	RUN(test_sizes);
 	RUN(test_lifetimes);
 	RUN(test_threads);
+	RUN(test_thread_passes);
 	RUN(test_cross_thread);
 	RUN(test_reallocs);
 	RUN(test_rests);

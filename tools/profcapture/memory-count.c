@@ -349,7 +349,7 @@ static uint32_t releaser(struct count *count, const struct memory_event *event,
 {
 	switch (count->memory->view) {
 	case MEMORY_THREADS:
-		return event->thread;
+		return event->is_wanted ? event->thread : NOBODY;
 	case MEMORY_LIFETIMES:
 		return memory_lifetime_class(event->time - MIN_OF(more->since, event->time));
 	case MEMORY_CROSS_THREAD:

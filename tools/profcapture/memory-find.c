@@ -417,12 +417,13 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return true;
 }
 
-/* Each process's own peak, of which only marks are asked, over all of its time. */
+/* Each process's own peak, of which only marks are asked, over all of its time, and of all its threads. */
 static void set_process_peaks(struct memory *memory)
 {
 	struct capture *capture = memory->reader.capture;
 
-	if (memory->sampled_bytes > 0 || memory->reader.timed)
+	if (memory->sampled_bytes > 0 || memory->reader.timed || memory->reader.tids ||
+	    memory->reader.comms)
 		return;
 	for (uint32_t i = 0; i < memory->heaps.marks->len; i++) {
 		const struct memory_mark *mark = memory_mark_at(&memory->heaps, i);

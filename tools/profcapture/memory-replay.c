@@ -108,13 +108,15 @@ static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
 static void release(struct memory_replay *replay, const struct memory_event *event, uint64_t number,
 		    enum memory_release how, uint32_t *ret_chain)
 {
+	const struct reader *reader = replay->heaps->reader;
 	struct memory_blocks *blocks = memory_replay_blocks(replay, event->heap);
 	struct memory_block_more more = { 0 };
 	struct memory_event with = *event;
 	struct memory_block block;
 
 	if (!blocks || !memory_blocks_take(blocks, number, &block, &more)) {
-		if (how == MEMORY_FREED && event->is_counted &&
+		/* Where threads pass by their number or name, blocks of others do not live here. */
+		if (how == MEMORY_FREED && event->is_counted && !reader->tids && !reader->comms &&
 		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
 		return;
