@@ -7,6 +7,7 @@
 #include "tools/profcapture/memory.h"
 
 #include <math.h>
+#include <time.h>
 
 /* Functions a, b, c at 0x100, 0x200, 0x300 of an image, and d, which is C++'s new; stacks 1: a, 2: a → b, 3: a → b → c, 4: a → d,
  * 5: a → b → a. Processes 1 and 2 are pids 100 and 200; threads 1, 2 and 3 are tids 101 and 102 of the first, 201 of the second. */
@@ -863,6 +864,46 @@ static void test_excluded(void)
 /* ---- what makes no sense ------------------------------------------------------------------------- */
 
 /* Of one time: 2 is allocated and freed, and 1, which is older, freed, whatever the order of the tables. */
+/* However many processes there are, each is told of without a look at all the others. */
+static void test_many_processes(void)
+{
+	enum { MANY = 40000 };
+	struct memory memory;
+	struct build build;
+	clock_t took;
+	unsigned right = 0;
+
+	build_begin(&build);
+	build_text(&build, 1, "main");
+	build_text(&build, 2, "other");
+	for (uint32_t i = 1; i <= MANY; i++) {
+		BUILD(&build, PROF_TABLE_PROCESS, N(i), N(10 * i), N(1), N(5), N(0),
+		      PROF_BYTES(NULL, 0), N(0), N(0), N(0), PROF_BYTES(NULL, 0));
+		for (unsigned t = 0; t < 3; t++) {
+			BUILD(&build, PROF_TABLE_THREAD, N(3 * i + t - 2), N(i), N(10 * i + t - 1),
+			      N(5), N(t == 1 ? 1 : 2), PROF_BYTES(NULL, 0));
+			exit_row(&build, 20, 3 * i + t - 2);
+		}
+		heap_row(&build, 10, i, i & 1 ? PROF_HEAP_STATIC : PROF_HEAP_END, 0, 0, 0, 0);
+	}
+	build_finish(&build);
+	REQUIRE(ask_view(&memory, MEMORY_LEAKS, &build));
+	CHECK_INT(memory.processes->len, NAMES_LOST + 1 + MANY);
+	took = clock();
+	for (uint32_t i = NAMES_LOST + 1; i < memory.processes->len; i++) {
+		const char *excluded = memory_excluded(&memory, i);
+		uint64_t pid = names_process_at(memory.reader.capture->names, i)->pid;
+
+		right += g_strcmp0(memory_comm(&memory, i), "main") == 0 &&
+			 (pid / 10 & 1 ? g_strcmp0(excluded, "static") == 0 : !excluded);
+	}
+	CHECK_INT(right, MANY);
+	CHECK((double)(clock() - took) < 0.5 * CLOCKS_PER_SEC);
+	CHECK_STR(memory_comm(&memory, NAMES_LOST), NAMES_LOST_TEXT);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 static void test_ties(void)
 {
 	struct memory memory;
@@ -1228,6 +1269,7 @@ int main(void)
 	RUN(test_broken);
 	RUN(test_peak_of_two);
 	RUN(test_excluded);
+	RUN(test_many_processes);
 	RUN(test_ties);
 	RUN(test_sampled);
 	RUN(test_loss);

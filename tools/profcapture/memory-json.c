@@ -311,19 +311,46 @@ static const char *excluded_name(uint32_t event)
 	}
 }
 
-const char *memory_excluded(const struct memory *memory, uint32_t process)
+/* Once for all processes, of which there may be as many as a small file says. */
+void memory_describe(struct memory *memory)
 {
-	const char *name = NULL;
+	const struct names *names = memory->reader.capture->names;
+	struct memory_about *all;
 
+	g_array_set_size(memory->about, names->processes->len);
+	all = (struct memory_about *)(void *)memory->about->data;
 	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
 		const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
+		struct memory_about *about = &all[heap->process];
 
-		if (heap->process == process && heap->last)
-			return NULL;
-		if (heap->process == process)
-			name = excluded_name(heap->excluded);
+		about->has_heap |= heap->last != 0;
+		about->excluded = about->has_heap ? NULL : excluded_name(heap->excluded);
 	}
-	return name;
+	for (guint i = NAMES_LOST + 1; i < names->threads->len; i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+		struct memory_about *about = &all[thread->process];
+
+		if (!about->comm || thread->tid == names_process_at(names, thread->process)->pid)
+			about->comm = thread->comm;
+	}
+	all[NAMES_LOST].comm = NAMES_LOST_TEXT;
+}
+
+static struct memory_about about_of(const struct memory *memory, uint32_t process)
+{
+	return process < memory->about->len
+		       ? g_array_index(memory->about, struct memory_about, process)
+		       : (struct memory_about){ 0 };
+}
+
+const char *memory_excluded(const struct memory *memory, uint32_t process)
+{
+	return about_of(memory, process).excluded;
+}
+
+const char *memory_comm(const struct memory *memory, uint32_t process)
+{
+	return about_of(memory, process).comm;
 }
 
 uint64_t memory_lost_of(const struct memory *memory, uint32_t process)
@@ -334,21 +361,6 @@ uint64_t memory_lost_of(const struct memory *memory, uint32_t process)
 				names_process_at(memory->reader.capture->names, process)->pid);
 
 	return reader_lost_rows(&memory->reader, tables, stream);
-}
-
-const char *memory_comm(const struct memory *memory, uint32_t process)
-{
-	const struct names *names = memory->reader.capture->names;
-	uint64_t pid = names_process_at(names, process)->pid;
-	const char *comm = NULL;
-
-	for (guint i = NAMES_LOST + 1; i < names->threads->len; i++) {
-		const struct names_thread *thread = names_thread_at(names, i);
-
-		if (thread->process == process && (!comm || thread->tid == pid))
-			comm = thread->comm;
-	}
-	return process == NAMES_LOST ? NAMES_LOST_TEXT : comm;
 }
 
 static void write_process(struct memory *memory, uint32_t process)

@@ -198,6 +198,7 @@ static void init_answer(struct memory *memory)
 {
 	memory->entities = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
 	memory->processes = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
+	memory->about = g_array_new(FALSE, TRUE, sizeof(struct memory_about));
 	memory->pairs = g_array_new(FALSE, FALSE, sizeof(struct memory_pair));
 	memory->sums = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
 	memory->lines = g_array_new(FALSE, TRUE, sizeof(struct memory_line));
@@ -237,6 +238,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	memory->is_incomplete = memory->lost > 0;
 	for (size_t i = 0; tables[i]; i++)
 		memory->is_incomplete |= reader_misses_rows(reader, tables[i]);
+	memory_describe(memory);
 	memory_list(memory);
 	return true;
 }
@@ -248,6 +250,7 @@ void memory_done(struct memory *memory)
 		g_array_unref(memory->lines);
 		g_array_unref(memory->entities);
 		g_array_unref(memory->processes);
+		g_array_unref(memory->about);
 		g_array_unref(memory->pairs);
 		g_array_unref(memory->sums);
 		g_array_unref(memory->warnings);

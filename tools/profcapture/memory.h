@@ -68,6 +68,12 @@ struct memory_warning {
 	unsigned processes;
 };
 
+struct memory_about {         /* a process */
+	const char *excluded; /* why it has no heap, or NULL */
+	const char *comm;     /* or NULL */
+	bool has_heap;
+};
+
 struct memory_line {
 	uint32_t entity;
 	const struct memory_counts *counts; /* NULL: only sums are known */
@@ -99,6 +105,7 @@ struct memory {
 	struct suppressions suppressions;
 	GArray *entities;  /* struct memory_counts by what the view's rows are */
 	GArray *processes; /* the same by index of names */
+	GArray *about;     /* struct memory_about by index of names */
 	GArray *pairs;     /* struct memory_pair by entity */
 	GArray *sums;      /* struct memory_sum by node: what the view is about */
 	GArray *before;    /* the same, of the first time of --diff */
@@ -160,6 +167,8 @@ bool memory_read_warnings(struct memory *memory, GError **error);
 void memory_print_warnings(const struct memory *memory, struct out *out);
 void memory_write_warnings(const struct memory *memory, struct json *json);
 
+/* Fills in ->about, once all that there is to read is read. */
+void memory_describe(struct memory *memory);
 /* What there is to say of a process: why it has no heap, or NULL; its name, or NULL; what it lost. */
 const char *memory_excluded(const struct memory *memory, uint32_t process);
 const char *memory_comm(const struct memory *memory, uint32_t process);
