@@ -356,6 +356,28 @@ static void test_sizes(void)
 	build_done(&build);
 }
 
+/* The largest are what matters, and there are never many rows. */
+static void test_all_sizes(void)
+{
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	for (unsigned i = 0; i < 40; i++)
+		malloc_row(&build, 10 + i, 1, 1 + i, UINT64_C(1) << i, 1);
+	build_finish(&build);
+	for (unsigned i = 0; i < 2; i++) {
+		ask(&memory, MEMORY_SIZES);
+		memory.reader.text_limit = 20;
+		memory.reader.limit = i ? 7 : READER_LIMIT_UNSET;
+		REQUIRE(answer(&memory, &build));
+		CHECK_INT(memory.lines->len, 40);
+		CHECK_INT(memory_shown(&memory), i ? 7 : 40);
+		memory_done(&memory);
+	}
+	build_done(&build);
+}
+
 static void test_lifetimes(void)
 {
 	uint64_t from, to, before = UINT64_MAX;
@@ -1256,6 +1278,7 @@ int main(void)
 	RUN(test_peak);
 	RUN(test_at);
 	RUN(test_sizes);
+	RUN(test_all_sizes);
 	RUN(test_lifetimes);
 	RUN(test_threads);
 	RUN(test_thread_passes);

@@ -222,6 +222,9 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	/* A whole tree is rarely what anybody wants, in any format. */
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
+	/* Of these there are few at the most, and the last ones matter. */
+	if (memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES)
+		reader->text_limit = 0;
 	if (!reader_open(reader, file, error) || !resolve_times(memory, error) ||
 	    !read_suppressions(memory, error))
 		return false;
