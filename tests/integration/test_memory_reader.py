@@ -285,13 +285,23 @@ def test_temporary_by_threshold(profcapture, whole):
     assert by_time[-1] == ask(profcapture, whole)["summary"]["calls"]["free"]
 
 
+def column(profcapture, capture, title, *options):
+    """What a column of numbers has in text."""
+    *_, table = profcapture("memory", capture, *options, "--color", "never").stdout.split("\n\n")
+    titles, *rows = table.splitlines()
+    end = titles.index(title) + len(title)
+    return {row[:end].split()[-1] for row in rows if not row.startswith("showing ")}
+
+
 def test_sampled(profcapture, tmp_path):
     """What nobody can know of a sample is null, and a dash in text."""
     path, _ = make(tmp_path / "sampled.cap", "--sampled", 4096, "--events", 2000)
     assert {row["longest_chain"] for row in ask(profcapture, path, "--reallocs")["rows"]} == {None}
-    title, *rows = [line for line in profcapture("memory", path, "--reallocs").stdout.splitlines() if line.endswith(" function") or " f" in line]
-    end = title.index("in a row") + len("in a row")
-    assert rows and {row[:end].split()[-1] for row in rows} == {"-"}
+    assert column(profcapture, path, "in a row", "--reallocs") == {"-"}
+    for view in "--sizes", "--lifetimes", "--threads", "--cross-thread":
+        assert {row["temporary"] for row in ask(profcapture, path, view)["rows"]} == {None}
+        assert column(profcapture, path, "temporary", view) == {"-"}
+        assert "-" not in column(profcapture, path, "temporary", view, "--within", "1us")
 
 
 def test_one(profcapture, tmp_path):

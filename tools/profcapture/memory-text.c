@@ -528,7 +528,10 @@ static void print_entity_line(const struct memory *memory, struct out *out,
 	print_bytes(out, never ? counts->leaked_bytes : counts->allocated_bytes);
 	print_count(out, never ? counts->leaked_blocks : counts->allocations);
 	print_bytes(out, counts->freed_bytes);
-	print_count(out, counts->temporary);
+	if (memory_knows_temporary(memory))
+		print_count(out, counts->temporary);
+	else
+		out_printf(out, "%12s ", "-");
 	if (memory->view == MEMORY_THREADS || memory->view == MEMORY_SIZES) {
 		print_bytes(out, counts->peak_bytes);
 		print_bytes(out, counts->leaked_bytes);
