@@ -211,6 +211,15 @@ def test_trees(profcapture, whole, view):
     assert profcapture.json("memory", whole, *view, "--tree", "--limit", 1)["truncated"]
 
 
+def test_bytes_of_rows(profcapture, whole):
+    """What text has as bytes of a row, JSON has, too."""
+    for view, count in ("--temporary", "temporary"), ("--reallocs", "reallocs"):
+        rows = ask(profcapture, whole, view)["rows"]
+        root = ask(profcapture, whole, view, "--inverted", "--limit", 0)["root"]
+        assert {row["name"]: (row["self_bytes"], row[count]) for row in rows if row[count]} == {
+            node["name"]: (node["total_bytes"], node["total_blocks"]) for node in root["children"]}
+
+
 def paths(root, flip):
     """{functions from the root of the stack on: (bytes, blocks)} of a tree, which is turned over or not."""
     found, walk = {}, [(root, ())]

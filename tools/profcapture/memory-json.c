@@ -94,6 +94,8 @@ static void write_sums(const struct memory *memory, struct json *json,
 {
 	json_int(json, "total_bytes", (int64_t)memory_integer(line->total.bytes));
 	json_int(json, "total_blocks", (int64_t)memory_integer(line->total.blocks));
+	if (memory->view == MEMORY_TEMPORARY || memory->view == MEMORY_REALLOCS)
+		json_uint(json, "self_bytes", memory_integer(line->self.bytes));
 	if (memory->view != MEMORY_DIFF)
 		return;
 	json_uint(json, "before_bytes", memory_integer(line->before.bytes));
@@ -218,12 +220,15 @@ static const char *const *columns_of(const struct memory *memory)
 {
 	static const char *const functions[] = { FN_COLUMNS, MEM_COLUMNS, "total_bytes",
 						 "total_blocks", NULL };
+	static const char *const temporary[] = { FN_COLUMNS,     MEM_COLUMNS,  "total_bytes",
+						 "total_blocks", "self_bytes", NULL };
 	static const char *const diff[] = { FN_COLUMNS,     MEM_COLUMNS,    "total_bytes",
 					    "total_blocks", "before_bytes", "before_blocks",
 					    "delta_bytes",  "delta_blocks", NULL };
-	static const char *const reallocs[] = { FN_COLUMNS,     MEM_COLUMNS,    "total_bytes",
-						"total_blocks", "reallocs",     "longest_chain",
-						"grown_bytes",  "copied_bytes", NULL };
+	static const char *const reallocs[] = {
+		FN_COLUMNS, MEM_COLUMNS,     "total_bytes", "total_blocks", "self_bytes",
+		"reallocs", "longest_chain", "grown_bytes", "copied_bytes", NULL
+	};
 	static const char *const sizes[] = { "size_from", "size_to", MEM_COLUMNS, NULL };
 	static const char *const lifetimes[] = { "lifetime_from_ns", "lifetime_to_ns", MEM_COLUMNS,
 						 NULL };
@@ -231,9 +236,10 @@ static const char *const *columns_of(const struct memory *memory)
 	static const char *const pairs[] = { "pid",       "alloc_tid", "alloc_comm", "free_tid",
 					     "free_comm", MEM_COLUMNS, NULL };
 	static const char *const *const all[MEMORY_VIEWS] = {
-		[MEMORY_DIFF] = diff,           [MEMORY_SIZES] = sizes,
-		[MEMORY_LIFETIMES] = lifetimes, [MEMORY_THREADS] = threads,
-		[MEMORY_CROSS_THREAD] = pairs,  [MEMORY_REALLOCS] = reallocs,
+		[MEMORY_TEMPORARY] = temporary, [MEMORY_DIFF] = diff,
+		[MEMORY_SIZES] = sizes,         [MEMORY_LIFETIMES] = lifetimes,
+		[MEMORY_THREADS] = threads,     [MEMORY_CROSS_THREAD] = pairs,
+		[MEMORY_REALLOCS] = reallocs,
 	};
 
 	return all[memory->view] ? all[memory->view] : functions;
