@@ -681,6 +681,40 @@ static void test_tree(void)
 }
 
 /* What c and b allocate counts for a, if they are to be looked through; where there is nobody else, for the root. */
+/* What a has more and less of cancels itself out, but for a byte, in the tree of calls and in that of callers. */
+static void test_tree_of_differences(void)
+{
+	static const char *const want[] = { " 0.00  a ", "49.99    b ", "49.99      a " };
+
+	for (unsigned inverted = 0; inverted < 2; inverted++) {
+		struct memory memory;
+		struct build build;
+		struct out out;
+
+		begin(&build);
+		malloc_row(&build, 10, 1, 1, 1000000, 1);
+		free_row(&build, 100, 1, 1);
+		malloc_row(&build, 110, 1, 2, 1000001, 5);
+		malloc_row(&build, 120, 1, 3, 500, 0);
+		build_finish(&build);
+		ask(&memory, MEMORY_DIFF);
+		memory.diff.from = (struct units_time){ .kind = UNITS_TIME_START, .ns = 50 };
+		memory.diff.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = 150 };
+		memory.is_tree = true;
+		memory.is_inverted = inverted;
+		memory.reader.limit = 20;
+		REQUIRE(answer(&memory, &build));
+		out_init(&out, -1);
+		memory_print_tree(&memory, &out);
+		for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+			if (!CHECK(strstr(out.text->str, want[i])))
+				printf("# %s\n", want[i]);
+		out_done(&out);
+		memory_done(&memory);
+		build_done(&build);
+	}
+}
+
 static void test_through(void)
 {
 	static const char *const patterns[] = { "^b$", "^c$", "^a$" };
@@ -1287,6 +1321,7 @@ int main(void)
 	RUN(test_rests);
 	RUN(test_temporary);
 	RUN(test_tree);
+	RUN(test_tree_of_differences);
 	RUN(test_through);
 	RUN(test_marks);
 	RUN(test_broken);

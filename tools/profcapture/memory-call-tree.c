@@ -2,7 +2,8 @@
 /*
  * Memory-call-tree - the answer as a tree: of calls from the roots down, or of callers from who allocates up
  *
- * A node has what it and all below it are about; small branches are shown only with --limit 0. The tree of callers has many more
+ * A node has what it and all below it are about; small branches are shown only with --limit 0. What grew and what shrank may cancel
+ * each other out in a node of --diff, so shares are of how much changed in all, and a node is as large as the largest below it. The tree of callers has many more
  * nodes than there are stacks, so only what is shown is made.
  */
 #include "config.h"
@@ -24,7 +25,8 @@ struct tree {
 	GArray *totals, *before; /* the same; before: of --diff, or NULL */
 	GArray *callers[2];      /* nodes and self, where they are of this tree alone; or NULL */
 	uint32_t *first, *next;  /* child by node, and child of the same parent; 0: none */
-	double all;              /* what a share is of */
+	double *most;            /* by node: the key of the largest of it and all below it */
+	double all;              /* what a share is of: of each stack by itself */
 };
 
 static const struct memory_node *node_at(const struct tree *tree, uint32_t index)
@@ -32,18 +34,29 @@ static const struct memory_node *node_at(const struct tree *tree, uint32_t index
 	return &g_array_index(tree->nodes, struct memory_node, index);
 }
 
-static double key_at(const struct tree *tree, uint32_t node)
+static double key_of(const struct memory *memory, const GArray *sums, const GArray *before,
+		     uint32_t node)
 {
-	struct memory_sum sum = memory_sum_at(tree->totals, node);
-	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
-						: (struct memory_sum){ 0 };
+	struct memory_sum sum = memory_sum_at(sums, node);
 
-	return tree->before ? fabs(sum.bytes - before.bytes) : memory_key_of(tree->memory, &sum);
+	return before ? fabs(sum.bytes - memory_sum_at(before, node).bytes)
+		      : memory_key_of(memory, &sum);
 }
 
-static bool is_worth_showing(const struct tree *tree, uint32_t node)
+static double key_at(const struct tree *tree, uint32_t node)
 {
-	return tree->memory->reader.limit == 0 || key_at(tree, node) >= tree->all * MIN_SHARE;
+	return key_of(tree->memory, tree->totals, tree->before, node);
+}
+
+/* Of a stack by itself: nodes here are those of the tree of calls. */
+static double key_of_stack(const struct memory *memory, uint32_t node)
+{
+	return key_of(memory, memory->sums, memory->before, node);
+}
+
+static bool is_worth_showing(const struct tree *tree, double key)
+{
+	return tree->memory->reader.limit == 0 || key >= tree->all * MIN_SHARE;
 }
 
 /* ---- callers ------------------------------------------------------------------------------------- */
@@ -113,6 +126,16 @@ static size_t end_of_group(const struct step *steps, size_t at, size_t n)
 	return end;
 }
 
+/* No node that these are below can have more. */
+static double most_of(const struct tree *tree, const struct step *steps, size_t n)
+{
+	double most = 0;
+
+	for (size_t i = 0; i < n; i++)
+		most += key_of_stack(tree->memory, steps[i].leaf);
+	return most;
+}
+
 static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, size_t n,
 			unsigned depth)
 {
@@ -123,11 +146,9 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 		end = end_of_group(steps, i, n);
 		add_node(tree, parent, &steps[i], end - i);
 	}
-	for (uint32_t i = node; parent == 0 && i < tree->callers[0]->len; i++)
-		tree->all += key_at(tree, i);
 	for (size_t i = 0, end; i < n; i = end, node++) {
 		end = end_of_group(steps, i, n);
-		if (depth < MAX_DEPTH && is_worth_showing(tree, node))
+		if (depth < MAX_DEPTH && is_worth_showing(tree, most_of(tree, &steps[i], end - i)))
 			add_callers(tree, node, &steps[i],
 				    step_up(&tree->memory->tree, &steps[i], end - i), depth + 1);
 	}
@@ -183,9 +204,6 @@ static void find_calls(struct tree *tree)
 	tree->totals = memory_tree_totals(&memory->tree, memory->sums);
 	if (memory->before)
 		tree->before = memory_tree_totals(&memory->tree, memory->before);
-	for (uint32_t i = 1; i < tree->nodes->len; i++)
-		if (node_at(tree, i)->parent == 0)
-			tree->all += key_at(tree, i);
 }
 
 static void tree_init(struct tree *tree, struct memory *memory)
@@ -193,6 +211,8 @@ static void tree_init(struct tree *tree, struct memory *memory)
 	guint n;
 
 	*tree = (struct tree){ .memory = memory };
+	for (uint32_t i = 1; i < memory->tree.nodes->len; i++)
+		tree->all += key_of_stack(memory, i);
 	if (memory->is_inverted)
 		find_callers(tree);
 	else
@@ -200,11 +220,14 @@ static void tree_init(struct tree *tree, struct memory *memory)
 	n = tree->nodes->len;
 	tree->first = g_new0(uint32_t, n);
 	tree->next = g_new0(uint32_t, n);
+	tree->most = g_new0(double, n);
 	for (uint32_t i = n; i-- > 1;) {
 		uint32_t parent = node_at(tree, i)->parent;
 		struct memory_sum sum = memory_sum_at(tree->totals, i);
 
-		if (key_at(tree, i) < 0.5 && sum.blocks < 0.5)
+		tree->most[i] = MAX_OF(tree->most[i], key_at(tree, i));
+		tree->most[parent] = MAX_OF(tree->most[parent], tree->most[i]);
+		if (tree->most[i] < 0.5 && sum.blocks < 0.5)
 			continue;
 		tree->next[i] = tree->first[parent];
 		tree->first[parent] = i;
@@ -221,13 +244,14 @@ static void tree_done(struct tree *tree)
 		g_array_unref(tree->before);
 	g_free(tree->first);
 	g_free(tree->next);
+	g_free(tree->most);
 }
 
 static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct tree *tree = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	double by_a = key_at(tree, a), by_b = key_at(tree, b);
+	double by_a = tree->most[a], by_b = tree->most[b];
 	const struct functions *functions = tree->memory->tree.functions;
 	int order;
 
@@ -245,7 +269,7 @@ static GArray *open_children(const struct tree *tree, uint32_t node, unsigned de
 	uint64_t limit = tree->memory->reader.limit;
 
 	for (uint32_t i = tree->first[node]; i; i = tree->next[i]) {
-		if (depth < MAX_DEPTH && is_worth_showing(tree, i))
+		if (depth < MAX_DEPTH && is_worth_showing(tree, tree->most[i]))
 			g_array_append_val(children, i);
 		else
 			*cut = true;
