@@ -715,6 +715,36 @@ static void test_tree_of_differences(void)
 	}
 }
 
+/* The tree ends somewhere, and what is deeper is where it ends. */
+static void test_deep_tree(void)
+{
+	for (unsigned inverted = 0; inverted < 2; inverted++) {
+		struct memory memory;
+		struct build build;
+		struct out out;
+
+		begin(&build);
+		for (unsigned i = 6; i <= 400; i++)
+			BUILD(&build, PROF_TABLE_STACK, N(i), N(i - 1), N(1 + i % 2));
+		malloc_row(&build, 10, 1, 1, 77, 400);
+		build_finish(&build);
+		ask(&memory, MEMORY_LEAKS);
+		memory.is_tree = true;
+		memory.is_inverted = inverted;
+		REQUIRE(answer(&memory, &build));
+		out_init(&out, -1);
+		json_init(&memory.json, &out);
+		json_begin_object(&memory.json, NULL);
+		memory_write_tree(&memory, &memory.json);
+		json_end(&memory.json);
+		CHECK(strstr(out.text->str, "\"self_bytes\":77,"));
+		CHECK(memory_tree_is_cut(&memory));
+		out_done(&out);
+		memory_done(&memory);
+		build_done(&build);
+	}
+}
+
 static void test_through(void)
 {
 	static const char *const patterns[] = { "^b$", "^c$", "^a$" };
@@ -1322,6 +1352,7 @@ int main(void)
 	RUN(test_temporary);
 	RUN(test_tree);
 	RUN(test_tree_of_differences);
+	RUN(test_deep_tree);
 	RUN(test_through);
 	RUN(test_marks);
 	RUN(test_broken);

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Stacks may be deeper: what is below a node there counts for itself. Few readers of JSON take more nesting. */
 #define MAX_DEPTH 256
 #define MIN_SHARE 0.005
 
@@ -313,6 +314,8 @@ static void write_node(const struct tree *tree, struct json *json, uint32_t node
 	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
 						: (struct memory_sum){ 0 };
 
+	if (depth == MAX_DEPTH)
+		self = total;
 	json_begin_object(json, key);
 	memory_write_node(tree->memory, json, node_at(tree, node)->function, node == 0, &self,
 			  &total, &before);
