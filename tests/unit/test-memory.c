@@ -925,6 +925,76 @@ static void test_peak_of_two(void)
 	build_done(&build);
 }
 
+#define CHILDREN 100
+#define CHILD_ROWS 20
+#define CHILD_TIME(child) (100 + 100 * (uint64_t)(child))
+
+/* One of many processes, in an epoch of its own: has 10 bytes more and less, at the most 20, and ends with 10. */
+static void add_child(struct build *build, unsigned child)
+{
+	uint64_t time = CHILD_TIME(child);
+
+	BUILD(build, PROF_TABLE_PROCESS, N(9), N(1000 + child), N(1), N(5), N(0),
+	      PROF_BYTES(NULL, 0), N(0), N(0), N(0), PROF_BYTES(NULL, 0));
+	BUILD(build, PROF_TABLE_THREAD, N(9), N(9), N(1000 + child), N(5), N(8),
+	      PROF_BYTES(NULL, 0));
+	heap_row(build, time, 9, PROF_HEAP_BEGIN, 0, 0, 0, time);
+	malloc_row(build, time + 1, 9, 1, 10, 1);
+	for (unsigned i = 2; i <= CHILD_ROWS / 2; i++) {
+		malloc_row(build, time + 2 * i, 9, i, 10, 2);
+		free_row(build, time + 2 * i + 1, 9, i);
+	}
+	heap_row(build, time + 90, 9, PROF_HEAP_END, 10, 1, 20, time + 4);
+	live_row(build, time + 90, 9, 1, 10, 1, time + 1);
+	exit_row(build, time + 90, 9);
+}
+
+/* The parent has 1000 bytes before its children, which come one after another, and nothing then. */
+static void write_children(struct build *build, bool has_parent)
+{
+	begin(build);
+	if (has_parent) {
+		heap_row(build, 5, 1, PROF_HEAP_BEGIN, 0, 0, 0, 5);
+		malloc_row(build, 10, 1, 1, 1000, 3);
+		free_row(build, 15, 1, 1);
+	}
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		if (i > 0) {
+			build_next_epoch(build);
+			add_names(build);
+		}
+		add_child(build, i);
+	}
+	if (has_parent)
+		heap_row(build, CHILD_TIME(CHILDREN), 1, PROF_HEAP_END, 0, 0, 1000, 10);
+	build_finish(build);
+}
+
+/* What has ended before a time need not be read for it. */
+static void test_ended(void)
+{
+	struct memory memory;
+	struct build build;
+
+	write_children(&build, false);
+	REQUIRE(ask_at(&memory, CHILD_TIME(CHILDREN / 2) + 4, &build));
+	CHECK_NUMBER(memory.all.live_bytes, 20);
+	CHECK(memory.heaps.n_rows < 5 * CHILD_ROWS);
+	memory_done(&memory);
+	REQUIRE(ask_at(&memory, CHILD_TIME(CHILDREN + 1), &build));
+	CHECK_NUMBER(memory.all.live_bytes, 0);
+	CHECK(memory.heaps.n_rows < 5 * CHILD_ROWS);
+	memory_done(&memory);
+	ask(&memory, MEMORY_SUMMARY);
+	memory.reader.range.from =
+		(struct units_time){ .kind = UNITS_TIME_START, .ns = CHILD_TIME(CHILDREN - 1) };
+	REQUIRE(answer(&memory, &build));
+	CHECK_NUMBER(memory.all.live_bytes, 10);
+	CHECK_NUMBER(memory.all.peak_bytes, 20);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 static void test_excluded(void)
 {
 	struct memory memory;
@@ -1357,6 +1427,7 @@ int main(void)
 	RUN(test_marks);
 	RUN(test_broken);
 	RUN(test_peak_of_two);
+	RUN(test_ended);
 	RUN(test_excluded);
 	RUN(test_many_processes);
 	RUN(test_ties);

@@ -332,6 +332,7 @@ static bool live_rows(struct memory_heaps *heaps, struct names_epoch *names,
 	struct memory_epoch *epoch = memory_tree_epoch(heaps->tree, names, error);
 	const struct prof_array *c = batch->columns;
 
+	heaps->n_rows += batch->rows;
 	for (size_t i = 0; epoch && i < batch->rows; i++) {
 		uint32_t thread = names_thread(names, array_number_or(&c[THREAD], i, 0));
 		uint32_t process = names_thread_at(names->names, thread)->process;

@@ -37,6 +37,7 @@ struct memory_heaps {
 	GArray *heaps;           /* struct memory_heap */
 	struct number_map index; /* segment and process → index + 1 */
 	GByteArray *ends;        /* enum memory_end by process */
+	uint64_t n_rows;         /* of alloc, free and live, that were read until now */
 };
 
 bool memory_heaps_init(struct memory_heaps *heaps, struct memory_tree *tree, GError **error);

@@ -5,6 +5,7 @@
  * Invariants: (1) of rows of one time, a block is allocated before it is freed                     [test-memory: ties]
  *             (2) rows of a mark's own time change nothing that the mark's blocks have in them      [test-memory: marks]
  *             (3) whatever the rows are, memory goes with them                                      [test-memory: hostile]
+ *             (4) what has ended before the stretch is not read for it                              [test-memory: ended]
  */
 #include "config.h"
 
@@ -209,6 +210,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 		       capture_error(error, r, _("cannot read allocations of '%s'"),
 				     pass->capture->file);
 	}
+	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->thread_id = UINT64_MAX;
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
 	if (!stream->names || !names_load_identities(stream->names, error))
@@ -402,6 +404,16 @@ static uint64_t start_of(const struct pass *pass, uint32_t heap, uint32_t base)
 	return memory_mark_at(heaps, first - 1)->time;
 }
 
+/* Has the heap, which would begin with that mark, ended before the stretch? */
+static bool is_over(const struct pass *pass, uint32_t heap, uint32_t base)
+{
+	const struct memory_heaps *heaps = pass->replay->heaps;
+
+	return base && base == memory_heap_at(heaps, heap)->end &&
+	       memory_heap_at(heaps, heap)->has_ended &&
+	       memory_mark_at(heaps, base - 1)->time < pass->from;
+}
+
 /* Loads what lived when the stretch begins, or before; *ret_start is the time from which rows are read. */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {
@@ -418,9 +430,13 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 		if (memory_heap_at(heaps, i)->segment != pass->segment || !wants_heap(replay, i))
 			continue;
 		base = base_of(pass, i);
+		g_array_index(replay->skip_before, uint64_t, i) = start_of(pass, i, base);
+		if (is_over(pass, i, base)) {
+			start = MIN_OF(start, pass->from);
+			continue;
+		}
 		if (base)
 			g_array_append_val(bases, base);
-		g_array_index(replay->skip_before, uint64_t, i) = start_of(pass, i, base);
 		start = MIN_OF(start, start_of(pass, i, base));
 	}
 	/* Rows of what has no heap are read all the same. */
