@@ -995,6 +995,22 @@ static void test_ended(void)
 	build_done(&build);
 }
 
+/* Any child might have most, together with what the parent once had. */
+static void test_many_processes(void)
+{
+	struct memory memory;
+	struct build build;
+
+	write_children(&build, true);
+	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
+	CHECK_NUMBER(memory.all.peak_bytes, 1000);
+	CHECK_INT(memory.all.peak_ns, 10);
+	CHECK_SUM(line_of(&memory, "c")->self, 1000, 1);
+	CHECK(memory.heaps.n_rows < 4 * CHILDREN * CHILD_ROWS);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 static void test_excluded(void)
 {
 	struct memory memory;
@@ -1428,6 +1444,7 @@ int main(void)
 	RUN(test_broken);
 	RUN(test_peak_of_two);
 	RUN(test_ended);
+	RUN(test_many_processes);
 	RUN(test_excluded);
 	RUN(test_many_processes);
 	RUN(test_ties);

@@ -4,10 +4,11 @@
  *
  * The marks of heaps say where to look: of what was not freed, nothing but the blocks of the last mark is read; for a time, what is
  * between it and the mark before; for the peak, the stretches between marks that can have it, the likeliest first, until none of the
- * others can have more.
+ * others can have more. Of many processes most stretches may: once these have cost as much as the whole file, that is read instead.
  *
  * Invariants: (1) what is left out for a mark's sake is not more than what was found     [test-memory: peak of two]
  *             (2) the sum of all nodes is the peak                                        [test-memory: peak]
+ *             (3) the peak costs by the file, whatever its marks are                      [test-memory: many processes]
  */
 #include "config.h"
 
@@ -254,6 +255,8 @@ struct stretch {
 	double most;
 };
 
+static const struct stretch everything = { .to = UINT64_MAX };
+
 /* More than that is not looked at one by one. */
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
@@ -390,10 +393,41 @@ static bool search_stretch(struct memory *memory, const struct stretch *stretch,
 	return ok;
 }
 
+static bool add_rows(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	uint64_t *rows = data;
+
+	(void)error;
+	*rows += chunk->rows;
+	return true;
+}
+
+/* The stretches are sorted by what they can have, the most first. */
+static bool search_sorted(struct memory *memory, const GArray *stretches, struct ledger *best,
+			  GError **error)
+{
+	const struct capture *capture = memory->reader.capture;
+	uint64_t before = memory->heaps.n_rows, all = 0;
+
+	if (!capture_each_chunk(capture, PROF_TABLE_ALLOC, add_rows, &all, error) ||
+	    !capture_each_chunk(capture, PROF_TABLE_FREE, add_rows, &all, error))
+		return false;
+	for (guint i = 0; i < stretches->len; i++) {
+		const struct stretch *stretch = &g_array_index(stretches, struct stretch, i);
+
+		if (best->is_best && stretch->most <= best->most)
+			break;
+		if (memory->heaps.n_rows - before > all)
+			return search_stretch(memory, &everything, best, error);
+		if (!search_stretch(memory, stretch, best, error))
+			return false;
+	}
+	return true;
+}
+
 static bool search_stretches(struct memory *memory, struct ledger *best, GError **error)
 {
 	g_autoptr(GArray) stretches = list_stretches(memory);
-	const struct stretch everything = { .to = UINT64_MAX };
 	/* What marks say is of all threads, and of blocks as they were recorded. */
 	bool usable = memory->sampled_bytes <= 0 && !memory->reader.tids && !memory->reader.comms &&
 		      stretches->len > 0 && stretches->len <= MOST_STRETCHES &&
@@ -406,15 +440,7 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 			add_most(memory, stretches, i);
 	add_tails(memory, stretches);
 	g_array_sort(stretches, compare_stretches);
-	for (guint i = 0; i < stretches->len; i++) {
-		const struct stretch *stretch = &g_array_index(stretches, struct stretch, i);
-
-		if (best->is_best && stretch->most <= best->most)
-			break;
-		if (!search_stretch(memory, stretch, best, error))
-			return false;
-	}
-	return true;
+	return search_sorted(memory, stretches, best, error);
 }
 
 /* Each process's own peak, of which only marks are asked, over all of its time, and of all its threads. */
