@@ -7,6 +7,7 @@
 #include "tools/profcapture/memory.h"
 
 #include <math.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* Functions a, b, c at 0x100, 0x200, 0x300 of an image, and d, which is C++'s new; stacks 1: a, 2: a → b, 3: a → b → c, 4: a → d,
@@ -1037,7 +1038,7 @@ static void test_excluded(void)
 
 /* Of one time: 2 is allocated and freed, and 1, which is older, freed, whatever the order of the tables. */
 /* However many processes there are, each is told of without a look at all the others. */
-static void test_many_processes(void)
+static void test_described_processes(void)
 {
 	enum { MANY = 40000 };
 	struct memory memory;
@@ -1149,6 +1150,41 @@ static void test_loss(void)
 	memory_done(&memory);
 	REQUIRE(ask_at(&memory, 5, &build));
 	CHECK(!memory.is_incomplete);
+	memory_done(&memory);
+	build_done(&build);
+}
+
+/* The file ends in the second chunk of frees: what they freed seems to live, but for times before it. */
+static void test_truncated(void)
+{
+	struct memory memory;
+	struct build build;
+	struct stat status;
+
+	begin(&build);
+	malloc_row(&build, 10, 1, 1, 100, 3);
+	free_row(&build, 20, 1, 1);
+	build_next_epoch(&build);
+	add_names(&build);
+	for (unsigned i = 2; i <= 40; i++)
+		malloc_row(&build, 10 * i + 1, 1, i, 100, 3);
+	for (unsigned i = 2; i <= 40; i++)
+		free_row(&build, 10 * i + 2, 1, i);
+	build_next_epoch(&build);
+	prof_writer_free(build.writer);
+	build.writer = NULL;
+	REQUIRE(fstat(build.fd, &status) == 0 && ftruncate(build.fd, status.st_size - 16) == 0);
+	REQUIRE(ask_view(&memory, MEMORY_LEAKS, &build));
+	CHECK_NUMBER(memory.all.leaked_blocks, 39);
+	CHECK(memory.is_incomplete);
+	CHECK_INT(memory.lost, 39);
+	memory_done(&memory);
+	REQUIRE(ask_at(&memory, 15, &build));
+	CHECK_NUMBER(memory.all.live_bytes, 100);
+	CHECK(!memory.is_incomplete);
+	memory_done(&memory);
+	REQUIRE(ask_at(&memory, 35, &build));
+	CHECK(memory.is_incomplete);
 	memory_done(&memory);
 	build_done(&build);
 }
@@ -1446,10 +1482,11 @@ int main(void)
 	RUN(test_ended);
 	RUN(test_many_processes);
 	RUN(test_excluded);
-	RUN(test_many_processes);
+	RUN(test_described_processes);
 	RUN(test_ties);
 	RUN(test_sampled);
 	RUN(test_loss);
+	RUN(test_truncated);
 	RUN(test_hostile);
 	RUN(test_inconsistent);
 	RUN(test_segments);

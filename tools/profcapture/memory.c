@@ -164,7 +164,7 @@ static char **join_times(int *argc, char **argv)
 	return (char **)g_ptr_array_free(words, FALSE);
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------ */
+/* ---- what is asked for --------------------------------------------------------------------------- */
 
 static bool resolve_times(struct memory *memory, GError **error)
 {
@@ -214,9 +214,64 @@ static void list_processes(struct memory *memory)
 					       memory_heap_at(&memory->heaps, i)->process);
 }
 
-bool memory_run(struct memory *memory, const char *file, GError **error)
+/* ---- what is missing ----------------------------------------------------------------------------- */
+
+struct table_end {
+	const struct capture *capture;
+	int64_t time_ns;
+};
+
+static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct table_end *end = data;
+
+	(void)error;
+	end->time_ns =
+		MAX_OF(end->time_ns, capture_time(end->capture, chunk->segment, chunk->t_max));
+	return true;
+}
+
+/* A chunk that the file ends in has rows of behind those of its table that are there. */
+static bool add_cut_rows(struct memory *memory, const char *const *tables, GError **error)
+{
+	const struct capture *capture = memory->reader.capture;
+	size_t n;
+	const struct prof_damage *damage = prof_reader_damage(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct prof_table_def *table =
+			prof_reader_table(capture->reader, damage[i].table);
+		struct table_end end = { .capture = capture, .time_ns = INT64_MIN };
+
+		if (damage[i].reason != PROF_DAMAGE_CUT || damage[i].rows == UINT64_MAX || !table ||
+		    !g_strv_contains(tables, table->name))
+			continue;
+		if (!capture_each_chunk(capture, table->id, find_end, &end, error))
+			return false;
+		if (end.time_ns <= memory->reader.to_ns)
+			memory->lost += damage[i].rows;
+	}
+	return true;
+}
+
+static bool find_losses(struct memory *memory, GError **error)
 {
 	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
+	struct reader *reader = &memory->reader;
+
+	memory->lost = reader_lost_rows(reader, tables, NULL);
+	if (!add_cut_rows(memory, tables, error))
+		return false;
+	memory->is_incomplete = memory->lost > 0;
+	for (size_t i = 0; tables[i]; i++)
+		memory->is_incomplete |= reader_misses_rows(reader, tables[i]);
+	return true;
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------ */
+
+bool memory_run(struct memory *memory, const char *file, GError **error)
+{
 	struct reader *reader = &memory->reader;
 
 	/* A whole tree is rarely what anybody wants, in any format. */
@@ -235,12 +290,9 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	    !memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
 	list_processes(memory);
-	if (!memory_find(memory, error) || !memory_read_warnings(memory, error))
+	if (!memory_find(memory, error) || !memory_read_warnings(memory, error) ||
+	    !find_losses(memory, error))
 		return false;
-	memory->lost = reader_lost_rows(reader, tables, NULL);
-	memory->is_incomplete = memory->lost > 0;
-	for (size_t i = 0; tables[i]; i++)
-		memory->is_incomplete |= reader_misses_rows(reader, tables[i]);
 	memory_describe(memory);
 	memory_list(memory);
 	return true;
