@@ -1012,6 +1012,13 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
+static void ask_range(struct memory *memory, enum memory_view view, uint64_t from, uint64_t to)
+{
+	ask(memory, view);
+	memory->reader.range.from = (struct units_time){ .kind = UNITS_TIME_START, .ns = from };
+	memory->reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = to };
+}
+
 static void test_excluded(void)
 {
 	struct memory memory;
@@ -1151,6 +1158,39 @@ static void test_loss(void)
 	REQUIRE(ask_at(&memory, 5, &build));
 	CHECK(!memory.is_incomplete);
 	memory_done(&memory);
+	build_done(&build);
+}
+
+/* What is lost before a range had blocks in it, and what is lost behind it ends of what is shown as leaked. */
+static void test_loss_outside(void)
+{
+	static const struct {
+		enum memory_view view;
+		unsigned from, to;
+		bool is_told;
+	} cases[] = {
+		{ MEMORY_SUMMARY, 0, 5, true },   { MEMORY_SUMMARY, 50, 60, true },
+		{ MEMORY_SIZES, 0, 5, true },     { MEMORY_THREADS, 50, 60, true },
+		{ MEMORY_LEAKS, 0, 5, true },     { MEMORY_LEAKS, 50, 60, false },
+		{ MEMORY_PEAK, 0, 5, false },     { MEMORY_PEAK, 50, 60, true },
+		{ MEMORY_LIFETIMES, 0, 5, true }, { MEMORY_CROSS_THREAD, 50, 60, true },
+	};
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	malloc_row(&build, 1, 1, 1, 100, 3);
+	BUILD(&build, PROF_TABLE_LOSS, N(BUILD_START + 10), N(BUILD_START + 20),
+	      PROF_BYTES("collector/100", 13), N(PROF_LOSS_RING_FULL), N(12), N(0));
+	malloc_row(&build, 55, 1, 2, 100, 3);
+	build_finish(&build);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		ask_range(&memory, cases[i].view, cases[i].from, cases[i].to);
+		REQUIRE(answer(&memory, &build));
+		CHECK(memory.is_incomplete == cases[i].is_told);
+		CHECK_INT(memory.lost, cases[i].is_told ? 12 : 0);
+		memory_done(&memory);
+	}
 	build_done(&build);
 }
 
@@ -1486,6 +1526,7 @@ int main(void)
 	RUN(test_ties);
 	RUN(test_sampled);
 	RUN(test_loss);
+	RUN(test_loss_outside);
 	RUN(test_truncated);
 	RUN(test_hostile);
 	RUN(test_inconsistent);

@@ -362,11 +362,12 @@ const char *memory_comm(const struct memory *memory, uint32_t process)
 uint64_t memory_lost_of(const struct memory *memory, uint32_t process)
 {
 	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
+	const struct reader reader = memory_loss_reader(memory);
 	g_autofree char *stream =
 		g_strdup_printf("collector/%" G_GUINT64_FORMAT,
 				names_process_at(memory->reader.capture->names, process)->pid);
 
-	return reader_lost_rows(&memory->reader, tables, stream);
+	return reader_lost_rows(&reader, tables, stream);
 }
 
 static void write_process(struct memory *memory, uint32_t process)

@@ -175,9 +175,6 @@ static bool resolve_times(struct memory *memory, GError **error)
 	if (!reader_resolve_time(reader, at, is_diff, 0, &memory->at_ns, error) ||
 	    !reader_resolve_time(reader, &memory->diff.from, false, 0, &memory->before_ns, error))
 		return false;
-	/* What was lost behind it says nothing of what there was at that time. */
-	if (is_diff || memory->view == MEMORY_AT)
-		reader->to_ns = memory->at_ns;
 	if (!is_diff || memory->before_ns <= memory->at_ns)
 		return true;
 	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
@@ -216,6 +213,19 @@ static void list_processes(struct memory *memory)
 
 /* ---- what is missing ----------------------------------------------------------------------------- */
 
+struct reader memory_loss_reader(const struct memory *memory)
+{
+	struct reader reader = memory->reader;
+
+	if (memory->view == MEMORY_AT || memory->view == MEMORY_DIFF)
+		reader.to_ns = memory->at_ns;
+	else if (memory->view != MEMORY_PEAK)
+		reader.to_ns = INT64_MAX;
+	if (memory->view != MEMORY_LEAKS)
+		reader.from_ns = INT64_MIN;
+	return reader;
+}
+
 struct table_end {
 	const struct capture *capture;
 	int64_t time_ns;
@@ -232,9 +242,10 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 }
 
 /* A chunk that the file ends in has rows of behind those of its table that are there. */
-static bool add_cut_rows(struct memory *memory, const char *const *tables, GError **error)
+static bool add_cut_rows(struct memory *memory, const struct reader *reader,
+			 const char *const *tables, GError **error)
 {
-	const struct capture *capture = memory->reader.capture;
+	const struct capture *capture = reader->capture;
 	size_t n;
 	const struct prof_damage *damage = prof_reader_damage(capture->reader, &n);
 
@@ -248,7 +259,7 @@ static bool add_cut_rows(struct memory *memory, const char *const *tables, GErro
 			continue;
 		if (!capture_each_chunk(capture, table->id, find_end, &end, error))
 			return false;
-		if (end.time_ns <= memory->reader.to_ns)
+		if (end.time_ns <= reader->to_ns)
 			memory->lost += damage[i].rows;
 	}
 	return true;
@@ -257,14 +268,14 @@ static bool add_cut_rows(struct memory *memory, const char *const *tables, GErro
 static bool find_losses(struct memory *memory, GError **error)
 {
 	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
-	struct reader *reader = &memory->reader;
+	const struct reader reader = memory_loss_reader(memory);
 
-	memory->lost = reader_lost_rows(reader, tables, NULL);
-	if (!add_cut_rows(memory, tables, error))
+	memory->lost = reader_lost_rows(&reader, tables, NULL);
+	if (!add_cut_rows(memory, &reader, tables, error))
 		return false;
 	memory->is_incomplete = memory->lost > 0;
 	for (size_t i = 0; tables[i]; i++)
-		memory->is_incomplete |= reader_misses_rows(reader, tables[i]);
+		memory->is_incomplete |= reader_misses_rows(&reader, tables[i]);
 	return true;
 }
 

@@ -162,6 +162,12 @@ bool memory_find(struct memory *memory, GError **error);
 bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
 
+/*
+ * The reader with the range in which losses make the view wrong; owns nothing. What was lost before the memory's own range may be a
+ * block that is there in it, or its end, and what was lost behind it the end of what is said to be leaked.
+ */
+struct reader memory_loss_reader(const struct memory *memory);
+
 /* Appends to ->warnings. */
 bool memory_read_warnings(struct memory *memory, GError **error);
 void memory_print_warnings(const struct memory *memory, struct out *out);
