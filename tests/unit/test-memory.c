@@ -1012,11 +1012,62 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
+/* From 65 on there may be more than the 100 bytes that the first process has from 10 on, but there is not. */
+static void test_equal_peaks(void)
+{
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	heap_row(&build, 5, 1, PROF_HEAP_BEGIN, 0, 0, 0, 5);
+	malloc_row(&build, 10, 1, 1, 100, 1);
+	heap_row(&build, 50, 1, PROF_HEAP_CHECKPOINT, 100, 1, 100, 10);
+	live_row(&build, 50, 1, 1, 100, 1, 10);
+	heap_row(&build, 55, 2, PROF_HEAP_BEGIN, 0, 0, 0, 55);
+	free_row(&build, 65, 1, 1);
+	malloc_row(&build, 70, 3, 1, 50, 2);
+	malloc_row(&build, 80, 3, 2, 50, 3);
+	heap_row(&build, 100, 1, PROF_HEAP_END, 0, 0, 100, 50);
+	heap_row(&build, 100, 2, PROF_HEAP_END, 100, 2, 100, 80);
+	live_row(&build, 100, 3, 1, 50, 2, 70);
+	live_row(&build, 100, 3, 2, 50, 3, 80);
+	build_finish(&build);
+	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
+	CHECK_NUMBER(memory.all.peak_bytes, 100);
+	CHECK_INT(memory.all.peak_ns, 10);
+	CHECK_SUM(line_of(&memory, "a")->self, 100, 1);
+	memory_done(&memory);
+	build_done(&build);
+}
+
 static void ask_range(struct memory *memory, enum memory_view view, uint64_t from, uint64_t to)
 {
 	ask(memory, view);
 	memory->reader.range.from = (struct units_time){ .kind = UNITS_TIME_START, .ns = from };
 	memory->reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = to };
+}
+
+/* Where nothing was there, it was most at no time. */
+static void test_no_peak(void)
+{
+	static const enum memory_view views[] = { MEMORY_PEAK, MEMORY_SUMMARY };
+	struct memory memory;
+	struct build build;
+
+	write_one(&build, true);
+	for (size_t i = 0; i < ARRAY_SIZE(views); i++) {
+		ask_range(&memory, views[i], 0, 9);
+		REQUIRE(answer(&memory, &build));
+		CHECK_NUMBER(memory.all.peak_bytes, 0);
+		CHECK(!memory.all.has_peak_time);
+		memory_done(&memory);
+		ask_range(&memory, views[i], 0, 10);
+		REQUIRE(answer(&memory, &build));
+		CHECK_NUMBER(memory.all.peak_bytes, 100);
+		CHECK(memory.all.has_peak_time);
+		memory_done(&memory);
+	}
+	build_done(&build);
 }
 
 static void test_excluded(void)
@@ -1521,6 +1572,8 @@ int main(void)
 	RUN(test_peak_of_two);
 	RUN(test_ended);
 	RUN(test_many_processes);
+	RUN(test_equal_peaks);
+	RUN(test_no_peak);
 	RUN(test_excluded);
 	RUN(test_described_processes);
 	RUN(test_ties);

@@ -4,11 +4,13 @@
  *
  * The marks of heaps say where to look: of what was not freed, nothing but the blocks of the last mark is read; for a time, what is
  * between it and the mark before; for the peak, the stretches between marks that can have it, the likeliest first, until none of the
- * others can have more. Of many processes most stretches may: once these have cost as much as the whole file, that is read instead.
+ * others can have more, or as much before. Of many processes most stretches may: once these have cost as much as the whole file, that
+ * is read instead.
  *
  * Invariants: (1) what is left out for a mark's sake is not more than what was found     [test-memory: peak of two]
  *             (2) the sum of all nodes is the peak                                        [test-memory: peak]
- *             (3) the peak costs by the file, whatever its marks are                      [test-memory: many processes]
+ *             (3) of several times with as much as the peak the first one is told        [test-memory: equal peaks]
+ *             (4) the peak costs by the file, whatever its marks are                      [test-memory: many processes]
  */
 #include "config.h"
 
@@ -369,6 +371,13 @@ static void take_most(struct ledger *best, struct ledger *found)
 	*found = other;
 }
 
+static bool is_better(const struct ledger *ledger, const struct ledger *best)
+{
+	if (!best->is_best || ledger->most != best->most)
+		return !best->is_best || ledger->most > best->most;
+	return ledger->most_ns < best->most_ns;
+}
+
 static bool search_stretch(struct memory *memory, const struct stretch *stretch,
 			   struct ledger *best, GError **error)
 {
@@ -385,7 +394,7 @@ static bool search_stretch(struct memory *memory, const struct stretch *stretch,
 		return true;
 	ledger_init(&ledger, memory, true);
 	ok = ledger_run(&ledger, stretch->segment, from, to, error);
-	if (ok && (ledger.most > best->most || !best->is_best)) {
+	if (ok && is_better(&ledger, best)) {
 		take_most(best, &ledger);
 		best->is_best = true;
 	}
@@ -415,8 +424,11 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 	for (guint i = 0; i < stretches->len; i++) {
 		const struct stretch *stretch = &g_array_index(stretches, struct stretch, i);
 
-		if (best->is_best && stretch->most <= best->most)
+		if (best->is_best && stretch->most < best->most)
 			break;
+		if (best->is_best && stretch->most <= best->most &&
+		    capture_time(capture, stretch->segment, stretch->from) >= best->most_ns)
+			continue;
 		if (memory->heaps.n_rows - before > all)
 			return search_stretch(memory, &everything, best, error);
 		if (!search_stretch(memory, stretch, best, error))
@@ -479,7 +491,7 @@ static bool find_peak(struct memory *memory, GError **error)
 		set_live(memory, best.processes.most);
 		memory->all.peak_bytes = best.most;
 		memory->all.peak_ns = best.most_ns;
-		memory->all.has_peak_time = true;
+		memory->all.has_peak_time = best.most > 0;
 		g_array_unref(memory->sums);
 		memory->sums = g_array_ref(best.nodes.most);
 	}
@@ -715,6 +727,9 @@ bool memory_find(struct memory *memory, GError **error)
 		memory->sums = sums;
 		return true;
 	default:
-		return memory_count(memory, error) && memory_find_leaks(memory, error);
+		if (!memory_count(memory, error) || !memory_find_leaks(memory, error))
+			return false;
+		memory->all.has_peak_time = memory->all.peak_bytes > 0;
+		return true;
 	}
 }

@@ -235,8 +235,9 @@ static void print_peak(const struct memory *memory, struct out *out)
 {
 	g_autofree char *bytes = bytes_text(memory->all.peak_bytes);
 
-	out_printf(out, _("Peak:       %s, %.9f s after the start"), bytes,
-		   seconds(memory->all.peak_ns));
+	out_printf(out, _("Peak:       %s"), bytes);
+	if (memory->all.has_peak_time)
+		out_printf(out, _(", %.9f s after the start"), seconds(memory->all.peak_ns));
 	if (memory->view == MEMORY_PEAK) {
 		g_autofree char *blocks = blocks_text(memory->all.live_blocks);
 
