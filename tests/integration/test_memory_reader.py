@@ -280,6 +280,13 @@ def test_options(profcapture, whole):
         (["--diff", "2s", "1s"], "is after"),
         (["--at", "1s", "--from", "0"], "--from and --to do not go with --at"),
         (["--threshold", "-1"], "--threshold"),
+        (["--peak", "--suppressions", "/dev/null"], "--suppressions does not go with --peak"),
+        (["--at", "1s", "--suppressions", "/dev/null"], "--suppressions does not go with --at"),
+        (["--diff", "1s", "2s", "--suppressions", "/dev/null"], "--suppressions does not go with --diff"),
+        (["--leaks", "--threshold", "1"], "--threshold does not go with --leaks"),
+        (["--leaks", "--within", "1s"], "--within does not go with --leaks"),
+        (["--peak", "--threshold", "2"], "--threshold does not go with --peak"),
+        (["--at", "1s", "--within", "1s"], "--within does not go with --at"),
         (["--at", "soon"], "--at"),
         (["--at", "@mark:none"], "has no mark 'none'"),
     ):

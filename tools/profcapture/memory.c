@@ -17,6 +17,7 @@
 
 #define DEFAULT_LIMIT 20
 #define DEFAULT_THRESHOLD 1
+#define THRESHOLD_UNSET UINT64_MAX
 
 const char *const memory_view_names[] = { "summary", "leaks",        "temporary", "peak",
 					  "at",      "diff",         "sizes",     "lifetimes",
@@ -112,6 +113,28 @@ int memory_choose_view(struct memory *memory)
 	return CLI_CONTINUE;
 }
 
+/* What would change nothing of what the view shows. */
+static int refuse_without_effect(const struct memory *memory)
+{
+	bool is_of_times = memory->view == MEMORY_PEAK || memory->view == MEMORY_AT ||
+			   memory->view == MEMORY_DIFF;
+	bool counts_no_frees = is_of_times || memory->view == MEMORY_LEAKS;
+	const struct {
+		const char *name;
+		bool is_refused;
+	} given[] = {
+		{ "suppressions", is_of_times && memory->suppression_files },
+		{ "threshold", counts_no_frees && memory->threshold != THRESHOLD_UNSET },
+		{ "within", counts_no_frees && memory->within_ns != UINT64_MAX },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
+		if (given[i].is_refused)
+			return cli_usage_error(_("--%s does not go with --%s"), given[i].name,
+					       memory_view_names[memory->view]);
+	return CLI_CONTINUE;
+}
+
 static int check_options(struct memory *memory)
 {
 	int status = memory_choose_view(memory);
@@ -133,7 +156,10 @@ static int check_options(struct memory *memory)
 	     memory->reader.range.to.kind != UNITS_TIME_UNSET))
 		return cli_usage_error(_("--from and --to do not go with --%s"),
 				       memory_view_names[memory->view]);
-	return CLI_CONTINUE;
+	status = refuse_without_effect(memory);
+	if (memory->threshold == THRESHOLD_UNSET)
+		memory->threshold = DEFAULT_THRESHOLD;
+	return status;
 }
 
 /* "--diff T1 T2" becomes "--diff T1..T2", which is one value. */
@@ -344,7 +370,7 @@ int verb_memory(int argc, char **argv)
 	CLEANUP(memory_done)
 	struct memory memory = { .reader.limit = READER_LIMIT_UNSET,
 				 .reader.text_limit = DEFAULT_LIMIT,
-				 .threshold = DEFAULT_THRESHOLD,
+				 .threshold = THRESHOLD_UNSET,
 				 .within_ns = UINT64_MAX };
 	const struct cli_group groups[] = { { N_("What is shown"), options, &memory },
 					    { N_("What is read"), reader_time_options,
