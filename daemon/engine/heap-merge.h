@@ -26,6 +26,7 @@ struct heap_merge {
 	GArray *pauses;    /* struct heap_pause, which no row has come to yet */
 	uint64_t pause_ns; /* the first of those; UINT64_MAX: none */
 	bool is_paused;
+	uint32_t epoch;          /* at whose beginning it was told what lives */
 	struct heap_yield yield; /* amid what takes long, as whose turn it is waits */
 };
 

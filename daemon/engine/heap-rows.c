@@ -11,11 +11,12 @@
  * An address that is given out though there is a block at it says that the end of that one was not told: it ends there. But another
  * thread's free of the same time may come after it, so it waits until that time is over.
  * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
- * many events; not before half as many events as there are blocks, so that it costs no more than the events do.
+ * many events; not before half as many events as there are blocks, so that it costs no more than the events do, unless there are few.
+ * Where an epoch begins that is done for all processes, as one that is idle would have to be read from where it last did something.
  * While the session is paused, what is allocated is known by its address only, so that its end is no row either, whenever it comes.
  * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
- *                                                                            [test-engine-heap-live: checkpoint]
+ *                                                                            [test-engine-heap-live: checkpoint, idle]
  *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
  *                                                                            [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
  *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap-live: forks]
@@ -34,6 +35,7 @@
 /* What the last digits of a time say is noise, and took a sixth of all bytes. No thread makes two records within that. */
 #define TIME_UNIT_NS 16u
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
+#define FEW 256u /* blocks: to tell them costs little in an epoch */
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
@@ -213,13 +215,35 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 		write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
 }
 
+/* What the others have, at the first event of an epoch. */
+static void check_others(const struct heap_rows *rows, uint64_t time_ns)
+{
+	struct heap_merge *merge = rows->merge;
+	GHashTableIter iter;
+	gpointer value;
+
+	if (merge->epoch == rows->output->epoch || time_ns <= last_time(rows))
+		return;
+	merge->epoch = rows->output->epoch;
+	g_hash_table_iter_init(&iter, merge->forks.parents);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct heap_rows *other = ((struct heap_parent *)value)->rows;
+
+		if (other != rows && other->has_begun && other->epoch != merge->epoch &&
+		    (other->heap.n <= FEW || other->n_events >= other->heap.n / 2))
+			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
+	}
+}
+
 /* Before each event; returns the time of its row. */
 uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
 
-	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS)
+	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS) {
+		check_others(rows, row_ns);
 		check(rows, row_ns);
+	}
 	heap_forks_run(&rows->merge->forks, &rows->parent, time_ns);
 	rows->n_events++;
 	return row_time(rows, row_ns);

@@ -47,6 +47,47 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
+/* Of a process that does nothing it is told what it has, in each epoch in which another one does something. */
+static void test_idle(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 10, 16, 1);
+	output_end_epoch(&fixture.parts.output);
+	add_malloc(fixture.stranger, &fixture, 20, 16, 2);
+	output_end_epoch(&fixture.parts.output);
+	add_malloc(fixture.stranger, &fixture, 30, 32, 3);
+	finish(&fixture, 40);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 7);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 10, 1, PROF_HEAP_CHECKPOINT, 1, 1, 1, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 2, 20, 2, PROF_HEAP_BEGIN, 0, 0, 0, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 20, 1, PROF_HEAP_CHECKPOINT, 1, 1, 1, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 4, 20, 2, PROF_HEAP_CHECKPOINT, 2, 1, 2, 20);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 0, 10, MAIN, PROF_ALLOC_MALLOC, 1, 1, 0, 0, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 1, 20, MAIN, PROF_ALLOC_MALLOC, 1, 1, 0, 0, 10);
+	fixture_done(&fixture);
+}
+
+/* One that has much does not cost again and again. */
+static void test_idle_large(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	for (uint64_t i = 1; i <= 1000; i++)
+		add_malloc(fixture.owner, &fixture, i, i * 16, 1);
+	for (uint64_t i = 1; i <= 10; i++) {
+		output_end_epoch(&fixture.parts.output);
+		add_free(fixture.stranger, &fixture, 1000 + i, 0);
+	}
+	finish(&fixture, 2000);
+	/* both begin and end, the one is told of once, the other one nine times */
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 4 + 1 + 9);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2 * 1000);
+	fixture_done(&fixture);
+}
+
 /* The process ends amid a realloc, or says that it takes longer than it can. */
 static void test_ends(void)
 {
@@ -216,6 +257,8 @@ static void test_pause(void)
 int main(void)
 {
 	RUN(test_checkpoint);
+	RUN(test_idle);
+	RUN(test_idle_large);
 	RUN(test_ends);
 	RUN(test_two_processes);
 	RUN(test_gone_thread);
