@@ -15,13 +15,14 @@
  * ever waits. A cache whose walk was left by siglongjmp(), or died with a vfork() child, is known by its holder's
  * frame being gone, and taken over.
  *
- * fork() gives the child an empty mapping (MADV_WIPEONFORK): what other threads held there is free. A vfork() child is the
+ * fork() gives the child copies of the caches, as a handler may have forked within a walk that goes on in the child, but no claims
+ * (MADV_WIPEONFORK): what other threads held is free, and each is emptied when it is first taken there. A vfork() child is the
  * thread, on its stack, while that waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid:
  * it leaves its parent's struct own_stack alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
  *                                           [test-own-stack: fiber, signal stack, corrupt stacks, guard page]
- *             (2) a cache has one user      [test-own-stack: signal storm, threads]
- *             (3) memory is one mapping     [test-own-stack: memory]
+ *             (2) a cache has one user      [test-own-stack: signal storm, threads, fork in walk]
+ *             (3) memory is one mapping, which the kernel tells of as two      [test-own-stack: memory]
  *             (4) errno stays               [test-own-stack: errno]
  * A stack without a guard page whose neighbour is readable and is unmapped later is not told from that.
  */
@@ -31,6 +32,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -43,26 +45,40 @@
 #define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is when a stack has just overflowed */
 #define WINDOW_BYTES 512
 
+#define MAX_PAGE 65536 /* what is wiped is whole pages */
+
+/* Who has a cache. */
+struct claim {
+	alignas(64) _Atomic(uintptr_t) holder;
+	bool is_used; /* by this process */
+};
+
 struct cache {
-	_Atomic(uintptr_t) holder;
-	uint64_t holder_sp;  /* of the walk that holds it; 0: between two stores */
-	uint32_t generation; /* of its slots; 0: never used */
-	uint32_t forgotten;  /* as many calls of own_stack_forget() as it knows of */
+	uint64_t holder_sp;     /* of the walk that holds it; 0: between two stores */
+	uint64_t holder_thread; /* its thread pointer; fork() leaves both */
+	uintptr_t holder;       /* as its claim has it */
+	uint32_t generation;    /* of its slots; 0: never used */
+	uint32_t forgotten;     /* as many calls of own_stack_forget() as it knows of */
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[OWN_STACK_MAX_FRAMES];
 };
 
 struct arena {
-	_Atomic(int32_t) pid; /* 0: just forked */
-	_Atomic(uint32_t) n_threads;
-	struct cache caches[N_CACHES];
+	/* All zero in a child. */
+	struct {
+		_Atomic(int32_t) pid; /* 0: just forked */
+		_Atomic(uint32_t) n_threads;
+		struct claim claims[N_CACHES];
+	};
+	alignas(MAX_PAGE) struct cache caches[N_CACHES];
 };
 
 /* One walk. */
 struct visit {
 	struct own_memory memory;
 	struct cache *cache;
+	struct claim *claim; /* of the cache */
 	uintptr_t holder;
 	uint64_t frame;     /* where own_stack_walk() is */
 	uint64_t outer;     /* the same of the walk before, which this one may have interrupted */
@@ -106,7 +122,7 @@ int own_stack_setup(void)
 	if (arena == MAP_FAILED)
 		return -ENOMEM;
 	madvise(arena, size, MADV_NOHUGEPAGE);
-	madvise(arena, size, MADV_WIPEONFORK);
+	madvise(arena, offsetof(struct arena, caches), MADV_WIPEONFORK);
 	atomic_store(&arena->pid, first_pid);
 	/* pairs with own_stack_walk() */
 	if (!atomic_compare_exchange_strong(&shared_arena, &none, arena))
@@ -264,33 +280,61 @@ static bool is_orphaned(uintptr_t holder)
 	return (holder & 1) && syscall(SYS_kill, (pid_t)(holder >> 1), 0) < 0 && errno == ESRCH;
 }
 
-static bool take(struct cache *cache, uintptr_t holder, const struct visit *visit)
+/*
+ * A cache that nobody has: is it as it was when this process was forked, within a walk? One of this thread goes on; what another thread
+ * had done to it is nothing.
+ */
+static bool is_forked_within(const struct claim *claim, const struct cache *cache)
+{
+	return !claim->is_used && cache->holder_sp != 0 && cache->holder_thread == thread_pointer();
+}
+
+static bool take_over(struct claim *claim, struct cache *cache, uintptr_t before,
+		      const struct visit *visit)
+{
+	bool is_gone = is_orphaned(before) ||
+		       (before == visit->holder && !visit->is_child && is_abandoned(cache, visit));
+
+	if (!is_gone || !atomic_compare_exchange_strong(&claim->holder, &before, visit->holder))
+		return false;
+	clear(cache);
+	return true;
+}
+
+static bool take(struct claim *claim, struct cache *cache, const struct visit *visit)
 {
 	uintptr_t before = 0;
+	bool is_free = atomic_compare_exchange_strong_explicit(
+		&claim->holder, &before, visit->holder, memory_order_acquire, memory_order_relaxed);
 
-	if (!atomic_compare_exchange_strong_explicit(&cache->holder, &before, holder,
-						     memory_order_acquire, memory_order_relaxed)) {
-		bool is_gone = is_orphaned(before) ||
-			       (before == holder && !visit->is_child && is_abandoned(cache, visit));
-
-		if (!is_gone || !atomic_compare_exchange_strong(&cache->holder, &before, holder))
-			return false;
-		clear(cache);
+	if (is_free && is_forked_within(claim, cache)) {
+		before = cache->holder;
+		atomic_store_explicit(&claim->holder, before, memory_order_relaxed);
+		is_free = false;
 	}
+	if (!is_free && !take_over(claim, cache, before, visit))
+		return false;
+	if (!claim->is_used)
+		clear(cache);
+	claim->is_used = true;
+	cache->holder_thread = thread_pointer();
+	cache->holder = visit->holder;
+	atomic_signal_fence(memory_order_seq_cst);
 	cache->holder_sp = visit->frame;
 	return true;
 }
 
-static void give_back(struct cache *cache, uintptr_t holder)
+static void give_back(const struct visit *visit)
 {
-	cache->holder_sp = 0;
+	uintptr_t holder = visit->holder;
+
+	visit->cache->holder_sp = 0;
 	/* pairs with take() */
-	atomic_compare_exchange_strong_explicit(&cache->holder, &holder, 0, memory_order_release,
-						memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&visit->claim->holder, &holder, 0,
+						memory_order_release, memory_order_relaxed);
 }
 
-static struct cache *take_any(struct arena *arena, struct own_stack *own, uintptr_t holder,
-			      const struct visit *visit)
+static bool take_any(struct arena *arena, struct own_stack *own, struct visit *visit)
 {
 	uint32_t first = own->cache, forgotten;
 
@@ -301,17 +345,21 @@ static struct cache *take_any(struct arena *arena, struct own_stack *own, uintpt
 		own->cache = first;
 	}
 	for (uint32_t i = 0; i < N_CACHES; i++) {
-		struct cache *cache = &arena->caches[(first - 1 + i) % N_CACHES];
+		uint32_t at = (first - 1 + i) % N_CACHES;
+		struct cache *cache = &arena->caches[at];
 
-		if (!take(cache, holder, visit))
+		if (!take(&arena->claims[at], cache, visit))
 			continue;
 		forgotten = own_stack_forgotten();
 		if (cache->generation == 0 || cache->forgotten != forgotten)
 			clear(cache);
 		cache->forgotten = forgotten;
-		return cache;
+		visit->cache = cache;
+		visit->claim = &arena->claims[at];
+		return true;
 	}
-	return NULL;
+	visit->cache = NULL;
+	return false;
 }
 
 /* ---- The walk ---- */
@@ -438,14 +486,13 @@ static bool enter(struct arena *arena, struct own_stack *own, struct visit *visi
 	if (!visit->is_child)
 		own->walking = visit->frame;
 	atomic_signal_fence(memory_order_seq_cst);
-	visit->cache = take_any(arena, own, visit->holder, visit);
-	return visit->cache != NULL;
+	return take_any(arena, own, visit);
 }
 
 static void leave(struct own_stack *own, struct visit *visit)
 {
 	if (visit->cache)
-		give_back(visit->cache, visit->holder);
+		give_back(visit);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!visit->is_child)
 		own->walking = has_outer(visit) ? visit->outer : 0;

@@ -743,6 +743,85 @@ static void test_fork_in_storm(void)
 	CHECK_INT(n_bad, 0);
 }
 
+#define N_FORKED 200
+
+static volatile sig_atomic_t is_forked, may_fork;
+static pid_t forked[N_FORKED];
+static volatile int n_forked;
+
+/* Every other time it walks too, on either side, as another hook of the thread would, and asks for the same cache. */
+static void fork_handler(int number, siginfo_t *info, void *context)
+{
+	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
+	static struct own_stack of_handler;
+	struct own_stack_chain chain;
+	uint64_t pcs[128];
+	int before = errno;
+	pid_t pid;
+
+	atomic_fetch_add(&n_storm, 1);
+	if (own.walking == 0 || !may_fork || n_forked == N_FORKED)
+		return;
+	may_fork = 0; /* the next one is elsewhere in the walk */
+	pid = fork();
+	if (pid == 0)
+		is_forked = 1;
+	else if (pid > 0)
+		forked[n_forked++] = pid;
+	errno = before;
+	if (n_forked % 2)
+		return;
+	of_handler.cache = own.cache;
+	own_stack_walk(&of_handler, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+	CHECK(chain.n > 0 && !(chain.flags & OWN_STACK_BUSY));
+}
+
+static __attribute__((noinline)) int see_often(void)
+{
+	struct walk_registers registers;
+
+	seen.expected.n = 0;
+	_Unwind_Backtrace(add_expected, &seen.expected);
+	own_stack_get_registers(&registers);
+	for (int i = 0; i < 100; i++) {
+		may_fork |= i == 10 && !is_forked;
+		own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+		if (!check_seen(0))
+			break;
+	}
+	return 0;
+}
+
+/* A handler forks within a walk, and the child returns into it. */
+static void test_fork_in_walk(void)
+{
+	const struct sigaction action = { .sa_sigaction = fork_handler,
+					  .sa_flags = SA_SIGINFO | SA_RESTART };
+	int failures = atomic_load(&test_failures), n_bad = 0;
+	struct sigaction before;
+	struct timespec start;
+
+	fflush(stdout);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	start_storm(&before);
+	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
+	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
+		own_stack_forget(); /* so that all is looked up */
+		recurse(800, see_often);
+	}
+	if (is_forked) {
+		for (int i = 0; i < 3; i++)
+			recurse(30, check_here);
+		_exit(atomic_load(&test_failures) != failures);
+	}
+	stop_storm(&before);
+	CHECK(n_forked > 10);
+	for (int i = 0; i < n_forked; i++)
+		n_bad += child_status(forked[i]) != 0;
+	CHECK_INT(n_bad, 0);
+	check_here();
+}
+
 #define N_HELD 48 /* more than there are caches */
 
 static atomic_bool are_released;
@@ -1020,7 +1099,7 @@ static void test_setup(void)
 	CHECK_INT(seen.chain.flags, OWN_STACK_BUSY);
 	before = count_mappings();
 	REQUIRE(own_stack_setup() == 0);
-	CHECK(count_mappings() <= before + 1);
+	CHECK(count_mappings() <= before + 2);
 	REQUIRE(own_stack_setup() == 0);
 	before = count_mappings();
 	for (int i = 0; i < 100; i++)
@@ -1055,6 +1134,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_storm);
 	RUN(test_fork_in_storm);
+	RUN(test_fork_in_walk);
 	RUN(test_none_free);
 	RUN(test_left);
 	RUN(test_same_address);
