@@ -73,7 +73,7 @@ static void *map(size_t bytes)
 
 static bool make_tree(struct producer *producer)
 {
-	struct call_tree *tree = map(sizeof(*tree));
+	struct call_tree *tree = register_self.no_syscall ? NULL : map(sizeof(*tree));
 
 	if (!tree)
 		return false;
@@ -122,7 +122,7 @@ static void grow(struct call_tree *tree)
 	struct slot *before = tree->slots, *slots;
 	uint32_t n = tree->n_slots;
 
-	slots = map(2 * n * sizeof(*slots));
+	slots = register_self.no_syscall ? NULL : map(2 * n * sizeof(*slots));
 	if (!slots) {
 		forget_nodes(tree);
 		return;
@@ -343,7 +343,7 @@ static void prepare(struct producer *producer)
 	if (producer->calls_epoch != epoch) {
 		forget_nodes(tree);
 		/* It may be another thread. */
-		tree->calls.own = (struct own_stack){ 0 };
+		tree->calls.own = (struct own_stack){ .quiet = call_tree_quiet(producer) };
 		own_calls_clear(&tree->calls);
 		RING_SIGNAL_FENCE();
 		producer->calls_epoch = epoch;

@@ -30,6 +30,14 @@
  */
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
 
+/* What the calling thread, which is the producer's, may call in a walk. */
+static inline uint32_t call_tree_quiet(const struct producer *producer)
+{
+	if (!(producer->current->flags & RING_NO_SYSCALL))
+		return OWN_STACK_ANY;
+	return register_self.no_syscall ? OWN_STACK_SILENT : OWN_STACK_PROBES;
+}
+
 /* In which the last id is one. */
 static inline uint32_t call_tree_epoch(const struct producer *producer)
 {

@@ -89,6 +89,7 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 
 	if (!producer || producer->n_types <= RING_CALLS)
 		return;
+	heap_thread.own.quiet = call_tree_quiet(producer);
 	if (may_walk)
 		own_stack_walk(&heap_thread.own, &call->caller, pcs, NESTED_FRAMES, &chain);
 	for (size_t i = 0; i < chain.n; i++)

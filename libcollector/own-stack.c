@@ -84,6 +84,7 @@ struct visit {
 	uint64_t outer;     /* the same of the walk before, which this one may have interrupted */
 	uint64_t low, high; /* of the thread's stack */
 	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
+	bool is_quiet;              /* makes no calls but probes */
 	bool is_child;              /* shares its parent's memory */
 	bool is_stale;              /* a module has gone */
 	size_t n_foreign_reads;
@@ -124,7 +125,7 @@ int own_stack_setup(void)
 	madvise(arena, size, MADV_NOHUGEPAGE);
 	madvise(arena, offsetof(struct arena, caches), MADV_WIPEONFORK);
 	atomic_store(&arena->pid, first_pid);
-	/* pairs with own_stack_walk() */
+	/* pairs with get_arena() */
 	if (!atomic_compare_exchange_strong(&shared_arena, &none, arena))
 		munmap(arena, size);
 	return 0;
@@ -173,14 +174,17 @@ static void reach(struct own_memory *memory, uint64_t sp, uint64_t *low)
 		OWN_MEMORY_PAGE;
 }
 
+static bool is_near(uint64_t top, uint64_t frame)
+{
+	return frame < top && top - frame <= MAX_GROWTH;
+}
+
 /* Down to where this runs, or as far as it goes. */
 static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 {
-	bool is_near = frame < top && top - frame <= MAX_GROWTH;
-
 	visit->high = top & ~UINT64_C(7);
 	visit->low = top & -(uint64_t)OWN_MEMORY_PAGE;
-	reach(&visit->memory, is_near ? frame : visit->low - MAX_GROWTH, &visit->low);
+	reach(&visit->memory, is_near(top, frame) ? frame : visit->low - MAX_GROWTH, &visit->low);
 }
 
 /*
@@ -190,8 +194,9 @@ static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 static void find_ranges(struct visit *visit)
 {
 	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-	int32_t pid = (int32_t)syscall(SYS_getpid);
-	bool is_first = syscall(SYS_gettid) == pid;
+	int32_t pid = visit->is_quiet ? 0 : (int32_t)syscall(SYS_getpid);
+	bool is_first = visit->is_quiet ? is_near(first_stack_top, frame)
+					: syscall(SYS_gettid) == pid;
 
 	find_range(visit, is_first ? first_stack_top : thread_pointer(), frame);
 	if (!is_first || pid == first_pid || (frame >= visit->low && frame < visit->high))
@@ -222,8 +227,10 @@ static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, 
 	visit->high = own->high;
 	if (sp >= visit->low && sp < visit->high)
 		return;
-	visit->is_child = is_child(arena);
-	find_signal_stack(visit, sp);
+	if (!visit->is_quiet) {
+		visit->is_child = is_child(arena);
+		find_signal_stack(visit, sp);
+	}
 	if (visit->high == 0)
 		find_ranges(visit);
 	if (sp < visit->high && visit->alt_high == 0)
@@ -292,7 +299,7 @@ static bool is_forked_within(const struct claim *claim, const struct cache *cach
 static bool take_over(struct claim *claim, struct cache *cache, uintptr_t before,
 		      const struct visit *visit)
 {
-	bool is_gone = is_orphaned(before) ||
+	bool is_gone = (!visit->is_quiet && is_orphaned(before)) ||
 		       (before == visit->holder && !visit->is_child && is_abandoned(cache, visit));
 
 	if (!is_gone || !atomic_compare_exchange_strong(&claim->holder, &before, visit->holder))
@@ -512,18 +519,34 @@ static bool walk_with_any(struct arena *arena, struct own_stack *own,
 	return visit->cache != NULL;
 }
 
+/* NULL: there is nothing to walk with. */
+static struct arena *get_arena(const struct own_stack *own)
+{
+	if (own->quiet == OWN_STACK_SILENT)
+		return NULL;
+	/* pairs with own_stack_setup() */
+	return atomic_load_explicit(&shared_arena, memory_order_acquire);
+}
+
+/* Not all of it is set: the window is big. */
+static void begin(struct visit *visit, const struct own_stack *own, uint64_t frame)
+{
+	visit->is_quiet = own->quiet != OWN_STACK_ANY;
+	visit->memory = (struct own_memory){ .way = visit->is_quiet ? OWN_MEMORY_BY_PROBE
+								    : OWN_MEMORY_UNKNOWN };
+	visit->frame = frame;
+	visit->alt_low = visit->alt_high = 0;
+	visit->is_child = false;
+}
+
 void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
 		    size_t n_pcs, struct own_stack_chain *ret_chain)
 {
-	/* pairs with own_stack_setup() */
-	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+	struct arena *arena = get_arena(own);
 	struct visit visit;
 	int error = errno;
 
-	visit.memory = (struct own_memory){ .way = OWN_MEMORY_UNKNOWN };
-	visit.frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-	visit.alt_low = visit.alt_high = 0;
-	visit.is_child = false;
+	begin(&visit, own, (uint64_t)(uintptr_t)__builtin_frame_address(0));
 	if (arena)
 		find_stack(arena, own, registers->sp, &visit);
 	if (!arena || !walk_with_any(arena, own, registers, &visit, pcs, n_pcs, ret_chain)) {
@@ -622,18 +645,14 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
 			      own_stack_take *keep, void *data)
 {
-	/* pairs with own_stack_setup() */
-	struct arena *arena = atomic_load_explicit(&shared_arena, memory_order_acquire);
+	struct arena *arena = get_arena(own);
 	enum walk_stop stop = WALK_NO_TABLE;
 	struct visit visit;
 	int error = errno;
 
 	if (!arena)
 		return WALK_NO_TABLE;
-	visit.memory = (struct own_memory){ .way = OWN_MEMORY_UNKNOWN };
-	visit.frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-	visit.alt_low = visit.alt_high = 0;
-	visit.is_child = false;
+	begin(&visit, own, (uint64_t)(uintptr_t)__builtin_frame_address(0));
 	visit.is_stale = false;
 	find_stack(arena, own, start, &visit);
 	if (enter(arena, own, &visit)) {

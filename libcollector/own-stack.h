@@ -11,7 +11,7 @@
  *
  * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal stack, on a fiber, and in a
  * child that shares its parent's memory. It allocates nothing, takes no lock, waits for nobody, leaves errno alone, and
- * cannot fault on what a stack says. It takes 5 KiB of stack.
+ * cannot fault on what a stack says, and calls the kernel only as far as own_stack.quiet lets it. It takes 5 KiB of stack.
  */
 #pragma once
 
@@ -28,7 +28,14 @@ struct own_stack {
 		high; /* its stack, as far as it was seen to be readable; 0: not yet looked for */
 	volatile uint64_t walking; /* the frame of the innermost walk; 0: none */
 	uint32_t cache;            /* where it looks for a cache first, and 1 */
-	uint32_t reserved;
+	uint32_t quiet;            /* enum own_stack_quiet: its owner says */
+};
+
+/* What a walk may call, where a filter could kill for it. */
+enum own_stack_quiet {
+	OWN_STACK_ANY,
+	OWN_STACK_PROBES, /* rt_sigprocmask() alone; signal stacks are fibers then */
+	OWN_STACK_SILENT, /* nothing: a walk ends where it begins */
 };
 
 #define OWN_STACK_FP 0x01  /* some frame was found by a frame pointer */

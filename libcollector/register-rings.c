@@ -256,9 +256,11 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 			grow(0, 0);
 		return ring;
 	}
+	if (flags & RING_NO_SYSCALL)
+		return NULL;
 	sweep(tid);
 	ring = claim_ring(tid, 0, flags, ret_entry);
-	if (ring || (flags & RING_NO_SYSCALL))
+	if (ring)
 		return ring;
 	start = control_now_ns();
 	if (may_wait(start)) {

@@ -263,6 +263,7 @@ bool register_no_syscall(void)
 	if (!producer)
 		return false;
 	ring_add_flags(producer->ring, RING_NO_SYSCALL);
+	producer->calls_epoch = 0; /* walks are others now */
 	return true;
 }
 

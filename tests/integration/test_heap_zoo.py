@@ -282,6 +282,15 @@ def test_signals(run, mode):
     assert sum(recorded.said.values()) > 600
 
 
+def test_filtered(run):
+    """A thread that begins behind a filter which kills makes no call that it would die of, and has its stacks."""
+    recorded = run("filtered", "--no-growth")
+    recorded.check_counts()
+    assert recorded.sum("no_ring") > 0
+    made = [record for record in recorded.records if record["type"] == ALLOC]
+    assert sum(record["stack"] == 0 for record in made) <= len(made) / 100
+
+
 def test_order(run):
     """No address is had by two at a time, and all that is given up was had, with blocks that go from thread to thread."""
     for _ in range(5):

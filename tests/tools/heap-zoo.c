@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -528,6 +531,86 @@ static void run_threads(void)
 	}
 }
 
+/* ---- Filters ---- */
+
+#define N_FILTERED 60 /* more than there are rings */
+#define KILL_FOR(number)                                   \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+#define FILTER(...)                                                                    \
+	filter((struct sock_filter[]){ BPF_STMT(BPF_LD | BPF_W | BPF_ABS,              \
+						offsetof(struct seccomp_data, nr)),    \
+				       __VA_ARGS__,                                    \
+				       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) }, \
+	       2 + sizeof((struct sock_filter[]){ __VA_ARGS__ }) / sizeof(struct sock_filter))
+
+static pthread_barrier_t all_are_there;
+
+static void filter(struct sock_filter *code, size_t n)
+{
+	const struct sock_fprog all = { (unsigned short)n, code };
+
+	MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0);
+}
+
+static __attribute__((noinline)) void use_deeper(int n)
+{
+	char room[3000], *all = room;
+
+	KEEP(all);
+	if (n > 0)
+		use_deeper(n - 1);
+	else
+		use(1);
+	KEEP(all);
+}
+
+/* What having a ring takes is over with the first record. */
+static void *use_filtered(void *data)
+{
+	use(1);
+	FILTER(KILL_FOR(SYS_getpid), KILL_FOR(SYS_gettid), KILL_FOR(SYS_prctl));
+	for (int i = 0; i < 60; i++)
+		use_deeper(i);
+	return NULL;
+}
+
+static void *use_together(void *data)
+{
+	use(1);
+	pthread_barrier_wait(&all_are_there);
+	use(1);
+	return NULL;
+}
+
+static void *begin_filtered(void *data)
+{
+	pthread_t ids[N_FILTERED];
+
+	FILTER(KILL_FOR(SYS_sigaltstack), KILL_FOR(SYS_tgkill), KILL_FOR(SYS_kill),
+	       KILL_FOR(SYS_process_vm_readv));
+	for (int i = 0; i < 3; i++) {
+		MUST(pthread_create(&ids[0], NULL, use_filtered, NULL) == 0);
+		pthread_join(ids[0], NULL);
+	}
+	MUST(pthread_barrier_init(&all_are_there, NULL, N_FILTERED) == 0);
+	for (int i = 0; i < N_FILTERED; i++)
+		MUST(pthread_create(&ids[i], NULL, use_together, NULL) == 0);
+	for (int i = 0; i < N_FILTERED; i++)
+		pthread_join(ids[i], NULL);
+	return NULL;
+}
+
+/* Threads that begin behind a filter which kills. */
+static void run_filtered(void)
+{
+	pthread_t id;
+
+	MUST(pthread_create(&id, NULL, begin_filtered, NULL) == 0);
+	pthread_join(id, NULL);
+}
+
 #define SLOTS 64
 
 static _Atomic(char *) slots[SLOTS];
@@ -695,6 +778,7 @@ static const struct {
 	{ "exec", run_exec },         { "threads", run_threads },
 	{ "reuse", run_reuse },       { "destructors", run_destructors },
 	{ "handler", run_handler },   { "siglongjmp", run_siglongjmp },
+	{ "filtered", run_filtered },
 };
 
 int main(int argc, char **argv)

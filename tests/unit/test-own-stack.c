@@ -1068,6 +1068,81 @@ static int in_filtered_child(uint32_t action)
 	return child_status(pid);
 }
 
+#define KILL_FOR(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), KILL
+#define KILL BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+/* All that a walk could call, with rt_sigprocmask() or without. */
+static bool refuse_walks(bool with_probes)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		KILL_FOR(SYS_process_vm_readv),
+		KILL_FOR(SYS_sigaltstack),
+		KILL_FOR(SYS_getpid),
+		KILL_FOR(SYS_gettid),
+		KILL_FOR(SYS_prctl),
+		KILL_FOR(SYS_kill),
+		KILL_FOR(with_probes ? SYS_rt_sigprocmask : SYS_kill),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { ARRAY_SIZE(code), code };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void *walk_silently(void *data)
+{
+	own.quiet = OWN_STACK_SILENT;
+	see();
+	CHECK(seen.chain.n == 1 && seen.chain.stop == WALK_NO_TABLE);
+	CHECK(refuse_walks(true));
+	recurse(500, see);
+	CHECK(seen.chain.n == 1 && seen.chain.stop == WALK_NO_TABLE);
+	return NULL;
+}
+
+/* The first walk is made there. */
+static void *walk_quietly(void *data)
+{
+	own = (struct own_stack){ .quiet = OWN_STACK_PROBES };
+	CHECK(refuse_walks(false));
+	check_here();
+	recurse(500, check_here);
+	test_corrupt();
+	return NULL;
+}
+
+static void *test_quiet_thread(void *data)
+{
+	int before = atomic_load(&test_failures);
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		void *(*walk)(void *) = *(void *(*const *)(void *))data;
+
+		walk(NULL);
+		_exit(atomic_load(&test_failures) != before);
+	}
+	CHECK_INT(child_status(pid), 0);
+	return NULL;
+}
+
+static void test_quiet(void)
+{
+	static void *(*const walks[])(void *) = { walk_quietly, walk_silently };
+	pthread_t id;
+
+	NOT_EMULATED("the emulator has no seccomp filters");
+	for (size_t i = 0; i < ARRAY_SIZE(walks); i++) {
+		test_quiet_thread((void *)&walks[i]);
+		REQUIRE(pthread_create(&id, NULL, test_quiet_thread, (void *)&walks[i]) == 0);
+		pthread_join(id, NULL);
+	}
+}
+
 static void test_seccomp(void)
 {
 	NOT_EMULATED("the emulator has no seccomp filters");
@@ -1141,5 +1216,6 @@ int main(void)
 	RUN(test_forget);
 	RUN(test_corrupt);
 	RUN(test_seccomp);
+	RUN(test_quiet);
 	return test_end();
 }
