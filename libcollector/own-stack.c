@@ -66,12 +66,15 @@ struct cache {
 
 struct arena {
 	/* All zero in a child. */
-	struct {
-		_Atomic(int32_t) pid; /* 0: just forked */
-		_Atomic(uint32_t) n_threads;
-		struct claim claims[N_CACHES];
+	union {
+		struct {
+			_Atomic(int32_t) pid; /* 0: just forked */
+			_Atomic(uint32_t) n_threads;
+			struct claim claims[N_CACHES];
+		};
+		uint8_t pages[MAX_PAGE];
 	};
-	alignas(MAX_PAGE) struct cache caches[N_CACHES];
+	struct cache caches[N_CACHES];
 };
 
 /* One walk. */
