@@ -463,19 +463,20 @@ static struct cfi_state default_state(const struct regs *regs)
 	return state;
 }
 
-bool cfi_program_initial(const struct cfi_reader *reader, struct cfi_cie *cie,
+bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 			 const struct cfi_bytes *program)
 {
-	struct cfi_rows rows = { .reader = reader, .state = default_state(reader->regs) };
+	struct cfi_rows *rows = &reader->rows;
 	struct cfi_bytes bytes = *program;
 	struct instruction instruction;
 
-	cie->initial = rows.state;
+	*rows = (struct cfi_rows){ .reader = reader, .state = default_state(reader->regs) };
+	cie->initial = rows->state;
 	while (cfi_bytes_left(&bytes) > 0)
-		if (!take_instruction(&rows, cie, &bytes, &instruction) || moves(instruction.op) ||
-		    !run(&rows, cie, &instruction))
+		if (!take_instruction(rows, cie, &bytes, &instruction) || moves(instruction.op) ||
+		    !run(rows, cie, &instruction))
 			return false;
-	cie->initial = rows.state;
+	cie->initial = rows->state;
 	return true;
 }
 
@@ -604,12 +605,12 @@ bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row)
 void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule)
 {
 	struct cfi_rule rule = { .cfa = CFI_CFA_NONE };
+	struct cfi_rows *rows = &reader->rows;
 	struct cfi_fde fde;
-	struct cfi_rows rows;
 	struct cfi_row row;
 
 	if (cfi_find(reader, pc, &fde))
-		for (cfi_rows_init(&rows, reader, &fde); cfi_rows_next(&rows, &row);)
+		for (cfi_rows_init(rows, reader, &fde); cfi_rows_next(rows, &row);)
 			if (pc < row.end) {
 				rule = row.rule;
 				break;

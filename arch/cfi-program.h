@@ -6,7 +6,7 @@
 #include "arch/cfi.h"
 
 /* Runs a CIE's program and keeps its state; false where it is broken. The other fields of `cie` are filled in. */
-bool cfi_program_initial(const struct cfi_reader *reader, struct cfi_cie *cie,
+bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 			 const struct cfi_bytes *program);
 
 /* A number in one of the encodings DW_EH_PE_* of LSB 10.5.1; `function` is what funcrel is relative to. */

@@ -218,7 +218,7 @@ static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, s
 				 letters + 1, cie);
 }
 
-static void read_cie(const struct cfi_reader *reader, size_t at, struct cfi_cie *ret_cie)
+static void read_cie(struct cfi_reader *reader, size_t at, struct cfi_cie *ret_cie)
 {
 	struct cfi_cie *cie = ret_cie;
 	struct record record;

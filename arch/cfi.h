@@ -110,12 +110,6 @@ struct cfi_cie {
 	struct cfi_state initial;
 };
 
-struct cfi_reader {
-	const struct cfi_section *section;
-	const struct regs *regs;
-	struct cfi_cie cies[CFI_READER_CIES]; /* by place, to be overwritten */
-};
-
 /* One function, or the part of one. */
 struct cfi_fde {
 	size_t at;           /* in the section */
@@ -139,6 +133,13 @@ struct cfi_rows {
 	struct cfi_state state;
 	size_t n_remembered;
 	struct cfi_state remembered[CFI_MAX_REMEMBERED];
+};
+
+struct cfi_reader {
+	const struct cfi_section *section;
+	const struct regs *regs;
+	struct cfi_cie cies[CFI_READER_CIES]; /* by place, to be overwritten */
+	struct cfi_rows rows; /* what is just run: not on the stack, which may be small */
 };
 
 /* The section must have an architecture. */

@@ -78,10 +78,12 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 						    const void *address, bool may_walk)
 {
 	struct producer *producer = producer_get();
-	uint64_t pcs[NESTED_FRAMES];
-	const void *places[NESTED_FRAMES];
+	union {
+		uint64_t pcs[NESTED_FRAMES];
+		const void *places[NESTED_FRAMES];
+	} all;
 	struct own_stack_chain chain = { .n = 0 };
-	struct prof_stack from = { .pcs = places, .kind = PROF_STACK_RETURNS };
+	struct prof_stack from = { .pcs = all.places, .kind = PROF_STACK_RETURNS };
 	struct stack stack = { .from = &from };
 	struct message message = { .type = RING_ALLOC,
 				   .payload_bytes = sizeof(struct ring_alloc),
@@ -91,9 +93,9 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 		return;
 	heap_thread.own.quiet = call_tree_quiet(producer);
 	if (may_walk)
-		own_stack_walk(&heap_thread.own, &call->caller, pcs, NESTED_FRAMES, &chain);
+		own_stack_walk(&heap_thread.own, &call->caller, all.pcs, NESTED_FRAMES, &chain);
 	for (size_t i = 0; i < chain.n; i++)
-		places[i] = (const void *)(uintptr_t)pcs[i];
+		all.places[i] = (const void *)(uintptr_t)all.pcs[i];
 	from.n = (uint32_t)chain.n;
 	message_write(&message, fill_nested, &(struct nested){ call, address, &stack });
 }

@@ -21,7 +21,7 @@
 #define MASK_BYTES 8   /* of the kernel's sigset_t */
 #define NO_SUCH_HOW 77 /* not one of SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK */
 #define SECCOMP_FILTERED 2
-#define BATCH 64
+#define BATCH 16 /* as it is on a stack that may be small */
 
 /* ---- By probe ---- */
 

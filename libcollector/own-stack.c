@@ -24,7 +24,8 @@
  *             (2) a cache has one user      [test-own-stack: signal storm, threads, fork in walk]
  *             (3) memory is one mapping, which the kernel tells of as two      [test-own-stack: memory]
  *             (4) errno stays               [test-own-stack: errno]
- * A stack without a guard page whose neighbour is readable and is unmapped later is not told from that.
+ * A stack without a guard page whose neighbour is readable and is unmapped later is not told from that, and has room for all that
+ * is known. So has a fiber.
  */
 #include "libcollector/own-stack.h"
 
@@ -44,6 +45,7 @@
 #define MAX_GROWTH (UINT64_C(64) << 20) /* how far below what is known a stack is looked for */
 #define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is when a stack has just overflowed */
 #define WINDOW_BYTES 512
+#define ROOM 4096 /* bytes of stack that a walk has to have below it: more than it takes */
 
 #define MAX_PAGE 65536 /* what is wiped is whole pages */
 
@@ -62,6 +64,8 @@ struct cache {
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[OWN_STACK_MAX_FRAMES];
+	uint8_t window[WINDOW_BYTES];
+	struct own_stack_step step; /* of own_stack_step() */
 };
 
 struct arena {
@@ -88,14 +92,13 @@ struct visit {
 	uint64_t low, high; /* of the thread's stack */
 	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
 	bool is_quiet;              /* makes no calls but probes */
+	bool is_tight;              /* the stack has not got the room that a walk takes */
 	bool is_child;              /* shares its parent's memory */
 	bool is_stale;              /* a module has gone */
 	size_t n_foreign_reads;
-	struct own_stack_step *step; /* of own_stack_step() */
-	uint64_t start;              /* the same */
-	uint64_t window;             /* the address of bytes[0] */
+	uint64_t start;  /* the same */
+	uint64_t window; /* the address of cache->window[0] */
 	size_t n_window_bytes;
-	uint8_t bytes[WINDOW_BYTES];
 };
 
 static _Atomic(struct arena *) shared_arena;
@@ -217,10 +220,29 @@ static void find_signal_stack(struct visit *visit, uint64_t sp)
 	if (syscall(SYS_sigaltstack, NULL, &stack) != 0 || (stack.ss_flags & SS_DISABLE))
 		return;
 	start = (uint64_t)(uintptr_t)stack.ss_sp;
+	visit->is_tight = visit->frame - start < MIN_OF(stack.ss_size, (size_t)ROOM);
 	if (sp - start >= stack.ss_size)
 		return;
 	visit->alt_low = start;
 	visit->alt_high = start + stack.ss_size;
+}
+
+/* The first thread's stack grows. Of another one everything is there, down to a page that is not readable. */
+static bool has_room(const struct visit *visit)
+{
+	uint64_t top = first_stack_top & ~UINT64_C(7);
+
+	return visit->frame < visit->high &&
+	       (visit->high == top || visit->frame >= visit->low + ROOM);
+}
+
+/* Where this runs on the thread's own stack. */
+static void look_for_room(struct visit *visit)
+{
+	if (visit->frame + ROOM < visit->low || visit->frame >= visit->high || has_room(visit))
+		return;
+	reach(&visit->memory, visit->frame - ROOM, &visit->low);
+	visit->is_tight = !has_room(visit);
 }
 
 /* What sp is on. The first look is the only one for as long as sp stays where it was seen. */
@@ -228,7 +250,7 @@ static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, 
 {
 	visit->low = own->low;
 	visit->high = own->high;
-	if (sp >= visit->low && sp < visit->high)
+	if (sp >= visit->low && sp < visit->high && has_room(visit))
 		return;
 	if (!visit->is_quiet) {
 		visit->is_child = is_child(arena);
@@ -238,6 +260,7 @@ static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, 
 		find_ranges(visit);
 	if (sp < visit->high && visit->alt_high == 0)
 		reach(&visit->memory, sp, &visit->low);
+	look_for_room(visit);
 	if (visit->is_child)
 		return;
 	own->low = visit->low;
@@ -385,13 +408,13 @@ static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
 		return false;
 	if (at >= visit->n_window_bytes || visit->n_window_bytes - at < sizeof(*ret_word)) {
 		visit->n_window_bytes = 0;
-		if (!own_memory_read(&visit->memory, address, visit->bytes, size))
+		if (!own_memory_read(&visit->memory, address, visit->cache->window, size))
 			return false;
 		visit->window = address;
 		visit->n_window_bytes = size;
 		at = 0;
 	}
-	memcpy(ret_word, visit->bytes + at, sizeof(*ret_word));
+	memcpy(ret_word, visit->cache->window + at, sizeof(*ret_word));
 	return true;
 }
 
@@ -531,7 +554,6 @@ static struct arena *get_arena(const struct own_stack *own)
 	return atomic_load_explicit(&shared_arena, memory_order_acquire);
 }
 
-/* Not all of it is set: the window is big. */
 static void begin(struct visit *visit, const struct own_stack *own, uint64_t frame)
 {
 	visit->is_quiet = own->quiet != OWN_STACK_ANY;
@@ -539,7 +561,7 @@ static void begin(struct visit *visit, const struct own_stack *own, uint64_t fra
 								    : OWN_MEMORY_UNKNOWN };
 	visit->frame = frame;
 	visit->alt_low = visit->alt_high = 0;
-	visit->is_child = false;
+	visit->is_child = visit->is_tight = false;
 }
 
 void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
@@ -552,7 +574,8 @@ void own_stack_walk(struct own_stack *own, const struct walk_registers *register
 	begin(&visit, own, (uint64_t)(uintptr_t)__builtin_frame_address(0));
 	if (arena)
 		find_stack(arena, own, registers->sp, &visit);
-	if (!arena || !walk_with_any(arena, own, registers, &visit, pcs, n_pcs, ret_chain)) {
+	if (!arena || visit.is_tight ||
+	    !walk_with_any(arena, own, registers, &visit, pcs, n_pcs, ret_chain)) {
 		*ret_chain = (struct own_stack_chain){
 			.stop = WALK_NO_TABLE, .n = 1, .cut_at = 1, .flags = OWN_STACK_BUSY
 		};
@@ -573,7 +596,7 @@ __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t addre
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
-	struct own_stack_step *step = visit->step;
+	struct own_stack_step *step = &visit->cache->step;
 	bool is_near = address % 8 == 0 && address >= visit->start && address < visit->high;
 
 	if (!is_near || step->n_words == OWN_STACK_MAX_WORDS) {
@@ -591,7 +614,7 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;
-	struct own_stack_step *step = visit->step;
+	struct own_stack_step *step = &visit->cache->step;
 	uint64_t end = address + size, word;
 
 	if (address < visit->high && end + GUARD_BYTES > visit->low) {
@@ -624,25 +647,25 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 		.cache = &visit->cache->slots,
 		.generation = visit->cache->generation,
 	};
-	struct own_stack_step step = { .next = *from, .stop = WALK_N_STOPS };
+	struct own_stack_step *step = &visit->cache->step;
 	uint32_t n_foreign = 0;
 
 	visit->start = is_own(visit, start) ? MAX_OF(start, visit->low) : visit->high;
-	visit->step = &step;
+	*step = (struct own_stack_step){ .next = *from, .stop = WALK_N_STOPS };
 	visit->n_foreign_reads = 0;
 	visit->n_window_bytes = 0;
-	while (step.stop == WALK_N_STOPS) {
-		if (!may_step(visit, start, step.next.at.sp, step.next.n, &n_foreign))
+	while (step->stop == WALK_N_STOPS) {
+		if (!may_step(visit, start, step->next.at.sp, step->next.n, &n_foreign))
 			return WALK_DEPTH;
-		step.at = step.next;
-		step.n_words = 0;
-		step.is_own = true;
-		if (!walk_step(&walk, &step.next, &step.slot, &step.stop))
-			return step.stop;
-		if (!keep(data, &step))
+		step->at = step->next;
+		step->n_words = 0;
+		step->is_own = true;
+		if (!walk_step(&walk, &step->next, &step->slot, &step->stop))
+			return step->stop;
+		if (!keep(data, step))
 			return WALK_N_STOPS;
 	}
-	return step.stop;
+	return step->stop;
 }
 
 enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
@@ -658,6 +681,10 @@ enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struc
 	begin(&visit, own, (uint64_t)(uintptr_t)__builtin_frame_address(0));
 	visit.is_stale = false;
 	find_stack(arena, own, start, &visit);
+	if (visit.is_tight) {
+		errno = error;
+		return WALK_NO_TABLE;
+	}
 	if (enter(arena, own, &visit)) {
 		stop = step_on(&visit, start, from, keep, data);
 		if (visit.is_stale) /* a module has gone, and nobody said so */

@@ -11,7 +11,8 @@
  *
  * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal stack, on a fiber, and in a
  * child that shares its parent's memory. It allocates nothing, takes no lock, waits for nobody, leaves errno alone, and
- * cannot fault on what a stack says, and calls the kernel only as far as own_stack.quiet lets it. It takes 5 KiB of stack.
+ * cannot fault on what a stack says, and calls the kernel only as far as own_stack.quiet lets it. It takes 3 KiB of stack,
+ * and where the thread's own stack or its signal stack has not got 4 KiB left there is one frame.
  */
 #pragma once
 
@@ -45,7 +46,7 @@ enum own_stack_quiet {
  * OWN_STACK_MAX_FOREIGN are there.
  */
 #define OWN_STACK_FOREIGN 0x04
-#define OWN_STACK_BUSY 0x08 /* nothing to walk with was free: there is one frame */
+#define OWN_STACK_BUSY 0x08 /* nothing to walk with was free, or no room to: there is one frame */
 
 struct own_stack_chain {
 	enum walk_stop stop; /* WALK_ROOT: whole, but for n_cut */

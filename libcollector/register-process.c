@@ -322,7 +322,7 @@ void register_end_answer(void)
 __attribute__((constructor(101))) void register_start(void)
 {
 	static uint32_t is_started;
-	char value[MAX_VARIABLE];
+	static char value[MAX_VARIABLE]; /* whose first caller this is, his stack may be small */
 	int error = errno;
 
 	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) == 0 &&

@@ -123,7 +123,7 @@ def run(tmp_path):
 
 
 MODES = ["plain", "dlsym", "dlopen", "dlmopen", "fork", "fork-threads", "atfork", "raw-clone", "vfork", "spawn", "exec", "threads", "reuse",
-         "destructors", "exit"]
+         "destructors", "exit", "small-stacks"]
 
 
 @pytest.mark.parametrize("mode", MODES)

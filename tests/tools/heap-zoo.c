@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -531,6 +532,51 @@ static void run_threads(void)
 	}
 }
 
+/* With so many bytes of the stack in use. */
+static void *use_in_rest(void *data)
+{
+	char *taken = __builtin_alloca(*(size_t *)data);
+
+	KEEP(taken);
+	taken[0] = 1;
+	use(1);
+	return NULL;
+}
+
+static void use_in_handler(int number)
+{
+	use(1);
+	handled++;
+}
+
+/*
+ * Threads and handlers whose stacks are as small as may be. What malloc() takes is bound by then, as that takes 3 KiB on some machines.
+ */
+static void run_small_stacks(void)
+{
+	const size_t bytes = (size_t)sysconf(_SC_MINSIGSTKSZ) + 4096;
+	pthread_attr_t attributes;
+	pthread_t id;
+	char *below;
+
+	use(1);
+	MUST(pthread_attr_init(&attributes) == 0 &&
+	     pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN) == 0);
+	for (size_t n = 1000; n <= 8000; n += 500) {
+		MUST(pthread_create(&id, &attributes, use_in_rest, &n) == 0);
+		pthread_join(id, NULL);
+	}
+	below = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(below != MAP_FAILED &&
+	     sigaltstack(&(stack_t){ .ss_sp = below + (1 << 15), .ss_size = bytes }, NULL) == 0);
+	MUST(sigaction(SIGUSR1,
+		       &(struct sigaction){ .sa_handler = use_in_handler, .sa_flags = SA_ONSTACK },
+		       NULL) == 0);
+	MUST(raise(SIGUSR1) == 0 && handled == 1);
+	for (size_t i = 0; i < 1 << 15; i++)
+		MUST(below[i] == 0);
+}
+
 /* ---- Filters ---- */
 
 #define N_FILTERED 60 /* more than there are rings */
@@ -778,7 +824,7 @@ static const struct {
 	{ "exec", run_exec },         { "threads", run_threads },
 	{ "reuse", run_reuse },       { "destructors", run_destructors },
 	{ "handler", run_handler },   { "siglongjmp", run_siglongjmp },
-	{ "filtered", run_filtered },
+	{ "filtered", run_filtered }, { "small-stacks", run_small_stacks },
 };
 
 int main(int argc, char **argv)

@@ -166,6 +166,18 @@ static void test_room(void)
 	CHECK_INT(pcs[3], 77);
 }
 
+static volatile bool has_one;
+
+/* Where no room is left, libgcc has none either. */
+static __attribute__((noinline)) void walk_tightly(void)
+{
+	struct walk_registers registers;
+
+	own_stack_get_registers(&registers);
+	own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+	has_one = seen.chain.n == 1 && seen.chain.flags == OWN_STACK_BUSY;
+}
+
 static __attribute__((noinline)) void with_alloca(size_t size)
 {
 	sink = alloca(size);
@@ -446,6 +458,67 @@ static void test_overflow(void)
 {
 	NOT_EMULATED("the emulator's stack is another one");
 	run_thread(overflow_thread);
+}
+
+#define CORNER 2500 /* bytes: enough for what is called, and not for a walk */
+
+/* All of a stack but for a corner is taken. */
+static __attribute__((noinline)) void walk_in_rest(const char *end)
+{
+	const char *here = __builtin_frame_address(0);
+
+	sink = alloca((size_t)(here - end) - CORNER);
+	*(volatile char *)sink = 1;
+	walk_tightly();
+	sink = NULL;
+}
+
+static void *walk_in_corner(void *data)
+{
+	pthread_attr_t attributes;
+	size_t bytes;
+	void *end;
+
+	if (!CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0 &&
+		   pthread_attr_getstack(&attributes, &end, &bytes) == 0))
+		return NULL;
+	pthread_attr_destroy(&attributes);
+	walk_in_rest(end);
+	CHECK(has_one);
+	check_here();
+	walk_in_rest(end);
+	CHECK(has_one);
+	return NULL;
+}
+
+static char *corner;
+
+static void corner_handler(int number)
+{
+	walk_in_rest(corner);
+}
+
+static void test_small_stacks(void)
+{
+	struct sigaction action = { .sa_handler = corner_handler, .sa_flags = SA_ONSTACK }, before;
+	stack_t stack = { .ss_sp = map_stack(), .ss_size = STACK_BYTES }, stack_before;
+	pthread_attr_t attributes;
+	pthread_t id;
+
+	REQUIRE(pthread_attr_init(&attributes) == 0 &&
+		pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
+		pthread_create(&id, &attributes, walk_in_corner, NULL) == 0);
+	pthread_join(id, NULL);
+	pthread_attr_destroy(&attributes);
+	corner = stack.ss_sp;
+	REQUIRE(stack.ss_sp != MAP_FAILED && sigaltstack(&stack, &stack_before) == 0 &&
+		sigaction(SIGUSR1, &action, &before) == 0);
+	has_one = false;
+	raise(SIGUSR1);
+	CHECK(has_one);
+	sigaction(SIGUSR1, &before, NULL);
+	sigaltstack(&stack_before, NULL);
+	munmap(stack.ss_sp, STACK_BYTES);
 }
 
 /* ---- Children ---- */
@@ -1201,6 +1274,7 @@ int main(void)
 	RUN(test_signal_stack);
 	RUN(test_signal_stack_of_thread);
 	RUN(test_overflow);
+	RUN(test_small_stacks);
 	RUN(test_fork);
 	RUN(test_fork_of_thread);
 	RUN(test_vfork);
