@@ -220,6 +220,15 @@ static uint64_t place_of(const struct frame *frame)
 	return frame->pc - (frame->flags & OWN_CALLS_EXACT || frame->pc == 0 ? 0 : 1);
 }
 
+/*
+ * Whether a reader may look for it by its address alone. It does so later, when another module may stand there: not where any has
+ * ever gone.
+ */
+static bool may_look(const struct own_code_range *range)
+{
+	return range->was_loaded && own_stack_forgotten() == 0;
+}
+
 static struct ring_frame make_frame(const struct own_code *code, const struct frame *from)
 {
 	const struct own_code_range *range = code ? own_code_find(code, place_of(from)) : NULL;
@@ -229,7 +238,7 @@ static struct ring_frame make_frame(const struct own_code *code, const struct fr
 			(from->flags & OWN_CALLS_CUT ? RING_FRAME_CUT : 0),
 	};
 
-	if (range && range->image == 0)
+	if (range && range->image == 0 && !may_look(range))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
 		frame.offset = from->pc - range->start + range->file_offset;
@@ -276,7 +285,7 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	return MESSAGE_WRITTEN;
 }
 
-/* All lie in images that were told of, and found to be what they were since a module last went. */
+/* All lie in modules that were told of, or of which nobody can say what they are, and found to be what they were since one last went. */
 static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
 {
 	const struct own_code *code = &telling->producer->code;
@@ -290,7 +299,7 @@ static bool are_known(const struct telling *telling, uint32_t from, uint32_t sta
 		if (range && place >= range->start && place < range->end)
 			continue;
 		range = own_code_find(code, place);
-		if (!range || range->stamp != stamp || range->image == 0)
+		if (!range || range->stamp != stamp || (range->image == 0 && !range->was_loaded))
 			return false;
 	}
 	return true;

@@ -15,11 +15,16 @@
 /* glibc has it since 2.35. */
 #pragma weak _dl_find_object
 
-bool module_is_loaded(uint64_t pc)
+bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end)
 {
-	struct dl_find_object found;
+	struct dl_find_object found = { .dlfo_map_start = (void *)(uintptr_t)pc,
+					.dlfo_map_end = (void *)(uintptr_t)pc };
 
-	return !_dl_find_object || _dl_find_object((void *)(uintptr_t)pc, &found) == 0;
+	if (_dl_find_object && _dl_find_object((void *)(uintptr_t)pc, &found) != 0)
+		return false;
+	*ret_start = (uint64_t)(uintptr_t)found.dlfo_map_start;
+	*ret_end = (uint64_t)(uintptr_t)found.dlfo_map_end;
+	return true;
 }
 
 static bool read_header(const struct module_memory *memory, Elf64_Ehdr *ret_header)

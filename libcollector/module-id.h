@@ -24,8 +24,8 @@ static inline bool module_read(const struct module_memory *memory, uint64_t addr
 	       memory->read(memory->data, address, buffer, size);
 }
 
-/* Whether the loader has a module at pc; true also where it cannot be asked. */
-bool module_is_loaded(uint64_t pc);
+/* Whether the loader has a module at pc, and from where to where. Where it cannot be asked it has one, of no length. */
+bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end);
 /* Whether there is an ELF header of this kind of machine's. */
 bool module_is_elf(const struct module_memory *memory);
 /* Where its build-id stands, and how much of that is to be looked at, up to MODULE_MAX_ID bytes; 0: it has none. */

@@ -8,6 +8,8 @@
  *                                                                  [test_jit: dlclose]
  *             (2) nothing of a module is loaded but by own-memory.c [test-own-code: unmapped]
  *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
+ *             (4) a module's code is known once looked for, though nobody can say what it is
+ *                                              [test-own-code: no descriptor, test-call-tree: moved]
  * Ranges are added with signals blocked: no handler sees half of that.
  */
 #include "libcollector/own-code.h"
@@ -91,9 +93,10 @@ static void add(struct own_code *code, const struct own_code_range *range)
 static bool is_same(struct own_memory *memory, const struct own_code_range *range, uint64_t address)
 {
 	uint8_t id[MODULE_MAX_ID];
+	uint64_t start, end;
 
 	if (range->n_id_bytes == 0)
-		return !module_is_loaded(address);
+		return module_find_loaded(address, &start, &end) == range->was_loaded;
 	return own_memory_read(memory, range->id_at, id, range->n_id_bytes) &&
 	       memcmp(id, range->id, range->n_id_bytes) == 0;
 }
@@ -202,14 +205,16 @@ static bool parse_line(char *text, struct line *ret_line)
 	return true;
 }
 
-static bool is_wanted(const struct scan *scan, const struct line *line)
+static bool find_wanted(const struct scan *scan, const struct line *line, uint64_t *ret_address)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
 		uint64_t address = own_code_byte(scan->stack, i);
 
 		if (address >= line->start && address < line->end &&
-		    !own_code_find(scan->code, address))
+		    !own_code_find(scan->code, address)) {
+			*ret_address = address;
 			return true;
+		}
 	}
 	return false;
 }
@@ -219,36 +224,59 @@ static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 	return own_memory_read(data, address, buffer, size);
 }
 
-/* Whether it is an ELF file's, which begins where the scan has seen it begin. */
-static bool identify(struct scan *scan, const struct line *line, struct own_code_range *range)
+/* What tells the module that begins there from others, if it is one. */
+static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct own_code_range *range)
 {
-	const struct module_memory memory = { scan->first.start, line->end, read_memory,
-					      &scan->memory };
+	const struct module_memory memory = { start, end, read_memory, &scan->memory };
 
-	if (!line->is_executable || !line->path[0] || scan->first.dev != line->dev ||
-	    scan->first.inode != line->inode || scan->first.end > line->end ||
-	    !module_is_elf(&memory))
+	if (!module_is_elf(&memory))
 		return false;
 	range->id_at = module_find_build_id(&memory, &range->n_id_bytes);
 	range->has_build_id = range->id_at != 0;
 	if (!range->has_build_id) {
-		range->id_at = memory.start;
+		range->id_at = start;
 		range->n_id_bytes = MODULE_MAX_ID;
 	}
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
+}
+
+/* Whether it is an ELF file's, which begins where the scan has seen it begin. */
+static bool identify(struct scan *scan, const struct line *line, struct own_code_range *range)
+{
+	return line->is_executable && line->path[0] && scan->first.dev == line->dev &&
+	       scan->first.inode == line->inode && scan->first.end <= line->end &&
+	       read_id(scan, scan->first.start, line->end, range);
+}
+
+/* No file's, as far as is known: as much of [start, end) as is in the loader's module at the address, if it has one there. */
+static struct own_code_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
+					   uint64_t end)
+{
+	struct own_code_range range = { .start = start, .end = end };
+	uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE, from, to;
+
+	if (!module_find_loaded(address, &from, &to))
+		return range;
+	range.was_loaded = true;
+	range.start = MAX_OF(start, MIN_OF(from, page));
+	range.end = MIN_OF(end, MAX_OF(to, page + OWN_MEMORY_PAGE));
+	if (!read_id(scan, from, to, &range))
+		range.n_id_bytes = 0;
+	return range;
 }
 
 static bool take_line(struct scan *scan, char *text)
 {
 	struct line line;
 	struct own_code_range range;
+	uint64_t address;
 	int64_t image = 0;
 
 	if (!parse_line(text, &line))
 		return true;
 	if (line.offset == 0)
 		scan->first = line;
-	if (!is_wanted(scan, &line))
+	if (!find_wanted(scan, &line, &address))
 		return true;
 	range = (struct own_code_range){ .start = line.start,
 					 .end = line.end,
@@ -256,7 +284,7 @@ static bool take_line(struct scan *scan, char *text)
 	if (identify(scan, &line, &range))
 		image = scan->tell(scan->data, &range, line.dev, line.inode, line.path);
 	else
-		range.n_id_bytes = 0;
+		range = make_nameless(scan, address, line.start, line.end);
 	if (image < 0)
 		return false;
 	range.image = (uint32_t)image;
@@ -283,17 +311,33 @@ static uint32_t take_lines(struct scan *scan, uint32_t n)
 	return n - at < OWN_CODE_LINE ? n - at : 0;
 }
 
-/* Nothing is mapped there, or nobody says: it is not looked for again. */
+/* What is not known around the address. */
+static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret_start,
+		    uint64_t *ret_end)
+{
+	uint32_t i = find_index(code, address);
+
+	*ret_start = i > 0 ? code->ranges[i - 1].end : 0;
+	*ret_end = i < code->n ? code->ranges[i].start : UINT64_MAX;
+}
+
+/* Nothing is mapped there, or nobody says: it is not looked for again. Of a module that is all that is not known. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
 		uint64_t address = own_code_byte(scan->stack, i);
-		uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE;
-		const struct own_code_range nothing = { .start = page,
-							.end = page + OWN_MEMORY_PAGE };
+		uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE, start, end;
+		struct own_code_range rest;
 
-		if (!own_code_find(scan->code, address) && nothing.end != 0)
-			add(scan->code, &nothing);
+		if (own_code_find(scan->code, address) || page + OWN_MEMORY_PAGE == 0)
+			continue;
+		get_gap(scan->code, address, &start, &end);
+		rest = make_nameless(scan, address, start, end);
+		if (!rest.was_loaded) {
+			rest.start = page;
+			rest.end = page + OWN_MEMORY_PAGE;
+		}
+		add(scan->code, &rest);
 	}
 }
 

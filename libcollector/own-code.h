@@ -4,6 +4,8 @@
  *
  * A stretch of memory is what /proc/self/maps says at the first pc in it. Whether it is the same one still is seen by the bytes
  * of its module's build-id, or, where it is no module's, by the loader having none there: so dlclose() need not be noticed.
+ * Of a module of which that file says nothing, or not that it is one, as where text was moved to other pages, frames are addresses;
+ * whether it is the same one is seen all the same.
  * For one thread and the handlers on it.
  */
 #pragma once
@@ -19,9 +21,10 @@ struct own_code_range {
 	uint64_t file_offset;
 	uint64_t id_at; /* of its build-id; without one, of its ELF header */
 	uint32_t n_id_bytes;
-	uint32_t image; /* as sent; 0: no module's, its frames are addresses */
+	uint32_t image; /* as sent; 0: its frames are addresses */
 	uint32_t stamp; /* of own_code_stamp(); 0: none */
 	bool has_build_id;
+	bool was_loaded; /* no image, but the loader had a module there, or could not be asked */
 	uint8_t id[MODULE_MAX_ID];
 };
 

@@ -19,7 +19,7 @@ PRELOAD = os.environ["LIBPROFPRELOAD_MEMORY"]
 SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
 
-ALLOC, FREE, REALLOC = 9, 10, 15
+ALLOC, FREE, REALLOC, CALLS = 9, 10, 15, 16
 SIZES = (1009, 2003)  # of the zoo's blocks that count
 MMAP_KINDS = (10, 11, 12)
 UNMAP_KINDS = (7, 8)
@@ -65,6 +65,7 @@ class Recorded:
         lines = [json.loads(line) for line in output.read_text().splitlines()]
         self.peers = [line for line in lines if "peer" in line]
         self.records = [line for line in lines if line.get("type") in (ALLOC, FREE, REALLOC)]
+        self.calls = [line for line in lines if line.get("type") == CALLS]
         self.logs = [line["text"] for line in lines if line.get("type") == 8]
         self.said = collections.Counter()
         for line in results.read_text().splitlines() if results.exists() else ():
@@ -616,6 +617,91 @@ def test_loader_locked(run, compile_c, lock_holder, flags, memory):
     recorded = run([lock_holder, library], memory=memory)
     blocks = [record for record in recorded.records if record["type"] in (ALLOC, REALLOC) and record["size"] in SIZES]
     assert len(blocks) == 2 * 2 * 2 * 10 and all(record["stack"] for record in blocks)
+
+
+# Where /proc/self/maps says nothing of code, or not whose it is: allocates twice from each of 256 stacks.
+NAMELESS = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define PLACED __attribute__((noinline, section("placed")))
+static void *volatile kept;
+PLACED __attribute__((aligned(4096))) void descend(int bits, int depth)
+{
+    if (depth == 0) { kept = malloc(1009); free(kept); }
+    else if (bits & 1) descend(bits >> 1, depth - 1);
+    else { __asm__ volatile("nop"); descend(bits >> 1, depth - 1); }
+    __asm__ volatile("");
+}
+static void *work(void *data)
+{
+    for (int i = 0; i < 512; i++) descend(i & 255, 8);
+    return NULL;
+}
+static int in_chroot(const char *folder)
+{
+    int status = 1;
+    if (fork() == 0) {
+        if (chroot(folder) || chdir("/")) _exit(2);
+        work(NULL);
+        _exit(0);
+    }
+    wait(&status);
+    return status != 0;
+}
+static int in_thread(void)
+{
+    struct rlimit limit = { 64, 64 };
+    pthread_t thread;
+    if (setrlimit(RLIMIT_NOFILE, &limit)) return 2;
+    while (open("/dev/null", O_RDONLY) >= 0) ;
+    if (pthread_create(&thread, NULL, work, NULL)) return 3;
+    pthread_join(thread, NULL);
+    return 0;
+}
+static int moved(void)
+{
+    void *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(copy, (void *)(uintptr_t)descend, 4096);
+    if (mprotect(copy, 4096, PROT_READ | PROT_EXEC)) return 2;
+    if (mremap(copy, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)descend) == MAP_FAILED) return 3;
+    work(NULL);
+    return 0;
+}
+int main(int argc, char **argv)
+{
+    if (strcmp(argv[1], "moved") == 0) return moved();
+    kept = malloc(1);
+    free(kept);
+    return argc > 2 ? in_chroot(argv[2]) : in_thread();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def nameless(compile_c):
+    return compile_c("nameless", NAMELESS, "-O1", "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread")
+
+
+@pytest.mark.parametrize("mode", ["chroot", "descriptors", "moved"])
+def test_nameless(run, nameless, mode, tmp_path, require):
+    """Stacks are there all the same, and each is told once: nothing is taken for another module."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    if mode == "chroot":
+        require(root=True)
+    recorded = run([nameless, mode, *([empty] if mode == "chroot" else [])])
+    blocks = [record for record in recorded.records if record["type"] == ALLOC and record["size"] == 1009]
+    assert len(blocks) == 512 and all(record["stack"] for record in blocks)
+    assert len({record["stack"] for record in blocks}) == 256
+    assert len([record for record in recorded.calls if record["tid"] == blocks[0]["tid"]]) < 256 + 20
 
 
 NOT_RELOCATABLE = r"""

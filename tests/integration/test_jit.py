@@ -258,6 +258,33 @@ print(max(seen.values()))
             assert (frame["name"], frame["image"]) == (row["name"], str(tmp_path / f"{row['name']}.so"))
 
 
+def test_dlclose_nameless(record, profcapture, capture, tmp_path):
+    """The same where the program cannot read what is there: a name is the right one, or there is none."""
+    for name in "first", "second":
+        source = tmp_path / f"{name}.c"
+        source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--build-id", "-o", tmp_path / f"{name}.so", source], check=True)
+    record("""
+import resource
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+mark(b"none", stack(4096, kind=RETURNS))
+for i in range(100):
+    name = ("first", "second")[i % 2]
+    library = ctypes.CDLL(f"{sys.argv[2]}/{name}.so")
+    at = address_of(getattr(library, name))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    mark(name.encode(), stack(at + 4, kind=RETURNS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    dlclose(library._handle)
+    del library
+""", arguments=[tmp_path])
+    marks = rows(profcapture, capture, "mark", "--resolve")
+    assert len(marks) == 101
+    for row in marks:
+        (frame,) = row["frames"]
+        assert frame["kind"] == "unresolved" or frame["name"] == row["name"]
+
+
 def test_long_name(record, profcapture, capture):
     """A name of a mebibyte, twice."""
     record("""

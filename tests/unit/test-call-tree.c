@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -43,6 +44,7 @@ static const uint32_t never_ended;
 static struct own_stack own;
 static uint32_t n_unread;
 static uint64_t expected_inode; /* of what calls what calls the hook */
+static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[OWN_STACK_MAX_FRAMES];
 
 /* ---- The reader ---- */
@@ -111,7 +113,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 {
 	for (size_t i = from; i < to; i++, node = node->parent)
 		if (!CHECK(node) || !CHECK_INT(node->pc, pcs[i]) ||
-		    !CHECK_INT(node->kind & ~RING_FRAME_CUT, RING_FRAME_RETURN))
+		    !CHECK_INT(node->kind & ~RING_FRAME_CUT, expected_kind))
 			return NULL;
 	return node;
 }
@@ -403,6 +405,78 @@ static void test_modules(void)
 	pair_done(&pair);
 }
 
+/* Nothing more can be opened, or again all. */
+static void allow_files(bool allowed)
+{
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = allowed ? limit.rlim_max : 0;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* Where nobody says what is mapped there are addresses, to be looked for in what the reader knows; and nothing has gone. */
+static void test_no_descriptor(void)
+{
+	uint32_t before = own_stack_forgotten(), n = 0;
+
+	begin(BIG);
+	allow_files(false);
+	for (volatile int i = 0; i < 100; i++) {
+		recurse(i % 30);
+		other(i % 30);
+		if (i == 50)
+			n = n_records;
+	}
+	allow_files(true);
+	CHECK_INT(n_records, n);
+	CHECK_INT(own_stack_forgotten(), before);
+	pair_done(&pair);
+}
+
+/* The same where one has gone before: another one may stand there when the reader looks. */
+static void test_no_descriptor_gone(void)
+{
+	own_stack_forget();
+	expected_kind = RING_FRAME_RETURN | RING_FRAME_NO_FILE;
+	test_no_descriptor();
+	expected_kind = RING_FRAME_RETURN;
+}
+
+/* The page of a function of a module, as a program does it that wants its code in large pages. */
+static bool move_page(void *function)
+{
+	char *at = (char *)((uintptr_t)function & ~(uintptr_t)4095);
+	char *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return false;
+	memcpy(copy, at, 4096);
+	return mprotect(copy, 4096, PROT_READ | PROT_EXEC) == 0 &&
+	       mremap(copy, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
+}
+
+static void test_moved(void)
+{
+	void *module = dlopen(OWN_MODULE_A, RTLD_NOW);
+	int (*call)(int (*)(void)) = NULL;
+	uint32_t before = own_stack_forgotten(), n = 0;
+
+	begin(BIG);
+	if (module)
+		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
+	REQUIRE(call && move_page((void *)(uintptr_t)call));
+	for (int i = 0; i < 10; i++) {
+		call(call_see);
+		n = i == 0 ? n_records : n;
+	}
+	CHECK_INT(n_records, n);
+	CHECK_INT(own_stack_forgotten(), before);
+	pair_done(&pair);
+	dlclose(module);
+	own_stack_forget();
+}
+
 /* ---- Handlers ---- */
 
 static volatile sig_atomic_t n_signals, may_restart;
@@ -450,6 +524,8 @@ int main(void)
 {
 	if (own_stack_setup() < 0)
 		return 1;
+	RUN(test_no_descriptor);
+	RUN(test_moved);
 	RUN(test_stacks);
 	RUN(test_owners);
 	RUN(test_epochs);
@@ -458,6 +534,7 @@ int main(void)
 	RUN(test_evicted);
 	RUN(test_deep);
 	RUN(test_modules);
+	RUN(test_no_descriptor_gone);
 	RUN(test_handler);
 	return test_end();
 }

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -158,9 +159,91 @@ static void test_full(void)
 	}
 }
 
+/* Nothing more can be opened, or again all. */
+static void allow_files(bool allowed)
+{
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = allowed ? limit.rlim_max : 0;
+	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* Where /proc/self/maps cannot be read nothing is told of modules, and one is looked for once. */
+static void test_no_descriptor(void)
+{
+	void *heap = malloc(64);
+	const void *const pcs[] = { (const void *)(uintptr_t)&getpid,
+				    (const void *)(uintptr_t)&strtoul,
+				    (const void *)(uintptr_t)&scan, heap };
+	struct told told;
+	bool known;
+
+	reset();
+	allow_files(false);
+	told = scan(pcs, 1, &known);
+	CHECK(!known);
+	CHECK_INT(told.n, 0);
+	told = scan(pcs, 2, &known);
+	CHECK(known);
+	(void)scan(pcs, 4, &known);
+	(void)scan(pcs, 4, &known);
+	allow_files(true);
+	CHECK(known);
+	CHECK_INT(code.n_replaced, 0);
+	CHECK_INT(code.n, 3);
+	for (size_t i = 0; i < ARRAY_SIZE(pcs); i++)
+		if (CHECK(range_of(pcs[i]))) {
+			CHECK_INT(range_of(pcs[i])->image, 0);
+			CHECK_INT(range_of(pcs[i])->was_loaded, pcs[i] != heap);
+		}
+	free(heap);
+}
+
+/* Loads it, looks at it where nobody says what it is, and lets it go. */
+static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_replaced)
+{
+	void *module = dlopen(path, RTLD_NOW);
+	const void *pc;
+	bool known;
+
+	if (!CHECK(module))
+		return;
+	pc = dlsym(module, "own_module_call");
+	allow_files(false);
+	(void)scan(&pc, 1, &known);
+	(void)scan(&pc, 1, &known);
+	allow_files(true);
+	CHECK(known && range_of(pc) && range_of(pc)->was_loaded);
+	*ret_pc = pc;
+	*ret_n_replaced = code.n_replaced;
+	dlclose(module);
+}
+
+/* That another one has come to its place is seen all the same. */
+static void test_nameless_replaced(void)
+{
+	const void *a = NULL, *b = NULL;
+	uint32_t of_a, of_b;
+	unsigned int n_same = 0;
+
+	reset();
+	for (int i = 0; i < 20; i++) {
+		see_module(OWN_MODULE_A, &a, &of_a);
+		see_module(OWN_MODULE_B, &b, &of_b);
+		if (a != b)
+			continue;
+		n_same++;
+		CHECK_INT(of_b, of_a + 1);
+	}
+	CHECK(n_same > 0);
+}
+
 int main(void)
 {
 	RUN(test_library);
+	RUN(test_no_descriptor);
+	RUN(test_nameless_replaced);
 	RUN(test_heap);
 	RUN(test_unmapped);
 	RUN(test_full);
