@@ -7,6 +7,7 @@
  * Invariants: (1) what could become a SIGBUS is not mapped          [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
+ *             (4) a core file has no arena                          [test-ring: kept out]
  */
 #include "libcollector/ring-own.h"
 
@@ -91,6 +92,8 @@ static int map_shared(struct ring_arena_header *shared, size_t bytes, struct rin
 			return -EPROTO;
 	if (madvise(shared, bytes, MADV_DONTFORK) < 0)
 		return -errno;
+	/* A core file of the program is no place for it. */
+	madvise(shared, bytes, MADV_DONTDUMP);
 	return map_own(shared, bytes, ret_arena);
 }
 

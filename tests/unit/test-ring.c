@@ -154,6 +154,42 @@ static void test_map(void)
 	pair_done(&pair);
 }
 
+/* What /proc/self/smaps says of the mapping that begins there. */
+static void read_flags(const void *start, char *ret_flags, size_t size)
+{
+	FILE *file = fopen("/proc/self/smaps", "r");
+	char line[4352];
+	bool is_there = false;
+
+	ret_flags[0] = 0;
+	if (!CHECK(file))
+		return;
+	while (ret_flags[0] == 0 && fgets(line, sizeof(line), file)) {
+		unsigned long from, to;
+
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			is_there = from == (uintptr_t)start;
+		else if (is_there && strncmp(line, "VmFlags:", 8) == 0)
+			snprintf(ret_flags, size, "%.*s", (int)size - 1, line + 8);
+	}
+	fclose(file);
+}
+
+/* A child does not get it, and neither does a file of the program's memory when that crashes. */
+static void test_kept_out(void)
+{
+	char flags[256];
+	size_t bytes;
+	void *start;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
+	ring_arena_range(pair.arena, &start, &bytes);
+	read_flags(start, flags, sizeof(flags));
+	CHECK(strstr(flags, " dc") != NULL);
+	CHECK(strstr(flags, " dd") != NULL);
+	pair_done(&pair);
+}
+
 /* ---- Order ---- */
 
 static void test_order(void)
@@ -481,6 +517,7 @@ int main(void)
 	RUN(test_grow);
 	RUN(test_sizes);
 	RUN(test_map);
+	RUN(test_kept_out);
 	RUN(test_order);
 	RUN(test_laps);
 	RUN(test_budget);
