@@ -256,6 +256,36 @@ static void test_summary(void)
 	}
 }
 
+/* One large block of b, five small ones of a: who is first, and whose share of the tree is the larger one. */
+static void test_by_blocks(void)
+{
+	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
+		const char *const rows[] = { "b", "a" };
+		g_autofree char *text = NULL;
+		struct memory memory;
+		struct build build;
+		struct out out;
+
+		begin(&build);
+		malloc_row(&build, 10, 1, 1, 1000, 2);
+		for (unsigned i = 0; i < 4; i++)
+			malloc_row(&build, 20, 1, 2 + i, 10, 1);
+		build_finish(&build);
+		ask(&memory, MEMORY_LEAKS);
+		memory.by_blocks = by_blocks;
+		memory.is_tree = true;
+		memory.reader.limit = 20;
+		REQUIRE(answer(&memory, &build));
+		CHECK_STR(g_array_index(memory.lines, struct memory_line, 0).name, rows[by_blocks]);
+		out_init(&out, -1);
+		memory_print_tree(&memory, &out);
+		CHECK(strstr(out.text->str, by_blocks ? " 20.00  " : " 96.15  "));
+		out_done(&out);
+		memory_done(&memory);
+		build_done(&build);
+	}
+}
+
 static void test_leaks(void)
 {
 	for (unsigned has_end = 0; has_end < 2; has_end++) {
@@ -1551,6 +1581,7 @@ static void test_suppressions(void)
 int main(void)
 {
 	RUN(test_summary);
+	RUN(test_by_blocks);
 	RUN(test_leaks);
 	RUN(test_peak);
 	RUN(test_at);

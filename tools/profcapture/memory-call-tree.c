@@ -38,10 +38,13 @@ static const struct memory_node *node_at(const struct tree *tree, uint32_t index
 static double key_of(const struct memory *memory, const GArray *sums, const GArray *before,
 		     uint32_t node)
 {
-	struct memory_sum sum = memory_sum_at(sums, node);
+	struct memory_sum sum = memory_sum_at(sums, node), sum_before;
+	double key = memory_key_of(memory, &sum);
 
-	return before ? fabs(sum.bytes - memory_sum_at(before, node).bytes)
-		      : memory_key_of(memory, &sum);
+	if (!before)
+		return key;
+	sum_before = memory_sum_at(before, node);
+	return fabs(key - memory_key_of(memory, &sum_before));
 }
 
 static double key_at(const struct tree *tree, uint32_t node)

@@ -19,7 +19,8 @@ uint64_t memory_integer(double number)
 
 static bool is_by_blocks(const struct memory *memory)
 {
-	return memory->view == MEMORY_TEMPORARY || memory->view == MEMORY_REALLOCS;
+	return memory->by_blocks || memory->view == MEMORY_TEMPORARY ||
+	       memory->view == MEMORY_REALLOCS;
 }
 
 double memory_key_of(const struct memory *memory, const struct memory_sum *sum)
@@ -89,16 +90,18 @@ static void list_functions(struct memory *memory)
 
 		if (!is_worth_a_line(memory, &line))
 			continue;
-		line.key = memory->before ? fabs(line.self.bytes - line.before.bytes)
-					  : memory_key_of(memory, &line.self);
+		line.key = memory_key_of(memory, &line.self);
+		if (memory->before)
+			line.key = fabs(line.key - memory_key_of(memory, &line.before));
 		g_array_append_val(memory->lines, line);
 	}
 }
 
-/* By class they are in order, the others by bytes. What two threads have to do with comes before what one has. */
+/* By class they are in order, the others by bytes or blocks. What two threads have to do with comes before what one has. */
 static double key_of(const struct memory *memory, uint32_t entity,
 		     const struct memory_counts *counts)
 {
+	double key = memory->by_blocks ? counts->allocations : counts->allocated_bytes;
 	const struct memory_pair *pair;
 
 	switch (memory->view) {
@@ -107,9 +110,9 @@ static double key_of(const struct memory *memory, uint32_t entity,
 		return -(double)entity;
 	case MEMORY_CROSS_THREAD:
 		pair = &g_array_index(memory->pairs, struct memory_pair, entity);
-		return counts->allocated_bytes + (pair->allocator != pair->freer ? 0x1p80 : 0);
+		return key + (pair->allocator != pair->freer ? 0x1p80 : 0);
 	default:
-		return counts->allocated_bytes;
+		return key;
 	}
 }
 

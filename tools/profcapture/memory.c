@@ -69,6 +69,8 @@ static const struct cli_option options[] = {
 	  N_("the call tree, from the roots down") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct memory, is_inverted), NULL,
 	  N_("the tree from who allocates up to who called it") },
+	{ "by-blocks", 0, CLI_FLAG, offsetof(struct memory, by_blocks), NULL,
+	  N_("who has most blocks first, not who has most bytes") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct memory, full_names), NULL,
 	  N_("C++ names with the arguments of their templates, in text") },
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
@@ -119,6 +121,7 @@ static int refuse_without_effect(const struct memory *memory)
 	bool is_of_times = memory->view == MEMORY_PEAK || memory->view == MEMORY_AT ||
 			   memory->view == MEMORY_DIFF;
 	bool counts_no_frees = is_of_times || memory->view == MEMORY_LEAKS;
+	bool is_by_class = memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES;
 	const struct {
 		const char *name;
 		bool is_refused;
@@ -126,6 +129,7 @@ static int refuse_without_effect(const struct memory *memory)
 		{ "suppressions", is_of_times && memory->suppression_files },
 		{ "threshold", counts_no_frees && memory->threshold != THRESHOLD_UNSET },
 		{ "within", counts_no_frees && memory->within_ns != UINT64_MAX },
+		{ "by-blocks", is_by_class && memory->by_blocks },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)

@@ -86,7 +86,7 @@ struct memory {
 	struct reader reader;
 	/* what is wanted */
 	bool leaks, temporary, peak, sizes, lifetimes, threads, cross_thread, reallocs, is_tree,
-		is_inverted, full_names;
+		is_inverted, by_blocks, full_names;
 	struct units_time at;
 	struct units_range diff;
 	uint64_t threshold; /* other allocations of the thread */
