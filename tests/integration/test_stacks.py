@@ -638,7 +638,8 @@ int main(void)
 
 def test_vdso(samples_of):
     samples = [sample for sample in samples_of("vdso", VDSO) if "[vdso]" in sample.images[:1]]
-    expect(samples, "(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
+    # what it calls within the vdso has no name there
+    expect(samples, r"(\[vdso\]\+\w+;)?(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
 
 
 # ---- threads and children
@@ -690,8 +691,8 @@ ALONE void spawn(char **argv)
 	for (int i = 0; i < 100000; i++) /* for there to be samples in the child before its exec */
 		posix_spawn_file_actions_adddup2(&actions, 0, 0);
 	posix_spawn(NULL, argv[0], &actions, NULL, again, environ);
-	wait(NULL);
-	wait(NULL);
+	while (wait(NULL) > 0)
+		;
 }
 int main(int argc, char **argv)
 {
