@@ -261,7 +261,6 @@ static void test_by_blocks(void)
 {
 	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
 		const char *const rows[] = { "b", "a" };
-		g_autofree char *text = NULL;
 		struct memory memory;
 		struct build build;
 		struct out out;
