@@ -466,7 +466,8 @@ static void test_moved(void)
 	if (module)
 		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
 	REQUIRE(call && move_page((void *)(uintptr_t)call));
-	for (int i = 0; i < 10; i++) {
+	/* from one place */
+	for (volatile int i = 0; i < 10; i++) {
 		call(call_see);
 		n = i == 0 ? n_records : n;
 	}
