@@ -554,6 +554,9 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		perf_tasks_cancel(session->opening);
 		return true;
 	}
+	/* Whose command was quick has what it recorded in a ring by now. */
+	if (session->sysprof)
+		sysprof_take_rest(session->sysprof);
 	session_tell_refused(session);
 	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
 		return false;

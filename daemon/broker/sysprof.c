@@ -10,6 +10,7 @@
  * Invariants: (1) who sent a request is the kernel's word                    [test_sysprof: children]
  *             (2) what is no request is dropped, with descriptors sent along [test_sysprof: hostile]
  *             (3) so many a second, and then nothing is read                 [test_sysprof: hostile]
+ *             (4) what was asked before the session stops is read            [test_sysprof: late]
  * Main thread only.
  */
 #include "config.h"
@@ -148,32 +149,45 @@ static bool has_room(struct sysprof *sysprof)
 	return poll(&answers, 1, 0) > 0 && sysprof->n_in_second++ < MAX_A_SECOND;
 }
 
+/* False: there is none. */
+static bool take_request(struct sysprof *sysprof)
+{
+	char packet[sizeof(request_text) + 1];
+	struct sender sender;
+	ssize_t n = receive(sysprof->socket, packet, sizeof(packet), &sender);
+
+	if (n < 0)
+		return false;
+	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
+		/* An older kernel. While it waits, the number is its own. */
+		if (sender.pidfd < 0 && sender.credentials.pid > 0)
+			sender.pidfd = target_open(sender.credentials.pid);
+		if (!take_sender(sysprof, &sender))
+			refuse(sysprof->socket);
+	}
+	if (sender.pidfd >= 0)
+		close(sender.pidfd);
+	return true;
+}
+
 /* One a turn, so that others are served meanwhile. */
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 {
 	struct sysprof *sysprof = data;
-	char packet[sizeof(request_text) + 1];
-	struct sender sender;
-	ssize_t n;
 
 	if (!has_room(sysprof)) {
 		sysprof->input = 0;
 		sysprof->pause = g_timeout_add(PAUSE_MS, on_pause_over, sysprof);
 		return G_SOURCE_REMOVE;
 	}
-	n = receive(fd, packet, sizeof(packet), &sender);
-	if (n < 0)
-		return G_SOURCE_CONTINUE;
-	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
-		/* An older kernel. While it waits, the number is its own. */
-		if (sender.pidfd < 0 && sender.credentials.pid > 0)
-			sender.pidfd = target_open(sender.credentials.pid);
-		if (!take_sender(sysprof, &sender))
-			refuse(fd);
-	}
-	if (sender.pidfd >= 0)
-		close(sender.pidfd);
+	(void)take_request(sysprof);
 	return G_SOURCE_CONTINUE;
+}
+
+void sysprof_take_rest(struct sysprof *sysprof)
+{
+	for (unsigned n = 0; n < MAX_A_SECOND && take_request(sysprof); n++)
+		continue;
 }
 
 bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, GError **error)

@@ -18,6 +18,7 @@
 #include "daemon/engine/sysprof-peer.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #define PATIENCE_NS (400 * MS) /* a client has 500 ms for everything */
@@ -282,11 +283,17 @@ static struct peer *find_sysprof_peer(const struct collectors *collectors, int32
 	return NULL;
 }
 
+/* Somebody may have it who has not written yet, or has not asked as far as we know. */
+static bool is_unclaimed(const struct peer_arena *arena)
+{
+	return arena->sysprof && arena->sysprof->pid == 0;
+}
+
 static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena = peer->arenas[i];
-		int32_t pid = arena->sysprof->pid ? 0 : sysprof_arena_pid(arena);
+		int32_t pid = is_unclaimed(arena) ? sysprof_arena_pid(arena) : 0;
 		struct peer *owner = peer;
 
 		if (pid == 0)
@@ -309,6 +316,24 @@ void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		if (peer_at(collectors, i)->is_sysprof)
 			sort_rings_of(collectors, peer_at(collectors, i), now_ns);
+}
+
+bool collectors_miss_requests(const struct collectors *collectors)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas; k++) {
+			int32_t pid = is_unclaimed(peer->arenas[k])
+					      ? sysprof_arena_pid(peer->arenas[k])
+					      : 0;
+
+			if (pid != 0 && pid != sysprof_peer_number(peer) &&
+			    !find_sysprof_peer(collectors, pid))
+				return true;
+		}
+	}
+	return false;
 }
 
 static void forget_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
@@ -426,6 +451,13 @@ static bool ask_again(struct collectors *collectors, const struct message_peer *
 	return false;
 }
 
+static bool has_ended(int pidfd)
+{
+	struct pollfd item = { .fd = pidfd, .events = POLLIN };
+
+	return pidfd < 0 || poll(&item, 1, 0) > 0;
+}
+
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns)
 {
@@ -456,7 +488,7 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	if (is_first)
 		peer->state = PEER_WAITING;
 	peer->is_refused = is_first && peer->connection < 0;
-	peer->ended = peer->pidfd < 0;
+	peer->ended = has_ended(peer->pidfd);
 }
 
 /* Whether it is one that we record; `known`: by now it is known if so. */
@@ -467,9 +499,9 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
 	/* It may have come to its end before it is judged; what ended long before it came is another one. */
-	if (*ret_known && peer->ended && (peer->is_sysprof || leader->process->gone))
-		return leader->exit_ns == 0 || leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
-	*ret_known = *ret_known && !leader->process->gone;
+	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
+		return *ret_known = leader->exit_ns == 0 ||
+				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
 	return *ret_known && tasks_wants(tasks, peer->process.pid);
 }
 
@@ -623,12 +655,6 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 		unwatch(collectors, &peer->connection);
 }
 
-/* Somebody may have it who has not written yet, or has not asked as far as we know. */
-static bool is_unclaimed(const struct peer_arena *arena)
-{
-	return arena->sysprof && arena->sysprof->pid == 0;
-}
-
 static bool is_done(const struct collectors *collectors, const struct peer *peer, uint64_t now_ns)
 {
 	if (peer->state != PEER_GONE)
@@ -637,7 +663,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
-		if (is_unclaimed(peer->arenas[i]) && now_ns - peer->gone_ns < UNCLAIMED_NS)
+		if (is_unclaimed(peer->arenas[i]) && now_ns < peer->gone_ns + UNCLAIMED_NS)
 			return false;
 		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++)
 			if (peer_ring_peek(&peer->arenas[i]->rings[k]))

@@ -78,8 +78,10 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Whether nothing waits, and whatever is written from now on fills a ring whose bell is heard. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
+/* Somebody writes into a ring whose request the broker has not passed on yet. */
+bool collectors_miss_requests(const struct collectors *collectors);
 /*
- * Before that, as long as it returns more than 0: producers stop, and some of what they have written becomes rows, until until_ns of the
+ * Before the end, as long as it returns more than 0: producers stop, and some of what they have written becomes rows, until until_ns of the
  * clock. Returns the bytes that are left, if there are allocations among what processes tell of: of these nothing is to be lost.
  */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);

@@ -173,7 +173,7 @@ static bool wait_for_writer(struct session *session)
 	return false;
 }
 
-/* Answers that samples wait for. False: none will come any more. */
+/* What somebody waits for. False: none will come any more. */
 static bool receive_answers(struct session *session, int timeout_ms)
 {
 	struct pollfd wait[] = { { .fd = session->channel.fd, .events = POLLIN },
@@ -187,6 +187,8 @@ static bool receive_answers(struct session *session, int timeout_ms)
 	while ((result = channel_receive(&session->channel, &message)) == CHANNEL_MESSAGE) {
 		if (message.type == MESSAGE_IMAGE)
 			session_take_image(session, &message, NULL);
+		else if (message.type == MESSAGE_PEER && !session->collectors.is_finishing)
+			session_add_peer(session, &message, NULL);
 		channel_message_done(&message);
 	}
 	return result != CHANNEL_CLOSED;
@@ -229,6 +231,15 @@ static void finish_excluded(struct session *session)
 	footprints_write(&session->footprints, UINT64_MAX);
 }
 
+/* Targets may have ended before the broker came to read what they asked for. */
+static void finish_requests(struct session *session)
+{
+	while (collectors_miss_requests(&session->collectors) &&
+	       session_clock() < session->end_ns + DRAIN_NS &&
+	       receive_answers(session, ANSWER_WAIT_MS))
+		continue;
+}
+
 static void finish_allocations(struct session *session)
 {
 	uint64_t left, before = UINT64_MAX, now_ns = session_clock();
@@ -254,6 +265,7 @@ void session_finish(struct session *session)
 
 	if (session->output.writer) {
 		close_cpus(session);
+		finish_requests(session);
 		finish_allocations(session);
 		collectors_finish(&session->collectors,
 				  MAX_OF(session->end_ns + TABLES_NS, session_clock() + PIECE_NS));

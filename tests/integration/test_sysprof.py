@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from captures import rows
-from recordings import until
+from recordings import processes, until
 
 LOAD = os.environ.get("SYSPROF_LOAD")
 N = 500
@@ -77,9 +77,9 @@ def test_modes(record, profcapture, capture, mode, expected):
 def test_children(record, profcapture, capture):
     """All ask at the same time over one socket: each mark is its own process's, whoever had whose answer."""
     marks, _ = record(LOAD, "children", N)
+    assert set(losses(profcapture, capture)) <= LATE
     assert {mark["name"] == f"child {mark['pid']}" for mark in marks} == {True}
     assert sorted(Counter(mark["pid"] for mark in marks).values()) == [N] * 8
-    assert set(losses(profcapture, capture)) <= LATE
 
 
 @with_library
@@ -167,6 +167,41 @@ assert 0 in answers and set(answers) <= {{0, 1}}, answers
     assert os.read(read, 1) == b""
     os.close(read)
     assert set(losses(profcapture, capture)) == {"ring-refused"}
+
+
+@pytest.mark.parametrize("options", [[], ["--system"]])
+def test_late(recorder, profcapture, capture, tmp_path, options):
+    """A child writes into a ring that its parent asked for. Its own request is behind others when the command ends."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"late", 0)
+    recording = recorder("-F", 0, "--no-symbols", *options, "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
+import mmap, struct
+ring_fd, = ask()
+print(os.getpid(), flush=True)
+open({str(go)!r}).read()
+for i in range(50):
+    s.send(b"CreatRing\\0")
+child = os.fork()
+if child == 0:
+    s.send(b"CreatRing\\0")
+    ring = mmap.mmap(ring_fd, os.fstat(ring_fd).st_size)
+    offset, = struct.unpack_from("<I", ring, 8)
+    ring[offset:offset + 104] = {frame!r}
+    struct.pack_into("<i", ring, offset + 4, os.getpid())
+    struct.pack_into("<I", ring, 4, 104)
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+    pid = int(recording.stdout.readline())
+    broker, = processes("profd")
+    os.kill(broker, signal.SIGSTOP)
+    go.write_text("")
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    os.kill(broker, signal.SIGCONT)
+    recording.wait(timeout=20)
+    assert not losses(profcapture, capture)
+    assert [mark["name"] for mark in rows(profcapture, capture, "mark")] == ["late"]
 
 
 def test_stranger(profctl, profcapture, capture):

@@ -644,6 +644,26 @@ static void test_early(void)
 	fixture_done(&fixture);
 }
 
+/* Its end is told of by the side band before its pidfd says so. */
+static void test_exited(void)
+{
+	const struct record_task exit = { .pid = OTHER_PID, .tid = OTHER_PID };
+	struct fixture fixture;
+	struct writer_ring ring;
+
+	REQUIRE(begin(&fixture, &ring));
+	put_mark(&ring, OTHER_PID, "exited");
+	tasks_exit(&fixture.parts.tasks, &exit, now());
+	ask_as(&fixture, OTHER_PID);
+	step(&fixture);
+	finish(&fixture);
+	CHECK_INT(fixture.warnings, 0);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 1);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOSS), 0);
+	ring_done(&ring);
+	fixture_done(&fixture);
+}
+
 /* A thread that ends gives its ring back, unless somebody goes on in it. */
 static void test_thread_end(void)
 {
@@ -711,6 +731,7 @@ int main(void)
 	RUN(test_stranger);
 	RUN(test_swapped);
 	RUN(test_early);
+	RUN(test_exited);
 	RUN(test_thread_end);
 	RUN(test_flood);
 	return test_end();
