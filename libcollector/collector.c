@@ -493,7 +493,7 @@ static bool write_value(uint32_t id, uint64_t value)
 		.type = RING_COUNTER_VALUE,
 		.payload_bytes = sizeof(data),
 	};
-	struct producer *producer = producer_get();
+	struct producer *producer = message_enter();
 
 	if (!producer)
 		return false;
@@ -656,7 +656,7 @@ bool prof_log_with_stack(uint32_t level, const char *domain, const char *text,
 		return false;
 	measure(domain, &texts[0]);
 	measure(text, &texts[1]);
-	producer = producer_get();
+	producer = message_enter();
 	if (producer && !message_has_room(producer, texts[1].n_bytes))
 		producer = producer_get();
 	return producer && write_log(producer, level, &texts[0], &texts[1],
@@ -682,7 +682,7 @@ bool prof_thread_set_name(const char *name)
 		.n_texts = 1,
 		.texts = &text,
 	};
-	struct producer *producer = is_off() ? NULL : producer_get();
+	struct producer *producer = is_off() ? NULL : message_enter();
 
 	/* An engine that does not know the type would put the ring aside. */
 	if (!producer || producer->n_types <= RING_THREAD_NAME)

@@ -212,6 +212,8 @@ static inline __attribute__((always_inline)) void record_alloc(const struct heap
 			return;
 		}
 	}
+	if (ring)
+		ring_enter(ring);
 	alloc_otherwise(call, address, ring, payload);
 }
 
@@ -263,7 +265,9 @@ static __attribute__((noinline)) void free_otherwise(enum ring_free_kind kind, c
 
 void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pages)
 {
+	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	struct producer *producer = register_self.producer;
+	bool may_walk;
 	struct ring *ring = NULL;
 	void *payload = NULL;
 
@@ -278,6 +282,9 @@ void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pa
 			return;
 		}
 	}
+	/* Of a block that a realloc moves, perhaps, whose record is open. */
+	if (ring && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
+		ring_enter(ring);
 	free_otherwise(kind, address, pages, ring, payload);
 }
 
@@ -293,6 +300,8 @@ void heap_record_begin(const struct heap_call *call, const void *prior,
 				is_within(frame, &may_walk);
 	if (!ret_change->is_nested)
 		heap_thread.inside = frame;
+	if (!ret_change->is_nested && register_self.producer)
+		ring_enter(register_self.producer->current);
 	RING_SIGNAL_FENCE();
 	begun = begin(RING_REALLOC, sizeof(struct ring_realloc),
 		      ret_change->is_nested ? NULL : call);

@@ -24,7 +24,7 @@ static bool write_event(const struct ring_jit *event, const char *name)
 		.n_texts = event->kind == RING_JIT_LOAD,
 		.texts = &text,
 	};
-	struct producer *producer = prof_collector_enabled() ? producer_get() : NULL;
+	struct producer *producer = prof_collector_enabled() ? message_enter() : NULL;
 
 	/* An engine that does not know the type would put the ring aside. */
 	if (!producer || producer->n_types <= RING_JIT)

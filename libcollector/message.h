@@ -65,6 +65,16 @@ static inline __attribute__((always_inline)) bool message_find_name(const struct
 	return __builtin_expect(*ret_id != 0, 1) || !name || !*name;
 }
 
+/* The thread's, of a function that the program called. NULL: counted. */
+static inline __attribute__((always_inline)) struct producer *message_enter(void)
+{
+	struct producer *producer = producer_get();
+
+	if (__builtin_expect(producer != NULL, 1))
+		ring_enter(producer->current);
+	return producer;
+}
+
 /* Behind what was recorded. */
 static inline __attribute__((always_inline)) bool message_done(struct producer *producer)
 {
@@ -73,12 +83,15 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
-/* Counted; before the strings are looked at. */
+/* Counted; before the strings are looked at, by a function that the program called. */
 static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
 {
 	struct producer *producer = register_self.producer;
 
-	if (__builtin_expect(!producer || !ring_is_full(producer->current, payload_bytes), 1))
+	if (__builtin_expect(!producer, 0))
+		return false;
+	ring_enter(producer->current);
+	if (__builtin_expect(!ring_is_full(producer->current, payload_bytes), 1))
 		return false;
 	message_done(producer);
 	return true;

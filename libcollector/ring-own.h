@@ -86,6 +86,19 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
+/* Ends what was left by siglongjmp(), as somebody there, as deep or less deep in the stack, begins something else. */
+void ring_recover(struct ring *ring, uint64_t sp);
+
+/*
+ * By a function that the program called, before others that it calls begin records: these are deeper in the stack, and do not see
+ * that what one like it began was left.
+ */
+static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
+{
+	if (!RING_LIKELY(ring->open[0].sp == 0))
+		ring_recover(ring, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+}
+
 /*
  * Before anything is done for a record: whether there is no room for it, as there was none for one that was not larger, and
  * the consumer has taken nothing since. It is counted then. Not where a record is open: ring_begin() sees to that.

@@ -15,7 +15,8 @@
  *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; -interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
  *             (4) errno stays                                       [test-ring-full: lossless, timeout]
- *             (5) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
+ *             (5) what is left by siglongjmp() holds back nothing that comes behind it [test_collector, test_heap_zoo: siglongjmp]
+ *             (6) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
  * Does not intern, and does not register: what calls it does.
  */
 #include "libcollector/ring-own.h"
@@ -403,8 +404,8 @@ static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 	return (uint32_t)(payload_bytes + sizeof(struct ring_record_header) + 7) & ~UINT32_C(7);
 }
 
-static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t sp, uint32_t type,
-						    uint32_t bytes)
+/* How many of the open records go on when what runs there is over. */
+static size_t count_alive(const struct ring *ring, uint64_t sp)
 {
 	stack_t signal_stack;
 	size_t level = 0;
@@ -413,6 +414,22 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 	while (level < RING_MAX_OPEN && ring->open[level].sp != 0 &&
 	       is_alive(&ring->open[level], sp, &signal_stack))
 		level++;
+	return level;
+}
+
+void ring_recover(struct ring *ring, uint64_t sp)
+{
+	if (!*ring->alive || ring->open[0].sp == 0 || count_alive(ring, sp) > 0)
+		return;
+	recover(ring, ring->shared, sp);
+	ring->open[0].sp = 0;
+}
+
+static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t sp, uint32_t type,
+						    uint32_t bytes)
+{
+	size_t level = count_alive(ring, sp);
+
 	if (level > 0)
 		return begin_nested(ring, level, sp, type, bytes);
 	recover(ring, ring->shared, sp);

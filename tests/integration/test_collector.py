@@ -148,9 +148,11 @@ def test_names(run):
     check_names(recorded.marks)
 
 
-def test_siglongjmp(run):
+@pytest.mark.parametrize("n_bytes", [1 << 22, 4096])
+def test_siglongjmp(run, n_bytes):
     """A handler that marked leaves the mark that it interrupted: that one may be recorded though nobody was told."""
-    recorded = run("siglongjmp", "--records", "--bytes", 1 << 22)
+    recorded = run("siglongjmp", "--records", "--bytes", n_bytes)
+    assert sum(mark["name"] == "behind" for mark in recorded.marks) == 10
     check_names([mark for mark in recorded.marks if mark["name"] != "behind"])
     (peer,) = recorded.peers
     assert peer["marks"] >= recorded.said[peer["peer"]] > 0
