@@ -95,7 +95,9 @@ def test_normalised(profcapture, recordings):
 
 def test_same_twice(profcapture, recordings):
     data = diff(profcapture, recordings["one"], recordings["one"])
-    assert all(row["delta"] == 0 and not row["significant"] for row in data["rows"]) and data["notes"] == []
+    assert all(row["delta"] == 0 and not row["significant"] for row in data["rows"])
+    # a machine that has other things to do loses some, which is said
+    assert {note["code"] for note in data["notes"]} <= {"loss"}
 
 
 def test_formats(profcapture, recordings):
