@@ -300,6 +300,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	SIGNAL_FENCE();
 	ring_abandon(ring, 0);
 	ring_publish(ring, shared);
+	SIGNAL_FENCE();
+	ring->open[0].sp = 0;
 }
 
 /* Stacks grow down: what runs above where a record was begun has left that, unless it runs on another stack. */
@@ -422,7 +424,6 @@ void ring_recover(struct ring *ring, uint64_t sp)
 	if (!*ring->alive || ring->open[0].sp == 0 || count_alive(ring, sp) > 0)
 		return;
 	recover(ring, ring->shared, sp);
-	ring->open[0].sp = 0;
 }
 
 static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t sp, uint32_t type,
@@ -433,7 +434,6 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 	if (level > 0)
 		return begin_nested(ring, level, sp, type, bytes);
 	recover(ring, ring->shared, sp);
-	ring->open[0].sp = 0;
 	return ring_begin(ring, type,
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
