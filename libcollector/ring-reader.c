@@ -22,7 +22,8 @@
 
 #define PER_NS 2 /* no thread makes more attempts */
 #define BURST 4096
-#define TICKS_ERROR_NS 1000u /* of those that are right */
+#define ENOUGH_BYTES (512u << 10) /* are written in many times what it takes to sleep and wake */
+#define TICKS_ERROR_NS 1000u      /* of those that are right */
 
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
@@ -330,20 +331,28 @@ bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record)
 
 /* ---- A drain ---- */
 
-/* The producer may write over what was copied, and goes on if it waits for that. */
+/* The producer may write over what was copied. */
 static void give_room(struct ring_reader *reader, uint64_t n)
 {
-	struct ring_header *shared = reader->shared;
-
 	if (n == 0)
 		return;
 	reader->tail += n;
 	/* pairs with find_room() */
-	__atomic_store_n(&shared->tail, reader->tail, __ATOMIC_RELEASE);
+	__atomic_store_n(&reader->shared->tail, reader->tail, __ATOMIC_RELEASE);
 	/* pairs with wait_for_room() */
-	__atomic_fetch_add(&shared->room, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&shared->waiting, __ATOMIC_SEQ_CST) != 0)
-		syscall(SYS_futex, &shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	__atomic_fetch_add(&reader->shared->room, 1, __ATOMIC_SEQ_CST);
+	reader->gave_room = true;
+}
+
+void ring_reader_wake(struct ring_reader *reader)
+{
+	uint64_t room = reader->size - (reader->head - reader->tail);
+
+	if (!reader->gave_room || room < MIN_OF(reader->size / 2, (uint64_t)ENOUGH_BYTES))
+		return;
+	reader->gave_room = false;
+	if (__atomic_load_n(&reader->shared->waiting, __ATOMIC_SEQ_CST) != 0)
+		syscall(SYS_futex, &reader->shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* What is behind a head that was seen is younger than that, whatever the producer says. */

@@ -8,6 +8,7 @@
  *             …
  *     if (batch.is_closed)
  *             ring_reader_recycle(&reader);
+ *     ring_reader_wake(&reader);
  *
  * One thread at a time a reader. What a record says is checked as far as docs/ring.md says, so that no length leads out of
  * it; ids, tids and enums of payloads are the caller's to check.
@@ -70,6 +71,7 @@ struct ring_reader {
 	uint64_t seen;     /* what is not before this position was published after seen_ns */
 	uint64_t seen_ns;
 	uint64_t floor_ns; /* what was not read yet was published after */
+	bool gave_room;    /* since a wake */
 	enum ring_fault fault;
 	uint64_t fault_at;        /* position */
 	struct tick_clock *ticks; /* borrowed; NULL: times are ns, whatever is said */
@@ -114,6 +116,11 @@ void ring_reader_take_ticks(struct ring_reader *reader, struct tick_clock *clock
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
 bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record);
+/*
+ * Who waits for the room that drains gave goes on, if it is enough to write on for a while. Behind the drains of all rings there are: whoever is
+ * woken may get this CPU, and the others would go on waiting.
+ */
+void ring_reader_wake(struct ring_reader *reader);
 
 /* For what the caller has to check. */
 void ring_reader_quarantine(struct ring_reader *reader, enum ring_fault fault);

@@ -31,6 +31,7 @@
 
 #define LIKELY RING_LIKELY
 #define SIGNAL_FENCE RING_SIGNAL_FENCE
+#define FAULT_AROUND_BYTES (64u << 10) /* mm/memory.c, fault_around_bytes */
 
 static const uint32_t not_alive;
 
@@ -239,6 +240,16 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	return found;
 }
 
+/*
+ * All of its pages are there, and will be written soon. Who reads one has those around it mapped, as many as the kernel does by itself; who
+ * writes has that one only.
+ */
+static void map_pages(const struct ring *ring)
+{
+	for (uint64_t at = 0; at < ring->size; at += FAULT_AROUND_BYTES)
+		(void)*(const volatile uint8_t *)&ring->data[at];
+}
+
 /* A ring that is full is left for one four times as big, if there is one. */
 static bool move_to_bigger(struct ring *ring)
 {
@@ -250,6 +261,7 @@ static bool move_to_bigger(struct ring *ring)
 		ring_claim(ring->arena, RING_LOAD(&ring->shared->tid), 4 * ring->size, ring->flags);
 	if (!bigger)
 		return false;
+	map_pages(bigger);
 	ring->bigger = bigger;
 	SIGNAL_FENCE();
 	ring->alive = &not_alive;

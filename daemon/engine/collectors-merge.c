@@ -19,10 +19,12 @@
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
+#define TURN_BYTES (1u << 20) /* of a ring, while others wait */
 #define KEEP_UP_NS (2 * MS)
-#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
-#define MAX_FAULTS 64        /* that are told in words */
-#define MANY_RINGS 256u      /* those of five processes */
+#define MAX_KEEP_UP_NS (4 * MS) /* a producer waits for 10 ms */
+#define MODEST_NS (100 * MS)    /* for those of whom little is queued, at the end */
+#define MAX_FAULTS 64           /* that are told in words */
+#define MANY_RINGS 256u         /* those of five processes */
 
 /* ---- Draining ----------------------------------------------------------------------------------- */
 
@@ -50,18 +52,22 @@ static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 }
 
 /*
- * Whether more of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
+ * How many bytes of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
  * wait for it, so it may be late.
  */
-static bool has_share(const struct collectors *collectors, const struct peer *peer)
+static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
-	return collectors->queued_bytes <= COLLECTORS_MAX_QUEUED ||
-	       peer->queued_bytes <= 2 * COLLECTORS_MAX_QUEUED / MAX_OF(collectors->n_active, 1u);
+	uint64_t of_all = COLLECTORS_MAX_QUEUED -
+			  MIN_OF(collectors->queued_bytes, COLLECTORS_MAX_QUEUED),
+		 most = 2 * COLLECTORS_MAX_QUEUED / MAX_OF(collectors->n_active, 1u);
+
+	return MAX_OF(of_all, most - MIN_OF(peer->queued_bytes, most));
 }
 
 /*
  * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as much more can wait in the queue than in the
- * ring. All, too, where there are so many rings that to look at each of them for each piece took longer than the piece.
+ * ring. All, too, where there are so many rings that to look at each of them for each piece took longer than the piece. But a turn's worth at
+ * most, and no more than its share: producers do not wait for as long as it takes until what was taken beyond it is rows.
  */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
@@ -69,10 +75,13 @@ static uint64_t choose_most(const struct collectors *collectors, const struct pe
 	bool is_behind = ring->queue.n_put - ring->queue.n_taken > 2 * COLLECTORS_BUFFER_BYTES,
 	     are_many = collectors->n_rings > MANY_RINGS;
 
+	if (how == RING_DRAIN_DEAD)
+		return 2 * ring->reader.size;
 	/* What a producer that is as fast as we are writes meanwhile is taken later. */
-	return how == RING_DRAIN_DEAD || are_many || is_behind || fill > ring->reader.size / 2
-		       ? 2 * ring->reader.size
-		       : COLLECTORS_BUFFER_BYTES;
+	return MIN_OF(find_share(collectors, ring->peer),
+		      are_many || is_behind || fill > ring->reader.size / 2
+			      ? MIN_OF(fill, (uint64_t)TURN_BYTES)
+			      : COLLECTORS_BUFFER_BYTES);
 }
 
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
@@ -115,18 +124,41 @@ static void grow_arena(struct collectors *collectors, struct peer_arena *arena)
 	collectors_note_clearing(collectors, begin_ns);
 }
 
+static void wake_producers(struct collectors *collectors, uint64_t now_ns)
+{
+	collectors->woke_ns = now_ns;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
+			for (uint32_t n = 0;
+			     n < peer->arenas[k]->memory.n_rings && !peer->arenas[k]->sysprof; n++)
+				ring_reader_wake(&peer->arenas[k]->rings[n].reader);
+	}
+}
+
+/* Amid the drains of many rings, which may take longer than a producer waits. */
+static void wake_in_time(struct collectors *collectors)
+{
+	uint64_t now_ns = collectors_clock();
+
+	if (now_ns - collectors->woke_ns > MAX_KEEP_UP_NS)
+		wake_producers(collectors, now_ns);
+}
+
 static void drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
 {
 	if (peer_arena_wants_more(arena))
 		grow_arena(collectors, arena);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
-		if (!has_share(collectors, peer)) {
+		if (find_share(collectors, peer) == 0) {
 			arena->is_filling = true;
 			return;
 		}
 		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
 		note_drain(collectors, &arena->rings[i]);
+		wake_in_time(collectors);
 	}
 	peer_arena_count_lost(peer, arena, now_ns);
 }
@@ -175,6 +207,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 			arena->is_filling = false;
 		}
 	}
+	wake_producers(collectors, collectors_clock());
 	if (is_filling)
 		collectors->interval_ms = MAX_OF(collectors->interval_ms / 4, 1u);
 	else
@@ -190,8 +223,8 @@ static void drain_more(struct collectors *collectors)
 		struct peer *peer = peer_at(collectors, i);
 
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
-			for (uint32_t n = 0;
-			     n < peer->arenas[k]->memory.n_rings && has_share(collectors, peer);
+			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings &&
+					     find_share(collectors, peer) > 0;
 			     n++) {
 				struct peer_ring *ring = &peer->arenas[k]->rings[n];
 
@@ -201,19 +234,22 @@ static void drain_more(struct collectors *collectors)
 				note_drain(collectors, ring);
 			}
 	}
+	wake_producers(collectors, collectors_clock());
 }
 
 static void keep_up_with(struct collectors *collectors, struct peer *peer, struct peer_arena *arena)
 {
-	for (uint32_t i = 0; i < arena->memory.n_rings && has_share(collectors, peer); i++) {
+	for (uint32_t i = 0; i < arena->memory.n_rings && find_share(collectors, peer) > 0; i++) {
 		const struct ring_reader *reader = &arena->rings[i].reader;
 
-		if (ring_reader_fill(reader) > reader->size / 4)
-			collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
+		if (ring_reader_fill(reader) <= reader->size / 4)
+			continue;
+		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
+		wake_in_time(collectors);
 	}
 }
 
-/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that. */
+/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that, unless it takes long. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 {
 	uint64_t took_ns;
@@ -227,8 +263,10 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 			if (!peer->arenas[k]->sysprof)
 				keep_up_with(collectors, peer, peer->arenas[k]);
 	}
+	wake_producers(collectors, collectors_clock());
 	took_ns = collectors_clock() - now_ns;
-	collectors->keep_up_ns = now_ns + took_ns + MAX_OF(took_ns, KEEP_UP_NS);
+	collectors->keep_up_ns = now_ns + took_ns +
+				 MIN_OF(MAX_OF(took_ns, KEEP_UP_NS), MAX_KEEP_UP_NS);
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------- */

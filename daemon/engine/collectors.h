@@ -46,6 +46,7 @@ struct collectors {
 	uint64_t arena_until_ns; /* no arena is made before */
 	uint64_t drained_ns;
 	uint64_t keep_up_ns; /* when rings are to be looked at next, amid what takes long */
+	uint64_t woke_ns;    /* when producers that wait for room were woken last */
 	uint64_t armed_ns;   /* bells */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* of drains: 1 … */

@@ -166,6 +166,8 @@ def pairs(table, folder):
             what = f"a pair over bare ({bare:.1f} ns), depth {depth}, {'with' if with_fp else 'no'} fp, {threads or 'no other'} threads"
             table.row(what, over, full - bare if full else None, goal=f"{goal} ns" if goal and threads == 1 else None,
                       met=over <= goal if goal and threads == 1 else None, digits=1)
+            lost = rows_of(os.path.join(folder, "pairs"))[1]
+            table.row("  lost by the last run", lost, goal="0", met=lost == 0)
             if alone:
                 table.row("  heaptrack's library alone, into /dev/null", over, alone - bare, digits=1)
             if threads == 1:

@@ -270,8 +270,10 @@ static void drain_ring(struct peer *peer, struct arena *arena, uint32_t ring, en
 static void drain_peer(struct peer *peer, enum ring_drain how)
 {
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
-		for (uint32_t j = 0; j < peer->arenas[i].memory.n_rings; j++)
+		for (uint32_t j = 0; j < peer->arenas[i].memory.n_rings; j++) {
 			drain_ring(peer, &peer->arenas[i], j, how);
+			ring_reader_wake(&peer->arenas[i].readers[j]);
+		}
 }
 
 /* ---- Connections ---- */

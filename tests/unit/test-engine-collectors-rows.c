@@ -461,6 +461,29 @@ static void test_fair(void)
 	fixture_done(&fixture);
 }
 
+/* No drain takes more than there is room for in the queue: until the rest of it is rows nothing more could be taken. */
+static void test_share(void)
+{
+	struct fixture fixture;
+	struct ring_arena *greedy;
+	struct ring *rings[N_RINGS];
+	uint64_t before;
+
+	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
+	do {
+		before = fixture.collectors.queued_bytes;
+		/* the largest */
+		while (write_mark(rings[ARRAY_SIZE(rings) - 1], 0, 1))
+			;
+		collectors_drain(&fixture.collectors, now());
+	} while (fixture.collectors.queued_bytes > before);
+	CHECK(before >= COLLECTORS_MAX_QUEUED);
+	CHECK(before < COLLECTORS_MAX_QUEUED + (1 << 20)); /* a piece more */
+	finish(&fixture);
+	ring_arena_unmap(greedy);
+	fixture_done(&fixture);
+}
+
 /* There is no time for what one has written, and there is for the other one. */
 static void test_fair_end(void)
 {
@@ -527,5 +550,6 @@ int main(void)
 	RUN(test_conservation);
 	RUN(test_fair);
 	RUN(test_fair_end);
+	RUN(test_share);
 	return test_end();
 }

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 static void test_full(void)
 {
@@ -72,6 +74,7 @@ static void *drain_later(void *data)
 		struct ring_batch batch = drain(RING_DRAIN_LIVE);
 
 		*n += check_marks(&batch, &last);
+		ring_reader_wake(&pair.reader);
 		sched_yield();
 	}
 	return NULL;
@@ -93,6 +96,52 @@ static void test_lossless(void)
 	pthread_join(id, NULL);
 	written = 4 * SMALL / MARK_BYTES;
 	CHECK_INT(n, written);
+	pair_done(&pair);
+}
+
+static void *write_one(void *data)
+{
+	(void)data;
+	write_mark(pair.ring, 1);
+	return NULL;
+}
+
+/* A writer that waits for room in a full ring; returns how long it did. */
+static uint64_t wait_and_wake(void)
+{
+	struct ring_batch batch;
+	uint64_t before = pair.reader.totals.waited_ns;
+	pthread_t id;
+
+	for (uint64_t i = 0; i < SMALL / MARK_BYTES; i++)
+		write_mark(pair.ring, 1);
+	pthread_create(&id, NULL, write_one, NULL);
+	while (__atomic_load_n(&pair.reader.shared->waiting, __ATOMIC_RELAXED) == 0)
+		sched_yield();
+	pause_ms(2); /* now it sleeps */
+	/* A piece is not worth it; the rest is. */
+	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, SMALL / 4, &batch);
+	ring_reader_wake(&pair.reader);
+	CHECK(pair.reader.gave_room);
+	drain(RING_DRAIN_LIVE);
+	CHECK(pair.reader.gave_room);
+	ring_reader_wake(&pair.reader);
+	CHECK(!pair.reader.gave_room);
+	pthread_join(id, NULL);
+	drain(RING_DRAIN_LIVE);
+	return pair.reader.totals.waited_ns - before;
+}
+
+/* Who waits is woken: it is not its time that ends the wait, at least once on a machine that stands still. */
+static void test_wake(void)
+{
+	uint64_t least_ns = UINT64_MAX;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	for (int i = 0; i < 5; i++)
+		least_ns = MIN_OF(least_ns, wait_and_wake());
+	CHECK(least_ns < RING_WAIT_NS);
+	CHECK_INT(lost_of(&pair.reader.totals), 0);
 	pair_done(&pair);
 }
 
@@ -207,6 +256,31 @@ static void test_bigger(void)
 	check_bigger(RING_DROP);
 }
 
+/* Pages of a bigger ring are mapped at once, not by a fault for each. */
+static void test_mapped(void)
+{
+	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP },
+						  { 256 * RING_PAGE, 1, RING_DROP } } };
+	struct rusage before, after;
+	uint64_t i = 0;
+
+	memset(&pair, 0, offsetof(struct pair, buffer));
+	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0) &&
+		CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0));
+	/* A kernel before 5.14 cannot. */
+	if (madvise(pair.memory.base, pair.memory.bytes, MADV_POPULATE_WRITE) < 0)
+		return;
+	pair.ring = ring_claim(pair.arena, 9, 0, 0);
+	while (i++ < SMALL / MARK_BYTES)
+		CHECK(write_mark(pair.ring, i));
+	getrusage(RUSAGE_SELF, &before);
+	while (i++ < 250 * RING_PAGE / MARK_BYTES)
+		CHECK(write_mark(pair.ring, i));
+	getrusage(RUSAGE_SELF, &after);
+	CHECK(after.ru_minflt - before.ru_minflt < 100);
+	pair_done(&pair);
+}
+
 /* Four laps of a thread that takes that long for each, and has room always; the last is in that ring. */
 static void check_laps(long lap_ms, uint32_t expected)
 {
@@ -251,10 +325,12 @@ int main(void)
 {
 	RUN(test_full);
 	RUN(test_lossless);
+	RUN(test_wake);
 	RUN(test_timeout);
 	RUN(test_wait_budget);
 	RUN(test_shared_budget);
 	RUN(test_bigger);
+	RUN(test_mapped);
 	RUN(test_fast);
 	RUN(test_known_full);
 	return test_end();
