@@ -13,15 +13,21 @@
 #include "daemon/engine/collector-peer.h"
 
 #include "arch/packet.h"
+#include "daemon/engine/huge-pages.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
 #define LOST_PER_NS 2    /* no process counts faster, whatever it says */
 #define LOST_BURST 4096
 #define CHUNK_BYTES (256u << 10) /* some drains'; no more are kept of an empty queue */
+/* Chunks of which a long queue is made, with the header: their pages would be made one by one, which takes longer than to copy into them. */
+#define LARGE_BYTES HUGE_PAGE
+#define LONG_QUEUE_BYTES (LARGE_BYTES / 2)
+#define MAX_SPARE 8u
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns)
@@ -260,23 +266,70 @@ static size_t padded(size_t n)
 	return (n + 7) / 8 * 8;
 }
 
-/* For so many bytes in one chunk; what is there does not move. */
-static uint8_t *make_room(struct peer_queue *queue, size_t n)
+static struct peer_chunk *take_large(struct collector_rows *rows)
 {
+	struct peer_chunk *chunk = rows->spare;
+
+	if (!chunk)
+		return huge_pages_map(LARGE_BYTES);
+	rows->spare = chunk->next;
+	rows->n_spare--;
+	return chunk;
+}
+
+static void unmap_large(struct peer_chunk *chunk)
+{
+	munmap(chunk, LARGE_BYTES);
+}
+
+static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint64_t n_queued)
+{
+	size_t most = LARGE_BYTES - sizeof(struct peer_chunk), room;
+	bool is_large = n_queued > LONG_QUEUE_BYTES && n <= most;
+	struct peer_chunk *chunk = is_large ? take_large(rows) : NULL;
+
+	if (chunk) {
+		*chunk = (struct peer_chunk){ .room = most, .is_large = true };
+		return chunk;
+	}
+	/* By what is queued: a ring that is never found empty would have ever larger ones else. */
+	room = MAX_OF(n, MIN_OF((size_t)n_queued * 2, (size_t)CHUNK_BYTES));
+	chunk = g_malloc(sizeof(*chunk) + room);
+	*chunk = (struct peer_chunk){ .room = room };
+	return chunk;
+}
+
+static void free_chunk(struct collector_rows *rows, struct peer_chunk *chunk)
+{
+	if (!chunk->is_large) {
+		g_free(chunk);
+	} else if (rows->n_spare == MAX_SPARE) {
+		unmap_large(chunk);
+	} else {
+		chunk->next = rows->spare;
+		rows->spare = chunk;
+		rows->n_spare++;
+	}
+}
+
+void peer_free_spare(struct collector_rows *rows)
+{
+	while (rows->spare)
+		unmap_large(take_large(rows));
+}
+
+/* For so many bytes in one chunk; what is there does not move. */
+static uint8_t *make_room(struct peer_ring *ring, size_t n)
+{
+	struct peer_queue *queue = &ring->queue;
 	struct peer_chunk *last = queue->last, *chunk;
-	size_t room = n;
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
-	/* By what is queued: a ring that is never found empty would have ever larger ones else. */
-	if (last)
-		room = MAX_OF(n, MIN_OF((size_t)(queue->n_put - queue->n_taken) * 2,
-					(size_t)CHUNK_BYTES));
 	/* That one is kept, and too small. */
 	if (queue->n_taken == queue->n_put)
 		g_free(steal_ptr(&last));
-	chunk = g_malloc(sizeof(*chunk) + room);
-	*chunk = (struct peer_chunk){ .room = room };
+	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_taken);
 	*(last ? &last->next : &queue->chunks) = chunk;
 	queue->last = chunk;
 	return chunk->bytes;
@@ -324,7 +377,7 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 		.type = (uint8_t)type,
 		.time_ns = time_ns,
 	};
-	uint8_t *to = make_room(&ring->queue, item.bytes);
+	uint8_t *to = make_room(ring, item.bytes);
 
 	memcpy(to, &item, sizeof(item));
 	memcpy(to + sizeof(item), fixed, n_fixed);
@@ -343,13 +396,13 @@ static void leave_chunk(struct peer_ring *ring)
 	queue->at = queue->slots = queue->blocks = 0;
 	if (done->next) {
 		queue->chunks = done->next;
-		g_free(done);
+		free_chunk(ring->peer->process.rows, done);
 		return;
 	}
 	done->n = 0;
 	/* What a burst took is given back: rings are many, and what they keep is not more than they are. */
 	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
-		g_free(done);
+		free_chunk(ring->peer->process.rows, done);
 		queue->chunks = queue->last = NULL;
 	}
 }
@@ -456,7 +509,7 @@ static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_
 	size_t n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));
 
 	if (n > 0)
-		buffer = make_room(&ring->queue, n);
+		buffer = make_room(ring, n);
 	ring_reader_drain(&ring->reader, how, buffer, n, batch);
 }
 

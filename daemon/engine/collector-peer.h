@@ -21,7 +21,8 @@ struct peer_span {
 struct peer_chunk {
 	struct peer_chunk *next;
 	size_t n, room;
-	uint8_t bytes[]; /* struct peer_item, payload, … */
+	uint64_t is_large; /* so that what follows is aligned */
+	uint8_t bytes[];   /* struct peer_item, payload, … */
 };
 
 /* Records of a ring that are not rows yet. */
@@ -126,6 +127,8 @@ struct peer {
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns);
 void peer_free(struct peer *peer);
+/* Memory that queues had, of all peers. */
+void peer_free_spare(struct collector_rows *rows);
 
 /* Non-blocking; false: the process is not reading, and the connection is of no use. */
 bool peer_answer(struct peer *peer, enum control_status status, uint64_t session, int arena_fd);

@@ -36,6 +36,8 @@ struct collector_rows {
 	uint32_t last_counter;
 	unsigned int n_streams; /* of processes that lost something */
 	struct heap_merge heaps;
+	struct peer_chunk *spare; /* memory of queues, for queues (collector-peer.c) */
+	unsigned int n_spare;
 	uint32_t lost_string, lost_epoch; /* "<lost>" in that epoch */
 	uint64_t names[COLLECTOR_MAX_ARGUMENTS], kinds[COLLECTOR_MAX_ARGUMENTS],
 		values[COLLECTOR_MAX_ARGUMENTS], texts[COLLECTOR_MAX_ARGUMENTS];

@@ -785,6 +785,7 @@ void collectors_done(struct collectors *collectors)
 	g_hash_table_destroy(collectors->by_fd);
 	endings_done(&collectors->endings);
 	g_free(collectors->heap);
+	peer_free_spare(collectors->rows);
 	heap_merge_done(&collectors->rows->heaps);
 	if (collectors->rows->lost_image)
 		row_unref(&collectors->rows->lost_image->row);

@@ -15,6 +15,7 @@
 #include "daemon/engine/heap.h"
 
 #include "arch/base.h"
+#include "daemon/engine/huge-pages.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -23,11 +24,10 @@
 #define FIRST_BLOCKS 1024u /* of the first part */
 #define PAGE UINT64_C(4096)
 #define MANY_BLOCKS (1u << 13) /* more are not all near, in caches */
-#define HUGE_PAGE (UINT64_C(1) << 21)
-#define MAPPING_BYTES 128u /* that one takes here */
-#define SOON 4u            /* blocks that are taken before one that is fetched */
-#define TOUCH_PUTS 2048u   /* for each of which one page of the next table is made */
-#define SOME 8u            /* slots that are looked at with each change, while they move */
+#define MAPPING_BYTES 128u     /* that one takes here */
+#define SOON 4u                /* blocks that are taken before one that is fetched */
+#define TOUCH_PUTS 2048u       /* for each of which one page of the next table is made */
+#define SOME 8u                /* slots that are looked at with each change, while they move */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
 
@@ -50,29 +50,6 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 
 /* ---- Memory ------------------------------------------------------------------------------------- */
 
-static uint64_t huge_pages(uint64_t bytes)
-{
-	return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-}
-
-/* What is large is on pages of 2 MiB, all of it: one of them is made in the time of some dozens of 4 KiB, and is found faster. */
-static void *map_huge_pages(uint64_t bytes)
-{
-	uint64_t start;
-	char *at = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED)
-		return NULL;
-	start = huge_pages((uintptr_t)at) - (uintptr_t)at;
-	if (start > 0)
-		munmap(at, start);
-	if (start < HUGE_PAGE)
-		munmap(at + start + bytes, HUGE_PAGE - start);
-	madvise(at + start, bytes, MADV_HUGEPAGE);
-	return at + start;
-}
-
 /* Of what is taken for so many bytes. */
 static uint64_t whole(uint64_t bytes)
 {
@@ -86,7 +63,7 @@ static void *take_memory(struct heap *heap, uint64_t bytes)
 
 	if (!heap_budget_take(heap->budget, bytes))
 		return NULL;
-	at = bytes < HUGE_PAGE ? calloc(1, bytes) : map_huge_pages(bytes);
+	at = bytes < HUGE_PAGE ? calloc(1, bytes) : huge_pages_map(bytes);
 	if (!at)
 		heap_budget_give(heap->budget, bytes);
 	return at;

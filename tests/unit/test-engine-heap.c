@@ -4,11 +4,27 @@
  * pause and in other processes is in test-engine-heap-live.c, call-nodes.c in test-engine-heap-stacks.c, and what goes through rings
  * in test-engine-collectors-stacks.c.
  */
+#include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
 /* ---- The map ------------------------------------------------------------------------------------ */
+
+static void test_huge_pages(void)
+{
+	const uint64_t bytes = 3 * HUGE_PAGE;
+
+	for (int i = 0; i < 10; i++) {
+		char *at = huge_pages_map(bytes);
+
+		REQUIRE(CHECK(at));
+		CHECK_INT((uintptr_t)at % HUGE_PAGE, 0);
+		CHECK_INT(at[0] + at[bytes - 1], 0);
+		CHECK_INT(munmap(at, bytes), 0);
+	}
+}
 
 /* Against a table of GLib's: addresses that are next to each other, and any. */
 static void test_model(void)
@@ -561,6 +577,7 @@ static void test_limits(void)
 
 int main(void)
 {
+	RUN(test_huge_pages);
 	RUN(test_model);
 	RUN(test_pages);
 	RUN(test_rows);
