@@ -3,7 +3,8 @@
  * Heap - the blocks of a process that live, by their addresses
  *
  * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most half full; who
- * leaves has those behind it move up, so that there are no marks of what was there. Blocks stand apart, in parts that never move,
+ * leaves has those behind it move up, so that there are no marks of what was there. Blocks that are near each other have slots that
+ * are, as a program often makes and gives up together what lies together. Blocks stand apart, in parts that never move,
  * each as large as all before it. What was given up last is used first, so that blocks that live shortly stay in caches; which that will be
  * is known some time before, so that those that lived long are fetched by then.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
@@ -28,6 +29,9 @@
 #define SOON 4u                /* blocks that are taken before one that is fetched */
 #define TOUCH_PUTS 2048u       /* for each of which one page of the next table is made */
 #define SOME 8u                /* slots that are looked at with each change, while they move */
+/* Addresses that are near each other have slots that are: a window of so many, each for so many bytes. */
+#define WINDOW 32u
+#define UNIT 16u /* bytes */
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
 
@@ -197,17 +201,23 @@ static void drop_block(struct heap *heap, uint32_t number)
 
 /* ---- Slots -------------------------------------------------------------------------------------- */
 
+/* Of the window: its number, and its owner's place within it in the lowest digits. */
 static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
 {
-	unsigned __int128 product = (unsigned __int128)(address ^ heap->seed) * 0x9e3779b97f4a7c15u;
+	uint64_t place = address / UNIT % WINDOW;
+	unsigned __int128 product = (unsigned __int128)((address - place * UNIT) ^ heap->seed) *
+				    0x9e3779b97f4a7c15u;
+	uint32_t mixed = (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
 
-	return (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
+	return mixed / WINDOW * WINDOW + (uint32_t)place;
 }
 
 /* Of n slots. */
 static inline uint32_t slot_of(uint32_t n, uint32_t hash)
 {
-	return (uint32_t)((uint64_t)hash * n >> 32);
+	uint32_t place = hash % WINDOW, i = (uint32_t)((uint64_t)(hash - place) * n >> 32) + place;
+
+	return i < n ? i : i - n;
 }
 
 static inline uint32_t next_slot(uint32_t n, uint32_t i)
