@@ -18,6 +18,8 @@ from captures import HEADER_BYTES, MAKERS, READERS, command, make
 
 VERBS = [*READERS, *MAKERS, "symbolize"]
 SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
+# A start takes three times as long there, and the corpora of the fuzz targets are read there as well.
+PREFIXES, DAMAGES = (4, 5) if SANITIZED else (12, 16)
 # A sanitizer maps terabytes.
 BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
 
@@ -175,7 +177,7 @@ def test_prefixes(run, profcapture, whole, tmp_path, verb):
     """From some length on there is something to read, of which is said that it is not all."""
     path, data = tmp_path / "cut.cap", whole.read_bytes()
     statuses = []
-    for length in [*range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12), len(data) - 1]:
+    for length in [*range(HEADER_BYTES + 8, len(data) - 1, len(data) // PREFIXES), len(data) - 1]:
         path.write_bytes(data[:length])
         done = run(verb, path, None)
         if done.returncode == 3 and not done.stdout:
@@ -203,7 +205,7 @@ def test_hole_in_the_middle(run, whole, tmp_path, verb):
 def test_damage_anywhere(run, whole, tmp_path, verb):
     """Whatever is overwritten: a verb reads the rest, or says that it cannot."""
     path, noise = tmp_path / "damaged.cap", random.Random(2)
-    for _ in range(16):
+    for _ in range(DAMAGES):
         data = bytearray(whole.read_bytes())
         for _ in range(noise.choice([1, 3, 40])):
             at = noise.choice([noise.randrange(len(data)), noise.randrange(2000), len(data) - 1 - noise.randrange(2000)])

@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+import os
+from pathlib import Path
 
 import pytest
 import schema
 from captures import MAKERS, command, make
 
+SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
 VERBS = [
     ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
     ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
@@ -67,7 +70,7 @@ def test_json(profcapture, odd):
 
 def test_other_formats(profcapture, odd):
     path, state, samples = odd
-    for verb in VERBS:
+    for verb in VERBS[::3] if SANITIZED else VERBS:
         finished = verb[0] != "verify" or state == "finished"
         assert "nan" not in profcapture(*verb, path, check=0 if finished else 3).stdout.replace("nanos", "")
         if verb[0] != "verify" and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:

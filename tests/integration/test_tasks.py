@@ -314,7 +314,7 @@ def test_others_are_refused(profctl, capture, spawn):
 
 
 def test_too_few_descriptors(profctl, capture, spawn, program):
-    target = spawn(*as_user(program("many", THREADS), 200, 60000, refuse=None))
+    target = spawn(*as_user(program("many", THREADS.replace("spin(ms);", "usleep(ms * 1000);")), 200, 60000, refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
     done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, check=1, prefix=as_user(limits=["NOFILE=200"]))
     assert "ulimit -n" in done.stderr and "(now 200)" in done.stderr, done.stderr
@@ -448,7 +448,7 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
     targets = {uid: start_user(spawn, program(f"file-{mark}", source.replace("MARK", mark)), f"argument-{mark}", uid=uid)
                for uid, mark in marks.items()}
     spawn("sh", "-c", "while :; do /bin/echo root-newtQ7 >/dev/null; done")
-    recordings = {uid: spawn(DRIVE, home / f"{uid}.cap", 3, f"uid={uid}", "own-only=true", f"pids={target.pid}")
+    recordings = {uid: spawn(DRIVE, home / f"{uid}.cap", 1, f"uid={uid}", "own-only=true", f"pids={target.pid}")
                   for uid, target in targets.items()}
     for uid, recording in recordings.items():
         assert recording.wait(timeout=60) == 0

@@ -4,7 +4,7 @@
  *
  * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then every prefix of it is
  * opened, and it is opened with every single bit flipped; what can be read is compared chunk by chunk with what was
- * written. A larger one is sampled. With PROF_TEST_STRIDE=N only every Nth bit is flipped; 31 under sanitizers.
+ * written. A larger one is sampled. With PROF_TEST_STRIDE=N only every Nth bit is flipped; 97 under sanitizers.
  *
  * Promises: a prefix yields exactly the chunks that are whole in it                     [prefixes]
  *           a flip in header, checkpoint, index or trailer loses no row                 [flips]
@@ -355,7 +355,7 @@ static bool flip_is_right(int fd, size_t bit)
 
 static size_t stride(size_t standard)
 {
-	size_t factor = test_stride(PROF_SANITIZED ? 31 : 1);
+	size_t factor = test_stride(PROF_SANITIZED ? 97 : 1);
 
 	return factor > 1 ? standard * factor | 1 : standard;
 }
