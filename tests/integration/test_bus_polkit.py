@@ -657,6 +657,7 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     os.kill(bus.polkit.pid, signal.SIGSTOP)
     for _ in range(8):
         client.begin_create(pids(target.pid), file, interactive=True)
+    assert client.get(ROOT, "Version", PROFILER)  # they have come before what the other one asks
     assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
     # nor is any work done for what cannot be asked: that it is a thread is not even seen
     assert refusal(other.create, pids(thread_of(target)), file)[0] == "LimitExceeded"
