@@ -21,10 +21,10 @@
 #define DEAF_NS (1000 * MS)
 #define TURN_BYTES (1u << 20) /* of a ring, while others wait */
 #define KEEP_UP_NS (2 * MS)
-#define MAX_KEEP_UP_NS (4 * MS) /* a producer waits for 10 ms */
-#define MODEST_NS (100 * MS)    /* for those of whom little is queued, at the end */
-#define MAX_FAULTS 64           /* that are told in words */
-#define MANY_RINGS 256u         /* those of five processes */
+#define WAKE_NS (4 * MS)     /* a producer waits for 10 ms */
+#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
+#define MAX_FAULTS 64        /* that are told in words */
+#define MANY_RINGS 256u      /* those of five processes */
 
 /* ---- Draining ----------------------------------------------------------------------------------- */
 
@@ -142,7 +142,7 @@ static void wake_in_time(struct collectors *collectors)
 {
 	uint64_t now_ns = collectors_clock();
 
-	if (now_ns - collectors->woke_ns > MAX_KEEP_UP_NS)
+	if (now_ns - collectors->woke_ns > WAKE_NS)
 		wake_producers(collectors, now_ns);
 }
 
@@ -249,7 +249,7 @@ static void keep_up_with(struct collectors *collectors, struct peer *peer, struc
 	}
 }
 
-/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that, unless it takes long. */
+/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 {
 	uint64_t took_ns;
@@ -265,8 +265,7 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 	}
 	wake_producers(collectors, collectors_clock());
 	took_ns = collectors_clock() - now_ns;
-	collectors->keep_up_ns = now_ns + took_ns +
-				 MIN_OF(MAX_OF(took_ns, KEEP_UP_NS), MAX_KEEP_UP_NS);
+	collectors->keep_up_ns = now_ns + took_ns + MAX_OF(took_ns, KEEP_UP_NS);
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------- */
