@@ -227,7 +227,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 		errno = error;
 		return false;
 	}
-	/* pairs with ring_reader_drain(), which moves the tail and then looks who waits */
+	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which then looks who waits */
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
 	found = wait_until(ring, start + RING_WAIT_NS, from, bytes, ret_at);
 	RING_STORE(&shared->waiting, 0);

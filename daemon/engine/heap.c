@@ -201,7 +201,7 @@ static void drop_block(struct heap *heap, uint32_t number)
 
 /* ---- Slots -------------------------------------------------------------------------------------- */
 
-/* Of the window: its number, and its owner's place within it in the lowest digits. */
+/* Of the address's window, with its place there in the lowest digits. */
 static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
 {
 	uint64_t place = address / UNIT % WINDOW;

@@ -19,6 +19,7 @@ COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
 HONEST = 400
 MIB = 1 << 20
 SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where memory is kept that is freed, and all takes longer
+FEW = {"perf-ring", *(["perf-lost-samples", "unwind-backlog"] if SANITIZED else [])}
 SHARE = 0.4
 # Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
 # queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
@@ -98,7 +99,7 @@ def assert_honest(profcapture, capture, pids):
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
         # the machine's, and a few samples where a host takes the processor away from who reads the kernel's ring, or a sanitizer its time
-        few = row["cause"] in ("perf-ring", "perf-lost-samples", "unwind-backlog") and row["count"] < 100
+        few = row["cause"] in FEW and row["count"] < 100
         if row["cause"] not in ("ticks-missed", "throttled") and not few:
             stream, _, pid = row["stream"].partition("/")
             assert stream == "collector" and int(pid) != pids["honest"], row
