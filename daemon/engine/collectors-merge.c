@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#define AHEAD_BYTES 512u /* a dozen records */
+#define AHEAD 24u
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
@@ -362,28 +362,36 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
+/* Of the records from *at on, as many as are worth asking for together. Returns how many; *at is behind them. */
+static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t end, bool with_new,
+			    uint64_t addresses[AHEAD])
+{
+	size_t n = 0;
+
+	while (*at < end && n < AHEAD) {
+		const struct peer_item *item = (const void *)(chunk->bytes + *at);
+
+		*at += item->bytes;
+		if (item->type == RING_FREE_BLOCK || item->type == RING_REALLOC ||
+		    (with_new && item->type == RING_ALLOC))
+			addresses[n++] = *(const uint64_t *)(const void *)(item + 1);
+	}
+	return n;
+}
+
 /* Of what comes soon, where a block is that it is about; first in which slot, then, when that is there, in which memory. */
 static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 {
 	const struct peer_chunk *chunk = queue->chunks;
-	size_t far = MIN_OF(chunk->n, queue->at + AHEAD_BYTES),
-	       near = MIN_OF(chunk->n, queue->at + NEAR_BYTES);
+	uint64_t addresses[AHEAD];
+	size_t n;
 
-	for (queue->slots = MAX_OF(queue->slots, queue->at); queue->slots < far;) {
-		const struct peer_item *item = (const void *)(chunk->bytes + queue->slots);
-
-		queue->slots += item->bytes;
-		if (item->type == RING_ALLOC || item->type == RING_FREE_BLOCK ||
-		    item->type == RING_REALLOC)
-			heap_rows_prefetch(heap, *(const uint64_t *)(const void *)(item + 1));
-	}
-	for (queue->blocks = MAX_OF(queue->blocks, queue->at); queue->blocks < near;) {
-		const struct peer_item *item = (const void *)(chunk->bytes + queue->blocks);
-
-		queue->blocks += item->bytes;
-		if (item->type == RING_FREE_BLOCK || item->type == RING_REALLOC)
-			heap_rows_prefetch_block(heap, *(const uint64_t *)(const void *)(item + 1));
-	}
+	queue->blocks = MAX_OF(queue->blocks, queue->at);
+	n = get_addresses(chunk, &queue->blocks, queue->slots, false, addresses);
+	heap_rows_prefetch_blocks(heap, addresses, n);
+	queue->slots = MAX_OF(queue->slots, queue->at);
+	n = get_addresses(chunk, &queue->slots, chunk->n, true, addresses);
+	heap_rows_prefetch_slots(heap, addresses, n);
 }
 
 /* Now and then, while what is queued becomes rows. */
@@ -407,7 +415,7 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 	const struct peer_item *item;
 
 	do {
-		if (is_far)
+		if (is_far && ring->queue.blocks < ring->queue.at + NEAR_BYTES)
 			prefetch(&ring->queue, heap);
 		if ((*n)++ % 256 == 255 && !has_time(collectors, until_ns))
 			return;

@@ -550,12 +550,12 @@ bool heap_rows_are_far(const struct heap_rows *rows)
 	return heap_is_far(&rows->heap);
 }
 
-void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address)
+void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
 {
-	heap_prefetch(&rows->heap, address);
+	heap_prefetch_slots(&rows->heap, addresses, n);
 }
 
-void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address)
+void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
 {
-	heap_prefetch_block(&rows->heap, address);
+	heap_prefetch_blocks(&rows->heap, addresses, n);
 }

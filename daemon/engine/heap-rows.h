@@ -23,8 +23,8 @@ void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* Whether there are so many blocks that they are worth being fetched before they are needed. */
 bool heap_rows_are_far(const struct heap_rows *rows);
 /* A record that is about this address comes soon; or sooner, and has a block there. */
-void heap_rows_prefetch(const struct heap_rows *rows, uint64_t address);
-void heap_rows_prefetch_block(const struct heap_rows *rows, uint64_t address);
+void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
+void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 
 /* The owner of a ring, as the rows know it. */
 struct heap_owner {

@@ -26,7 +26,7 @@
 #define PAGE UINT64_C(4096)
 #define MANY_BLOCKS (1u << 13) /* more are not all near, in caches */
 #define MAPPING_BYTES 128u     /* that one takes here */
-#define SOON 4u                /* blocks that are taken before one that is fetched */
+#define SOON 16u               /* blocks that are fetched at once */
 #define TOUCH_PUTS 2048u       /* for each of which one page of the next table is made */
 #define SOME 8u                /* slots that are looked at with each change, while they move */
 /* Addresses that are near each other have slots that are: a window of so many, each for so many bytes. */
@@ -177,6 +177,13 @@ static bool add_part(struct heap *heap)
 	return true;
 }
 
+/* Those that are taken behind the next ones. */
+static void prefetch_unused(const struct heap *heap, uint32_t n)
+{
+	for (uint32_t i = 1; i <= SOON && i + SOON <= n; i++)
+		prefetch_block(block_at(heap, heap->unused[n - SOON - i]));
+}
+
 /* 0: there is no room. */
 static uint32_t take_block(struct heap *heap)
 {
@@ -184,8 +191,8 @@ static uint32_t take_block(struct heap *heap)
 
 	if (n > 0) {
 		heap->n_unused--;
-		if (n > SOON && heap_is_far(heap))
-			prefetch_block(block_at(heap, heap->unused[n - 1 - SOON]));
+		if (n % SOON == 0 && heap_is_far(heap))
+			prefetch_unused(heap, n);
 		return heap->unused[n - 1];
 	}
 	if (heap->n_blocks + FIRST_BLOCKS == part_blocks(heap->n_parts) && !add_part(heap))
@@ -535,23 +542,28 @@ bool heap_is_far(const struct heap *heap)
 	return heap->n_blocks >= MANY_BLOCKS;
 }
 
-void heap_prefetch(const struct heap *heap, uint64_t address)
+void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, size_t n)
 {
-	uint32_t hash = hash_of(heap, address);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t hash = hash_of(heap, addresses[i]);
 
-	prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)]);
-	if (heap->old)
-		prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
+		prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)]);
+		prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)] + 4);
+		if (heap->old)
+			prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
+	}
 }
 
-void heap_prefetch_block(const struct heap *heap, uint64_t address)
+void heap_prefetch_blocks(const struct heap *heap, const uint64_t *addresses, size_t n)
 {
-	uint32_t hash = hash_of(heap, address), i = slot_of(heap->n_slots, hash);
+	for (size_t k = 0; k < n; k++) {
+		uint32_t hash = hash_of(heap, addresses[k]), i = slot_of(heap->n_slots, hash);
 
-	while (heap->slots[i].block != 0 && heap->slots[i].hash != hash)
-		i = next_slot(heap->n_slots, i);
-	if (heap->slots[i].block != 0)
-		prefetch_block(block_at(heap, heap->slots[i].block));
+		while (heap->slots[i].block != 0 && heap->slots[i].hash != hash)
+			i = next_slot(heap->n_slots, i);
+		if (heap->slots[i].block != 0)
+			prefetch_block(block_at(heap, heap->slots[i].block));
+	}
 }
 
 void heap_reset_peak(struct heap *heap, uint64_t time_ns)

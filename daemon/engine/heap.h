@@ -109,8 +109,8 @@ const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* Whether its blocks are not all in caches, so that it is worth saying what comes. */
 bool heap_is_far(const struct heap *heap);
 /* It will be asked for this address soon; or sooner, as that has been said before, for the block there. */
-void heap_prefetch(const struct heap *heap, uint64_t address);
-void heap_prefetch_block(const struct heap *heap, uint64_t address);
+void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, size_t n);
+void heap_prefetch_blocks(const struct heap *heap, const uint64_t *addresses, size_t n);
 
 /* A mapping, where there is none. False: there is no room. */
 bool heap_map(struct heap *heap, const struct heap_block *block);
