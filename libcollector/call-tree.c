@@ -14,8 +14,6 @@
  */
 #include "libcollector/call-tree.h"
 
-#include "libcollector/message.h"
-
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -24,32 +22,6 @@
 #define MAX_NODES (MAX_SLOTS / 4 * 3)
 #define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
 static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
-
-struct slot {
-	uint64_t hash;
-	uint32_t turn; /* another one: empty */
-	uint32_t id;
-};
-
-/* A frame that has no node, or where the stack is too deep, any. */
-struct frame {
-	uint64_t hash;
-	uint64_t pc;
-	uint32_t flags; /* OWN_CALLS_* */
-	uint32_t id;    /* 0: none yet */
-};
-
-/* One a ring's owner; its memory is kept for the next one. */
-struct call_tree {
-	uint32_t turn;
-	uint32_t n_nodes; /* ids that were given, from 1 on */
-	uint32_t forgotten, n_replaced;
-	uint32_t n_slots;
-	struct slot *slots;
-	struct frame frames[CALL_TREE_MAX_DEPTH];
-	const void *places[CALL_TREE_MAX_DEPTH];
-	struct own_calls calls;
-};
 
 struct telling {
 	struct producer *producer;
@@ -89,10 +61,10 @@ static bool make_tree(struct producer *producer)
 
 /* ---- Nodes ---- */
 
-static struct slot *find_slot(const struct call_tree *tree, uint64_t hash)
+static struct call_tree_slot *find_slot(const struct call_tree *tree, uint64_t hash)
 {
 	for (uint64_t i = hash;; i++) {
-		struct slot *slot = &tree->slots[i & (tree->n_slots - 1)];
+		struct call_tree_slot *slot = &tree->slots[i & (tree->n_slots - 1)];
 
 		if (slot->hash == hash || slot->turn != tree->turn)
 			return slot;
@@ -101,7 +73,7 @@ static struct slot *find_slot(const struct call_tree *tree, uint64_t hash)
 
 static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 {
-	const struct slot *slot = find_slot(tree, hash);
+	const struct call_tree_slot *slot = find_slot(tree, hash);
 
 	return slot->turn == tree->turn ? slot->id : 0;
 }
@@ -109,8 +81,7 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 /* Where this is left by siglongjmp(), what is not forgotten yet is so of the same turn. */
 static void forget_nodes(struct call_tree *tree)
 {
-	for (uint32_t i = 0; i < tree->calls.n; i++)
-		tree->calls.frames[i].node = 0;
+	own_calls_forget_nodes(&tree->calls);
 	RING_SIGNAL_FENCE();
 	tree->turn += tree->turn == UINT32_MAX ? 2 : 1;
 	tree->n_nodes = 0;
@@ -119,7 +90,7 @@ static void forget_nodes(struct call_tree *tree)
 /* Twice as many. Where there is no memory for that, all is forgotten. */
 static void grow(struct call_tree *tree)
 {
-	struct slot *before = tree->slots, *slots;
+	struct call_tree_slot *before = tree->slots, *slots;
 	uint32_t n = tree->n_slots;
 
 	slots = register_self.no_syscall ? NULL : map(2 * n * sizeof(*slots));
@@ -152,7 +123,8 @@ static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to; i++)
 		*find_slot(tree, tree->frames[i].hash) =
-			(struct slot){ tree->frames[i].hash, tree->turn, tree->frames[i].id };
+			(struct call_tree_slot){ tree->frames[i].hash, tree->turn,
+						 tree->frames[i].id };
 }
 
 /* ---- Frames ---- */
@@ -191,13 +163,14 @@ static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_oute
 
 	ret_telling->parent = i > 0 ? from[i - 1].node : 0;
 	for (; i < n_outer; i++)
-		tree->frames[n++] = (struct frame){ from[i].hash, from[i].pc, from[i].flags, 0 };
+		tree->frames[n++] =
+			(struct call_tree_frame){ from[i].hash, from[i].pc, from[i].flags, 0 };
 	i = n_outer < tree->calls.n ? tree->calls.n - CALL_TREE_INNER : n_outer;
 	for (bool is_first = true; i < tree->calls.n; i++, is_first = false) {
 		uint32_t flags = from[i].flags | (is_first ? OWN_CALLS_CUT : 0);
 
 		hash = own_calls_hash(hash, from[i].pc, flags);
-		tree->frames[n++] = (struct frame){ hash, from[i].pc, flags, 0 };
+		tree->frames[n++] = (struct call_tree_frame){ hash, from[i].pc, flags, 0 };
 	}
 	ret_telling->n = n;
 }
@@ -215,7 +188,7 @@ static uint32_t find_nodes(struct call_tree *tree, uint32_t n)
 	return i;
 }
 
-static uint64_t place_of(const struct frame *frame)
+static uint64_t place_of(const struct call_tree_frame *frame)
 {
 	return frame->pc - (frame->flags & OWN_CALLS_EXACT || frame->pc == 0 ? 0 : 1);
 }
@@ -229,7 +202,7 @@ static bool may_look(const struct own_code_range *range)
 	return range->was_loaded && own_stack_forgotten() == 0;
 }
 
-static struct ring_frame make_frame(const struct own_code *code, const struct frame *from)
+static struct ring_frame make_frame(const struct own_code *code, const struct call_tree_frame *from)
 {
 	const struct own_code_range *range = code ? own_code_find(code, place_of(from)) : NULL;
 	struct ring_frame frame = {
@@ -364,14 +337,6 @@ static void prepare(struct producer *producer)
 	}
 }
 
-static inline bool is_ready(const struct producer *producer)
-{
-	const struct call_tree *tree = producer->calls;
-
-	return tree && !message_is_other(producer, producer->calls_epoch) &&
-	       tree->forgotten == own_stack_forgotten();
-}
-
 /* Some node is not known, or the stack is too deep. */
 static enum message_outcome find_or_tell(struct producer *producer, uint32_t *ret_id)
 {
@@ -414,7 +379,7 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 			prepare(producer);
 			own_calls_walk(&producer->calls->calls, caller);
 		}
-		if (is_ready(producer))
+		if (call_tree_is_ready(producer))
 			outcome = find_or_tell(producer, &id);
 		is_walked = false;
 	}
@@ -425,16 +390,20 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller)
 {
 	struct call_tree *tree = producer->calls;
-	uint32_t n, node;
+	uint32_t n, node = call_tree_recall(producer, caller->pc, caller->sp, caller->fp);
 
-	if (__builtin_expect(!is_ready(producer), 0))
+	if (__builtin_expect(node != 0, 1))
+		return node;
+	if (__builtin_expect(!call_tree_is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
 	n = own_calls_walk(&tree->calls, caller);
 	/* None, where modules went all the while. */
 	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);
-		if (__builtin_expect(node != 0, 1))
+		if (__builtin_expect(node != 0, 1)) {
+			own_calls_remember(&tree->calls, node);
 			return node;
+		}
 	}
 	return get_slowly(producer, caller, true);
 }

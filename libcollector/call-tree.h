@@ -17,12 +17,39 @@
  */
 #pragma once
 
+#include "libcollector/message.h"
 #include "libcollector/own-calls.h"
 #include "libcollector/register.h"
 
 /* Of a deeper stack the middle is left out: the outermost frames are there, and the innermost. */
 #define CALL_TREE_MAX_DEPTH 1024u
 #define CALL_TREE_INNER 64u
+
+struct call_tree_slot {
+	uint64_t hash;
+	uint32_t turn; /* another one: empty */
+	uint32_t id;
+};
+
+/* A frame that has no node, or where the stack is too deep, any. */
+struct call_tree_frame {
+	uint64_t hash;
+	uint64_t pc;
+	uint32_t flags; /* OWN_CALLS_* */
+	uint32_t id;    /* 0: none yet */
+};
+
+/* One a ring's owner; its memory is kept for the next one. */
+struct call_tree {
+	uint32_t turn;
+	uint32_t n_nodes; /* ids that were given, from 1 on */
+	uint32_t forgotten, n_replaced;
+	uint32_t n_slots;
+	struct call_tree_slot *slots;
+	struct call_tree_frame frames[CALL_TREE_MAX_DEPTH];
+	const void *places[CALL_TREE_MAX_DEPTH];
+	struct own_calls calls;
+};
 
 /*
  * The node of the calls that `caller` is in, which is the innermost frame: see own_calls_get_caller(). Told of where it is new. 0:
@@ -42,4 +69,22 @@ static inline uint32_t call_tree_quiet(const struct producer *producer)
 static inline uint32_t call_tree_epoch(const struct producer *producer)
 {
 	return producer->calls_epoch;
+}
+
+/* Its ids are this owner's, of this epoch, and of the code that is there. */
+static inline bool call_tree_is_ready(const struct producer *producer)
+{
+	const struct call_tree *tree = producer->calls;
+
+	return tree && !message_is_other(producer, producer->calls_epoch) &&
+	       tree->forgotten == own_stack_forgotten();
+}
+
+/* As call_tree_get(), for the caller's pc, sp, and fp; by what is remembered only. 0: that has to be asked. Calls nothing. */
+static inline __attribute__((always_inline)) uint32_t call_tree_recall(
+	const struct producer *producer, uint64_t pc, uint64_t sp, uint64_t fp)
+{
+	return __builtin_expect(call_tree_is_ready(producer), 1)
+		       ? own_calls_recall(&producer->calls->calls, pc, sp, fp)
+		       : 0;
 }

@@ -7,6 +7,9 @@
  * row, outermost first. A walk steps from the innermost frame on until it is at one that it was at the last time. If all checks
  * from there on still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
  *
+ * What a walk found new is kept as a branch, too: the words of its frames, and behind which frame they are. A program that allocates in few
+ * places in turn is in one of them nearly always, which takes no step.
+ *
  * Nearly all places say the same simple thing, which a row has; generated code, which says nothing, has frame pointers. All else is
  * own-stack.c's, a step at a time.
  *
@@ -16,7 +19,7 @@
  * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated, made up]
  *             (2) a check loads what is on the thread's own stack, not below the innermost frame
  *                                                                      [test-own-calls: fiber, signal stack]
- *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules]
+ *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules, recalled]
  *             (4) errno stays
  * A stack that does not end on the thread's own is walked whole each time.
  */
@@ -50,7 +53,6 @@
 #define HAS_RECORDS false
 #endif
 
-#define ODD UINT64_C(0x9e3779b97f4a7c15)
 #define TURN_BITS 16
 #define WORD 8 /* bytes */
 
@@ -77,31 +79,6 @@ static inline bool is_own(const struct visit *visit)
 	return visit->start - own->low < own->high - own->low;
 }
 
-__attribute__((no_sanitize("address"))) static inline uint64_t load(uint64_t at)
-{
-	return *(const volatile uint64_t *)(uintptr_t)at;
-}
-
-static inline bool holds(const struct own_stack_word *check)
-{
-	return load(check->at) == check->value;
-}
-
-/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0: all hold. */
-static inline uint32_t find_changed(const struct own_stack_word *checks, uint32_t n)
-{
-	for (; n >= 4; n -= 4) {
-		const struct own_stack_word *last = checks + n - 4;
-
-		if (((load(last[0].at) ^ last[0].value) | (load(last[1].at) ^ last[1].value) |
-		     (load(last[2].at) ^ last[2].value) | (load(last[3].at) ^ last[3].value)) != 0)
-			break;
-	}
-	while (n > 0 && holds(&checks[n - 1]))
-		n--;
-	return n;
-}
-
 static inline bool is_at(const struct visit *visit, const struct own_calls_frame *frame)
 {
 	if (frame->sp != visit->sp || frame->pc != visit->pc ||
@@ -124,7 +101,7 @@ static inline bool meet(struct visit *visit)
 	visit->n_known = n;
 	if (n == 0 || !is_at(visit, &calls->frames[n - 1]) || !is_own(visit))
 		return false;
-	changed = find_changed(calls->checks, calls->frames[n - 1].end);
+	changed = own_calls_find_changed(calls->checks, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
 	/* Whose check that is has another caller now. */
@@ -138,7 +115,7 @@ static inline bool meet(struct visit *visit)
 
 static inline struct own_calls_row *row_of(struct own_calls *calls, uint64_t pc)
 {
-	return &calls->rows[pc * ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
+	return &calls->rows[pc * OWN_CALLS_ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
 }
 
 /* No place that code is at has more bits. */
@@ -203,14 +180,14 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
 	    ra_at - visit->start > most || fp_at - visit->start > most)
 		return false;
-	ra = load(ra_at);
+	ra = own_calls_load(ra_at);
 	if (__builtin_expect(row->kind & ROW_CHAIN, 0) &&
 	    (visit->fp < visit->sp || ra == 0 || !is_called(calls, ra & ~visit->pac_mask)))
 		return false;
 	pending = add_pending(visit, row->kind & (NEEDS_FP | GIVES_FP));
 	add_word(visit, pending, ra_at, ra);
 	if (row->kind & GIVES_FP) {
-		visit->fp = load(fp_at);
+		visit->fp = own_calls_load(fp_at);
 		add_word(visit, pending, fp_at, visit->fp);
 	}
 	visit->pc = ra & ~visit->pac_mask;
@@ -431,8 +408,61 @@ static __attribute__((noinline)) bool walk(struct own_calls *calls,
 	return true;
 }
 
+/* ---- Branches ---- */
+
+static uint64_t fp_mask(const struct own_calls_frame *frame)
+{
+	return frame->state & USES_FP ? UINT64_MAX : 0;
+}
+
+void own_calls_remember(struct own_calls *calls, uint32_t node)
+{
+	const struct own_calls_frame *inner = &calls->frames[calls->n - 1], *outer;
+	uint32_t n_outer = MIN_OF(calls->n_same, calls->n - 1);
+	struct own_calls_branch *branch;
+
+	if (n_outer == 0 || calls->is_open || (inner->state & (PLACE | FP_UNKNOWN | GENERAL)) ||
+	    inner->sp - calls->own.low >= calls->own.high - calls->own.low)
+		return;
+	outer = &calls->frames[n_outer - 1];
+	if (inner->end - outer->end > OWN_CALLS_BRANCH_WORDS)
+		return;
+	branch = &calls->branches[own_calls_branch_at(inner->pc, inner->sp)];
+	if (branch->pc != 0 && (branch->pc != inner->pc || branch->sp != inner->sp)) {
+		branch[1].pc = 0;
+		atomic_signal_fence(memory_order_seq_cst);
+		branch[1] = branch[0];
+	}
+	/* Where this is left by siglongjmp(), it is nothing. */
+	branch->pc = 0;
+	atomic_signal_fence(memory_order_seq_cst);
+	branch->sp = inner->sp;
+	branch->fp = inner->fp;
+	branch->fp_mask = fp_mask(inner);
+	branch->outer_hash = outer->hash;
+	branch->outer_sp = outer->sp;
+	branch->outer_fp = outer->fp;
+	branch->outer_fp_mask = fp_mask(outer);
+	branch->outer_state = outer->state;
+	branch->n_outer = n_outer;
+	branch->n_words = inner->end - outer->end;
+	branch->node = node;
+	memcpy(branch->words, &calls->checks[outer->end], branch->n_words * sizeof(*branch->words));
+	atomic_signal_fence(memory_order_seq_cst);
+	branch->pc = inner->pc;
+}
+
+void own_calls_forget_nodes(struct own_calls *calls)
+{
+	for (uint32_t i = 0; i < OWN_CALLS_BRANCHES; i++)
+		calls->branches[i].pc = 0;
+	for (uint32_t i = 0; i < calls->n; i++)
+		calls->frames[i].node = 0;
+}
+
 void own_calls_clear(struct own_calls *calls)
 {
+	own_calls_forget_nodes(calls);
 	calls->n = 0;
 	if (calls->turn >> TURN_BITS != (calls->turn + 1) >> TURN_BITS) {
 		memset(calls->rows, 0, sizeof(calls->rows));
@@ -455,7 +485,7 @@ static inline bool is_same(const struct own_calls *calls, const struct walk_regi
 	       (!(frame->state & USES_FP) || frame->fp == caller->fp) && !calls->is_open &&
 	       !calls->is_busy && calls->forgotten == own_stack_forgotten() &&
 	       caller->sp - calls->own.low < calls->own.high - calls->own.low &&
-	       find_changed(calls->checks, frame->end) == 0;
+	       own_calls_find_changed(calls->checks, frame->end) == 0;
 }
 
 uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller)

@@ -17,6 +17,8 @@
 #define OWN_CALLS_MAX_FRAMES 4096u
 #define OWN_CALLS_MAX_CHECKS (3 * OWN_CALLS_MAX_FRAMES)
 #define OWN_CALLS_ROWS 16384u
+#define OWN_CALLS_BRANCHES 256u
+#define OWN_CALLS_BRANCH_WORDS 16u
 
 /* One of them is outermost, or its callers are not known. */
 #define OWN_CALLS_EXACT 0x01u /* pc was interrupted, else it is behind a call */
@@ -38,6 +40,21 @@ struct own_calls_row {
 	uint16_t kind;
 };
 
+/*
+ * A stack that was there before: its innermost frames, by the words that say so, and the frame that they were found to be behind. What fp
+ * is counts where the mask is not 0.
+ */
+struct own_calls_branch {
+	uint64_t pc, sp, fp; /* of the innermost one; pc 0: empty */
+	uint64_t fp_mask;
+	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
+	uint32_t outer_state;
+	uint32_t n_outer; /* frames of the last walk, with that one */
+	uint32_t n_words;
+	uint32_t node; /* of the innermost one */
+	struct own_stack_word words[OWN_CALLS_BRANCH_WORDS];
+};
+
 /* One a thread. All zero, and only what is used takes memory: a mebibyte of address space. */
 struct own_calls {
 	struct own_stack own;
@@ -47,6 +64,7 @@ struct own_calls {
 	uint32_t n_same;    /* of those, as many are of the last time, with their nodes */
 	bool is_open; /* what is behind them may change without a word of the stack changing */
 	bool is_busy;
+	struct own_calls_branch branches[OWN_CALLS_BRANCHES];
 	struct own_calls_row rows[OWN_CALLS_ROWS];
 	struct own_calls_frame frames[OWN_CALLS_MAX_FRAMES];
 	struct own_stack_word checks[OWN_CALLS_MAX_CHECKS];
@@ -65,8 +83,77 @@ struct own_calls {
  */
 uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller);
 
+/*
+ * A hook mostly comes from few places in turn, so what a walk found is kept beside the last one. Behind a walk; the node is that of its
+ * innermost frame.
+ */
+void own_calls_remember(struct own_calls *calls, uint32_t node);
+/* Nodes are void. */
+void own_calls_forget_nodes(struct own_calls *calls);
+
 /* Nothing is known: another thread has it, or its nodes are void. */
 void own_calls_clear(struct own_calls *calls);
+
+#define OWN_CALLS_ODD UINT64_C(0x9e3779b97f4a7c15)
+
+/* Of the two places where a branch may be, the first one. */
+static inline uint32_t own_calls_branch_at(uint64_t pc, uint64_t sp)
+{
+	return (uint32_t)((pc + sp) * OWN_CALLS_ODD / (UINT64_MAX / (OWN_CALLS_BRANCHES / 2) + 1)) *
+	       2;
+}
+
+__attribute__((no_sanitize("address"))) static inline uint64_t own_calls_load(uint64_t at)
+{
+	return *(const volatile uint64_t *)(uintptr_t)at;
+}
+
+static inline uint64_t own_calls_differs(const struct own_stack_word *check)
+{
+	return own_calls_load(check->at) ^ check->value;
+}
+
+/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0: all hold. */
+static inline uint32_t own_calls_find_changed(const struct own_stack_word *checks, uint32_t n)
+{
+	for (; n >= 4; n -= 4) {
+		const struct own_stack_word *last = checks + n - 4;
+
+		if ((own_calls_differs(&last[0]) | own_calls_differs(&last[1]) |
+		     own_calls_differs(&last[2]) | own_calls_differs(&last[3])) != 0)
+			break;
+	}
+	while (n > 0 && own_calls_differs(&checks[n - 1]) == 0)
+		n--;
+	return n;
+}
+
+/*
+ * The node that was remembered for this stack. 0: what is kept does not say so, and the walk is to be made. Calls nothing, so that a hook
+ * that is made of it keeps no registers for later; and few instructions, as a program that waits for its memory has no others under way
+ * meanwhile.
+ */
+static inline __attribute__((always_inline)) uint32_t own_calls_recall(
+	const struct own_calls *calls, uint64_t pc, uint64_t sp, uint64_t fp)
+{
+	const struct own_calls_branch *branch = &calls->branches[own_calls_branch_at(pc, sp)];
+	const struct own_calls_frame *outer;
+
+	if (((branch->pc ^ pc) | (branch->sp ^ sp)) != 0)
+		branch++;
+	if (((branch->pc ^ pc) | (branch->sp ^ sp) | ((branch->fp ^ fp) & branch->fp_mask)) != 0 ||
+	    branch->n_outer > calls->n || calls->is_open || calls->is_busy ||
+	    calls->forgotten != own_stack_forgotten())
+		return 0;
+	outer = &calls->frames[branch->n_outer - 1];
+	if (((outer->hash ^ branch->outer_hash) | (outer->sp ^ branch->outer_sp) |
+	     (outer->state ^ branch->outer_state) |
+	     ((outer->fp ^ branch->outer_fp) & branch->outer_fp_mask)) != 0 ||
+	    own_calls_find_changed(branch->words, branch->n_words) != 0 ||
+	    own_calls_find_changed(calls->checks, outer->end) != 0)
+		return 0;
+	return branch->node;
+}
 
 static inline uint64_t own_calls_hash(uint64_t outer, uint64_t pc, uint32_t flags)
 {

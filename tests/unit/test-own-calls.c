@@ -28,7 +28,7 @@ struct state {
 	struct own_stack own;
 	struct own_calls *calls, *fresh;
 	uint64_t pcs[OWN_STACK_MAX_FRAMES];
-	uint64_t n_walks, n_frames, n_same, n_whole;
+	uint64_t n_walks, n_frames, n_same, n_whole, n_recalled;
 };
 
 static _Thread_local struct state state;
@@ -98,14 +98,23 @@ static bool check_fresh(void)
 	return true;
 }
 
-/* Nodes are those that these frames were given. */
-static bool check_nodes(void)
+static uint32_t node_of(const struct own_calls_frame *frame)
+{
+	return (uint32_t)(frame->hash >> 13) | 1;
+}
+
+/* Nodes are those that these frames were given; so is the one that was recalled before the walk, if one was. */
+static bool check_nodes(uint32_t recalled)
 {
 	struct own_calls *calls = state.calls;
 	bool is_good = true;
 
+	if (recalled != 0 && CHECK(calls->n > 0)) {
+		state.n_recalled++;
+		is_good &= CHECK_INT(recalled, node_of(&calls->frames[calls->n - 1]));
+	}
 	for (uint32_t i = 0; i < calls->n; i++) {
-		uint32_t expected = (uint32_t)(calls->frames[i].hash >> 13) | 1;
+		uint32_t expected = node_of(&calls->frames[i]);
 
 		if (i < calls->n_same)
 			is_good &= CHECK_INT(calls->frames[i].node, expected);
@@ -118,6 +127,8 @@ static bool check_nodes(void)
 
 static bool compare(const struct walk_registers *caller)
 {
+	uint32_t recalled = own_calls_recall(state.calls, caller->pc, caller->sp, caller->fp);
+
 	own_calls_walk(state.calls, caller);
 	/* Either the rows of the last time, or none. */
 	state.fresh->n = 0;
@@ -128,7 +139,11 @@ static bool compare(const struct walk_registers *caller)
 	state.n_frames += state.calls->n;
 	state.n_same += state.calls->n_same;
 	state.n_whole += !(state.calls->frames[0].flags & OWN_CALLS_CUT);
-	return check_fresh() && check_nodes();
+	if (!check_fresh() || !check_nodes(recalled))
+		return false;
+	if (state.calls->n > 0)
+		own_calls_remember(state.calls, node_of(&state.calls->frames[state.calls->n - 1]));
+	return true;
 }
 
 /* Not inlined, so that its caller is the same frame for both. */
@@ -373,10 +388,11 @@ static void *run_random(void *data)
 	sigaltstack(&before, NULL);
 	munmap(stack.ss_sp, STACK_BYTES);
 	if (!data)
-		printf("# %lu walks, %.1f frames, %.1f of the last time, %.3f whole\n",
+		printf("# %lu walks, %.1f frames, %.1f of the last time, %.3f whole, %.3f recalled\n",
 		       (unsigned long)state.n_walks, (double)state.n_frames / (double)state.n_walks,
 		       (double)state.n_same / (double)state.n_walks,
-		       (double)state.n_whole / (double)state.n_walks);
+		       (double)state.n_whole / (double)state.n_walks,
+		       (double)state.n_recalled / (double)state.n_walks);
 	return NULL;
 }
 
@@ -384,6 +400,7 @@ static void test_random(void)
 {
 	run_random(NULL);
 	CHECK(state.n_same * 2 > state.n_frames);
+	CHECK(state.n_recalled * 100 > state.n_walks);
 }
 
 static void test_threads(void)
@@ -665,6 +682,36 @@ static void test_modules(void)
 		CHECK(n_same > 10);
 }
 
+/* Always of the same stack. */
+static __attribute__((noinline)) uint32_t recall(bool walks)
+{
+	struct walk_registers caller;
+
+	own_calls_get_caller(&caller);
+	if (walks)
+		compare(&caller);
+	return own_calls_recall(state.calls, caller.pc, caller.sp, caller.fp);
+}
+
+static __attribute__((noinline)) void change_knowledge(int turn)
+{
+	state.calls->is_open = turn == 4;
+	state.calls->is_busy = turn == 5;
+	if (turn == 6)
+		own_stack_forget();
+}
+
+/* Not where the last walk is nothing, may have changed where no word has, or was of modules that went. */
+static void test_recalled(void)
+{
+	REQUIRE(make_ready());
+	own_calls_clear(state.calls);
+	for (int i = 0; i < 7; i++) {
+		change_knowledge(i);
+		CHECK_INT(recall(i < 3) != 0, i > 0 && i < 4);
+	}
+}
+
 /* When the turn is one that was before, no row of that one is there. */
 static void test_turns(void)
 {
@@ -740,6 +787,7 @@ int main(void)
 	RUN(test_made_up);
 	RUN(test_deep);
 	RUN(test_modules);
+	RUN(test_recalled);
 	/* own_stack_walk() loads words that AddressSanitizer has poisoned, which does not know of fibers, nor of frames that are left. */
 	if (PROF_SANITIZED)
 		return test_end();
