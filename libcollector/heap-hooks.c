@@ -44,6 +44,12 @@ static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
 }
 
+/* Each call is recorded, of libc's allocator, and nothing is to be done before. */
+static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
+{
+	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
+}
+
 /* An allocation that is not recorded, of which that is seen at once; it is counted then. Else it is a matter of is_wanted(). */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
@@ -119,28 +125,32 @@ static inline __attribute__((always_inline)) void leave(uint64_t outer)
 		heap_thread.guard = outer;
 }
 
-static void record(const struct heap_call *call, const void *address)
-{
-	if ((heap_mode & HEAP_SAMPLED) && address && !heap_sampled_add(address))
-		register_count_lost();
-	else
-		heap_record_alloc(call, address);
-}
-
 static uint32_t log2_of(size_t alignment)
 {
 	return alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment);
 }
 
+/* Returns the address. */
+static inline __attribute__((always_inline)) void *record(const struct heap_call *call,
+							  void *address)
+{
+	if (!(heap_mode & HEAP_SAMPLED) || !address || heap_sampled_add(address))
+		return heap_record_alloc(call->kind | call->alignment_log2 << 8, call->size,
+					 address, call->caller.pc, call->caller.sp,
+					 call->caller.fp);
+	register_count_lost();
+	return address;
+}
+
 /* In the hook itself, or in what it has jumped to. */
-static inline __attribute__((always_inline)) void record_here(enum ring_alloc_kind kind,
-							      size_t alignment, size_t size,
-							      const void *address)
+static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_kind kind,
+							       size_t alignment, size_t size,
+							       void *address)
 {
 	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
 
 	own_calls_get_caller(&call.caller);
-	record(&call, address);
+	return record(&call, address);
 }
 
 static size_t page_bytes(void)
@@ -156,6 +166,8 @@ OUTLINE void *malloc_awake(size_t size)
 	uint64_t outer;
 	void *address;
 
+	if (__builtin_expect(is_all(load_mode()), 1))
+		return record_here(RING_ALLOC_MALLOC, 0, size, heap_next.malloc(size));
 	if (!is_ready())
 		return heap_pool_get(size, 1);
 	wanted = is_wanted(size);
@@ -411,16 +423,18 @@ static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind k
 	return true;
 }
 
+OUTLINE void free_recorded(void *address, enum heap_outcome outcome, uint64_t frame)
+{
+	heap_record_free_rest(RING_FREE_FREE, address, 0, outcome, frame);
+	heap_next.free(address);
+}
+
 OUTLINE void free_awake(void *address)
 {
 	uint64_t outer;
 
 	if (!note_end(RING_FREE_FREE, address))
 		return;
-	if (__builtin_expect(!heap_is_foreign, 1)) {
-		heap_next.free(address);
-		return;
-	}
 	outer = enter();
 	heap_next.free(address);
 	leave(outer);
@@ -428,10 +442,22 @@ OUTLINE void free_awake(void *address)
 
 HOOK void free(void *address)
 {
-	if (is_end_passed(address))
+	uint32_t mode = load_mode();
+	enum heap_outcome outcome;
+
+	if (is_end_passed(address)) {
 		heap_next.free(address);
-	else
+	} else if (__builtin_expect(is_all(mode) && !heap_pool_has(address) &&
+					    _r_debug.r_state != RT_DELETE,
+				    1)) {
+		outcome = heap_try_record_free(RING_FREE_FREE, address, 0);
+		if (__builtin_expect(outcome == HEAP_RECORDED, 1))
+			heap_next.free(address);
+		else
+			free_recorded(address, outcome, heap_frame());
+	} else {
 		free_awake(address);
+	}
 }
 
 HOOK void cfree(void *address)

@@ -54,12 +54,13 @@ static bool is_recorded(void)
 }
 
 static inline __attribute__((always_inline)) void record(enum ring_alloc_kind kind, uint64_t size,
-							 const void *address)
+							 void *address)
 {
-	struct heap_call call = { .kind = kind, .size = size };
+	struct walk_registers caller;
 
-	own_calls_get_caller(&call.caller);
-	heap_record_alloc(&call, address == MAP_FAILED ? NULL : address);
+	own_calls_get_caller(&caller);
+	heap_record_alloc(kind, size, address == MAP_FAILED ? NULL : address, caller.pc, caller.sp,
+			  caller.fp);
 }
 
 static bool is_page(const void *address)

@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 
 #define NESTED_FRAMES 64 /* as a handler's stack may be small */
-#define RECORD_BYTES(payload) (uint32_t)(sizeof(struct ring_record_header) + sizeof(payload))
 
 __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -108,13 +107,6 @@ struct begun {
 	uint32_t stack;
 };
 
-static inline __attribute__((always_inline)) bool can_record(const struct producer *producer)
-{
-	/* An engine that does not know the types would put the ring aside. */
-	return __builtin_expect(producer != NULL, 1) &&
-	       __builtin_expect(producer->n_types > RING_CALLS, 1);
-}
-
 /* The ids are those of an owner, of whom a handler may have begun a new epoch. */
 static inline __attribute__((always_inline)) bool is_good(const struct producer *producer,
 							  const struct ring *ring, uint32_t stack)
@@ -126,11 +118,18 @@ static inline __attribute__((always_inline)) bool is_good(const struct producer 
 
 static inline __attribute__((always_inline)) void end_record(void)
 {
-	/* A child that was forked meanwhile has none. */
-	struct producer *producer = register_self.producer;
+	if (__builtin_expect(heap_is_last(), 0))
+		register_ended(register_self.producer);
+}
 
-	if (producer)
-		message_done(producer);
+static __attribute__((noinline)) void *end_alloc(struct ring *ring, void *address)
+{
+	if (ring->open[0].sp != 0)
+		ring_end_first(ring);
+	end_record();
+	RING_SIGNAL_FENCE();
+	heap_thread.inside = 0;
+	return address;
 }
 
 static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t bytes,
@@ -140,7 +139,7 @@ static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t byte
 		struct producer *producer = producer_get();
 		struct begun begun = { 0 };
 
-		if (!can_record(producer))
+		if (!heap_can_record(producer))
 			return begun;
 		message_follow(producer);
 		if (call)
@@ -160,132 +159,123 @@ static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t byte
 	return (struct begun){ 0 };
 }
 
+/* kind: as heap_record_alloc() has it. */
 static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *alloc,
-							     const struct heap_call *call,
+							     uint32_t kind, uint64_t size,
 							     const void *address, uint32_t stack)
 {
 	*alloc = (struct ring_alloc){
 		.address = (uintptr_t)address,
-		.size = call->size,
+		.size = size,
 		.stack = stack,
-		.kind = (uint8_t)call->kind,
-		.alignment_log2 = (uint8_t)call->alignment_log2,
+		.kind = (uint8_t)kind,
+		.alignment_log2 = (uint8_t)(kind >> 8),
 	};
 }
 
 /*
- * What nearly every record takes is done by what calls this: no more than it has to, so that the loads that the program makes next are under way
- * meanwhile. `wasted` is what was begun there, for another owner's ids; NULL: nothing.
+ * ring: that it is to be recorded in, as no hook is at work; NULL: nobody knows. `wasted` is what was begun in it, for another owner's ids; NULL:
+ * nothing. frame: of the hook.
  */
-static __attribute__((noinline)) void alloc_otherwise(const struct heap_call *call,
-						      const void *address, struct ring *ring,
-						      void *wasted)
+static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
+						       uint64_t pc, uint64_t sp, uint64_t fp,
+						       struct ring *ring, void *wasted,
+						       uint64_t frame)
 {
+	const struct heap_call call = {
+		kind & 0xff, kind >> 8, size, { .pc = pc, .sp = sp, .fp = fp }
+	};
 	struct begun begun;
-
-	if (wasted)
-		message_waste(ring, wasted, sizeof(struct ring_alloc));
-	begun = begin(RING_ALLOC, sizeof(struct ring_alloc), call);
-	if (!begun.payload)
-		return;
-	fill_alloc(begun.payload, call, address, begun.stack);
-	ring_end(begun.ring, begun.payload);
-	end_record();
-}
-
-static inline __attribute__((always_inline)) void record_alloc(const struct heap_call *call,
-							       const void *address)
-{
-	struct producer *producer = register_self.producer;
-	struct ring *ring = NULL;
-	void *payload = NULL;
-	uint32_t stack;
-
-	if (can_record(producer)) {
-		stack = call_tree_get(producer, &call->caller);
-		ring = producer->current;
-		payload = ring_try_begin(ring, RING_ALLOC, RECORD_BYTES(struct ring_alloc));
-		if (__builtin_expect(payload && is_good(producer, ring, stack), 1)) {
-			fill_alloc(payload, call, address, stack);
-			ring_end_first(ring);
-			end_record();
-			return;
-		}
-	}
-	if (ring)
-		ring_enter(ring);
-	alloc_otherwise(call, address, ring, payload);
-}
-
-void heap_record_alloc(const struct heap_call *call, const void *address)
-{
-	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	bool may_walk;
 
-	if (__builtin_expect(heap_thread.inside != 0, 0) && is_within(frame, &may_walk)) {
-		record_nested(call, address, may_walk);
-		return;
+	if (!ring && heap_thread.inside != 0 && is_within(frame, &may_walk)) {
+		record_nested(&call, address, may_walk);
+		return address;
 	}
 	heap_thread.inside = frame;
 	RING_SIGNAL_FENCE();
-	record_alloc(call, address);
+	if (wasted)
+		message_waste(ring, wasted, sizeof(struct ring_alloc));
+	else if (register_self.producer)
+		ring_recover(register_self.producer->current, frame);
+	begun = begin(RING_ALLOC, sizeof(struct ring_alloc), &call);
+	if (begun.payload) {
+		fill_alloc(begun.payload, kind, size, address, begun.stack);
+		ring_end(begun.ring, begun.payload);
+		end_record();
+	}
 	RING_SIGNAL_FENCE();
 	heap_thread.inside = 0;
+	return address;
 }
 
-static inline __attribute__((always_inline)) void fill_free(struct ring_free_block *freed,
-							    enum ring_free_kind kind,
-							    const void *address, uint32_t pages)
+void *heap_record_alloc(uint32_t kind, uint64_t size, void *address, uint64_t pc, uint64_t sp,
+			uint64_t fp)
 {
-	*freed = (struct ring_free_block){
-		.address = (uintptr_t)address,
-		.kind = kind,
-		.pages = pages,
-	};
+	const struct producer *producer = register_self.producer;
+	uint64_t frame = heap_frame();
+	struct ring *ring;
+	struct ring_alloc *alloc = NULL;
+	uint32_t stack;
+
+	if (__builtin_expect(heap_thread.inside != 0, 0) || !heap_can_record(producer))
+		return alloc_otherwise(kind, size, address, pc, sp, fp, NULL, NULL, frame);
+	heap_thread.inside = frame;
+	RING_SIGNAL_FENCE();
+	ring = producer->current;
+	stack = call_tree_recall(producer, pc, sp, fp);
+	if (__builtin_expect(stack != 0, 1))
+		alloc = ring_try_begin(ring, RING_ALLOC,
+				       sizeof(struct ring_record_header) + sizeof(*alloc));
+	if (__builtin_expect(!alloc || !is_good(producer, ring, stack), 0))
+		return alloc_otherwise(kind, size, address, pc, sp, fp, ring, alloc, frame);
+	fill_alloc(alloc, kind, size, address, stack);
+	if (__builtin_expect(!ring_try_end(ring) || heap_is_last(), 0))
+		return end_alloc(ring, address);
+	heap_thread.inside = 0;
+	return address;
 }
 
-static __attribute__((noinline)) void free_otherwise(enum ring_free_kind kind, const void *address,
-						     uint32_t pages, struct ring *ring,
-						     void *wasted)
+static void free_otherwise(enum ring_free_kind kind, const void *address, uint32_t pages,
+			   uint64_t frame)
 {
+	struct producer *producer = register_self.producer;
 	struct begun begun;
+	bool may_walk;
 
-	if (wasted)
-		message_waste(ring, wasted, sizeof(struct ring_free_block));
+	/* Of a block that a realloc moves, perhaps, whose record is open. */
+	if (producer && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
+		ring_recover(producer->current, frame);
 	/* libc frees what it never had when a thread has ended: not worth a ring, which the thread would leave behind. */
-	if (!address && !register_self.producer && register_self.is_done)
+	if (!address && !producer && register_self.is_done)
 		return;
 	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
 	if (!begun.payload)
 		return;
-	fill_free(begun.payload, kind, address, pages);
+	heap_fill_free(begun.payload, kind, address, pages);
 	ring_end(begun.ring, begun.payload);
+	end_record();
+}
+
+__attribute__((noinline)) void heap_record_free_rest(enum ring_free_kind kind, const void *address,
+						     uint32_t pages, enum heap_outcome outcome,
+						     uint64_t frame)
+{
+	if (outcome == HEAP_UNRECORDED) {
+		free_otherwise(kind, address, pages, frame);
+		return;
+	}
+	if (outcome == HEAP_UNENDED && register_self.producer)
+		ring_end_first(register_self.producer->current);
 	end_record();
 }
 
 void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pages)
 {
-	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-	struct producer *producer = register_self.producer;
-	bool may_walk;
-	struct ring *ring = NULL;
-	void *payload = NULL;
+	enum heap_outcome outcome = heap_try_record_free(kind, address, pages);
 
-	if (can_record(producer)) {
-		ring = producer->current;
-		payload =
-			ring_try_begin(ring, RING_FREE_BLOCK, RECORD_BYTES(struct ring_free_block));
-		if (__builtin_expect(payload && is_good(producer, ring, 0), 1)) {
-			fill_free(payload, kind, address, pages);
-			ring_end_first(ring);
-			end_record();
-			return;
-		}
-	}
-	/* Of a block that a realloc moves, perhaps, whose record is open. */
-	if (ring && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
-		ring_enter(ring);
-	free_otherwise(kind, address, pages, ring, payload);
+	if (__builtin_expect(outcome != HEAP_RECORDED, 0))
+		heap_record_free_rest(kind, address, pages, outcome, heap_frame());
 }
 
 /* One that is nested has no stack: it is open for as long as the block is moved. */

@@ -41,10 +41,10 @@ struct ring {
 	volatile uint64_t end;  /* reserved */
 	uint64_t tail;          /* as last seen */
 	uint64_t next_check;    /* of how full it is, when head is there */
+	uint64_t limit; /* a record that ends there needs no look at those, nor a pad; 0: all do */
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
 	uint16_t time_flags; /* RING_FLAG_TICKS, or 0 */
-	uint64_t last_ticks;
 	struct open_record open[RING_MAX_OPEN];
 
 	struct ring_arena *arena;
@@ -137,27 +137,19 @@ static inline uint64_t ring_now_ns(void)
 extern char __libc_single_threaded __attribute__((weak));
 
 /*
- * Now, as this ring has times. Ticks are read behind all that is before them where another thread may have made that so; else
- * it is enough that those of one thread do not go back.
+ * Now, in ticks. They are read behind all that is before them where another thread may have made that so; else nobody knows which of two
+ * that are near each other was first, and the consumer has a thread's times not go back.
  */
-static inline __attribute__((always_inline)) uint64_t ring_now_as(struct ring *ring,
-								  uint16_t time_flags)
+static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
-	uint64_t ticks, last;
+	bool is_single = &__libc_single_threaded && __libc_single_threaded;
 
-	if (!TICK_EXISTS || !RING_LIKELY(time_flags))
-		return ring_now_ns();
-	if (!&__libc_single_threaded || !__libc_single_threaded)
-		return tick_read_ordered();
-	ticks = tick_read();
-	last = ring->last_ticks;
-	ring->last_ticks = MAX_OF(ticks, last);
-	return MAX_OF(ticks, last);
+	return RING_LIKELY(is_single) ? tick_read() : tick_read_ordered();
 }
 
-static inline uint64_t ring_now(struct ring *ring)
+static inline uint64_t ring_now(const struct ring *ring)
 {
-	return ring_now_as(ring, ring->time_flags);
+	return TICK_EXISTS && ring->time_flags ? ring_ticks_now() : ring_now_ns();
 }
 
 static inline void ring_add(uint64_t *word, uint64_t n)
@@ -184,24 +176,25 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* A handler that came since then has an earlier time, perhaps, but is behind it. */
+/* time_flags: RING_FLAG_TICKS, or 0. A handler that came since the record was reserved has an earlier time, perhaps, but is behind it. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,
 								     uint16_t time_flags)
 {
 	struct ring_record_header *header = ring_header_at(ring, at);
-	uint64_t time_ns = ring_now_as(ring, time_flags), nested_ns;
+	struct {
+		uint32_t bytes;
+		uint16_t type, flags;
+	} first = { bytes, (uint16_t)type, time_flags };
+	uint64_t time_ns = TICK_EXISTS && time_flags ? ring_ticks_now() : ring_now_ns(), nested_ns;
 
 	if (!RING_LIKELY(ring->end == at + bytes)) {
 		nested_ns = ring->nested_ns;
 		time_ns = MIN_OF(time_ns, nested_ns);
 	}
-	/* What follows the payload in its last word is what was there before. */
-	*(uint64_t *)((uint8_t *)header + bytes - 8) = 0;
-	header->bytes = bytes;
-	header->type = (uint16_t)type;
-	header->flags = time_flags;
+	/* in one store */
+	__builtin_memcpy(header, &first, sizeof(first));
 	header->time_ns = time_ns;
 	return header + 1;
 }
@@ -223,23 +216,22 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 }
 
 /*
- * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8. Where there are ticks this calls nothing, so
- * that a hook that is made of it keeps no registers for later.
+ * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8, all of which is written. Where there are
+ * ticks this calls nothing, so that a hook that is made of it keeps no registers for later.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
 {
-	uint16_t time_flags = ring->time_flags;
 	uint64_t from;
 
-	if (!RING_LIKELY(*ring->alive && ring->open[0].sp == 0 && (!TICK_EXISTS || time_flags)))
+	if (!RING_LIKELY(ring->open[0].sp == 0))
 		return NULL;
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	RING_SIGNAL_FENCE();
+	/* No handler moves on to a bigger one from here on. */
 	from = ring->end;
-	if (RING_LIKELY(from + bytes - ring->tail <= ring->size &&
-			(from & (ring->size - 1)) + bytes <= ring->size))
-		return ring_begin_first(ring, type, from, bytes, time_flags);
+	if (RING_LIKELY(*ring->alive && from + bytes <= ring->limit))
+		return ring_begin_first(ring, type, from, bytes, TICK_EXISTS ? RING_FLAG_TICKS : 0);
 	ring->open[0].sp = 0;
 	return NULL;
 }
@@ -261,19 +253,31 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 	__atomic_store_n(&shared->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* Of the outermost record. */
-static inline __attribute__((always_inline)) void ring_end_first(struct ring *ring)
+/*
+ * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be asked. Does not look how full the ring is,
+ * as one that ring_try_begin() began ends before that is due.
+ */
+static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {
 	RING_SIGNAL_FENCE();
 	ring->nestable = false;
 	RING_SIGNAL_FENCE();
 	if (!RING_LIKELY(ring->open[1].sp == 0))
-		ring_abandon(ring, 1);
+		return false;
 	ring_publish(ring, ring->shared);
 	ring->open[0].bytes = 0;
 	RING_SIGNAL_FENCE();
 	ring->open[0].sp = 0;
 	RING_SIGNAL_FENCE();
+	return true;
+}
+
+static inline __attribute__((always_inline)) void ring_end_first(struct ring *ring)
+{
+	if (!ring_try_end(ring)) {
+		ring_abandon(ring, 1);
+		(void)ring_try_end(ring);
+	}
 	if (!RING_LIKELY(ring->head < ring->next_check))
 		ring_check_fill(ring);
 }

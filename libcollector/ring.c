@@ -129,6 +129,17 @@ static void time_lap(struct ring *ring, uint64_t head)
 	ring->lap_ns = now_ns;
 }
 
+/* Of records that begin there. Whatever the tail is said to be, they are in the ring. */
+static uint64_t find_limit(const struct ring *ring, uint64_t from)
+{
+	uint64_t lap_end = from + ring->size - (from & (ring->size - 1)),
+		 full = from - ring->tail <= ring->size ? ring->tail + ring->size : 0;
+
+	if (TICK_EXISTS && !ring->time_flags)
+		return 0;
+	return MIN_OF(MIN_OF(lap_end, full), ring->next_check);
+}
+
 void ring_check_fill(struct ring *ring)
 {
 	uint64_t head = ring->head;
@@ -144,6 +155,7 @@ void ring_check_fill(struct ring *ring)
 	/* The next record is to take the long way, as if there were no room. */
 	if (ring->is_fast)
 		ring->tail = head - ring->size;
+	ring->limit = find_limit(ring, head);
 }
 
 static bool is_realtime(void)
@@ -335,6 +347,12 @@ static void get_signal_stack(const struct ring *ring, stack_t *ret_stack)
 	errno = error;
 }
 
+/* What follows the payload in its last word is what was there before. */
+static void clear_last(const struct ring *ring, uint64_t at, uint32_t bytes)
+{
+	*(uint64_t *)((uint8_t *)ring_header_at(ring, at) + bytes - 8) = 0;
+}
+
 /* Behind a record that is open. Never waits. */
 static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t type,
 			  uint32_t bytes)
@@ -364,6 +382,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	ring_add(&shared->attempted, 1);
 	write_pad_before(ring, at);
 	ring_reserve(ring, level, at, bytes);
+	clear_last(ring, at, bytes);
 	header = ring_write_header(ring, type, at, bytes, ring->time_flags);
 	nested_ns = ring->nested_ns;
 	ring->nested_ns = MIN_OF(nested_ns, header[-1].time_ns);
@@ -382,6 +401,8 @@ static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
 {
 	write_pad_before(ring, at);
+	ring->limit = find_limit(ring, at + bytes);
+	clear_last(ring, at, bytes);
 	return ring_begin_first(ring, type, at, bytes, ring->time_flags);
 }
 
@@ -481,6 +502,8 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
 	uint32_t bytes = record_bytes(ring, payload_bytes);
 	void *payload = LIKELY(bytes != 0) ? ring_try_begin(ring, type, bytes) : NULL;
 
+	if (LIKELY(payload))
+		clear_last(ring, ring->open[0].at, bytes);
 	return LIKELY(payload) ? payload : begin_otherwise(ring, sp, type, payload_bytes, bytes);
 }
 

@@ -177,7 +177,7 @@ static bool add_part(struct heap *heap)
 	return true;
 }
 
-/* Those that are taken behind the next ones. */
+/* So many, all at once, that are taken behind as many. */
 static void prefetch_unused(const struct heap *heap, uint32_t n)
 {
 	for (uint32_t i = 1; i <= SOON && i + SOON <= n; i++)
@@ -546,9 +546,11 @@ void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, siz
 {
 	for (size_t i = 0; i < n; i++) {
 		uint32_t hash = hash_of(heap, addresses[i]);
+		const struct heap_slot *slot = &heap->slots[slot_of(heap->n_slots, hash)];
 
-		prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)]);
-		prefetch_line(&heap->slots[slot_of(heap->n_slots, hash)] + 4);
+		prefetch_line(slot);
+		/* A look may go on into the next one. */
+		prefetch_line(slot + 4);
 		if (heap->old)
 			prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
 	}
