@@ -482,7 +482,7 @@ def test_footprints(profctl, profcapture, capture, compile_c, static):
     for name in "rss", "pss":
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
-        assert 7 <= len(values) <= 17
+        assert len(values) >= 7
         assert all(later - earlier > 80e6 for earlier, later in zip(times, times[1:]))
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
     # and of nobody else's recordings
