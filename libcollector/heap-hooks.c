@@ -60,10 +60,8 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 }
 
 /* The same of a block's end; what the pool gave does not get to an allocator. */
-static inline __attribute__((always_inline)) bool is_end_passed(const void *address)
+static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, const void *address)
 {
-	uint32_t mode = load_mode();
-
 	if (__builtin_expect(mode == 0, 1))
 		return !heap_pool_has(address);
 	return is_sampled(mode) && heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE;
@@ -274,7 +272,7 @@ HOOK void *realloc(void *prior, size_t size)
 {
 	struct heap_call call = { RING_ALLOC_REALLOC, 0, size, { 0 } };
 
-	if (is_end_passed(prior) && is_passed(size))
+	if (is_end_passed(load_mode(), prior) && is_passed(size))
 		return heap_next.realloc(prior, size);
 	own_calls_get_caller(&call.caller);
 	return realloc_awake(&call, prior);
@@ -297,7 +295,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
 	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
-	if (!is_too_much && is_end_passed(prior) && is_passed(call.size))
+	if (!is_too_much && is_end_passed(load_mode(), prior) && is_passed(call.size))
 		return heap_next.realloc(prior, call.size);
 	own_calls_get_caller(&call.caller);
 	if (!is_too_much)
@@ -445,7 +443,7 @@ HOOK void free(void *address)
 	uint32_t mode = load_mode();
 	enum heap_outcome outcome;
 
-	if (is_end_passed(address)) {
+	if (is_end_passed(mode, address)) {
 		heap_next.free(address);
 	} else if (__builtin_expect(is_all(mode) && !heap_pool_has(address) &&
 					    _r_debug.r_state != RT_DELETE,

@@ -254,8 +254,8 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be asked. Does not look how full the ring is,
- * as one that ring_try_begin() began ends before that is due.
+ * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be asked. Does not look how full the ring is:
+ * one that ring_try_begin() began ends where that is due at the latest, and the next one is not begun by that.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#define AHEAD 24u
+#define AHEAD 24u /* addresses that are asked for together */
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)

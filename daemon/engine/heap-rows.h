@@ -22,7 +22,7 @@ void heap_rows_complete(struct heap_pending *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* Whether there are so many blocks that they are worth being fetched before they are needed. */
 bool heap_rows_are_far(const struct heap_rows *rows);
-/* A record that is about this address comes soon; or sooner, and has a block there. */
+/* Records that are about these addresses come soon; or sooner, and have blocks there. */
 void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 

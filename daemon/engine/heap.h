@@ -108,7 +108,7 @@ bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* Whether its blocks are not all in caches, so that it is worth saying what comes. */
 bool heap_is_far(const struct heap *heap);
-/* It will be asked for this address soon; or sooner, as that has been said before, for the block there. */
+/* It will be asked for these addresses soon; or sooner, as that has been said before, for the blocks there. */
 void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, size_t n);
 void heap_prefetch_blocks(const struct heap *heap, const uint64_t *addresses, size_t n);
 
