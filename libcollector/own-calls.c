@@ -427,15 +427,13 @@ void own_calls_remember(struct own_calls *calls, uint32_t node)
 	outer = &calls->frames[n_outer - 1];
 	if (inner->end - outer->end > OWN_CALLS_BRANCH_WORDS)
 		return;
-	branch = &calls->branches[own_calls_branch_at(inner->pc, inner->sp)];
-	if (branch->pc != 0 && (branch->pc != inner->pc || branch->sp != inner->sp)) {
-		branch[1].pc = 0;
-		atomic_signal_fence(memory_order_seq_cst);
-		branch[1] = branch[0];
-	}
-	/* Where this is left by siglongjmp(), it is nothing. */
-	branch->pc = 0;
+	/* Where this is left by siglongjmp(), nothing is known. */
+	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
+	branch = &calls->branches[own_calls_branch_at(inner->pc, inner->sp)];
+	if (branch->pc != inner->pc || branch->sp != inner->sp)
+		branch[1] = branch[0];
+	branch->pc = inner->pc;
 	branch->sp = inner->sp;
 	branch->fp = inner->fp;
 	branch->fp_mask = fp_mask(inner);
@@ -447,15 +445,15 @@ void own_calls_remember(struct own_calls *calls, uint32_t node)
 	branch->n_outer = n_outer;
 	branch->n_words = inner->end - outer->end;
 	branch->node = node;
+	branch->era = calls->era;
 	memcpy(branch->words, &calls->checks[outer->end], branch->n_words * sizeof(*branch->words));
 	atomic_signal_fence(memory_order_seq_cst);
-	branch->pc = inner->pc;
+	calls->is_busy = false;
 }
 
 void own_calls_forget_nodes(struct own_calls *calls)
 {
-	for (uint32_t i = 0; i < OWN_CALLS_BRANCHES; i++)
-		calls->branches[i].pc = 0;
+	calls->era++;
 	for (uint32_t i = 0; i < calls->n; i++)
 		calls->frames[i].node = 0;
 }

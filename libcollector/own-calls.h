@@ -45,13 +45,14 @@ struct own_calls_row {
  * is counts where the mask is not 0.
  */
 struct own_calls_branch {
-	uint64_t pc, sp, fp; /* of the innermost one; pc 0: empty */
+	uint64_t pc, sp, fp; /* of the innermost one */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
 	uint32_t n_outer; /* frames of the last walk, with that one */
 	uint32_t n_words;
 	uint32_t node; /* of the innermost one */
+	uint64_t era;  /* another than that of own_calls: nothing */
 	struct own_stack_word words[OWN_CALLS_BRANCH_WORDS];
 };
 
@@ -64,6 +65,7 @@ struct own_calls {
 	uint32_t n_same;    /* of those, as many are of the last time, with their nodes */
 	bool is_open; /* what is behind them may change without a word of the stack changing */
 	bool is_busy;
+	uint64_t era; /* of the branches */
 	struct own_calls_branch branches[OWN_CALLS_BRANCHES];
 	struct own_calls_row rows[OWN_CALLS_ROWS];
 	struct own_calls_frame frames[OWN_CALLS_MAX_FRAMES];
@@ -141,7 +143,8 @@ static inline __attribute__((always_inline)) uint32_t own_calls_recall(
 
 	if (((branch->pc ^ pc) | (branch->sp ^ sp)) != 0)
 		branch++;
-	if (((branch->pc ^ pc) | (branch->sp ^ sp) | ((branch->fp ^ fp) & branch->fp_mask)) != 0 ||
+	if (((branch->pc ^ pc) | (branch->sp ^ sp) | (branch->era ^ calls->era) |
+	     ((branch->fp ^ fp) & branch->fp_mask)) != 0 ||
 	    branch->n_outer > calls->n || calls->is_open || calls->is_busy ||
 	    calls->forgotten != own_stack_forgotten())
 		return 0;

@@ -693,27 +693,36 @@ static __attribute__((noinline)) uint32_t recall(bool walks)
 	return own_calls_recall(state.calls, caller.pc, caller.sp, caller.fp);
 }
 
-static __attribute__((noinline)) void change_knowledge(int turn)
+static __attribute__((noinline)) void change_knowledge(int turn, bool with_modules)
 {
 	state.calls->is_open = turn == 4;
 	state.calls->is_busy = turn == 5;
-	if (turn == 6)
+	if (turn == 6 && with_modules)
 		own_stack_forget();
+	else if (turn == 6)
+		own_calls_forget_nodes(state.calls);
 }
 
-/* Not where the last walk is nothing, may have changed where no word has, or was of modules that went. */
-static void test_recalled(void)
+static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 {
 	volatile int next = 0; /* so that it stays a loop, whose call is at one place */
 
-	REQUIRE(make_ready());
 	own_calls_clear(state.calls);
 	while (next < 7) {
 		int turn = next++;
 
-		change_knowledge(turn);
+		change_knowledge(turn, with_modules);
 		CHECK_INT(recall(turn < 3) != 0, turn > 0 && turn < 4);
 	}
+}
+
+/* Not where the last walk is nothing, may have changed where no word has, or was of modules that went, nor where nodes are void. */
+static void test_recalled(void)
+{
+	REQUIRE(make_ready());
+	recall_by_turns(true);
+	recall_by_turns(false);
+	own_calls_clear(state.calls);
 }
 
 /* When the turn is one that was before, no row of that one is there. */
