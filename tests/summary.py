@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Counts the cases of the last `meson test` in each build folder: the TAP lines, pytest cases and plain programs.
 
-    summary.py [--strict] [--failed STEP]… BUILD…
+    summary.py [--strict] [--failed STEP]… [--stages FILE] [--slowest N] [--json FILE] BUILD…
     summary.py --list-failed BUILD
 
-Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that was run again counts as it
-ended then, and is named as flaky where it had failed before. --list-failed prints the names of the tests that failed. The
-exit status is 1 where a case failed. With --strict a skip that tests/expected-skips does not name counts as a failure.
---failed counts a step that is not a test, such as a build.
+Print the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that ran again counts by its
+second result, and is listed as flaky if it failed first. The exit status is 1 if a case failed.
+--strict counts a skip that tests/expected-skips does not name as a failure. --failed counts a step that is not a test,
+such as a build. --slowest prints the N tests of each build that took longest, with the wall and CPU time that
+tests/timed.py measured. --stages prints a line for each stage of a CI run; FILE has a line "WALL USER SYSTEM NAME" for
+each, in seconds. --json writes all times and counts to FILE. --list-failed prints the names of the tests that failed.
 """
 import argparse
 import collections
@@ -21,6 +23,8 @@ from pathlib import Path
 
 TAP = re.compile(r"^(not )?ok\b\s*\d*\s*(?:- )?([^#]*?)\s*(?:#\s*(SKIP)\b\s*(.*))?$", re.IGNORECASE | re.MULTILINE)
 PLAIN = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped", "IGNORED": "skipped"}
+
+LOG = "testlog-timed.py"  # meson adds the name of the wrapper to that of the log
 
 Case = collections.namedtuple("Case", "id result reason")
 
@@ -73,7 +77,7 @@ def read_log(log):
 
 def read_build(build):
     first = read_log(build / "meson-logs/testlog-first.json")
-    last = read_log(build / "meson-logs/testlog.json")
+    last = read_log(build / f"meson-logs/{LOG}.json")
     for test, record in last.items():
         if test in first and PLAIN.get(first[test]["result"], "failed") == "failed" and record["result"] in PLAIN:
             print(f"FLAKY {build.name}:{short(test)} failed, and passed when it was run again")
@@ -84,9 +88,41 @@ def read_build(build):
 
 
 def list_failed(build):
-    for test, record in read_log(build / "meson-logs/testlog.json").items():
+    for test, record in read_log(build / f"meson-logs/{LOG}.json").items():
         if PLAIN.get(record["result"], "failed") == "failed":
             print(short(test))
+
+
+def read_times(build):
+    """{name: {wall_s, cpu_s}} of each test, the slowest first. Both runs of a test that ran twice count."""
+    names, times = {}, {}
+    for log in "testlog-first", LOG:
+        for test, record in read_log(build / f"meson-logs/{log}.json").items():
+            names[tuple(record.get("command", []))] = short(test)
+    file = build / "test-results/times.jsonl"
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        record = json.loads(line)
+        name = next((name for command, name in names.items() if command[-len(record["command"]):] == tuple(record["command"])), None)
+        if name:
+            before = times.get(name, {"wall_s": 0, "cpu_s": 0})
+            times[name] = {unit: round(before[unit] + record[unit], 3) for unit in before}
+    return dict(sorted(times.items(), key=lambda item: -item[1]["wall_s"]))
+
+
+def print_times(build, times, limit):
+    wall, cpu = (sum(time[unit] for time in times.values()) for unit in ("wall_s", "cpu_s"))
+    print(f"{build.name}: {len(times)} tests took {wall:.0f} s one after the other, {cpu:.0f} s of CPU time. The slowest:")
+    for name, time in list(times.items())[:limit]:
+        print(f"  {time['wall_s']:7.1f} s  CPU {time['cpu_s']:7.1f} s  {name}")
+
+
+def read_stages(path):
+    """[{name, wall_s, cpu_s}] of a file with a line "WALL USER SYSTEM NAME" for each stage."""
+    stages = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        wall, user, system, name = line.split(None, 3)
+        stages.append({"name": name, "wall_s": float(wall), "cpu_s": round(float(user) + float(system), 3)})
+    return stages
 
 
 def expected_skips(path):
@@ -106,14 +142,24 @@ def main():
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--failed", action="append", default=[])
     parser.add_argument("--list-failed", action="store_true")
+    parser.add_argument("--slowest", type=int, default=0)
+    parser.add_argument("--stages", type=Path)
+    parser.add_argument("--json", type=Path)
     parser.add_argument("builds", nargs="*", type=Path)
     options = parser.parse_args()
     if options.list_failed:
         return list_failed(*options.builds)
     patterns = expected_skips(Path(__file__).parent / "expected-skips")
-    counts = collections.Counter(failed=len(options.failed))
+    counts = collections.Counter(passed=0, failed=len(options.failed), skipped=0)
     for step in options.failed:
         print(f"FAIL {step}")
+    times = {build.name: read_times(build) for build in options.builds}
+    for build in options.builds:
+        if options.slowest and times[build.name]:
+            print_times(build, times[build.name], options.slowest)
+    stages = read_stages(options.stages) if options.stages else []
+    for stage in stages:
+        print(f"stage {stage['wall_s']:7.1f} s  CPU {stage['cpu_s']:7.1f} s  {stage['name']}")
     for build in options.builds:
         for case in read_build(build):
             surprise = options.strict and case.result == "skipped" and not is_expected(build, case, patterns)
@@ -122,6 +168,8 @@ def main():
             if result != "passed":
                 word = {"failed": "FAIL", "skipped": "SKIP"}[result] + (", as it was skipped:" if surprise else "")
                 print(f"{word} {build.name}:{case.id} {case.reason}".rstrip())
+    if options.json:
+        options.json.write_text(json.dumps({"counts": counts, "stages": stages, "builds": times}, indent=1), encoding="utf-8")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     return 1 if counts["failed"] else 0
 

@@ -7,12 +7,18 @@
         assert profcapture.json("report", capture)["data"]["self_total"] > 0
 
 Run one scenario by hand: ./dev test NAME, or `meson devenv -C build` and pytest.
+
+Scenarios run beside each other, so a test must hold on a busy machine: it creates the load that it needs, waits for an
+event instead of a time, and derives the bounds of a share from the number of its samples (see shares.py). A test that
+changes the machine, or cannot share it, is marked with `@pytest.mark.alone`: no other case runs beside it.
 """
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +27,33 @@ from recordings import processes, until
 
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
+
+
+@contextlib.contextmanager
+def lock(name, how):
+    """A file lock that all runs of this user share; the kernel releases it when the process ends."""
+    path = f"{tempfile.gettempdir()}/profd-tests-{os.geteuid()}-{name}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, how)
+        yield
+    finally:
+        os.close(fd)
+
+
+@pytest.fixture(autouse=True)
+def machine(request):
+    """Cases share the machine, or have it alone. A case that waits for the machine holds the gate, so that no case that
+    came later goes first."""
+    alone = request.node.get_closest_marker("alone")
+    with contextlib.ExitStack() as held:
+        with lock("gate", fcntl.LOCK_EX):
+            held.enter_context(lock("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        yield
 
 
 class Program:

@@ -24,6 +24,9 @@ PR_CAPBSET_DROP = 24
 SPIN = "int main(void) { for (volatile int i = 0;; i++) ; }"
 
 
+pytestmark = pytest.mark.alone
+
+
 @pytest.fixture(autouse=True)
 def rights(require):
     require(root=True, machine=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
-VERBS = "setup build demo test asan tsan foreign fuzz bench format lint".split()
+VERBS = "setup build demo test soak stress asan tsan foreign coverage fuzz bench format lint".split()
 
 
 def dev(*args):
@@ -44,7 +44,7 @@ def summary(tmp_path):
         for name, text in (junit or {}).items():
             (build / f"test-results/{name}.xml").write_text(text)
         if records is not None:
-            (build / "meson-logs/testlog.json").write_text(
+            (build / "meson-logs/testlog-timed.py.json").write_text(
                 "".join(json.dumps({"name": f"profd:x / {n}", "result": r, "stdout": o}) + "\n" for n, r, o in records)
             )
         done = subprocess.run(
@@ -101,7 +101,7 @@ def test_what_was_run_again_counts_and_is_named(summary, tmp_path):
     logs = tmp_path / "build/meson-logs"
     summary([("shaky", "FAIL", "not ok 1 test_a\n1..1\n"), ("broken", "FAIL", ""), ("plain", "OK", "")])
     assert summary(None, "--list-failed") == (0, ["shaky", "broken"])
-    (logs / "testlog.json").rename(logs / "testlog-first.json")
+    (logs / "testlog-timed.py.json").rename(logs / "testlog-first.json")
     status, lines = summary([("shaky", "OK", "ok 1 test_a\n1..1\n"), ("broken", "FAIL", "")])
     assert (status, lines[-1]) == (1, "2 passed, 1 failed, 0 skipped")
     assert [line.split()[:2] for line in lines if line.startswith("FLAKY")] == [["FLAKY", "build:shaky"]]

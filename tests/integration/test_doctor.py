@@ -139,6 +139,7 @@ def sysctl(require):
         ("kptr-restrict", "kernel.kptr_restrict", 2, []),
     ],
 )
+@pytest.mark.alone
 def test_pasted_fix_works(profctl, sysctl, check, name, bad, user):
     sysctl(name, bad)
     found = run(profctl, prefix=user, cwd="/")[check]

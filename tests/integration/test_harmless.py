@@ -277,6 +277,7 @@ def memory_cgroup():
     folder.rmdir()
 
 
+@pytest.mark.alone
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
     """Where a page more would be the end of a process, it writes: the pages of its rings are the engine's."""
     require(root=True, machine=True)

@@ -275,6 +275,7 @@ def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
     assert [row["cgroup"] for row in rows] == [f"/{cgroup.name}"]
 
 
+@pytest.mark.alone
 def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, require, spawn):
     require(machine=True)
     switch = Path("/sys/devices/system/cpu/cpu1/online")

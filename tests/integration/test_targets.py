@@ -162,6 +162,7 @@ def test_exec_chain(profctl, profcapture, capture, compile_c):
     assert generations == list(range(generations[0], generations[0] + len(processes)))
 
 
+@pytest.mark.alone
 def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, require):
     """Samples of a thread may come after its exit, so it is remembered for a while: not where its number is reused."""
     require(machine=True)

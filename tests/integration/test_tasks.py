@@ -350,6 +350,7 @@ def test_several_events(profctl, profcapture, capture, program):
     assert seen == {"cpu-clock:u", "page-faults:u"}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("level", [2, 1, 0, -1])
 def test_real_levels(profctl, profcapture, capture, program, require, level):
     require(machine=True)
@@ -553,6 +554,7 @@ def test_target_that_is_gone(profctl, capture, spawn):
         assert done.stderr.strip()
 
 
+@pytest.mark.alone
 def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require, recorder):
     require(machine=True)
     online = Path("/sys/devices/system/cpu/cpu1/online")

@@ -110,13 +110,23 @@ static inline int test_in_child(int (*function)(void))
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Of very many cases that are alike, every how many are tried: PROF_TEST_STRIDE, or what the test says. */
+/*
+ * A loop over very many inputs that are alike tries every test_stride()th of them, from test_start() on. The commit
+ * chooses the start, so that later commits try other inputs: PROF_TEST_SEED is a hexadecimal number, which ./dev sets.
+ * ./dev soak sets PROF_TEST_SOAK=1, and every input is tried.
+ */
 static inline size_t test_stride(size_t standard)
 {
-	const char *text = getenv("PROF_TEST_STRIDE");
-	size_t stride = text ? strtoul(text, NULL, 10) : standard;
+	const char *soak = getenv("PROF_TEST_SOAK");
 
-	return stride ? stride : 1;
+	return soak && strcmp(soak, "1") == 0 ? 1 : standard;
+}
+
+static inline size_t test_start(size_t stride)
+{
+	const char *seed = getenv("PROF_TEST_SEED");
+
+	return seed ? strtoul(seed, NULL, 16) % stride : 0;
 }
 
 static inline int test_end(void)

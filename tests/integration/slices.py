@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Long scenarios: every run tries a part of the inputs, and `./dev soak` tries all.
+
+    for seed in part(range(2000), 40):    # 40 of the 2000, or all of them in a soak
+
+The commit chooses the part, so that later commits try other inputs, and a failure can be repeated: PROF_TEST_SEED is a
+hexadecimal number, which ./dev sets from the commit's hash. PROF_TEST_SOAK=1 asks for everything.
+"""
+import os
+import random
+
+SOAK = os.environ.get("PROF_TEST_SOAK") == "1"
+SEED = int(os.environ.get("PROF_TEST_SEED", "0"), 16)
+
+
+def part(inputs, count):
+    """count of the inputs, spread over all of them and in their order."""
+    inputs = list(inputs)
+    if SOAK or count >= len(inputs):
+        return inputs
+    chance = random.Random(SEED)
+    width = len(inputs) / count
+    return [inputs[int((step + chance.random()) * width)] for step in range(count)]

@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Selects tests of a build folder and prints their names.
+
+    selection.py BUILD [--changed] [--programs] [NAME…]
+
+NAME is a test or a suite, such as a folder of the source tree; without one all tests are selected. --programs prints the
+files that have to be built for the selected tests instead.
+
+--changed selects the tests that the uncommitted change affects, and says on stderr why. A C file affects the unit tests that
+are built from it, and the scenarios that use a program built from it, as ninja's rules and the compiler's dependencies say;
+a scenario, or a Python file that scenarios import, affects those scenarios; any other file affects the tests whose source
+names it. The lints read every file, so they are always affected.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def changed():
+    status = subprocess.run(
+        ["git", "-c", "core.quotePath=false", "status", "--porcelain", "--no-renames", "-uall"],
+        cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True,
+    ).stdout
+    return [line[3:] for line in status.splitlines()]
+
+
+def ninja_inputs(build):
+    """{output: its inputs} of build.ninja, and of each object the headers that the compiler read."""
+    inputs = {}
+    text = (build / "build.ninja").read_text(encoding="utf-8").replace("$\n", "")
+    for outputs, rest in re.findall(r"^build (.*?): \S+ ?(.*)$", text, re.MULTILINE):
+        names = [name for name in rest.split(" ") if name and not name.startswith("|")]
+        for output in outputs.replace("|", " ").split():
+            inputs.setdefault(output, []).extend(names)
+    deps = subprocess.run(["ninja", "-C", build, "-t", "deps"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    for block in deps.split("\n\n"):
+        lines = block.splitlines()
+        if lines and ": #deps" in lines[0]:
+            inputs.setdefault(lines[0].partition(": #deps")[0], []).extend(line.strip() for line in lines[1:])
+    return inputs
+
+
+def sources(build, target, inputs, known):
+    """The files of the source tree that the target is built from."""
+    if target not in known:
+        known[target] = set()
+        for name in inputs.get(target, []):
+            path = (build / name).resolve()
+            if path.is_relative_to(ROOT) and not path.is_relative_to(build):
+                known[target].add(str(path.relative_to(ROOT)))
+            known[target] |= sources(build, name, inputs, known)
+    return known[target]
+
+
+def python_sources(script):
+    """The script and the files beside it that it imports, and theirs."""
+    found, todo = set(), [script]
+    if (script.parent / "conftest.py").exists():
+        todo.append(script.parent / "conftest.py")
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            if (path.parent / f"{name}.py").exists():
+                todo.append(path.parent / f"{name}.py")
+    return {str(path.relative_to(ROOT)) for path in found}
+
+
+def scripts_of(test):
+    found = set()
+    for word in test["cmd"]:
+        path = Path(word)
+        if path.suffix == ".py" and path.is_relative_to(ROOT):
+            found |= python_sources(path)
+    return found
+
+
+def used_outputs(build, test, targets):
+    """What the test runs. A scenario depends on every program, and uses those that it names by their variable or fixture."""
+    outputs = [output for target in test["depends"] for output in targets.get(target, [])]
+    scripts = [name for name in scripts_of(test) if not name.endswith("/conftest.py")]
+    if not scripts or "lint" in suites(test):
+        return outputs
+    text = "".join((ROOT / name).read_text(encoding="utf-8") for name in scripts)
+    variables = {str(Path(value).relative_to(build)): name for name, value in test["env"].items() if value.startswith(f"{build}/")}
+    recording = re.search(r"profctl|recorder|profd|\bbus\b", text)
+    found = []
+    for output in outputs:
+        name = variables.get(output, "PROFD")
+        if re.search(rf"\b({name}|{name.lower()})\b", text) or recording and re.fullmatch("PROFD|PROFD_ENGINE|PROFCTL|LIB.*", name):
+            found.append(output)
+    return found
+
+
+def affected(build, tests, targets):
+    inputs, known, files = ninja_inputs(build), {}, changed()
+    for test in tests:
+        scripts = scripts_of(test)
+        text = "".join((ROOT / name).read_text(encoding="utf-8") for name in scripts)
+        built = set()
+        for output in used_outputs(build, test, targets):
+            built |= sources(build, output, inputs, known)
+        why = [name for name in files if "lint" in suites(test) or name in built | scripts
+               or not name.endswith((".c", ".h", ".py")) and Path(name).name in text]
+        if why:
+            print(f"{test['name']}: {', '.join(why[:3])}{' …' if len(why) > 3 else ''}", file=sys.stderr)
+            yield test
+
+
+def suites(test):
+    return {suite.partition(":")[2] for suite in test["suite"]}
+
+
+def introspect(build, what):
+    return json.loads(subprocess.run(["meson", "introspect", what, build], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--programs", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    tests = introspect(build, "--tests")
+    targets = {
+        target["id"]: [str(Path(name).relative_to(build)) for name in target["filename"]]
+        for target in introspect(build, "--targets")
+    }
+    wanted = {name.rstrip("/") for name in options.names}
+    unknown = wanted - {name for test in tests for name in {test["name"]} | suites(test)}
+    if unknown:
+        print(f"no test or folder is called {', '.join(sorted(unknown))}; see: meson test -C {options.build} --list", file=sys.stderr)
+        return 2
+    chosen = [test for test in tests if not wanted or wanted & ({test["name"]} | suites(test))]
+    if options.changed:
+        chosen = list(affected(build, chosen, targets))
+    found = {test["name"] for test in chosen}
+    if options.programs:
+        found = {output for test in chosen for output in used_outputs(build, test, targets)}
+    print(*sorted(found), sep="\n", end="\n" if found else "")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
