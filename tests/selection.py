@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--changed", action="store_true")
     parser.add_argument("--programs", action="store_true")
     parser.add_argument("names", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     build = options.build.resolve()
     tests = introspect(build, "--tests")
     targets = {
