@@ -4,10 +4,11 @@
 # Shows that a new machine needs nothing but this repository: clones it into a Debian that has only its essential
 # packages, and runs there what a newcomer would.
 #
-#     tests/bare-chroot.sh [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
+#     tests/bare-chroot.sh [-s SUITE] [-m MIRROR] [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
 #
-# -k keeps the chroot in FOLDER, and uses it again where it is there. Needs root, mmdebstrap, and a Debian host whose
-# apt has been updated: sources, proxy and name resolution are the host's. What is not committed is not tested.
+# -s installs another release than bookworm, -m from another mirror than the host's, as for Ubuntu. -k keeps the chroot in
+# FOLDER, and uses it again if it exists. Needs root, mmdebstrap, the release's keyring, and a Debian host whose apt is
+# updated: proxy and name resolution are the host's. What is not committed is not tested.
 
 set -euo pipefail
 
@@ -15,10 +16,15 @@ source=$(dirname "$(dirname "$(readlink -f "$0")")")
 source "$source/tests/debian-chroot.bash"
 folder='' keep=no
 
-if [ "${1-}" = -k ]; then
-	folder=$(readlink -f -- "${2:?-k needs a folder}") keep=yes
-	shift 2
-fi
+while getopts s:m:k: option; do
+	case $option in
+	s) suite=$OPTARG ;;
+	m) mirror=$OPTARG ;;
+	k) folder=$(readlink -f -- "$OPTARG") keep=yes ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
 command=${*:-./dev demo && ./dev test}
 
 clone() {

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 # shellcheck shell=bash
 #
-# Debian in a folder, for the scripts beside it that source this: sources and proxy are the host's.
+# Debian in a folder, for the scripts beside it that source this: mirrors and proxy are the host's.
 
 suite=bookworm
+mirror=
 
-# "deb URI SUITE COMPONENT" of each of the host's sources that belong to the suite.
-host_sources() {
+# "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, else from each of the host's mirrors, which have the
+# other releases too.
+suite_sources() {
+	local host
+	if [ -n "$mirror" ]; then
+		printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates"
+		return
+	fi
+	host=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
 		sort -u | while read -r uri release component; do
 		case "$release" in
-		"$suite" | "$suite-updates" | "$suite-security") ;;
-		*) continue ;;
+		"$host" | "$host-updates" | "$host-security") echo "deb $uri $suite${release#"$host"} $component" ;;
 		esac
-		echo "deb $uri $release $component"
 	done
 }
 
@@ -21,14 +27,14 @@ host_proxy() {
 	apt-config dump | grep -Ei '^Acquire::(http|https)::([^ ]*::)?proxy' || true
 }
 
-# install_debian FOLDER [PACKAGE…]: the essential packages and these.
+# install_debian FOLDER [PACKAGE…]: installs the essential packages and these.
 install_debian() {
 	local folder=$1 sources proxy include
 	shift
 	include=$(IFS=,; echo "$*")
-	sources=$(host_sources)
+	sources=$(suite_sources)
 	[ -n "$sources" ] || {
-		echo "${0##*/}: this host's apt knows no source of $suite" >&2
+		echo "${0##*/}: apt on this host has no source to take $suite from" >&2
 		return 1
 	}
 	proxy=$(mktemp)
