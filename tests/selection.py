@@ -2,32 +2,27 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Selects tests of a build folder and prints their names.
 
-    selection.py BUILD [--changed] [--programs] [NAME…]
+    selection.py BUILD [--programs] [NAME…]
+    selection.py BUILD --affected-by FILE…
 
 NAME is a test or a suite, such as a folder of the source tree; without one all tests are selected. --programs prints the
 files that have to be built for the selected tests instead.
 
---changed selects the tests that the uncommitted change affects, and says on stderr why. A C file affects the unit tests that
+--affected-by selects the tests that a change of the files affects, and says on stderr why. A C file affects the unit tests that
 are built from it, and the scenarios that use a program built from it, as ninja's rules and the compiler's dependencies say;
 a scenario, or a Python file that scenarios import, affects those scenarios; any other file affects the tests whose source
 names it. The lints read every file, so they are always affected.
 """
 import argparse
+import functools
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def changed():
-    status = subprocess.run(
-        ["git", "-c", "core.quotePath=false", "status", "--porcelain", "--no-renames", "-uall"],
-        cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True,
-    ).stdout
-    return [line[3:] for line in status.splitlines()]
 
 
 def ninja_inputs(build):
@@ -51,13 +46,14 @@ def sources(build, target, inputs, known):
     if target not in known:
         known[target] = set()
         for name in inputs.get(target, []):
-            path = (build / name).resolve()
-            if path.is_relative_to(ROOT) and not path.is_relative_to(build):
-                known[target].add(str(path.relative_to(ROOT)))
+            path = os.path.normpath(f"{build}/{name}")
+            if path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/"):
+                known[target].add(path.removeprefix(f"{ROOT}/"))
             known[target] |= sources(build, name, inputs, known)
     return known[target]
 
 
+@functools.cache
 def python_sources(script):
     """The script and the files beside it that it imports, and theirs."""
     found, todo = set(), [script]
@@ -86,12 +82,13 @@ def scripts_of(test):
 def used_outputs(build, test, targets):
     """What the test runs. A scenario depends on every program, and uses those that it names by their variable or fixture."""
     outputs = [output for target in test["depends"] for output in targets.get(target, [])]
-    scripts = [name for name in scripts_of(test) if not name.endswith("/conftest.py")]
+    scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):
         return outputs
-    text = "".join((ROOT / name).read_text(encoding="utf-8") for name in scripts)
+    text = text_of(scripts)
     variables = {str(Path(value).relative_to(build)): name for name, value in test["env"].items() if value.startswith(f"{build}/")}
-    recording = re.search(r"profctl|recorder|profd|\bbus\b", text)
+    scenario = text_of(frozenset(name for name in scripts if Path(name).name.startswith("test_")))
+    recording = re.search(r"def \w+\([^)]*\b(profctl|recorder|bus|profd)\b", scenario)
     found = []
     for output in outputs:
         name = variables.get(output, "PROFD")
@@ -100,11 +97,11 @@ def used_outputs(build, test, targets):
     return found
 
 
-def affected(build, tests, targets):
-    inputs, known, files = ninja_inputs(build), {}, changed()
+def affected(build, tests, targets, files):
+    inputs, known = ninja_inputs(build), {}
     for test in tests:
         scripts = scripts_of(test)
-        text = "".join((ROOT / name).read_text(encoding="utf-8") for name in scripts)
+        text = text_of(frozenset(scripts))
         built = set()
         for output in used_outputs(build, test, targets):
             built |= sources(build, output, inputs, known)
@@ -115,26 +112,32 @@ def affected(build, tests, targets):
             yield test
 
 
+@functools.cache
+def text_of(names):
+    return "".join((ROOT / name).read_text(encoding="utf-8") for name in sorted(names))
+
+
 def suites(test):
     return {suite.partition(":")[2] for suite in test["suite"]}
 
 
 def introspect(build, what):
-    return json.loads(subprocess.run(["meson", "introspect", what, build], stdout=subprocess.PIPE, check=True).stdout)
+    """What meson wrote when it configured the build, and writes again whenever that changes."""
+    return json.loads((build / f"meson-info/intro-{what}.json").read_text(encoding="utf-8"))
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
-    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--affected-by", nargs="+", metavar="FILE")
     parser.add_argument("--programs", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_intermixed_args()
     build = options.build.resolve()
-    tests = introspect(build, "--tests")
+    tests = introspect(build, "tests")
     targets = {
         target["id"]: [str(Path(name).relative_to(build)) for name in target["filename"]]
-        for target in introspect(build, "--targets")
+        for target in introspect(build, "targets")
     }
     wanted = {name.rstrip("/") for name in options.names}
     unknown = wanted - {name for test in tests for name in {test["name"]} | suites(test)}
@@ -142,8 +145,8 @@ def main():
         print(f"no test or folder is called {', '.join(sorted(unknown))}; see: meson test -C {options.build} --list", file=sys.stderr)
         return 2
     chosen = [test for test in tests if not wanted or wanted & ({test["name"]} | suites(test))]
-    if options.changed:
-        chosen = list(affected(build, chosen, targets))
+    if options.affected_by:
+        chosen = list(affected(build, chosen, targets, options.affected_by))
     found = {test["name"] for test in chosen}
     if options.programs:
         found = {output for test in chosen for output in used_outputs(build, test, targets)}

@@ -2,6 +2,7 @@
 """./dev and the count at the end of a CI run: what they refuse, and that nothing failed or skipped goes by unseen."""
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def summary(tmp_path):
                 "".join(json.dumps({"name": f"profd:x / {n}", "result": r, "stdout": o}) + "\n" for n, r, o in records)
             )
         done = subprocess.run(
-            ["/usr/bin/python3", script, *args, build], stdout=subprocess.PIPE, encoding="utf-8", timeout=60
+            ["/usr/bin/python3", script, *map(str, args), build], stdout=subprocess.PIPE, encoding="utf-8", timeout=60
         )
         return done.returncode, done.stdout.splitlines()
 
@@ -110,3 +111,73 @@ def test_what_was_run_again_counts_and_is_named(summary, tmp_path):
 def test_expected_skips_have_reasons():
     for line in (SOURCE / "tests/expected-skips").read_text().splitlines():
         assert not line.strip() or line.startswith("#") or len(line.split(None, 1)) == 2, line
+
+
+def test_times(tmp_path, summary):
+    """A test's wall and CPU time, from the wrapper to the summary and its JSON; and the stages of CI."""
+    times = tmp_path / "build/test-results/times.jsonl"
+    times.parent.mkdir(parents=True)
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    command = ["/usr/bin/python3", "-c", spin]
+    subprocess.run([SOURCE / "tests/timed.py", times, *command], check=True, timeout=60)
+    (tmp_path / "stages").write_text("12.5 3.25 1.0 test build\n")
+    log = tmp_path / "build/meson-logs/testlog-timed.py.json"
+    log.parent.mkdir()
+    log.write_text(json.dumps({"name": "profd:x / spin", "result": "OK", "stdout": "", "command": ["timed.py", "FILE", *command]}))
+    status, lines = summary(None, "--slowest", 5, "--stages", tmp_path / "stages", "--json", tmp_path / "all.json")
+    assert status == 0 and lines[-1] == "1 passed, 0 failed, 0 skipped"
+    assert "stage    12.5 s  CPU     4.2 s  test build" in lines
+    found = json.loads((tmp_path / "all.json").read_text())
+    assert 0.3 <= found["builds"]["build"]["spin"]["cpu_s"] < 3 and found["counts"]["passed"] == 1
+    assert any(line.endswith(" s  spin") for line in lines)
+
+
+@pytest.mark.parametrize("program, status", [("exit 3", 3), ("kill -TERM $$", -15)])
+def test_wrapper_ends_as_the_test_does(tmp_path, program, status):
+    done = subprocess.run([SOURCE / "tests/timed.py", tmp_path / "times", "sh", "-c", program], check=False, timeout=60)
+    assert done.returncode == status
+    assert json.loads((tmp_path / "times").read_text())["command"] == ["sh", "-c", program]
+
+
+def select(*args):
+    done = subprocess.run(
+        ["/usr/bin/python3", SOURCE / "tests/selection.py", os.environ["PROF_BUILD_DIR"], *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=120,
+    )
+    return done.returncode, done.stdout.split(), done.stderr
+
+
+def test_selection_by_name_and_folder():
+    assert select("cfi") == (0, ["cfi"], "")
+    tests = select("libcapture/")[1]
+    assert {"capture-cut", "fuzz-capture_chunk"} <= set(tests) and "cfi" not in tests
+    status, tests, error = select("cfi", "nothing")
+    assert status == 2 and not tests and "nothing" in error
+
+
+def test_selection_builds_only_what_is_used():
+    assert select("cfi", "--programs")[1] == ["tests/unit/test-cfi"]
+    programs = select("readers", "--programs")[1]
+    assert "tools/profcapture/profcapture" in programs and "tests/tools/make-capture" in programs
+    assert "tests/tools/heap-zoo" not in programs
+
+
+def affected_by(*files):
+    return {name for name in select("--affected-by", *files)[1] if not name.startswith("lint-")}
+
+
+def test_selection_of_what_a_change_affects():
+    found = affected_by("arch/cfi.c")
+    assert {"cfi", "walk", "engine-unwind", "stacks"} <= found and not {"json", "capture-cut", "readers"} & found
+    assert affected_by("arch/cfi.h") >= found - {"stacks"}
+    for name in affected_by("tests/integration/fuse.py"):
+        text = (SOURCE / f"tests/integration/test_{name.replace('-', '_')}.py").read_text()
+        assert "fuse" in text
+    assert affected_by("tests/integration/test_readers.py") == {"readers"}
+    assert affected_by("README.md") != affected_by("no/such/file") == set()
+
+
+def test_unknown_test_is_refused():
+    for verb in "test", "stress":
+        done = dev(verb, "no-such-test")
+        assert done.returncode != 0 and "no-such-test" in done.stderr
