@@ -92,7 +92,7 @@ def used_outputs(build, test, targets):
     found = []
     for output in outputs:
         name = variables.get(output, "PROFD")
-        if re.search(rf"\b({name}|{name.lower()})\b", text) or recording and re.fullmatch("PROFD|PROFD_ENGINE|PROFCTL|LIB.*", name):
+        if re.search(rf"\b{name}\b", text) or re.search(rf"\b{name.lower()}\b", scenario) or recording and re.fullmatch("PROFD|PROFD_ENGINE|PROFCTL|LIB.*", name):
             found.append(output)
     return found
 
