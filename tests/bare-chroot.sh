@@ -6,8 +6,8 @@
 #
 #     tests/bare-chroot.sh [-s SUITE] [-m MIRROR] [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
 #
-# -s installs another release than bookworm, -m from another mirror than the host's, as for Ubuntu. -k keeps the chroot in
-# FOLDER, and uses it again if it exists. Needs root, mmdebstrap, the release's keyring, and a Debian host whose apt is
+# -s installs another release than bookworm, -m a release of Ubuntu from that mirror. -k keeps the chroot in
+# FOLDER, and uses it again if it exists. Needs root, mmdebstrap, ubuntu-keyring for Ubuntu, and a Debian host whose apt is
 # updated: proxy and name resolution are the host's. What is not committed is not tested.
 
 set -euo pipefail

@@ -6,12 +6,13 @@
 suite=bookworm
 mirror=
 
-# "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, else from each of the host's mirrors, which have the
-# other releases too.
+# "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, which is Ubuntu's, else from each of the host's
+# mirrors, which have the other releases too.
 suite_sources() {
 	local host
 	if [ -n "$mirror" ]; then
-		printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates"
+		printf 'deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] %s %s main universe\n' \
+			"$mirror" "$suite" "$mirror" "$suite-updates"
 		return
 	fi
 	host=$(. /etc/os-release && echo "$VERSION_CODENAME")

@@ -13,9 +13,6 @@ STYLE = Path(__file__).resolve().parents[2] / ".clang-format"
 
 def check(root):
     names = list(map(str, lint.files(root, ".c", ".h")))
-    if names and not shutil.which("clang-format-14"):
-        yield "clang-format-14 is not installed: ./dev setup installs it"
-        return
     shown = subprocess.run(
         ["clang-format-14", f"--style=file:{STYLE}", "--dry-run", *names],
         cwd=root,
@@ -33,5 +30,10 @@ SELF_TEST = [
     ({"a.c": "int f(int a) {\n  return a; }\n", "b.h": "int  f(int a);\n"}, 2),
 ]
 
+SKIPPED = 77  # meson's exit status for a test that cannot run here
+
 if __name__ == "__main__":
+    if not shutil.which("clang-format-14"):
+        print("1..0 # SKIP clang-format-14 is not installed, and other versions format differently")
+        sys.exit(0 if sys.argv[1:] == ["--self-test"] else SKIPPED)
     sys.exit(lint.run(check, SELF_TEST))
