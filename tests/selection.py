@@ -91,8 +91,8 @@ def used_outputs(build, test, targets):
     recording = re.search(r"def \w+\([^)]*\b(profctl|recorder|bus|profd)\b", scenario)
     found = []
     for output in outputs:
-        name = variables.get(output, "PROFD")
-        if re.search(rf"\b{name}\b", text) or re.search(rf"\b{name.lower()}\b", scenario) or recording and re.fullmatch("PROFD|PROFD_ENGINE|PROFCTL|LIB.*", name):
+        name = "PROFD" if output.startswith("daemon/") else variables.get(output)
+        if not name or re.search(rf"\b{name}\b", text) or re.search(rf"\b{name.lower()}\b", scenario) or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name):
             found.append(output)
     return found
 

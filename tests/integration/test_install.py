@@ -14,7 +14,7 @@ BUILD = os.environ["PROF_BUILD_DIR"]
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("root")
     subprocess.run(
-        ["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"],
+        ["meson", "install", "-C", BUILD, "--quiet"],
         env={**os.environ, "DESTDIR": str(folder)},
         check=True,
         timeout=200,
