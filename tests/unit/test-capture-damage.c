@@ -405,7 +405,7 @@ static void flips_large_sampled(void)
 {
 	REQUIRE(make_original(8, 600));
 	printf("# %zu bytes, %zu data chunks\n", original.bytes, original.n_chunks);
-	flip_bits((original.bytes * 8 / (PROF_SANITIZED ? 50 : 300)) | 1);
+	flip_bits(original.bytes * 8 / 1000 * test_stride(PROF_SANITIZED ? 29 : 3) | 1);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@
 #define ROWS 300u
 #define CHUNK_ROWS 40u
 /* Of the positions in a capture at which it is cut or damaged; headers at its ends are done byte by byte. */
-#define STRIDE ((off_t)test_stride(PROF_SANITIZED ? 6007 : 1013))
+#define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },
 					     .start_monotonic_ns = ROWS_START,
