@@ -35,7 +35,7 @@ struct bytes {
 	size_t last_segment; /* where it starts: cuts before that are another capture's */
 };
 
-#define CUT_STEP test_stride(PROF_SANITIZED ? 13 : 1)
+#define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)
 
 struct seen {
 	size_t rows, segments;
@@ -285,7 +285,8 @@ static void every_length(void)
 		struct bytes bytes;
 
 		REQUIRE(make_capture(captures[c].segments, captures[c].finish, &bytes));
-		for (size_t cut = bytes.last_segment; cut <= bytes.size; cut += CUT_STEP) {
+		for (size_t cut = bytes.last_segment + test_start(CUT_STEP); cut <= bytes.size;
+		     cut += CUT_STEP) {
 			CLEANUP_CLOSE int fd = file_of(bytes.data, cut);
 
 			if (!append_twice(&bytes, fd, cut, 0, whole_chunks(&bytes, cut)))
@@ -300,7 +301,8 @@ static void without_checkpoints(void)
 		struct bytes bytes;
 
 		REQUIRE(make_capture(captures[c].segments, captures[c].finish, &bytes));
-		for (size_t cut = bytes.last_segment; cut <= bytes.size; cut += 3 * CUT_STEP)
+		for (size_t cut = bytes.last_segment + test_start(3 * CUT_STEP); cut <= bytes.size;
+		     cut += 3 * CUT_STEP)
 			if (!walk(&bytes, cut, whole_chunks(&bytes, cut)))
 				printf("# capture %zu cut at %zu of %zu\n", c, cut, bytes.size);
 	}
@@ -316,8 +318,9 @@ static uint32_t next_random(uint64_t *state)
 static void junk(void)
 {
 	uint64_t random = UINT64_C(88172645463325252);
+	size_t stride = test_stride(PROF_SANITIZED ? 29 : 7);
 
-	for (size_t i = 0; i < 200 * ARRAY_SIZE(captures); i++) {
+	for (size_t i = test_start(stride); i < 200 * ARRAY_SIZE(captures); i += stride) {
 		size_t c = i % ARRAY_SIZE(captures), cut, size;
 		struct bytes bytes;
 
@@ -362,9 +365,11 @@ static size_t last_chunk(const struct bytes *bytes)
 	return last;
 }
 
-/* Every byte of the last chunk. */
+/* The bytes of the last chunk. */
 static void flips(void)
 {
+	size_t stride = test_stride(PROF_SANITIZED ? 29 : 5);
+
 	for (size_t c = 0; c < ARRAY_SIZE(captures); c++) {
 		struct bytes bytes;
 		size_t last;
@@ -372,7 +377,7 @@ static void flips(void)
 		REQUIRE(make_capture(captures[c].segments, captures[c].finish, &bytes));
 		last = last_chunk(&bytes);
 		REQUIRE(last > 0);
-		for (size_t at = last; at < bytes.size; at++) {
+		for (size_t at = last + test_start(stride); at < bytes.size; at += stride) {
 			CLEANUP_CLOSE int fd = file_of(bytes.data, bytes.size);
 			uint8_t byte = bytes.data[at] ^ (uint8_t)(1u << at % 8);
 			bool header = at < last + CHUNK_HEADER_BYTES;
@@ -406,7 +411,7 @@ static void chains(void)
 {
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
 
-	for (size_t chain = 0; chain < 60; chain++) {
+	for (size_t chain = 0; chain < 60; chain += test_stride(PROF_SANITIZED ? 6 : 3)) {
 		CLEANUP_CLOSE int fd = memfd_create("capture", MFD_CLOEXEC);
 		struct seen before, seen;
 		struct found found;

@@ -17,7 +17,7 @@
 #define ROWS 300u
 #define CHUNK_ROWS 40u
 /* Of the positions in a capture at which it is cut or damaged; headers at its ends are done byte by byte. */
-#define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 7 : 1)))
+#define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },
 					     .start_monotonic_ns = ROWS_START,
@@ -401,7 +401,15 @@ static void check_append(int fd, uint64_t before, const char *what, off_t at)
 		printf("# %s at %jd\n", what, (intmax_t)at);
 }
 
-/* Every length from nothing to the whole file. */
+/* Each position up to `first` and from `last` on, every STRIDEth between, from test_start() on. */
+static off_t next_position(off_t at, off_t first, off_t last)
+{
+	if (at < first || at >= last)
+		return at + 1;
+	return MIN_OF(at + STRIDE + (at == first ? (off_t)test_start((size_t)STRIDE) : 0), last);
+}
+
+/* From nothing to the whole file: each length through the first headers, then every STRIDEth. */
 static void test_prefixes(void)
 {
 	int fd = new_file(), cut = new_file();
@@ -418,7 +426,8 @@ static void test_prefixes(void)
 	REQUIRE(bytes != MAP_FAILED);
 	REQUIRE(prof_reader_open(fd, &whole) == 0);
 	chunks = chunks_of(whole, &n);
-	for (off_t length = 0; length < st.st_size; length += length < 2048 ? 1 : STRIDE) {
+	for (off_t length = 0; length < st.st_size;
+	     length = next_position(length, 512, st.st_size)) {
 		size_t complete = 0;
 		int r;
 
@@ -460,7 +469,7 @@ static void flips(bool finished)
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	all = count_rows(reader);
 	prof_reader_free(reader);
-	for (off_t at = 0; at < st.st_size; at += at < 512 || at > st.st_size - 512 ? 1 : STRIDE) {
+	for (off_t at = 0; at < st.st_size; at = next_position(at, 360, st.st_size - 200)) {
 		uint8_t byte, wrong;
 
 		REQUIRE(pread(fd, &byte, 1, at) == 1);

@@ -208,13 +208,13 @@ static void prefixes(void)
 {
 	CLEANUP(build_done) struct build capture;
 	CLEANUP_FREE uint8_t *data = NULL;
+	size_t size, stride = test_stride(7);
 	uint64_t last = 0;
 	struct seen seen;
-	size_t size;
 
 	build(&capture, 20);
 	data = bytes_of(&capture, &size);
-	for (size_t n = 0; n < size; n += 1 + test_stride(1)) {
+	for (size_t n = test_start(stride); n < size; n += stride) {
 		int r = by_stream(data, n, 0, &seen);
 
 		CHECK_INT(r, n < FILE_HEADER_BYTES ? PROF_TOO_SHORT : PROF_END);
@@ -232,13 +232,14 @@ static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;
 	CLEANUP_FREE uint8_t *data = NULL;
+	size_t size, stride = test_stride(29);
 	struct seen whole, seen;
-	size_t size;
 
 	build(&capture, 20);
 	data = bytes_of(&capture, &size);
 	CHECK_INT(by_stream(data, size, 0, &whole), PROF_END);
-	for (size_t bit = FILE_HEADER_BYTES * 8; bit < size * 8; bit += test_stride(3)) {
+	for (size_t bit = FILE_HEADER_BYTES * 8 + test_start(stride); bit < size * 8;
+	     bit += stride) {
 		int r;
 
 		data[bit / 8] ^= (uint8_t)(1u << bit % 8);

@@ -20,8 +20,8 @@
 #include <time.h>
 
 #define STACK_BYTES (1u << 18)
-#define N_RANDOM (PROF_EMULATED ? 2000 : 40000)
-#define N_MUTATED (PROF_EMULATED ? 2000 : 60000)
+#define N_RANDOM (PROF_EMULATED ? 2000 : 40000 / test_stride(8))
+#define N_MUTATED (PROF_EMULATED ? 2000 : 60000 / test_stride(6))
 #define MAX_DEPTH 60
 
 struct state {
@@ -375,13 +375,12 @@ static void *run_random(void *data)
 
 	if (!make_ready() || !CHECK(stack.ss_sp != MAP_FAILED && sigaltstack(&stack, &before) == 0))
 		return NULL;
-	if (data)
-		random_state ^= (uintptr_t)data * 7919;
+	random_state ^= (uintptr_t)data * 7919 ^ test_start(SIZE_MAX);
 	sigaction(SIGUSR1, &action, NULL);
 	action.sa_flags |= SA_ONSTACK;
 	action.sa_flags &= ~SA_NODEFER;
 	sigaction(SIGUSR2, &action, NULL);
-	for (n_left = N_RANDOM; n_left > 0 && atomic_load(&test_failures) == failures;) {
+	for (n_left = (int64_t)N_RANDOM; n_left > 0 && atomic_load(&test_failures) == failures;) {
 		target = NULL;
 		descend(1 + (int)(get_random() % MAX_DEPTH));
 	}
@@ -501,7 +500,7 @@ static void test_mutated(void)
 	REQUIRE(make_ready());
 	may_mutate = true;
 	state.n_walks = state.n_whole = 0;
-	for (int i = 0; i < N_MUTATED && atomic_load(&test_failures) == failures; i += 60)
+	for (int i = 0; i < (int)N_MUTATED && atomic_load(&test_failures) == failures; i += 60)
 		descend_by_fp((int)(get_random() % 20));
 	printf("# %lu walks, %.3f whole\n", (unsigned long)state.n_walks,
 	       (double)state.n_whole / (double)state.n_walks);
@@ -552,7 +551,7 @@ static void test_made_up(void)
 	int failures = atomic_load(&test_failures);
 
 	REQUIRE(make_ready());
-	for (int i = 0; i < N_MUTATED && atomic_load(&test_failures) == failures; i++) {
+	for (int i = 0; i < (int)N_MUTATED && atomic_load(&test_failures) == failures; i++) {
 		uint32_t n = i % 64 ? (uint32_t)(get_random() % 4) : ARRAY_SIZE(words);
 
 		for (uint32_t j = 0; j < n; j++)
@@ -773,7 +772,7 @@ static void test_left(void)
 	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
 	      timer_settime(timer, 0, &often, NULL) == 0);
 	own_calls_get_caller(&caller);
-	while (n_times < 500) {
+	while (n_times < 500 / test_stride(4)) {
 		if (sigsetjmp(out_of_storm, 1) != 0)
 			n_times++;
 		may_leave = 1;
