@@ -222,6 +222,10 @@ class Client:
         self.spin(lambda: found() is not None, timeout)
         return found()
 
+    def wait_samples(self, path, count=20):
+        """Until the session has so many."""
+        self.spin(lambda: self.get(path, "Samples") >= count, 60)
+
     def sleep(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -234,25 +238,31 @@ class Client:
 
 
 class TestBus:
-    """What is started is ended by close(), in the reverse order."""
+    """dbus-daemon and polkitd last as long as this object, or until a case needs other rules; a profd, clients and a folder last as
+    long as a case. What is started is ended in the reverse order."""
 
     __test__ = False
 
     def __init__(self):
         # everybody has to get at the socket, which is not so in pytest's own folders
-        self.folder = Path(tempfile.mkdtemp(prefix="profd-bus-"))
-        self.folder.chmod(0o755)
+        self.services = Path(tempfile.mkdtemp(prefix="profd-bus-"))
+        self.services.chmod(0o755)
         for name in ("rules", "none", "actions"):
-            (self.folder / name).mkdir(mode=0o755)
-            (self.folder / name).chmod(0o755)
-        self.address = f"unix:path={self.folder}/bus"
+            (self.services / name).mkdir(mode=0o755)
+            (self.services / name).chmod(0o755)
+        self.address = f"unix:path={self.services}/bus"
         self.env = {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address, "PROF_TEST_RUN": str(os.getpid())}
-        self.daemon = self.polkit = self.profd = None
+        self.daemon = self.polkit = self.rules = self.profd = self.folder = None
         self.clients = []
 
     def start(self, rules="", polkit=True, profd=True):
-        self.start_daemon()
-        if polkit:
+        """Whatever of it does not run yet."""
+        if self.daemon is None:
+            self.start_daemon()
+        if not polkit:
+            self.stop_polkit()
+        elif self.polkit is None or self.rules != rules:
+            self.stop_polkit()
             self.start_polkit(rules)
         if profd:
             self.start_profd()
@@ -261,16 +271,16 @@ class TestBus:
     # ---- dbus-daemon
 
     def start_daemon(self):
-        config = self.folder / "bus.conf"
-        config.write_text(CONFIG.format(path=self.folder / "bus", source=os.environ["PROF_SOURCE_DIR"]))
+        config = self.services / "bus.conf"
+        config.write_text(CONFIG.format(path=self.services / "bus", source=os.environ["PROF_SOURCE_DIR"]))
         with contextlib.suppress(FileNotFoundError):
-            (self.folder / "bus").unlink()
+            (self.services / "bus").unlink()
         self.daemon = subprocess.Popen(["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile"], env=self.env)
         until(self.listens)
 
     def listens(self):
         with socket.socket(socket.AF_UNIX) as plug:
-            return plug.connect_ex(str(self.folder / "bus")) == 0
+            return plug.connect_ex(str(self.services / "bus")) == 0
 
     def stop_daemon(self):
         self.end(self.daemon)
@@ -282,19 +292,20 @@ class TestBus:
         for folder in ("/etc/polkit-1/rules.d", "/usr/share/polkit-1/rules.d", "/usr/share/polkit-1/actions"):
             if not os.path.isdir(folder):
                 pytest.skip(f"polkit is not installed: no {folder}")
-        (self.folder / "rules/10-test.rules").write_text(rules)
-        actions = self.folder / "actions/org.profd.policy"
+        (self.services / "rules/10-test.rules").write_text(rules)
+        actions = self.services / "actions/org.profd.policy"
         shutil.copy(Path(os.environ["PROF_SOURCE_DIR"], "data/polkit/org.profd.policy"), actions)
-        for path in (actions, self.folder / "rules/10-test.rules"):
+        for path in (actions, self.services / "rules/10-test.rules"):
             path.chmod(0o644)
         script = (
             'mount --bind "$1/rules" /etc/polkit-1/rules.d && mount --bind "$1/none" /usr/share/polkit-1/rules.d && '
             f'mount --bind "$1/actions" /usr/share/polkit-1/actions && exec {POLKITD} --no-debug'
         )
         self.polkit = subprocess.Popen(
-            ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", self.folder], env=self.env,
+            ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", self.services], env=self.env,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
+        self.rules = rules
         self.wait_for(POLKIT, self.polkit)
 
     def stop_polkit(self):
@@ -356,15 +367,27 @@ class TestBus:
             process.wait()
             raise
 
-    def close(self):
+    @contextlib.contextmanager
+    def case(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="case-", dir=self.services))
+        self.folder.chmod(0o755)
+        yield self
+        for process in filter(None, (self.daemon, self.polkit)):
+            process.send_signal(signal.SIGCONT)
         for client in self.clients:
             with contextlib.suppress(GLib.Error):
                 client.close()
+        self.clients.clear()
+        profd, self.profd = self.profd, None
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, self.folder)
+            assert self.end(profd) in (None, 0, 1, -signal.SIGKILL), "profd crashed"
+
+    def close(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.services)
             for process in (self.daemon, self.polkit):
                 stack.callback(self.end, process)
-            assert self.end(self.profd) in (None, 0, 1, -signal.SIGKILL), "profd crashed"
 
 
 def can_run():

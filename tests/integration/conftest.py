@@ -200,9 +200,9 @@ def recorder():
         process.communicate(timeout=20)
 
 
-@pytest.fixture
-def bus():
-    """A system bus that the test starts: see buses.py."""
+@pytest.fixture(scope="module")
+def services():
+    """A system bus and a polkitd that a module's cases share: see buses.py."""
     import buses
 
     reason = buses.can_run()
@@ -211,6 +211,12 @@ def bus():
     made = buses.TestBus()
     yield made
     made.close()
+
+
+@pytest.fixture
+def bus(services):
+    with services.case():
+        yield services
 
 
 @pytest.fixture

@@ -40,6 +40,23 @@ def until(condition, timeout=20):
         time.sleep(0.02)
 
 
+def cpu_seconds(pid):
+    """The CPU time of a process's first thread so far."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def whole_cpu_seconds(pid):
+    """That of all of its threads and of the children that it has waited for, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def let_run(pid, seconds=0.1):
+    """Until that thread has had so much more of a CPU, which is so many samples, however busy the machine is."""
+    end = cpu_seconds(pid) + seconds
+    until(lambda: cpu_seconds(pid) >= end, 60)
+
+
 def wait_for_samples(capture, seconds=0.5):
     """The first bytes are there before sampling is enabled; rows follow every second."""
     until(lambda: capture.exists() and capture.stat().st_size > 0)

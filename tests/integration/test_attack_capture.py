@@ -9,6 +9,7 @@ import socket
 import pytest
 
 import fuse
+from recordings import until
 from test_dbus_private import GLib, PROFILER, ROOT, SESSION, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 
 SEAL_GROW, SEAL_WRITE = 4, 8
@@ -52,7 +53,7 @@ def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
     second = profd.create(SYSTEM, again)
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
-    profd.sleep(1)
+    profd.wait_samples(first)
     profd.session(first, "Stop")
     assert profd.wait("Finished", first)[:2] == (True, "stopped")
     os.close(again)
@@ -64,7 +65,7 @@ def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture
     """One open file has one lock: the second engine sees that it is not empty any more, or takes no harm."""
     first = profd.create(SYSTEM, file)
     profd.session(first, "Start")
-    profd.sleep(1.2)
+    until(lambda: os.fstat(file).st_size > 0)
     assert refusal(profd.create, SYSTEM, file)[0] == "InvalidOption"
     profd.session(first, "Stop")
     assert profd.wait("Finished", first)[:2] == (True, "stopped")
@@ -76,7 +77,7 @@ def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, p
     first, second = (profd.create(SYSTEM, file) for _ in range(2))
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
-    profd.sleep(1)
+    profd.wait_samples(first)
     profd.session(first, "Stop")
     assert profd.wait("Finished", first)[:2] == (True, "stopped")
     assert profcapture.json("verify", capture)["data"]["state"] == "finished"
@@ -93,7 +94,7 @@ def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture,
     first, second = (profd.create(append, file) for _ in range(2))
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
-    profd.sleep(1)
+    profd.wait_samples(first)
     profd.session(first, "Stop")
     assert profd.wait("Finished", first)[:2] == (True, "stopped")
     assert profcapture.json("verify", capture)["data"]["state"] == "finished"
@@ -105,7 +106,7 @@ def test_append_flag(profd, tmp_path, capture, profcapture, busy):
     fd = os.open(capture, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")
-    profd.sleep(1)
+    profd.wait_samples(path)
     profd.session(path, "Stop")
     assert profd.wait("Finished", path)[:2] == (True, "stopped")
     os.close(fd)
@@ -155,7 +156,7 @@ def test_reader_that_goes(profd, tmp_path, busy):
     path = profd.create(SYSTEM, writing)
     os.close(writing)
     profd.session(path, "Start")
-    profd.sleep(0.3)
+    profd.wait_samples(path)
     os.close(reading)
     assert profd.wait("Finished", path)[:2] == (False, "io-error")
     works(profd, tmp_path)

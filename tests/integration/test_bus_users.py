@@ -35,7 +35,7 @@ def test_ten_users_at_once(bus, rights, tmp_path, spawn, profcapture):
     for uid in USERS:
         marker = f"/tmp/marker-{uid}-{os.getpid()}"
         # children that come and go too, whose arguments name their user
-        target = spawn("sh", "-c", f'i=0; while :; do i=$((i+1)); [ $((i % 20000)) != 0 ] || /bin/echo {marker}; done',
+        target = spawn("sh", "-c", f'i=0; while :; do i=$((i+1)); [ $((i % 10000)) != 0 ] || /bin/echo {marker}; done',
                        user=uid, group=uid, extra_groups=[])
         capture = tmp_path / f"{uid}.cap"
         client = bus.client(uid)
@@ -50,7 +50,7 @@ def test_ten_users_at_once(bus, rights, tmp_path, spawn, profcapture):
     assert len(root.objects()) == len(users)
     for uid, (client, path, *_) in users.items():
         assert list(client.objects()) == [path]
-        client.sleep(0.2)
+        client.wait_samples(path, 21)
     for client, path, *_ in users.values():
         client.session(path, "Stop")
     for client, path, target, *_ in users.values():

@@ -13,6 +13,7 @@ import pytest
 
 from captures import rows
 from recordings import children, until
+from slices import part
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
@@ -139,7 +140,7 @@ def test_floods_of_wakeups(beside, profcapture, capture):
     assert SANITIZED or watch.share < SHARE, watch.share
 
 
-@pytest.mark.parametrize("flood", MOST)
+@pytest.mark.parametrize("flood", part(MOST, 3))
 def test_floods(beside, profcapture, capture, flood):
     """What one process makes the engine keep is bounded, and there is room for others."""
     watch = Watch()

@@ -59,21 +59,21 @@ def test_giant_dictionary(profd, file):
     assert profd.call(ROOT, MANAGER, "GetManagedObjects") == ({},)
 
 
-def test_thousand_sessions(profd, file):
+def test_many_sessions(profd, file):
     """No more than are allowed, and nothing is kept of the others."""
     paths = [profd.create(SYSTEM, file) for _ in range(64)]
     before = rss(profd.process.pid), fds(profd.process.pid)
-    for _ in range(1000):
+    for _ in range(250):
         name, message = refusal(profd.create, SYSTEM, file)
         assert name == "LimitExceeded" and "MaxSessions" in message
-    assert grown_less(rss(profd.process.pid) - before[0], 4)
+    assert grown_less(rss(profd.process.pid) - before[0], 1)
     assert fds(profd.process.pid) <= before[1] + 1
     for path in paths:
         profd.session(path, "Close")
-    for _ in range(1000):
+    for _ in range(250):
         profd.session(profd.create(SYSTEM, file), "Close")
     assert fds(profd.process.pid) <= before[1] - 64 + 2
-    assert grown_less(rss(profd.process.pid) - before[0], 8)
+    assert grown_less(rss(profd.process.pid) - before[0], 2)
 
 
 def test_sample_rate(require, profd, file, profcapture, capture, spawn):
@@ -84,7 +84,8 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
     options = {**SYSTEM, "events": variant("as", ["cpu-clock"]), "frequency": variant("u", 2000)}
     path = profd.create({**options, "max-rate": variant("t", 200)}, file)
     profd.session(path, "Start")
-    profd.sleep(3)
+    profd.wait("Warning", path, first="quota")
+    profd.wait_samples(path, 201)
     profd.session(path, "Stop")
     ok, reason, summary = profd.wait("Finished", path)
     assert (ok, reason) == (True, "stopped")
@@ -105,7 +106,7 @@ def test_small_rings(require, profd, file, profcapture, capture, spawn, tmp_path
                "ring-bytes": variant("t", os.cpu_count() << 18)}
     path = profd.create(options, file)
     profd.session(path, "Start")
-    until(lambda: profd.get(path, "Samples") > 500, 60)
+    profd.wait_samples(path, 100)
     profd.session(path, "Stop")
     profd.wait("Finished", path)
     deep = [sample for sample in read(profcapture, capture) if sample.comm == "small-rings" and len(sample.names) > 100]
@@ -134,7 +135,6 @@ def test_descriptors_under_way(require, under_way, profd, file, capture, profcap
     require(root=True)
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
-    profd.sleep(0.3)
     profd.session(path, "Stop")
     assert profd.wait("Finished", path)[:2] == (True, "stopped")
     # on a busy machine a process may take too long to be read
