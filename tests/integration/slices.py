@@ -13,9 +13,12 @@ SOAK = os.environ.get("PROF_TEST_SOAK") == "1"
 SEED = int(os.environ.get("PROF_TEST_SEED", "0"), 16)
 
 
-def part(inputs, count):
-    """count of the inputs, spread over all of them and in their order."""
+def part(inputs, count, turn=0):
+    """count of the inputs, spread over all of them and in their order, which begins with number turn. Callers that try parts of
+    the same inputs each give a turn of their own, so that together they try more."""
     inputs = list(inputs)
+    turn %= max(len(inputs), 1)
+    inputs = inputs[turn:] + inputs[:turn]
     if SOAK or count >= len(inputs):
         return inputs
     chance = random.Random(SEED)

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from captures import HEADER_BYTES, MAKERS, READERS, command, make
+from slices import SOAK, part
 
 VERBS = [*READERS, *MAKERS, "symbolize"]
 SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
-# A start takes three times as long there, and the corpora of the fuzz targets are read there as well.
-PREFIXES, DAMAGES = (4, 5) if SANITIZED else (12, 16)
 # A sanitizer maps terabytes.
 BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
 
@@ -29,8 +28,13 @@ pytestmark = pytest.mark.parametrize("verb", VERBS)
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Two segments, every table and one that nobody knows."""
-    path = make(tmp_path_factory.mktemp("bad") / "whole.cap", "--all-tables", "--foreign-table", "--rows", 3000, "--chunk-rows", 500)
-    return make(path, "--append", "--first", 3000, "--all-tables", "--foreign-table", "--rows", 500)
+    path = make(tmp_path_factory.mktemp("bad") / "whole.cap", "--all-tables", "--foreign-table", "--rows", 600, "--chunk-rows", 100)
+    return make(path, "--append", "--first", 600, "--all-tables", "--foreign-table", "--rows", 100)
+
+
+def share(verb, inputs, count):
+    """A part of the inputs, which is another one for each verb, so that the verbs together try all."""
+    return part(inputs, count, VERBS.index(verb))
 
 
 @pytest.fixture
@@ -67,8 +71,8 @@ def no_captures(whole):
         "no whole chunk": data[:4096],
         "perf.data": b"PERFILE2" + bytes(4096),
         "text": b"no capture\n" * 999,
-        "noise": noise.randbytes(1 << 20),
-        "header and noise": data[:HEADER_BYTES] + noise.randbytes(1 << 20),
+        "noise": noise.randbytes(1 << 18),
+        "header and noise": data[:HEADER_BYTES] + noise.randbytes(1 << 18),
         "header and zeros": data[:HEADER_BYTES] + bytes(2 << 20),
         "header twice": data[:HEADER_BYTES] * 2,
         "damaged header": bytes(64) + data[64:HEADER_BYTES],
@@ -78,17 +82,19 @@ def no_captures(whole):
 
 def test_no_capture(run, whole, tmp_path, verb):
     path = tmp_path / "some.cap"
-    for name, data in no_captures(whole).items():
+    for turn, (name, data) in enumerate(share(verb, no_captures(whole).items(), 4)):
         path.write_bytes(data)
         refused(run(verb, path, 3), path)
         assert path.read_bytes() == data, name
         if verb == "symbolize":
             continue
-        with path.open("rb") as standard_input:
-            refused(run(verb, "-", 3, stdin=standard_input), "-")
-        with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
-            refused(run(verb, "-", 3, stdin=pipe.stdout), "-")
-            pipe.stdout.close()
+        if SOAK or turn % 2 == 0:
+            with path.open("rb") as standard_input:
+                refused(run(verb, "-", 3, stdin=standard_input), "-")
+        if SOAK or turn % 2 == 1:
+            with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as pipe:
+                refused(run(verb, "-", 3, stdin=pipe.stdout), "-")
+                pipe.stdout.close()
 
 
 def test_what_to_do_is_said(run, tmp_path, verb):
@@ -104,7 +110,8 @@ def test_no_file(run, tmp_path, verb):
     loop.symlink_to(loop)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
-        for name in tmp_path, tmp_path / "missing", loop, tmp_path / "socket", tmp_path / "missing" / "x", "":
+        names = tmp_path, tmp_path / "missing", loop, tmp_path / "socket", tmp_path / "missing" / "x", ""
+        for name in share(verb, names, 3):
             refused(run(verb, name, 1), name)
     for name in "/dev/zero", "/dev/null":
         refused(run(verb, name, 3), name)
@@ -177,7 +184,8 @@ def test_prefixes(run, profcapture, whole, tmp_path, verb):
     """From some length on there is something to read, of which is said that it is not all."""
     path, data = tmp_path / "cut.cap", whole.read_bytes()
     statuses = []
-    for length in [*range(HEADER_BYTES + 8, len(data) - 1, len(data) // PREFIXES), len(data) - 1]:
+    first, *lengths = range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12)
+    for length in [first, *sorted(share(verb, lengths, 3)), len(data) - 1]:
         path.write_bytes(data[:length])
         done = run(verb, path, None)
         if done.returncode == 3 and not done.stdout:
@@ -204,8 +212,9 @@ def test_hole_in_the_middle(run, whole, tmp_path, verb):
 
 def test_damage_anywhere(run, whole, tmp_path, verb):
     """Whatever is overwritten: a verb reads the rest, or says that it cannot."""
-    path, noise = tmp_path / "damaged.cap", random.Random(2)
-    for _ in range(DAMAGES):
+    path = tmp_path / "damaged.cap"
+    for seed in share(verb, range(16), 4):
+        noise = random.Random(seed)
         data = bytearray(whole.read_bytes())
         for _ in range(noise.choice([1, 3, 40])):
             at = noise.choice([noise.randrange(len(data)), noise.randrange(2000), len(data) - 1 - noise.randrange(2000)])

@@ -20,12 +20,8 @@ def spin(profctl, compile_c, require, tmp_path_factory):
     """A recording of a program in which calls are inlined into an inlined one."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
-    program = subprocess.Popen([compile_c("spin", INLINED_SPIN, "-O2")])
-    try:
-        profctl("record", "--pid", program.pid, "-d", 1, "-o", path)
-    finally:
-        program.kill()
-        program.wait()
+    program = compile_c("spin", INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)"), "-O2")
+    profctl("record", "-F", 4000, "-o", path, "--", program)
     return path
 
 

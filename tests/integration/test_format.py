@@ -96,16 +96,16 @@ def lines_of(capture):
 
 @pytest.mark.parametrize("steps", [
     [[]],
-    [["--epochs", 3, "--group-rows", 50]],
+    [["--epochs", 3, "--group-rows", 17]],
     [["--crash"]],
-    [["--crash"], ["--append", "--first", 300]],
-    [[], ["--append", "--first", 300], ["--extend", "--first", 600]],
+    [["--crash"], ["--append", "--first", 100]],
+    [[], ["--append", "--first", 100], ["--extend", "--first", 200]],
 ])
 def test_two_readers_agree(capture, steps):
     for step in steps:
-        make_capture("--rows", 300, "--chunk-rows", 120, "--all-tables", "--foreign-table", *step, capture)
+        make_capture("--rows", 100, "--chunk-rows", 40, "--all-tables", "--foreign-table", *step, capture)
     expected = print_rows(capture).stdout.splitlines()
-    assert len(expected) > 12 * 300
+    assert len(expected) > 12 * 100
     for walk in (False, True):
         assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk))) == expected
 

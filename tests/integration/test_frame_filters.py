@@ -12,7 +12,7 @@ from captures import make
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("filters") / "whole.cap"
-    return make(path, "--all-tables", "--epochs", 3, "--rows", 3000)
+    return make(path, "--all-tables", "--epochs", 3, "--rows", 1000, "--chunk-rows", 200)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import schema
 from captures import make, rows
 
-ROWS = 6000
+ROWS = 3200
 
 
 @pytest.fixture(scope="module")

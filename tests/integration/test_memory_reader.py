@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import os
 import re
 import subprocess
@@ -11,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import schema
+from slices import part
 
 MAKE_HEAP = os.environ["MAKE_HEAP"]
 VIEWS = [[], ["--leaks"], ["--temporary"], ["--peak"], ["--at", "1ms"], ["--diff", "1ms", "2ms"], ["--sizes"], ["--lifetimes"],
          ["--threads"], ["--cross-thread"], ["--reallocs"]]
+HEAPS = [[], ["--epoch", 7000], ["--killed"], ["--checkpoint", 0], ["--threads", 7, "--live", 5000]]
 TREES = [[], ["--leaks"], ["--temporary"], ["--peak"], ["--at", "1ms"], ["--diff", "1ms..2ms"], ["--cross-thread"], ["--reallocs"]]
 
 
@@ -23,7 +24,7 @@ def make(path, *options):
     return path, json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module", params=[[], ["--epoch", 7000], ["--killed"], ["--checkpoint", 0], ["--threads", 7, "--live", 5000]], ids=str)
+@pytest.fixture(scope="module", params=part(HEAPS, 3), ids=str)
 def heap(request, tmp_path_factory):
     return make(tmp_path_factory.mktemp("memory") / "heap.cap", *request.param)
 
@@ -160,8 +161,9 @@ def test_ranges_add_up(profcapture, heap):
 
 def test_threads_pass(profcapture, heap):
     capture, want = heap
+    threads = ask(profcapture, capture, "--threads")["rows"]
     for options in ["--tid", 1000], ["--pid", 1000], ["--pid", 7], ["--tid", 7], ["--comm", "made-up"]:
-        rows = [row for row in ask(profcapture, capture, "--threads")["rows"]
+        rows = [row for row in threads
                 if {"--tid": row["tid"], "--pid": row["pid"], "--comm": row["comm"]}[options[0]] == options[1]]
         data = ask(profcapture, capture, *options)
         for field in "allocations", "allocated_bytes", "leaked_bytes", "live_bytes":
@@ -173,7 +175,7 @@ def test_threads_pass(profcapture, heap):
         assert peak["summary"]["peak_bytes"] == data["summary"]["peak_bytes"]
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=str)
+@pytest.mark.parametrize("view", part(VIEWS, 6), ids=str)
 def test_formats(profcapture, whole, view):
     output = profcapture.json("memory", whole, *view)
     schema.check(profcapture, "memory", output)
@@ -190,7 +192,7 @@ def test_formats(profcapture, whole, view):
     assert text == profcapture("memory", whole, *view, "--limit", 1).stdout
 
 
-@pytest.mark.parametrize("view", TREES, ids=str)
+@pytest.mark.parametrize("view", part(TREES, 4), ids=str)
 def test_trees(profcapture, whole, view):
     """The same numbers as in rows, by function."""
     root = ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"]
@@ -233,7 +235,7 @@ def paths(root, flip):
     return found
 
 
-@pytest.mark.parametrize("view", TREES, ids=str)
+@pytest.mark.parametrize("view", part(TREES, 4, 1), ids=str)
 def test_inverted(profcapture, whole, view):
     """The same stacks, from the other end."""
     root = ask(profcapture, whole, *view, "--inverted", "--limit", 0)["root"]
@@ -331,12 +333,12 @@ def test_other_captures(profcapture, tmp_path):
     """Without allocations there is nothing, and what is lost is said first."""
     path = tmp_path / "other.cap"
     subprocess.run([os.environ["MAKE_CAPTURE"], "--rows", "100", path], check=True)
-    for view in VIEWS:
+    for view in part(VIEWS, 5):
         data = ask(profcapture, path, *view)
         assert data["rows"] == [] and data["summary"]["lost"] == 0 and not data["incomplete"]
         assert "lost" not in profcapture("memory", path, *view).stdout
     subprocess.run([os.environ["MAKE_CAPTURE"], "--append", "--first", "100", "--only", "loss", "--rows", "50", path], check=True)
-    for view in VIEWS:
+    for view in part(VIEWS, 5, 1):
         data = ask(profcapture, path, *view, *([] if view[:1] in (["--at"], ["--diff"]) else ["--from", "0"]))
         if view[:1] not in (["--at"], ["--diff"]):
             assert data["incomplete"] and data["summary"]["lost"] > 0
@@ -347,11 +349,10 @@ def test_memory(tmp_path):
     """Ten times as many rows, of as many blocks that live, take no more memory."""
     if "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text():
         pytest.skip("a sanitizer keeps what was freed")
+    paths = [make(tmp_path / f"{events}.cap", "--events", events)[0] for events in (30000, 300000)]
     for view in [], ["--leaks"], ["--peak"], ["--at", "-0s"]:
         took = []
-        for events in 60000, 600000:
-            path, _ = make(tmp_path / f"{events}.cap", "--events", events)
+        for path in paths:
             command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], "memory", path, *view]
             took.append(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)["bytes"])
-        assert took[1] - took[0] < 8 << 20, (view, took)
-    assert math.isfinite(took[0])
+        assert took[1] - took[0] < 4 << 20, (view, took)

@@ -3,14 +3,12 @@
 import csv
 import io
 import json
-import os
-from pathlib import Path
 
 import pytest
 import schema
 from captures import MAKERS, command, make
+from slices import part
 
-SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
 VERBS = [
     ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
     ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
@@ -49,13 +47,14 @@ CAPTURES = {
 
 @pytest.fixture(scope="module", params=CAPTURES)
 def odd(request, tmp_path_factory):
+    """The capture, its state, its samples; and its number, which is the turn of the parts tried with it."""
     how, state, samples = CAPTURES[request.param]
-    return how(tmp_path_factory.mktemp("odd") / "odd.cap"), state, samples
+    return how(tmp_path_factory.mktemp("odd") / "odd.cap"), state, samples, list(CAPTURES).index(request.param)
 
 
 def test_json(profcapture, odd):
-    path, state, samples = odd
-    for verb in VERBS:
+    path, state, samples, turn = odd
+    for verb in part(VERBS, 9, turn):
         done = profcapture(*verb, path, "--json", "--limit", 0, check=3 if verb[0] == "verify" and state != "finished" else 0)
         output = json.loads(done.stdout)
         schema.check(profcapture, verb[0], output)
@@ -69,8 +68,8 @@ def test_json(profcapture, odd):
 
 
 def test_other_formats(profcapture, odd):
-    path, state, samples = odd
-    for verb in VERBS[::3] if SANITIZED else VERBS:
+    path, state, samples, turn = odd
+    for verb in part(VERBS, 5, turn + 1):
         finished = verb[0] != "verify" or state == "finished"
         assert "nan" not in profcapture(*verb, path, check=0 if finished else 3).stdout.replace("nanos", "")
         if verb[0] != "verify" and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
@@ -92,11 +91,11 @@ def test_losses_are_told(profcapture, tmp_path):
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_made_from_it(profcapture, odd, tmp_path, maker):
-    path, state, samples = odd
+    path, state, samples, turn = odd
     new = tmp_path / "new.cap"
     profcapture(*command(maker, path, new))
     profcapture("verify", new)
-    for verb in VERBS[:3]:
+    for verb in part(VERBS[:3], 1, turn + MAKERS.index(maker)):
         schema.check(profcapture, verb[0], profcapture.json(*verb, new))
     before, after = (profcapture.json("report", file)["data"] for file in (path, new))
     if samples is not None:
@@ -104,6 +103,6 @@ def test_made_from_it(profcapture, odd, tmp_path, maker):
 
 
 def test_symbolize(profcapture, odd):
-    path, state, samples = odd
+    path, *_ = odd
     assert "unnamed places" in profcapture("symbolize", path).stdout
     profcapture("symbolize", path)

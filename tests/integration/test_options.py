@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Command lines that nobody meant: each is refused with status 2, by name, with what was meant or is valid."""
+import functools
+import itertools
 import os
 import subprocess
 
 import pytest
 from captures import make
+from slices import part
 
 NO_NUMBERS = ["-1", "+1", "", "nan", "inf", "1e3", "0x10", " 1", "1 ", "1.5", "99999999999999999999", "one", "\x1b[31m"]
 NO_DURATIONS = ["-1", "", "nan", "inf", "1e3", "1.", ".5", "1,5", "5 s", "5x", "18446744073709551616ns", "999999999h", "\x1b[31m"]
+LIMITED = ["info", "dump", "report", "memory", "marks", "counters", "verify"]
+TIMED = ["dump", "report", "marks", "counters", "cut"]
 NO_TIMES = ["", "-", "--1", "nan", "1e3", "1.", "soon", "99999999999999999999", "@mark:", "@mark", "\x1b[31m"]
 
 
@@ -16,20 +21,28 @@ def whole(tmp_path_factory):
     return make(tmp_path_factory.mktemp("options") / "whole.cap", "--all-tables", "--rows", 2000)
 
 
+@functools.lru_cache(maxsize=None)
+def words(program, *verb):
+    return program(*verb, "--complete").stdout.split()
+
+
 def verbs(program):
-    return [verb for verb in program("--complete").stdout.split() if not verb.startswith("-") and verb != "help"]
+    return [verb for verb in words(program) if not verb.startswith("-") and verb != "help"]
 
 
 def options(program, verb):
-    """All that the verb takes, as --name or --name= where it has a value."""
-    words = program(verb, "--complete").stdout.split()
-    return {word for word in words if word.startswith("-") and (word.endswith("=") or "=" not in word)}
+    """All that the verb takes, as --name or --name= where it has a value, in an order that is always the same."""
+    return sorted({word for word in words(program, verb) if word.startswith("-") and (word.endswith("=") or "=" not in word)})
 
 
 def optional(program, verb):
     """Options that stand alone or have a value behind "="."""
-    words = program(verb, "--complete").stdout.split()
-    return {word for word in words if word + "=" not in words and any(other.startswith(word + "=") for other in words)}
+    known = words(program, verb)
+    return {word for word in known if word + "=" not in known and any(other.startswith(word + "=") for other in known)}
+
+
+def choices(program, verb, option):
+    return [word.removeprefix(option) for word in words(program, verb) if word.startswith(option) and word != option]
 
 
 def usage(program, *arguments):
@@ -46,7 +59,7 @@ def program(request):
 
 
 def test_verbs(program):
-    for verb in verbs(program):
+    for verb in part(verbs(program), 6):
         at = 1 if verb[1] != verb[2] else len(verb) - 2
         swapped = verb[:at] + verb[at + 1] + verb[at] + verb[at + 2:]
         for typo in swapped, verb.upper(), verb + "x":
@@ -61,8 +74,8 @@ def test_verbs(program):
 
 def test_every_option(program):
     """Mistyped, without its value, with one that it does not take."""
-    for verb in verbs(program):
-        for option in options(program, verb):
+    for turn, verb in enumerate(verbs(program)):
+        for option in part(options(program, verb), 4, turn):
             name = option.rstrip("=")
             if name.startswith("--"):
                 assert f"did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
@@ -80,39 +93,41 @@ def test_every_option(program):
 
 
 def test_every_choice(program):
+    turn = itertools.count()
     for verb in verbs(program):
-        for option in options(program, verb):
-            words = program(verb, "--complete").stdout.split() if option.endswith("=") else []
-            choices = [word.removeprefix(option) for word in words if word.startswith(option) and word != option]
-            if not choices:
-                continue
-            assert f"did you mean '{choices[0]}'?" in usage(program, verb, option + choices[0] + "x")
-            for word in "", "nothing", choices[0].upper() + "-", "\x1b[31m":
-                assert " ".join(choices) in usage(program, verb, option + word)
+        chosen = [option for option in options(program, verb) if option.endswith("=") and choices(program, verb, option)]
+        for option in part(chosen, 3, next(turn)):
+            valid = choices(program, verb, option)
+            assert f"did you mean '{valid[0]}'?" in usage(program, verb, option + valid[0] + "x")
+            for word in part(["", "nothing", valid[0].upper() + "-", "\x1b[31m"], 1, next(turn)):
+                assert " ".join(valid) in usage(program, verb, option + word)
 
 
-@pytest.mark.parametrize("verb", ["info", "dump", "report", "memory", "marks", "counters", "verify"])
+@pytest.mark.parametrize("verb", LIMITED)
 def test_numbers(profcapture, whole, verb):
-    for option in sorted({"--limit=", "--pid=", "--tid=", "--cpu="} & options(profcapture, verb)):
-        for value in NO_NUMBERS:
+    turn = itertools.count(LIMITED.index(verb))
+    for option in sorted({"--limit=", "--pid=", "--tid=", "--cpu="} & {*options(profcapture, verb)}):
+        for value in part(NO_NUMBERS, 3, next(turn)):
             assert option.rstrip("=") in usage(profcapture, verb, whole, option + value)
         if option != "--limit=":
-            for value in "1,", ",1", "1,,2", "4294967296":
+            for value in part(["1,", ",1", "1,,2", "4294967296"], 1, next(turn)):
                 usage(profcapture, verb, whole, option + value)
         profcapture(verb, whole, option + "4294967295")
     profcapture(verb, whole, "--limit", "18446744073709551615")
 
 
-@pytest.mark.parametrize("verb", ["dump", "report", "marks", "counters", "cut"])
+@pytest.mark.parametrize("verb", TIMED)
 def test_times(profcapture, whole, tmp_path, verb):
+    turn = itertools.count(TIMED.index(verb))
     new = ["-o", tmp_path / "new.cap"] if verb == "cut" else []
-    for value in NO_TIMES:
-        for option in "--from", "--to":
+    for option in "--from", "--to":
+        for value in part(NO_TIMES, 4, next(turn)):
             assert f"{option}: " in usage(profcapture, verb, whole, *new, option, value)
-    for value in "..", "1..2..3", "1s...2s", "1..x", "x..1":
+    for value in part(["..", "1..2..3", "1s...2s", "1..x", "x..1"], 2, next(turn)):
         assert "--from: " in usage(profcapture, verb, whole, *new, "--from", value)
     assert "--to: " in usage(profcapture, verb, whole, *new, "--to", "1..2")
-    for value in ["--from=2s..1s"], ["--from=2", "--to=1"], ["--from=-1ms..-2ms"], ["--to=1ms", "--from=2ms"], ["--from=999h", "--to=-0"]:
+    turned = ["--from=2s..1s"], ["--from=2", "--to=1"], ["--from=-1ms..-2ms"], ["--to=1ms", "--from=2ms"], ["--from=999h", "--to=-0"]
+    for value in part(turned, 2, next(turn)):
         assert "is after --to" in usage(profcapture, verb, whole, *new, *value)
     for option in "--from", "--to":
         assert "has no mark 'nothing'" in usage(profcapture, verb, whole, *new, option, "@mark:nothing")
@@ -177,26 +192,27 @@ def test_what_does_not_go_together(profcapture, whole):
 
 
 def test_record_numbers(profctl, capture):
+    turn = itertools.count()
     for option in "-F", "--frequency", "-p", "--pid":
-        for value in [*NO_NUMBERS, "4294967296"]:
+        for value in part([*NO_NUMBERS, "4294967296"], 5, next(turn)):
             assert f"{option}: " in usage(profctl, "record", "-o", capture, option, value, "true")
     for option in "-d", "--duration", "-D", "--delay":
-        for value in NO_DURATIONS:
+        for value in part(NO_DURATIONS, 5, next(turn)):
             assert f"{option}: " in usage(profctl, "record", "-o", capture, option, value, "true")
-    for value in "0", "0s", "0.0", "0ns", "0.0000000001":
+    for value in part(["0", "0s", "0.0", "0ns", "0.0000000001"], 2):
         said = usage(profctl, "record", "-o", capture, "-d", value, "true")
         assert "--duration" in said and "Ctrl-C" in said
     for option, name in (("-d", "--duration"), ("-D", "--delay")):
-        for value in "50d", "1177h", "4294968", "200000d":
+        for value in part(["50d", "1177h", "4294968", "200000d"], 2, next(turn)):
             said = usage(profctl, "record", "-o", capture, option, value, "true")
             assert f"{name}: at most 49 days" in said
     assert not capture.exists()
 
 
 def test_record_memory(profctl, capture):
-    for value in "", "al", "ALL", "sample", "every", "512KiB", "\x1b[31m":
+    for value in part(["", "al", "ALL", "sample", "every", "512KiB", "\x1b[31m"], 3):
         assert "all sample:BYTES" in usage(profctl, "record", "-o", capture, f"--memory={value}", "true")
-    for value in "", "-1", "1e3", "4 K", "5x", "1,5", "99999999999T", "0x10", "\x1b[31m":
+    for value in part(["", "-1", "1e3", "4 K", "5x", "1,5", "99999999999T", "0x10", "\x1b[31m"], 4):
         assert "is not a size" in usage(profctl, "record", "-o", capture, f"--memory=sample:{value}", "true")
         assert "--memory-min: " in usage(profctl, "record", "-o", capture, "--memory", f"--memory-min={value}", "true")
     assert "--memory: 'sample:0'" in usage(profctl, "record", "-o", capture, "--memory=sample:0", "true")

@@ -42,6 +42,20 @@ def test_every_reference_is_defined(printed):
     assert {name.rsplit("/", 1)[1] for name in references(found)} == set(found["definitions"])
 
 
+def test_closing_takes_away(printed):
+    """schema.check relies on it: no keyword makes valid what is not valid below it."""
+    def keywords(node):
+        if isinstance(node, list):
+            for item in node:
+                yield from keywords(item)
+        elif isinstance(node, dict):
+            yield from node
+            for key, value in node.items():
+                yield from keywords(value if key not in ("properties", "definitions") else list(value.values()))
+
+    assert not {"not", "oneOf", "if", "contains", "dependencies"} & set(keywords(printed[2]))
+
+
 def test_unknown_verb(profctl):
     done = profctl("schema", "docter", check=2)
     assert "did you mean 'doctor'" in done.stderr

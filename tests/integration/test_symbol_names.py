@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-SECONDS = 4
+SECONDS, RATE = 1, 4000
 PYTHON = "while True: sorted(str(i * 7919 % 10007) for i in range(4000))"
 FUNCTION = "int f{0}(int *a, int n) {{ int s = {0}; for (int i = 0; i < n; i++) s ^= a[i] * {0} >> (i % 7); return s; }}\n"
 
@@ -26,7 +26,7 @@ def capture(profctl, require, tmp_path_factory):
         )
     ]
     try:
-        profctl("record", "--system", "-d", SECONDS, "-o", folder / "names.cap")
+        profctl("record", "--system", "-d", SECONDS, "-F", RATE, "-o", folder / "names.cap")
     finally:
         for loop in loops:
             os.killpg(loop.pid, signal.SIGKILL)

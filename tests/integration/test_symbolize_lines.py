@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from recordings import INLINED_SPIN, until
 
-SECONDS = 1
+# Ends after some hundreds of milliseconds on a CPU, or with an argument never; at RATE that gives enough samples on any machine.
+SPIN = INLINED_SPIN.replace("int main(void)", "int main(int argc, char **argv)").replace("for (;;)", "for (int i = 0; argc > 1 || i < 300; i++)")
+RATE = 4000
 
 
 @pytest.fixture(scope="module")
@@ -17,22 +19,17 @@ def work(profctl, require, tmp_path_factory):
     """A program, its debug file, and a recording of the stripped program without names."""
     require("gcc", "objcopy", "strip", root=True)
     folder = tmp_path_factory.mktemp("lines")
-    (folder / "spin.c").write_text(INLINED_SPIN)
+    (folder / "spin.c").write_text(SPIN)
     subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", "spin.c", "-o", "spin"], cwd=folder, check=True)
     subprocess.run(["objcopy", "--only-keep-debug", "spin", "spin.debug"], cwd=folder, check=True)
     shutil.copy(folder / "spin", folder / "whole")
     subprocess.run(["strip", "spin"], cwd=folder, check=True)
     subprocess.run(["objcopy", "--add-gnu-debuglink=spin.debug", "spin"], cwd=folder, check=True)
-    program = subprocess.Popen([folder / "spin"])
     (folder / "spin.debug").rename(folder / "away.debug")
-    try:
-        profctl("record", "--pid", program.pid, "-d", SECONDS, "--no-symbols", "-o", folder / "bare.cap")
-        (folder / "spin.debug").write_bytes((folder / "away.debug").read_bytes())
-        profctl("record", "--pid", program.pid, "-d", SECONDS, "-o", folder / "named.cap")
-        (folder / "spin.debug").unlink()
-    finally:
-        program.kill()
-        program.wait()
+    profctl("record", "-F", RATE, "--no-symbols", "-o", folder / "bare.cap", "--", folder / "spin")
+    (folder / "spin.debug").write_bytes((folder / "away.debug").read_bytes())
+    profctl("record", "-F", RATE, "-o", folder / "named.cap", "--", folder / "spin")
+    (folder / "spin.debug").unlink()
     return folder
 
 
@@ -54,11 +51,12 @@ def check_lines(profcapture, capture, source="spin.c"):
     # A row a line and function: what is inlined is the function that it was written in.
     assert by_line[4]["name"] == "mix"
     assert sum(row["self"] for row in by_line.values()) > 0.9 * total
-    inlined = {row["name"]: row for row in rows(profcapture, capture, *user, "--inline")}
+    with_inlined = rows(profcapture, capture, *user, "--inline")
+    inlined = {row["name"]: row for row in with_inlined}
     assert inlined["mix"]["self"] > 0.5 * total
     assert inlined["twice"]["total"] >= inlined["mix"]["self"]
     assert inlined["spin"]["total"] >= inlined["twice"]["total"]
-    assert sum(row["self"] for row in inlined.values()) == total
+    assert sum(row["self"] for row in with_inlined) == total
     tree = profcapture.json("report", capture, *user, "--inline", "--tree")["data"]["root"]
     path = []
     while tree["children"]:
@@ -129,7 +127,7 @@ def test_other_file(profcapture, work, bare, tmp_path):
     """Another program in its place is said to be one, and a debug file whose checksum is wrong gives nothing."""
     folder = tmp_path / str(work).lstrip("/")
     folder.mkdir(parents=True)
-    (tmp_path / "other.c").write_text(INLINED_SPIN.replace("spin", "other"))
+    (tmp_path / "other.c").write_text(SPIN.replace("spin", "other"))
     subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", tmp_path / "other.c", "-o", folder / "spin"], check=True)
     said = profcapture("symbolize", bare, "--sysroot", tmp_path).stdout
     assert "changed since the recording" in said
@@ -156,7 +154,7 @@ def test_places(profctl, profcapture, require, tmp_path):
     require("gcc", "unshare", root=True)
     if subprocess.run(["unshare", "-U", "-r", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no user namespace can be made here")
-    (tmp_path / "whole.c").write_text(INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 700; i++)"))
+    (tmp_path / "whole.c").write_text(SPIN)
     command = ["gcc", "-g", "-O2", "-static", "-Wl,--build-id=sha1", "whole.c", "-o", "whole"]
     subprocess.run(command, cwd=tmp_path, check=True)
     said = {}
@@ -165,7 +163,7 @@ def test_places(profctl, profcapture, require, tmp_path):
         (folder / "hidden").mkdir(parents=True)
         shutil.copy(tmp_path / "whole", folder / "whole")
         shutil.copy("/bin/true", folder / "other")
-        profctl("record", "-o", folder / "cap", "--", "sh", "-c", script, folder)
+        profctl("record", "-F", RATE, "-o", folder / "cap", "--", "sh", "-c", script, folder)
         lines = rows(profcapture, folder / "cap", "--comm", "whole", "--by", "line")
         total = sum(row["self"] for row in lines)
         lines = {(row["name"], row["line"]): row["self"] for row in lines if (row["file"] or "").endswith("whole.c")}
@@ -194,8 +192,8 @@ def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn
     (tmp_path / "hidden").mkdir()
     notes = subprocess.run(["readelf", "-n", "spin"], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     build_id = notes.split("Build ID: ")[1].split()[0]
-    script = f"cd {tmp_path} && mount -t tmpfs none hidden && cp spin hidden && {HIDDEN[where].format(build_id[:2], build_id[2:])} && exec hidden/spin"
+    script = f"cd {tmp_path} && mount -t tmpfs none hidden && cp spin hidden && {HIDDEN[where].format(build_id[:2], build_id[2:])} && exec hidden/spin forever"
     program = spawn("unshare", "-m", "sh", "-c", script)
     until(lambda: Path(f"/proc/{program.pid}/comm").read_text() == "spin\n", 10)
-    profctl("record", "--pid", program.pid, "-d", 0.5, "-o", capture)
+    profctl("record", "--pid", program.pid, "-F", RATE, "-d", 0.5, "-o", capture)
     check_lines(profcapture, capture)

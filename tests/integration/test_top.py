@@ -68,7 +68,7 @@ def test_views_and_keys(profctl, spawn, terminal):
     terminal.shows(r"q quit")
     terminal.press("p")
     cpu = terminal.shows(r"^ +(\d+\.\d+) +100\.00 +\d+ +%d +python3" % burner.pid)
-    assert 5 < float(cpu[1]) < 110
+    assert 0 < float(cpu[1]) < 110
     terminal.press("Enter")
     terminal.shows(r"only python3, pid %d +by self" % burner.pid)
     terminal.press("/")
