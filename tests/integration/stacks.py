@@ -6,6 +6,7 @@ regular expression. Most programs spend nearly all of their time in spin(); only
 """
 import json
 import re
+import shlex
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -79,6 +80,47 @@ def build(folder, name, source, *flags, head=HEAD):
     command = [compiler, "-O2", "-fomit-frame-pointer", "-w", "-o", folder / stem, text, *flags]
     subprocess.run(command, check=True, timeout=120)
     return folder / stem
+
+
+class Together:
+    """Commands that one recording has, one after the other: to start a recording takes longer than most of them run.
+
+    The samples of a command are found by the name of its processes, which is the name of its program.
+    """
+
+    def __init__(self, *options):
+        self.options, self.makers, self.built = options, {}, {}
+        self.capture = self.samples = None
+
+    def add(self, name, make):
+        """make(folder) returns the command."""
+        assert len(name) < 16 and name not in self.makers, name
+        self.makers[name] = make
+
+    def add_program(self, name, source, *flags, suffix="c", arguments=(), prefix=()):
+        """A program of build(). Commands that differ in their arguments run the same file by other names."""
+
+        def make(folder):
+            built = self.built.setdefault((source, flags), folder / name)
+            if built == folder / name:
+                build(folder, f"{name}.{suffix}", source, *flags)
+            else:
+                (folder / name).symlink_to(built)
+            return [*prefix, folder / name, *arguments]
+
+        self.add(name, make)
+
+    def of(self, name, profctl, profcapture, folder):
+        """The samples of a command; the first call records all commands."""
+        if self.samples is None:
+            script = ["set -e"]
+            for each, make in self.makers.items():
+                (folder / each).mkdir()
+                script.append(shlex.join(map(str, make(folder / each))))
+            self.capture = folder / "test.cap"
+            recorded(profctl, *self.options, "-o", self.capture, "--", "sh", "-c", "\n".join(script))
+            self.samples = read(profcapture, self.capture)
+        return [sample for sample in self.samples if sample.comm == name]
 
 
 class Sample:
