@@ -110,9 +110,10 @@ class Together:
 
         self.add(name, make)
 
-    def of(self, name, profctl, profcapture, folder):
-        """The samples of a command; the first call records all commands."""
+    def of(self, name, profctl, profcapture, folders):
+        """The samples of a command; the first call records all commands. folders: tmp_path_factory."""
         if self.samples is None:
+            folder = folders.mktemp("together")
             script = ["set -e"]
             for each, make in self.makers.items():
                 (folder / each).mkdir()
@@ -156,6 +157,16 @@ def started(samples):
         if sample.pid in ready:
             kept.append(sample)
     return kept
+
+
+def settled(samples):
+    """Without those that end at a page that was not in memory, and, as the tables of a large program may come late on a busy
+    machine, without those of each process's first second that have no table."""
+    first_ns = {}
+    for sample in samples:
+        first_ns.setdefault(sample.pid, sample.time_ns)
+    return [sample for sample in samples if sample.stop != "copy-end" and
+            (sample.stop != "no-table" or sample.time_ns > first_ns[sample.pid] + 1e9)]
 
 
 def expect(samples, chain, method="cfi", stop="root", least=100, share=0.99):

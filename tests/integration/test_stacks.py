@@ -24,11 +24,9 @@ DEEP_PROGRAMS = Together("-F", 249)  # a sample has a thousand frames
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
     """The samples of a program by its name."""
-    folders = {batch: tmp_path_factory.mktemp("together") for batch in (PROGRAMS, DEEP_PROGRAMS)}
-
     def find(name):
-        (batch,) = [batch for batch in folders if name in batch.makers]
-        return batch.of(name, profctl, profcapture, folders[batch])
+        (batch,) = [batch for batch in (PROGRAMS, DEEP_PROGRAMS) if name in batch.makers]
+        return batch.of(name, profctl, profcapture, tmp_path_factory)
 
     return find
 
