@@ -113,13 +113,14 @@ class Together:
     def of(self, name, profctl, profcapture, folders):
         """The samples of a command; the first call records all commands. folders: tmp_path_factory."""
         if self.samples is None:
+            self.samples = []  # a recording that failed is not made again
             folder = folders.mktemp("together")
             script = ["set -e"]
             for each, make in self.makers.items():
                 (folder / each).mkdir()
                 script.append(shlex.join(map(str, make(folder / each))))
             self.capture = folder / "test.cap"
-            recorded(profctl, *self.options, "-o", self.capture, "--", "sh", "-c", "\n".join(script))
+            recorded(profctl, *self.options, "-o", self.capture, "--", "sh", "-c", "\n".join(script), timeout=400)
             self.samples = read(profcapture, self.capture)
         return [sample for sample in self.samples if sample.comm == name]
 
