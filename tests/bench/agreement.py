@@ -18,24 +18,37 @@ import time
 
 import bench
 
+# git first: it has a repository to make before the others take the CPUs
 PROGRAMS = {
+    "git": (lambda work: [work.git()], ["git"]),
     "C": (lambda work: [work.c()], ["loop"]),
     "python3": (lambda work: [work.python()], ["python3"]),
     "gcc": (lambda work: [work.gcc()], ["gcc", "cc1", "as"]),
-    "git": (lambda work: [work.git()], ["git"]),
 }
 
 
-def record_both(folder, name, start, seconds, frequency):
-    """Records one program with both; returns the paths of the capture and of perf's data."""
-    capture, data = os.path.join(folder, name + ".cap"), os.path.join(folder, name + ".data")
+def wait_for_samples(*paths):
+    """Until both have written something behind the beginning of their files: either may start late on a busy machine."""
+    begun = {}
+    while len(begun) < len(paths) or any(os.path.getsize(path) == begun[path] for path in paths):
+        time.sleep(0.05)
+        for path in paths:
+            if path not in begun and os.path.exists(path) and os.path.getsize(path) > 0:
+                begun[path] = os.path.getsize(path)
+
+
+def record_both(folder, names, seconds, frequency):
+    """Records programs, beside each other, with both; returns the paths of the capture and of perf's data."""
+    capture, data = os.path.join(folder, "both.cap"), os.path.join(folder, "both.data")
     with bench.Work(folder) as work:
-        start(work)
+        for name in names:
+            PROGRAMS[name][0](work)
         time.sleep(0.5)
         perf = subprocess.Popen(["perf", "record", "-q", "-B", "-N", "-a", "-k", "CLOCK_MONOTONIC", "-F", str(frequency), "-e", "cpu-clock", "-o", data],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         profctl = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-e", "cpu-clock", "-F",
                                     str(frequency), "-o", capture], stdin=subprocess.DEVNULL)
+        wait_for_samples(capture, data)
         time.sleep(seconds)
         perf.send_signal(signal.SIGINT)
         profctl.send_signal(signal.SIGINT)
@@ -150,23 +163,25 @@ def disagreements(ours, theirs):
     return problems, lines
 
 
-def check(folder, name, seconds, frequency, attempts=3):
-    """Records again where perf did not survive its own report."""
-    start, comms = PROGRAMS[name]
+def check(folder, names, seconds, frequency, attempts=3):
+    """Returns {name: (problems, lines, samples of ours, of perf's)}. Records again where perf did not survive its own report."""
     for left in reversed(range(attempts)):
-        capture, data = record_both(folder, f"{name}-{left}", start, seconds, frequency)
+        capture, data = record_both(folder, names, seconds, frequency)
         try:
             start_s, first, last = common_time(capture, data)
-            theirs = fold(perf_rows(data, comms, first, last))
+            theirs = {name: fold(perf_rows(data, PROGRAMS[name][1], first, last)) for name in names}
             break
         except PerfDied:
             if not left:
                 raise
-    ours = fold(our_rows(capture, comms, first - start_s, last - start_s))
-    if not ours or not theirs:
-        return [f"no samples: {sum(ours.values())} and perf {sum(theirs.values())}"], [], 0, 0
-    problems, lines = disagreements(ours, theirs)
-    return problems, lines, sum(ours.values()), sum(theirs.values())
+        os.unlink(capture)
+    results = {}
+    for name in names:
+        ours = fold(our_rows(capture, PROGRAMS[name][1], first - start_s, last - start_s))
+        n_ours, n_theirs = sum(ours.values()), sum(theirs[name].values())
+        problems, lines = disagreements(ours, theirs[name]) if n_ours and n_theirs else (["no samples"], [])
+        results[name] = problems, lines, n_ours, n_theirs
+    return results
 
 
 def main():
@@ -176,7 +191,8 @@ def main():
     print("\n## Agreement with perf, cpu-clock, both at once: self shares of the top ten of either\n")
     with bench.scratch() as folder:
         for name in PROGRAMS:
-            problems, lines, ours, theirs = check(folder, name, 24, 999)
+            problems, lines, ours, theirs = check(folder, [name], 24, 999)[name]
+            os.unlink(os.path.join(folder, "both.cap"))
             print(f"  {name}: {ours:,} samples, perf {theirs:,}: {'agree' if not problems else 'DISAGREE'}")
             print("\n".join(lines))
             for problem in problems:

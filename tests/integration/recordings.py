@@ -65,6 +65,12 @@ def wait_for_samples(capture, seconds=0.5):
     time.sleep(seconds)
 
 
+def end_when_recorded(target, capture):
+    """Lets a target go on that reads its standard input, when sampling is enabled: its end is an event of the recording."""
+    wait_for_samples(capture, 0)
+    target.stdin.close()
+
+
 def processes(name):
     """Those of this test run, which others on the same machine are not."""
     found = set()

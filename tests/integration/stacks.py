@@ -6,6 +6,7 @@ regular expression. Most programs spend nearly all of their time in spin(); only
 """
 import json
 import re
+import shlex
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -81,6 +82,49 @@ def build(folder, name, source, *flags, head=HEAD):
     return folder / stem
 
 
+class Together:
+    """Commands that one recording has, one after the other: to start a recording takes longer than most of them run.
+
+    The samples of a command are found by the name of its processes, which is the name of its program.
+    """
+
+    def __init__(self, *options):
+        self.options, self.makers, self.built = options, {}, {}
+        self.capture = self.samples = None
+
+    def add(self, name, make):
+        """make(folder) returns the command."""
+        assert len(name) < 16 and name not in self.makers, name
+        self.makers[name] = make
+
+    def add_program(self, name, source, *flags, suffix="c", arguments=(), prefix=()):
+        """A program of build(). Commands that differ in their arguments run the same file by other names."""
+
+        def make(folder):
+            built = self.built.setdefault((source, flags), folder / name)
+            if built == folder / name:
+                build(folder, f"{name}.{suffix}", source, *flags)
+            else:
+                (folder / name).symlink_to(built)
+            return [*prefix, folder / name, *arguments]
+
+        self.add(name, make)
+
+    def of(self, name, profctl, profcapture, folders):
+        """The samples of a command; the first call records all commands. folders: tmp_path_factory."""
+        if self.samples is None:
+            self.samples = []  # a recording that failed is not made again
+            folder = folders.mktemp("together")
+            script = ["set -e"]
+            for each, make in self.makers.items():
+                (folder / each).mkdir()
+                script.append(shlex.join(map(str, make(folder / each))))
+            self.capture = folder / "test.cap"
+            recorded(profctl, *self.options, "-o", self.capture, "--", "sh", "-c", "\n".join(script), timeout=400)
+            self.samples = read(profcapture, self.capture)
+        return [sample for sample in self.samples if sample.comm == name]
+
+
 class Sample:
     def __init__(self, row):
         self.comm, self.pid = row["comm"], row["pid"]
@@ -114,6 +158,16 @@ def started(samples):
         if sample.pid in ready:
             kept.append(sample)
     return kept
+
+
+def settled(samples):
+    """Without those that end at a page that was not in memory, and, as the tables of a large program may come late on a busy
+    machine, without those of each process's first second that have no table."""
+    first_ns = {}
+    for sample in samples:
+        first_ns.setdefault(sample.pid, sample.time_ns)
+    return [sample for sample in samples if sample.stop != "copy-end" and
+            (sample.stop != "no-table" or sample.time_ns > first_ns[sample.pid] + 1e9)]
 
 
 def expect(samples, chain, method="cfi", stop="root", least=100, share=0.99):

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """What a program tried to record is in the capture, or it is counted there as lost: exactly, and when it is killed, too.
 
-tests/tools/conserve.c counts what it tries in memory that outlives it, and counts rows; 10^8 are in ./dev bench.
+tests/tools/conserve.c counts what it tries in memory that outlives it, and counts rows; 10^7 are in ./dev soak, and 10^8 in
+./dev bench.
 """
 import os
 import random
 import subprocess
 
 import pytest
+from slices import SOAK
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 CONSERVE = os.environ["CONSERVE"]
-MARKS = 10000000
+MARKS = 10_000_000 if SOAK else 1_000_000
 THREADS = 4
-KILLED = 10
+KILLED = 10 if SOAK else 5
 
 
 def check(capture, files):
@@ -24,7 +26,7 @@ def check(capture, files):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_law(profctl, capture, tmp_path, policy):
-    profctl("record", "--policy", policy, "--no-symbols", "-o", capture, "--",
+    profctl("record", "-F", 0, "--policy", policy, "--no-symbols", "-o", capture, "--",
             CONSERVE, "write", 0, THREADS, MARKS // THREADS, tmp_path / "counts")
     tried, rows, lost, killed = check(capture, [tmp_path / "counts"])
     assert (tried, killed) == (MARKS, 0)
@@ -37,7 +39,7 @@ def test_killed(profctl, capture, tmp_path, policy):
     """Some at a time, each at any instruction: a thread may have been about to try."""
     delays = [random.randrange(1000, 150000) for _ in range(KILLED)]
     lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]
-    profctl("record", "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))
+    profctl("record", "-F", 0, "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))
     tried, rows, lost, killed = check(capture, [tmp_path / str(i) for i in range(KILLED)])
     # one that is killed early may not have started all of its threads
     assert KILLED <= killed <= KILLED * THREADS, delays

@@ -39,17 +39,16 @@ libc = ctypes.CDLL(None)
 """
 
 
+def record_script(profctl, capture, script, *options, arguments=()):
+    path = capture.with_name("script.py")
+    path.write_text(COMMON + script)
+    return profctl("record", *options, "-o", capture, "--", sys.executable, path, LIBRARY, *arguments).stdout
+
+
 @pytest.fixture
-def record(profctl, capture, tmp_path):
+def record(profctl, capture):
     """Records a script in Python; what it prints."""
-
-    def start(script, *options, arguments=()):
-        path = tmp_path / "script.py"
-        path.write_text(COMMON + script)
-        done = profctl("record", *options, "-o", capture, "--", sys.executable, path, LIBRARY, *arguments)
-        return done.stdout
-
-    return start
+    return lambda *arguments, **options: record_script(profctl, capture, *arguments, **options)
 
 
 def frames(row):
@@ -322,31 +321,34 @@ run(b"bare", at + 4096)
 """
 
 
-@pytest.fixture
-def lined(record, capture, tmp_path):
+@pytest.fixture(scope="module")
+def lined(profctl, tmp_path_factory):
     """A recording of code with lines, and its source."""
-    source = tmp_path / "made.script"
+    folder = tmp_path_factory.mktemp("lined")
+    source, capture = folder / "made.script", folder / "test.cap"
     source.write_text("".join(f"line {i + 1} of the script\n" for i in range(6)))
-    record(DUMP, "-F", "1999", arguments=[MACHINE_CODE[platform.machine()], tmp_path, source])
-    return source
+    record_script(profctl, capture, DUMP, "-F", "1999", arguments=[MACHINE_CODE[platform.machine()], folder, source])
+    return capture, source
 
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
-def test_dump_has_lines(lined, profcapture, capture):
+def test_dump_has_lines(lined, profcapture):
     """The loop is line 3; where it returns from is line 5."""
+    capture, source = lined
     at = {(f["name"], f["file"], f["line"], f["at_file"], f["at_line"]) for row in rows(profcapture, capture, "sample", "--resolve")
           for f in row["frames"] if f["kind"] == "jit"}
-    assert at - {("lined", None, None, str(lined), 5)} == {("lined", None, None, str(lined), 3), ("bare", None, None, None, None)}
+    assert at - {("lined", None, None, str(source), 5)} == {("lined", None, None, str(source), 3), ("bare", None, None, None, None)}
     (row,) = [row for row in rows(profcapture, capture, "mark", "--resolve") if row["group"] == "jit"]
     assert [(frame["name"], frame["at_line"]) for frame in row["frames"]] == [("lined", 3), ("lined", 5)]
     text = profcapture("dump", capture, "--table", "mark", "--resolve", "--limit", 0).stdout
-    assert f"\tlined  [anon]  {lined}:3\n\tlined  [anon]  {lined}:5\n" in text
+    assert f"\tlined  [anon]  {source}:3\n\tlined  [anon]  {source}:5\n" in text
     schema.check(profcapture, "dump", profcapture.json("dump", capture, "--table", "mark", "--resolve"))
 
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
-def test_annotate(lined, profcapture, capture):
+def test_annotate(lined, profcapture):
     """By line as report counts them, with the text of the script; without instructions, which the capture does not have."""
+    capture, source = lined
     report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
     for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
         found = profcapture.json("annotate", capture, name, "--total")
@@ -356,7 +358,7 @@ def test_annotate(lined, profcapture, capture):
         assert [data["function"][key] for key in keys] == [report[name][key] for key in keys] and data["function"]["self"] > 40
         assert data["function"]["length"] == len(bytes.fromhex(MACHINE_CODE[platform.machine()]))
         row = max(data["lines"], key=lambda row: row["self"])
-        assert (row["function"], row["file"], row["line"], row["text"]) == (name, line and str(lined), line, text)
+        assert (row["function"], row["file"], row["line"], row["text"]) == (name, line and str(source), line, text)
         assert sum(row["self"] for row in data["lines"]) == report[name]["self"] and row["self"] > 0.9 * report[name]["self"]
         assert row["total"] >= row["self"]
         assert data["instructions"] == [] and "program made" in data["no_code"]

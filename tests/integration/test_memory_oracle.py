@@ -24,17 +24,17 @@ def size(small, full):
 
 
 SQL = f"""create table t(a integer primary key, b text, c real);
-with recursive n(x) as (select 1 union all select x+1 from n limit {size(100000, 200000)}) insert into t select x, hex(x * 7919 % 10007), x*1.5 from n;
+with recursive n(x) as (select 1 union all select x+1 from n limit {size(20000, 200000)}) insert into t select x, hex(x * 7919 % 10007), x*1.5 from n;
 select count(*) from (select b from t order by b);
 """
 PYTHON = f"""
 import json
-for i in range({size(2, 20)}):
-    rows = [dict(id=i, name="name %d" % i, tags=["a%d" % (i % 7), "b"], value=i / 3) for i in range(4000)]
+for i in range({size(1, 20)}):
+    rows = [dict(id=i, name="name %d" % i, tags=["a%d" % (i % 7), "b"], value=i / 3) for i in range(2000)]
     assert json.loads(json.dumps(rows)) == rows
 print(len(set(str(row) for row in rows)))
 """
-PERL = f"for my $r (1 .. 4) {{ my %h; for my $i (1 .. {size(20000, 300000)}) {{ $h{{$i}} = [$i, \"x$i\"] }} $s += keys %h }} print $s"
+PERL = f"for my $r (1 .. 4) {{ my %h; for my $i (1 .. {size(5000, 300000)}) {{ $h{{$i}} = [$i, \"x$i\"] }} $s += keys %h }} print $s"
 CPLUSPLUS = size("", """
 #include <algorithm>
 #include <iostream>
@@ -61,7 +61,7 @@ int main(void) { printf("hello\\n"); return 0; }
 def git_repository(folder):
     subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
     lines = []
-    for i in range(200):
+    for i in range(size(60, 200)):
         message, text = f"commit {i}\n", f"line {i}\n" * (i % 40 + 1)
         lines.append(f"commit refs/heads/main\ncommitter A <a@example.org> {1700000000 + i} +0000\n"
                      f"data {len(message)}\n{message}\nM 644 inline file{i % 10}\ndata {len(text)}\n{text}\n")
@@ -78,7 +78,7 @@ def programs(tmp_path_factory):
         (folder / name).write_text(text)
         return str(folder / name)
 
-    rows = [{"id": i, "tags": [f"t{i % 13}", f"u{i % 7}"], "value": i * 1.5} for i in range(size(4000, 40000))]
+    rows = [{"id": i, "tags": [f"t{i % 13}", f"u{i % 7}"], "value": i * 1.5} for i in range(size(1500, 40000))]
     source, plusplus = file("hello.c", C), file("t.cc", CPLUSPLUS)
     subprocess.run(["g++", "-E", plusplus, "-o", folder / "t.ii"], check=True)
     cc1plus = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout.strip()

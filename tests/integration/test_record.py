@@ -18,6 +18,7 @@ from recordings import children, info, processes, recorded, until, wait_for_samp
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 SPIN = "while :; do :; done"
+LATE_NS = 1.5e9  # of an engine on a machine that has other things to do
 PROFCTL = os.environ["PROFCTL"]
 PROFCAPTURE = os.environ["PROFCAPTURE"]
 
@@ -31,11 +32,12 @@ def rights(require):
 
 
 def test_system(profctl, profcapture, capture, busy):
-    data = recorded(profctl, "-a", "-d", "1.5", "-o", capture)
+    begin = time.monotonic_ns()
+    data = recorded(profctl, "-a", "-d", "0.5", "-o", capture)
     assert data["reason"] == "duration"
     assert data["command"] is None
-    assert 1.4e9 < data["elapsed_ns"] < 3e9
-    assert data["samples"] > 300
+    assert 0.4e9 < data["elapsed_ns"] < time.monotonic_ns() - begin
+    assert data["samples"] > 50
     assert data["bytes"] == capture.stat().st_size
     assert data["next"][-1] == f"profcapture report {capture}"
     seen = info(profcapture, capture)
@@ -45,24 +47,17 @@ def test_system(profctl, profcapture, capture, busy):
     assert seen["host"] == os.uname().nodename
 
 
-def test_pid_alone(profctl, profcapture, capture, spawn, busy):
-    other = spawn("sh", "-c", SPIN)
-    profctl("record", "--pid", busy.pid, "-d", 1, "-o", capture)
-    rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
-    assert {row["pid"] for row in rows} == {busy.pid}
-    assert other.poll() is None
-
-
-def test_several_pids(profctl, profcapture, capture, spawn, busy):
-    other = spawn("sh", "-c", SPIN)
-    profctl("record", "-p", f"{busy.pid},{other.pid}", "-d", 1, "-o", capture)
+def test_pids(profctl, profcapture, capture, spawn, busy):
+    other, stranger = spawn("sh", "-c", SPIN), spawn("sh", "-c", SPIN)
+    profctl("record", "--no-symbols", "-p", f"{busy.pid},{other.pid}", "-d", 0.7, "-o", capture)
     rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
     assert {row["pid"] for row in rows} == {busy.pid, other.pid}
+    assert stranger.poll() is None
 
 
 def test_command_and_its_children(profctl, profcapture, capture, busy):
-    script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; true"
-    data = recorded(profctl, "-o", capture, "--", "sh", "-c", script)
+    script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; true"
+    data = recorded(profctl, "--no-symbols", "-F", 4999, "-o", capture, "--", "sh", "-c", script)
     rows = profcapture.json("report", capture, "--by", "process")["data"]["rows"]
     assert busy.pid not in {row["pid"] for row in rows}
     assert len(rows) >= 1
@@ -71,7 +66,7 @@ def test_command_and_its_children(profctl, profcapture, capture, busy):
 
 
 def test_command_is_recorded_from_its_first_instruction(profctl, profcapture, capture):
-    pid = recorded(profctl, "-o", capture, "--", "true")["command"]["pid"]
+    pid = recorded(profctl, "--no-symbols", "-o", capture, "--", "true")["command"]["pid"]
     rows = profcapture.json("dump", capture, "--table", "task")["data"]["rows"]
     events = [row["event"] for row in rows if row["pid"] == pid]
     assert "exec" in events and "exit" in events
@@ -103,8 +98,8 @@ int main(void)
 	char text[99] = { 0 };
 	int fd = open("/proc/self/schedstat", O_RDONLY);
 
-	for (int round = 0; round < 40; round++) {
-		for (volatile int i = 0; i < 40000000; i++)
+	for (int round = 0; round < 20; round++) {
+		for (volatile int i = 0; i < 20000000; i++)
 			;
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	}
@@ -122,7 +117,7 @@ def stolen_ns():
 
 def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compile_c):
     program, stolen = compile_c("sleeper", SCHEDSTAT), stolen_ns()
-    done = profctl("record", "-o", capture, "--", program)
+    done = profctl("record", "--no-symbols", "-o", capture, "--", program)
     stolen = stolen_ns() - stolen
     run_ns = int(done.stdout.split()[0])
     (row,) = profcapture.json("report", capture, "--by", "thread", "--comm", "sleeper", "--limit", 0)["data"]["rows"]
@@ -130,7 +125,7 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     # leaves out what the host took while the thread was on a CPU (update_rq_clock_task()), which the times of switches do not
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen
-    assert row["wait_ns"] >= 40 * 5e6 * 0.9
+    assert row["wait_ns"] >= 20 * 5e6 * 0.9
     assert f"{row['run_ns'] / 1e9:.6f} s" in profcapture("report", capture, "--by", "thread").stdout
 
 
@@ -139,7 +134,7 @@ HOSTILE = r"""
 int main(void)
 {
 	prctl(PR_SET_NAME, "\033[31m\r\n\302\233");
-	for (volatile int i = 0; i < 100000000; i++)
+	for (volatile int i = 0; i < 30000000; i++)
 		;
 	return 0;
 }
@@ -167,7 +162,7 @@ def test_hostile_names(profctl, profcapture, capture, compile_c, tmp_path):
 
 def test_summary_is_what_the_schema_says(profctl, capture):
     schema = json.loads(profctl("schema", "record").stdout)
-    for arguments in (["true"], ["-a", "-d", "200ms"], ["-F", 0, "false"]):
+    for arguments in (["true"], ["--no-symbols", "-a", "-d", "100ms"], ["-F", 0, "false"]):
         done = profctl("record", "--json", "--force", "-o", capture, *arguments, check=None)
         summary = json.loads(done.stdout)
         jsonschema.validate(summary, schema)
@@ -182,10 +177,13 @@ def test_no_symbols(profctl, profcapture, capture):
 
 
 def test_frequency_and_event(profctl, profcapture, capture, busy):
-    profctl("record", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 1, "-o", capture)
+    """However much of a CPU the program gets: so many times in each second that it runs."""
+    profctl("record", "--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 0.7, "-o", capture)
     seen = info(profcapture, capture)
     assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)
-    assert 30 < seen["samples"] < 320
+    (row,) = profcapture.json("report", capture, "--by", "thread")["data"]["rows"]
+    expected = row["run_ns"] / 1e9 * 200
+    assert 0.7 * expected - 5 < seen["samples"] < 1.2 * expected + 5 and seen["samples"] > 0
 
 
 def events_of(profcapture, capture):
@@ -196,16 +194,16 @@ def test_several_events(profctl, profcapture, capture):
     """As perf takes them: with commas, or the option repeated; what is named twice counts once."""
     for arguments in (["-e", "cpu-clock,page-faults"], ["-e", "cpu-clock", "-e", "page-faults"], ["-ecpu-clock,page-faults,cpu-clock"],
                       ["-e", "cpu-clock", "--event=cpu-clock,page-faults", "-e", "cpu-clock"]):
-        profctl("record", "--force", "-o", capture, *arguments, "true")
+        profctl("record", "--no-symbols", "--force", "-o", capture, *arguments, "true")
         assert events_of(profcapture, capture) == ["cpu-clock", "page-faults"]
-    profctl("record", "--force", "-o", capture, "-e", "sched:sched_switch:k,task-clock:u", "true")
+    profctl("record", "--no-symbols", "--force", "-o", capture, "-e", "sched:sched_switch:k,task-clock:u", "true")
     assert events_of(profcapture, capture) == ["sched:sched_switch:k", "task-clock:u"]
 
 
 def test_commas_of_terms(profctl, profcapture, capture):
     """Those between slashes separate no events: a PMU is asked for with all of its terms, as it is there or not."""
     for event in "software/config=0,config1=0/", "nothing/event=1,umask=2/u":
-        done = profctl("record", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
+        done = profctl("record", "--no-symbols", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
         if done.returncode == 0:
             assert events_of(profcapture, capture) == ["cpu-clock", event, "page-faults"]
         else:
@@ -225,8 +223,8 @@ def test_options_are_kept(profctl, profcapture, capture, busy):
 
 
 def test_tracepoint(profctl, profcapture, capture):
-    data = recorded(profctl, "-e", "sched:sched_switch", "-o", capture, "--", "sh", "-c",
-                        "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done")
+    data = recorded(profctl, "--no-symbols", "-e", "sched:sched_switch", "-o", capture, "--", "sh", "-c",
+                    "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done")
     assert data["samples"] >= 10
 
 
@@ -238,14 +236,18 @@ def test_no_sampling(profctl, profcapture, capture):
 
 def test_no_kernel(profctl, profcapture, capture, spawn):
     spawn("dd", "if=/dev/zero", "of=/dev/null", "bs=1M")
-    profctl("record", "-a", "--no-kernel", "-d", 1, "-o", capture)
-    rows = profcapture.json("report", capture, "--by", "function", "--limit", 0)["data"]["rows"]
-    assert [row for row in rows if row["kind"] == "kernel"] == []
+    spawn("sh", "-c", SPIN)
+    profctl("record", "-a", "--no-kernel", "--no-symbols", "-d", 0.4, "-o", capture)
+    rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+    assert {row["mode"] for row in rows} == {"user"}
 
 
-def test_delay(profctl, capture, busy):
-    data = recorded(profctl, "-p", busy.pid, "-D", "700ms", "-d", "500ms", "-o", capture)
-    assert 80 < data["samples"] < 750
+def test_delay(profctl, profcapture, capture, busy):
+    begin = time.monotonic_ns()
+    data = recorded(profctl, "--no-symbols", "-p", busy.pid, "-D", "700ms", "-d", "500ms", "-o", capture)
+    assert data["samples"] > 0
+    rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+    assert rows[0]["time_ns"] + info(profcapture, capture)["start_monotonic_ns"] > begin + 700e6
 
 
 @pytest.fixture
@@ -306,7 +308,7 @@ def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, require, s
     ("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -SEGV $$", 139), ("exit 255", 255),
 ])
 def test_status_of_the_command(profctl, capture, script, status):
-    command = recorded(profctl, "-o", capture, "sh", "-c", script, check=status)["command"]
+    command = recorded(profctl, "--no-symbols", "-o", capture, "sh", "-c", script, check=status)["command"]
     if script.startswith("kill"):
         assert (command["exit"], command["signal"]) == (None, status - 128)
     else:
@@ -316,10 +318,10 @@ def test_status_of_the_command(profctl, capture, script, status):
 def test_very_long_command(profctl, profcapture, capture):
     """Of which readers are shown the beginning."""
     words = ["true", "x" * 100, *(str(number) for number in range(10000))]
-    recorded(profctl, "-o", capture, *words)
+    recorded(profctl, "--no-symbols", "-o", capture, *words)
     command = info(profcapture, capture)["command"]
     assert command[-1] == "…" and command[:-1] == words[:len(command) - 1] and len(command) > 1000
-    recorded(profctl, "-o", capture, "--force", "true", "x" * 100_000)
+    recorded(profctl, "--no-symbols", "-o", capture, "--force", "true", "x" * 100_000)
     assert info(profcapture, capture)["command"] == ["true", "…"]
 
 
@@ -339,7 +341,7 @@ def test_command_that_is_not_there(profctl, capture, tmp_path):
 def test_command_keeps_its_environment(profctl, capture):
     wanted = dict(os.environ, PROF_TEST="x y")
     output = subprocess.run(
-        [PROFCTL, "record", "-q", "-o", capture, "env"], env=wanted, stdout=subprocess.PIPE, check=True
+        [PROFCTL, "record", "-q", "--no-symbols", "-o", capture, "env"], env=wanted, stdout=subprocess.PIPE, check=True
     ).stdout
     plain = subprocess.run(["env"], env=wanted, stdout=subprocess.PIPE, check=True).stdout
     lines = [line for line in output.splitlines() if not line.startswith((b"PROF_CONTROL=", b"SYSPROF_CONTROL_FD="))]
@@ -347,9 +349,9 @@ def test_command_keeps_its_environment(profctl, capture):
 
 
 def test_command_gets_no_descriptor_of_ours(profctl, capture):
-    output = profctl("record", "-q", "--no-sysprof", "-o", capture, "ls", "/proc/self/fd").stdout
+    output = profctl("record", "-q", "--no-symbols", "--no-sysprof", "-o", capture, "ls", "/proc/self/fd").stdout
     assert set(output.split()) <= {"0", "1", "2", "3"}
-    output = profctl("record", "-q", "--force", "-o", capture, "sh", "-c", "echo $SYSPROF_CONTROL_FD; exec ls /proc/self/fd").stdout
+    output = profctl("record", "-q", "--no-symbols", "--force", "-o", capture, "sh", "-c", "echo $SYSPROF_CONTROL_FD; exec ls /proc/self/fd").stdout
     asked, *descriptors = output.split()
     assert set(descriptors) <= {"0", "1", "2", "3", asked}
 
@@ -418,16 +420,16 @@ def test_profd_that_is_not_there(profctl, capture, tmp_path):
 
 
 def test_default_name(profctl, tmp_path, busy):
-    profctl("record", "true", cwd=tmp_path)
-    profctl("record", "-d", "300ms", "-a", cwd=tmp_path)
-    profctl("record", "-d", "300ms", "-p", busy.pid, cwd=tmp_path)
+    profctl("record", "--no-symbols", "true", cwd=tmp_path)
+    profctl("record", "--no-symbols", "-d", "100ms", "-a", cwd=tmp_path)
+    profctl("record", "--no-symbols", "-d", "300ms", "-p", busy.pid, cwd=tmp_path)
     names = sorted(path.name[: -len("-YYYYmmdd-HHMMSS.cap")] for path in tmp_path.glob("*-????????-??????.cap"))
     assert names == [f"pid-{busy.pid}", "system", "true"]
 
 
 def test_next_command_can_be_typed(profctl, tmp_path):
     path = f"{Path(PROFCAPTURE).parent}:{os.environ['PATH']}"
-    for name in "a b.cap", "-dash.cap", "it's.cap", "$(id)*?#~&;.cap":
+    for name in "-dash.cap", "a b's $(id)*?#~&;.cap":
         (command,) = recorded(profctl, f"--output={name}", "true", cwd=tmp_path)["next"]
         done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, timeout=60)
         assert done.returncode == 0 and done.stdout, command
@@ -437,21 +439,21 @@ def test_next_command_can_be_typed(profctl, tmp_path):
 
 
 def test_existing_file(profctl, profcapture, capture):
-    profctl("record", "-o", capture, "true")
+    profctl("record", "--no-symbols", "-o", capture, "true")
     before = capture.read_bytes()
     done = profctl("record", "-o", capture, "true", check=1)
     assert "--force" in done.stderr and "--append" in done.stderr
     assert profctl("record", "--force", "-o", capture, "-e", "nonsense", "true", check=2)
     assert capture.read_bytes() == before
-    profctl("record", "--force", "-o", capture, "true")
+    profctl("record", "--no-symbols", "--force", "-o", capture, "true")
     assert info(profcapture, capture)["state"] == "finished"
     assert capture.read_bytes() != before
     assert [path.name for path in capture.parent.iterdir()] == [capture.name]
 
 
 def test_append(profctl, profcapture, capture, busy):
-    first = recorded(profctl, "-p", busy.pid, "-d", "500ms", "-o", capture)["samples"]
-    second = recorded(profctl, "-p", busy.pid, "-d", "500ms", "-o", capture, "--append")["samples"]
+    first = recorded(profctl, "--no-symbols", "-p", busy.pid, "-d", "300ms", "-o", capture)["samples"]
+    second = recorded(profctl, "--no-symbols", "-p", busy.pid, "-d", "300ms", "-o", capture, "--append")["samples"]
     whole = profcapture.json("info", capture)
     assert whole["capture"]["samples"] == first + second
     assert whole["data"]["segments"] == 2
@@ -462,13 +464,13 @@ def test_append(profctl, profcapture, capture, busy):
 def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
     """An empty file, and a capture that was cut: what was readable stays, and the new segment follows."""
     capture.touch()
-    profctl("record", "--append", "-o", capture, "true")
+    profctl("record", "--no-symbols", "--append", "-o", capture, "true")
     profcapture("verify", capture)
     first = profcapture.json("info", capture)["capture"]["events"]
     with capture.open("r+b") as file:
         file.truncate(capture.stat().st_size - cut)
     profcapture("verify", capture, check=3)
-    profctl("record", "--append", "-o", capture, "true")
+    profctl("record", "--no-symbols", "--append", "-o", capture, "true")
     profcapture("verify", capture)
     whole = profcapture.json("info", capture)
     assert whole["capture"]["state"] == "finished"
@@ -476,31 +478,32 @@ def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
 
 
 def test_two_writers(profctl, profcapture, capture, recorder, busy):
-    profctl("record", "-o", capture, "true")
-    process = recorder("-p", busy.pid, "-o", capture, "--append", "-d", 2)
-    time.sleep(0.7)
+    profctl("record", "--no-symbols", "-o", capture, "true")
+    process = recorder("--no-symbols", "-p", busy.pid, "-o", capture, "--append")
+    wait_for_samples(capture, 0)
     assert "another process" in profctl("record", "--append", "-o", capture, "true", check=1).stderr
-    assert process.wait(timeout=20) == 0
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
     profcapture("verify", capture)
 
 
 def test_pipe_without_a_reader_can_be_interrupted(recorder, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     process = recorder("-a", "-o", tmp_path / "pipe")
-    time.sleep(0.5)
+    until(lambda: Path(f"/proc/{process.pid}/wchan").read_text() == "wait_for_partner")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=5) == -signal.SIGINT
+    assert process.wait(timeout=20) == -signal.SIGINT
 
 
 def test_target_that_exits(profctl, capture, spawn):
-    busy = spawn("timeout", 1, "sh", "-c", SPIN)
+    busy = spawn("timeout", 0.7, "sh", "-c", SPIN)
     data = recorded(profctl, "-p", busy.pid, "-F", 4999, "-o", capture, check=None)
     assert data["reason"] == "target-exited"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--no-symbols"]])
 def test_standard_output(profctl, busy, arguments):
-    recording = subprocess.Popen([PROFCTL, "record", "-q", "-p", str(busy.pid), "-d", "1", "-o", "-", *arguments],
+    recording = subprocess.Popen([PROFCTL, "record", "-q", "-p", str(busy.pid), "-d", "0.5", "-o", "-", *arguments],
                                  stdout=subprocess.PIPE)
     reading = subprocess.run([PROFCAPTURE, "info", "-", "--json"], stdin=recording.stdout, stdout=subprocess.PIPE,
                              timeout=60)
@@ -508,7 +511,7 @@ def test_standard_output(profctl, busy, arguments):
     assert recording.wait(timeout=20) == 0
     seen = json.loads(reading.stdout)["capture"]
     assert seen["state"] == "finished"
-    assert seen["samples"] > 150
+    assert seen["samples"] > 0
 
 
 def test_output_of_the_command_stays_out_of_the_capture(tmp_path):
@@ -534,11 +537,11 @@ def test_device_that_is_full(profctl):
 
 
 def test_disk_that_fills(profcapture, tmp_path, busy, require):
-    """On a tmpfs of 1 MiB that nobody else sees; the capture is copied out of it for the readers."""
+    """On a tmpfs of 512 KiB that nobody else sees; the capture is copied out of it for the readers."""
     require("unshare")
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("unshare -m is not possible here, as in a chroot")
-    script = """mount -t tmpfs -o size=1m tmpfs "$1" && shift && { "$@"; status=$?; cp "$DISK/full.cap" "$OUT"; exit $status; }"""
+    script = """mount -t tmpfs -o size=512k tmpfs "$1" && shift && { "$@"; status=$?; cp "$DISK/full.cap" "$OUT"; exit $status; }"""
     disk = tmp_path / "disk"
     disk.mkdir()
     done = subprocess.run(
@@ -550,7 +553,7 @@ def test_disk_that_fills(profcapture, tmp_path, busy, require):
     assert done.returncode == 1
     assert "No space left" in done.stderr
     seen = profcapture.json("info", tmp_path / "out.cap")
-    assert seen["capture"]["samples"] > 300
+    assert seen["capture"]["samples"] > 100
     assert any(loss["cause"] == "disk-full" for loss in seen["data"]["loss"])
 
 
@@ -558,8 +561,8 @@ def test_disk_that_fills(profcapture, tmp_path, busy, require):
 
 
 def test_interrupt_stops_and_finishes(recorder, profcapture, capture, busy):
-    process = recorder("-a", "-o", capture)
-    wait_for_samples(capture)
+    process = recorder("--no-symbols", "-a", "-o", capture)
+    wait_for_samples(capture, 0)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
     assert info(profcapture, capture)["state"] == "finished"
@@ -567,28 +570,28 @@ def test_interrupt_stops_and_finishes(recorder, profcapture, capture, busy):
 
 
 def test_interrupt_with_a_command_waits_for_it(recorder, profcapture, capture):
-    process = recorder("-o", capture, "sh", "-c", "trap 'sleep 0.5; exit 7' INT; while :; do :; done")
-    wait_for_samples(capture)
+    process = recorder("--no-symbols", "-o", capture, "sh", "-c", "trap 'sleep 0.5; exit 7' INT; echo ready; while :; do :; done")
+    assert process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=20) == 7
     assert info(profcapture, capture)["state"] == "finished"
 
 
 def test_third_interrupt_gives_up(recorder, profcapture, capture):
-    process = recorder("-o", capture, "sh", "-c", "trap '' INT; sleep 1000", stderr=subprocess.DEVNULL)
-    wait_for_samples(capture)
+    process = recorder("-o", capture, "sh", "-c", "trap '' INT; echo ready; sleep 1000", stderr=subprocess.DEVNULL)
+    assert process.stdout.readline() == "ready\n"
     for _ in range(3):
         assert process.poll() is None
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.3)
-    assert process.wait(timeout=5) == 130
+    assert process.wait(timeout=20) == 130
     os.killpg(process.pid, signal.SIGKILL)
     until(lambda: info(profcapture, capture)["state"] == "finished")
 
 
 def test_terminate_reaches_the_command(recorder, profcapture, capture):
-    process = recorder("-o", capture, "sleep", "1000")
-    wait_for_samples(capture)
+    process = recorder("-o", capture, "sh", "-c", "echo ready; exec sleep 1000")
+    assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) == 143
     assert info(profcapture, capture)["state"] == "finished"
@@ -599,7 +602,7 @@ def test_terminate_reaches_the_command(recorder, profcapture, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 2.2)
+    wait_for_samples(capture, 1.2)
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)
@@ -613,5 +616,4 @@ def test_killed(recorder, profcapture, capture, busy, victim, state):
     assert seen["state"] == state
     rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
     last = seen["start_monotonic_ns"] + rows[-1]["time_ns"]
-    assert killed - last < 1.3e9, "at most the last second is missing"
-    assert len(rows) > 100
+    assert rows and killed - last < 1e9 + LATE_NS, "at most the last second is missing"

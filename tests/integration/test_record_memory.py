@@ -75,7 +75,7 @@ LARGE = r"""
 int main(void)
 {
 	memset(malloc(64 << 20), 1, 64 << 20);
-	usleep(1500000);
+	usleep(1000000);
 	return 0;
 }
 """
@@ -482,8 +482,9 @@ def test_footprints(profctl, profcapture, capture, compile_c, static):
     for name in "rss", "pss":
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
-        assert len(values) >= 7
-        assert all(later - earlier > 80e6 for earlier, later in zip(times, times[1:]))
+        assert len(values) >= 3
+        # one may be late, and the next one is not
+        assert times[-1] - times[0] > 80e6 * (len(times) - 1)
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
     # and of nobody else's recordings
     profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", static, 300)

@@ -8,14 +8,14 @@ import subprocess
 import pytest
 
 from recordings import recorded
-from stacks import MAIN, at, build, expect, read
+from stacks import MAIN, Together, at, build, expect, read
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 PROGRAM = r"""
 ALONE void inner(void)
 {
-	spin(300);
+	spin(200);
 	BEHIND;
 }
 ALONE void outer(void)
@@ -44,42 +44,52 @@ def rights(require):
     require("gcc", root=True)
 
 
-@pytest.fixture
-def samples_of(profctl, profcapture, capture):
-    def run(*command):
-        recorded(profctl, "-o", capture, "--", *command)
-        return read(profcapture, capture)
+PROGRAMS = Together("-F", 1999)
 
-    return run
+
+@pytest.fixture(scope="module")
+def samples_of(profctl, profcapture, tmp_path_factory):
+    """The samples of a program by its name."""
+    return lambda name: PROGRAMS.of(name, profctl, profcapture, tmp_path_factory)
 
 
 # ---- the file of the program
 
 
-def test_static(samples_of, tmp_path):
-    program = build(tmp_path, "static", PROGRAM, "-static")
-    expect(at(samples_of(program)), "spin;inner;outer;main;__libc_start_call_main;__libc_start_main(_impl)?;_start")
+PROGRAMS.add_program("static", PROGRAM, "-static")
+PROGRAMS.add_program("deleted", PROGRAM, arguments=["deleted"])
+PROGRAMS.add_program("debugframe", PROGRAM, "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
+PROGRAMS.add_program("nocfi", PROGRAM, "-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
 
 
-def test_deleted(samples_of, tmp_path):
-    expect(at(samples_of(build(tmp_path, "deleted", PROGRAM), "deleted")), CHAIN)
+def replaced(folder):
+    other = build(folder, "other", PROGRAM.replace("200", "2000").replace("inner", "wrong"))
+    return [build(folder, "replaced", PROGRAM), other, "replaced"]
 
 
-def test_replaced(samples_of, tmp_path):
+PROGRAMS.add("replaced", replaced)
+
+
+def test_static(samples_of):
+    expect(at(samples_of("static")), "spin;inner;outer;main;__libc_start_call_main;__libc_start_main(_impl)?;_start")
+
+
+def test_deleted(samples_of):
+    expect(at(samples_of("deleted")), CHAIN)
+
+
+def test_replaced(samples_of):
     """By another program, with other functions at the same places."""
-    other = build(tmp_path, "other", PROGRAM.replace("200", "2000").replace("inner", "wrong"))
-    expect(at(samples_of(build(tmp_path, "replaced", PROGRAM), other, "replaced")), CHAIN)
+    expect(at(samples_of("replaced")), CHAIN)
 
 
-def test_debug_frame_alone(samples_of, tmp_path):
-    flags = "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"
-    expect(at(samples_of(build(tmp_path, "debugframe", PROGRAM, *flags))), CHAIN)
+def test_debug_frame_alone(samples_of):
+    expect(at(samples_of("debugframe")), CHAIN)
 
 
-def test_no_cfi(samples_of, tmp_path):
+def test_no_cfi(samples_of):
     """It ends at the first frame, and that is not called the root."""
-    flags = "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"
-    samples = at(samples_of(build(tmp_path, "nocfi", PROGRAM, *flags)))
+    samples = at(samples_of("nocfi"))
     assert len(samples) > 100
     for sample in samples:
         assert sample.stop != "root" and set(sample.images) == {"nocfi"}, sample
@@ -92,12 +102,19 @@ def without_section_headers(program):
     program.write_bytes(data)
 
 
-def test_without_section_headers(samples_of, tmp_path):
-    """Nothing has a name in it; the chain is as long as it should be, and what is below it has names."""
-    program = build(tmp_path, "headless", PROGRAM)
+def headless(folder):
+    program = build(folder, "headless", PROGRAM)
     subprocess.run(["strip", program], check=True)
     without_section_headers(program)
-    samples = [sample for sample in samples_of(program) if sample.images[:1] == ["headless"] and len(sample.images) > 5]
+    return [program]
+
+
+PROGRAMS.add("headless", headless)
+
+
+def test_without_section_headers(samples_of):
+    """Nothing has a name in it; the chain is as long as it should be, and what is below it has names."""
+    samples = [sample for sample in samples_of("headless") if sample.images[:1] == ["headless"] and len(sample.images) > 5]
     frame = r"headless\+0x\w+;"
     expect(samples, f"({frame}){{4}}(libc\\.so\\.6\\+\\w+;|__libc_start_call_main;)?__libc_start_main;{frame[:-1]}")
 
@@ -128,7 +145,7 @@ __asm__(".globl _start; .type _start,@function; _start: xor %ebp,%ebp; call oute
 
 
 @pytest.mark.parametrize("prefix", [[], ["setarch", "-R"]], ids=["anywhere", "top"])
-def test_32_bits(samples_of, tmp_path, prefix):
+def test_32_bits(profctl, profcapture, capture, tmp_path, prefix):
     """No copy is taken of such a stack: the kernel's chain of frame pointers is what there is."""
     flags = "-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-omit-frame-pointer", "-fno-stack-protector"
     try:
@@ -139,7 +156,8 @@ def test_32_bits(samples_of, tmp_path, prefix):
         subprocess.run([program], check=True, timeout=60)
     except OSError as error:
         pytest.skip(f"the kernel runs no programs of 32 bits: {error.strerror}")
-    expect(at(samples_of(*prefix, program)), "spin;inner;outer;_start", method="fp", stop="unknown")
+    recorded(profctl, "-o", capture, "--", *prefix, program)
+    expect(at(read(profcapture, capture)), "spin;inner;outer;_start", method="fp", stop="unknown")
 
 
 # ---- hostile files
@@ -153,22 +171,33 @@ def section_of(program, name):
     raise LookupError(name)
 
 
-@pytest.mark.parametrize("how", ["noise", "half", "rules"])
-def test_hostile(samples_of, tmp_path, how):
+def hostile(how):
+    def make(folder):
+        program, fair = build(folder, how, PROGRAM), build(folder, f"{how}-fair", PROGRAM)
+        offset, size = section_of(program, ".eh_frame")
+        data, noise = bytearray(program.read_bytes()), random.Random(how)
+        for i in range(offset + (0 if how == "noise" else size // 2 if how == "half" else 24), offset + size):
+            if how != "rules" or noise.random() < 0.05:
+                data[i] = noise.randrange(256)
+        program.write_bytes(data)
+        return ["sh", "-c", f"{program} & {fair}; wait"]
+
+    PROGRAMS.add(how, make)
+
+
+HOSTILE = "noise", "half", "rules"
+for how in HOSTILE:
+    hostile(how)
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_hostile(samples_of, how):
     """CFI of random bytes costs its own process's stacks, and nobody else's."""
-    hostile, fair = build(tmp_path, "hostile", PROGRAM), build(tmp_path, "fair", PROGRAM)
-    offset, size = section_of(hostile, ".eh_frame")
-    data, noise = bytearray(hostile.read_bytes()), random.Random(how)
-    for i in range(offset + (0 if how == "noise" else size // 2 if how == "half" else 24), offset + size):
-        if how != "rules" or noise.random() < 0.05:
-            data[i] = noise.randrange(256)
-    hostile.write_bytes(data)
-    samples = samples_of("sh", "-c", f"{hostile} & {fair}; wait")
-    expect([sample for sample in at(samples) if sample.comm == "fair"], CHAIN)
-    theirs = [sample for sample in at(samples) if sample.comm == "hostile"]
+    expect(at(samples_of(f"{how}-fair")), CHAIN)
+    theirs = at(samples_of(how))
     assert len(theirs) > 100
     for sample in theirs:
-        assert sample.images[0] == "hostile" and "[unknown]" not in sample.images, sample
+        assert sample.images[0] == how and "[unknown]" not in sample.images, sample
 
 
 # ---- other roots and mounts
@@ -187,7 +216,7 @@ USER = r"""
 void library(void (*function)(int), int n);
 int main(int argc, char **argv)
 {
-	library(spin, 300);
+	library(spin, 200);
 	BEHIND;
 }
 """
@@ -200,29 +229,36 @@ def library(folder, stem, room, name="library"):
     return path
 
 
-def test_chroot(samples_of, tmp_path):
+def chroot(folder):
     """The same path outside is another library."""
-    outside = library(tmp_path, "same", 3000)
-    root = tmp_path / "root"
+    outside = library(folder, "same", 3000)
+    root = folder / "root"
     root.mkdir()
-    program = build(root, "user", USER, outside)
+    program = build(root, "chrooted", USER, outside)
     needed = subprocess.run(["ldd", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     for path in [word for word in needed.split() if word.startswith("/")]:
         inside = root / path.lstrip("/")
         inside.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path if path != str(outside) else library(root, "same", 40), inside)
-    expect(at(samples_of("chroot", root, "/user")), USER_CHAIN)
+    return ["chroot", root, "/chrooted"]
 
 
-def test_mount_namespace(samples_of, tmp_path, require):
+PROGRAMS.add("chrooted", chroot)
+
+
+def test_chroot(samples_of):
+    expect(at(samples_of("chrooted")), USER_CHAIN)
+
+
+def test_mount_namespace(profctl, profcapture, capture, tmp_path, require):
     """A file that another one is mounted over, where only the program sees it."""
     require("unshare", mounts=True)
     under = library(tmp_path, "under", 3000)
     over = library(tmp_path, "over", 40)
     program = build(tmp_path, "user", USER, under)
     script = 'mount --bind "$1" "$2" && exec "$3"'
-    samples = samples_of("unshare", "-m", "sh", "-c", script, "sh", over, under, program)
-    expect(at(samples), USER_CHAIN)
+    recorded(profctl, "-F", 1999, "-o", capture, "--", "unshare", "-m", "sh", "-c", script, "sh", over, under, program)
+    expect(at(read(profcapture, capture)), USER_CHAIN)
     subprocess.run([program], check=True)
 
 
@@ -234,7 +270,7 @@ int main(int argc, char **argv)
 {
 	long last = 0, same = 0, rounds = 0;
 
-	for (long end = cpu_ms() + 600; cpu_ms() < end; rounds++) {
+	for (long end = cpu_ms() + 300; cpu_ms() < end; rounds++) {
 		void *handle = dlopen(argv[1 + rounds % 2], RTLD_NOW);
 		function f = (function)dlsym(handle, rounds % 2 ? "second" : "first");
 
@@ -248,13 +284,17 @@ int main(int argc, char **argv)
 """
 
 
-def test_another_library_at_the_same_address(profctl, profcapture, capture, tmp_path):
-    first = library(tmp_path, "first", 40, "first")
-    second = library(tmp_path, "second", 3000, "second")
-    program = build(tmp_path, "churn", CHURN)
-    data = recorded(profctl, "-o", capture, "--", program, first, second)
-    assert data["command"]["exit"] == 0, "they were not at the same address"
-    samples = at(read(profcapture, capture))
+def churn(folder):
+    first, second = library(folder, "first", 40, "first"), library(folder, "second", 3000, "second")
+    return [build(folder, "churn", CHURN), first, second]
+
+
+PROGRAMS.add("churn", churn)
+
+
+def test_another_library_at_the_same_address(samples_of):
+    """The program fails, and so does the recording, if they are not at the same address."""
+    samples = at(samples_of("churn"))
     for name in "first", "second":
         expect([sample for sample in samples if f"{name}.so" in sample.images], f"spin;{name};{MAIN}")
 
@@ -263,7 +303,7 @@ MANY = r"""
 typedef void (*function)(void **next);
 ALONE void turn(void **next)
 {
-	spin(8);
+	spin(5);
 	BEHIND;
 }
 int main(int argc, char **argv)
@@ -293,15 +333,22 @@ void step(void **next)
 """
 
 
-def test_two_thousand_libraries(samples_of, tmp_path):
-    program, one = build(tmp_path, "many", MANY), tmp_path / "one.so"
-    build(tmp_path, "one", STEP, "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id,-s", "-o", one, head="")
+def many(folder):
+    program, one = build(folder, "many", MANY), folder / "one.so"
+    build(folder, "one", STEP, "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id,-s", "-o", one, head="")
     offset, size = section_of(one, ".note.gnu.build-id")
     data = bytearray(one.read_bytes())
     for i in range(2000):
         struct.pack_into("<I", data, offset + size - 4, i)
-        (tmp_path / f"{i}.so").write_bytes(data)
-    samples = at(samples_of(program, tmp_path))
+        (folder / f"{i}.so").write_bytes(data)
+    return [program, folder]
+
+
+PROGRAMS.add("many", many)
+
+
+def test_two_thousand_libraries(samples_of):
+    samples = at(samples_of("many"))
     expect(samples, "spin;turn;(step;){20}" + MAIN, least=500)
     for sample in samples:
         numbers = [int(image.removesuffix(".so")) for image in sample.images if image.endswith(".so")]

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """--pid and COMMAND: the target's threads and later children, all of them, and nobody else."""
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from recordings import recorded, until
+from recordings import end_when_recorded, recorded, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 EVENTS = ("sample", "task", "mapping", "switch")
@@ -27,7 +29,7 @@ static void spin(int ms)
 		clock_gettime(CLOCK_MONOTONIC, &b);
 	while ((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000 < ms);
 }
-static void *work(void *data) { spin(5); return data; }
+static void *work(void *data) { spin(2); return data; }
 static void *change(void *data) { spin(20); execl(self, self, "leaf", NULL); return data; }
 static void leaf(void) { execl(self, self, "leaf", NULL); _exit(1); }
 int main(int argc, char **argv)
@@ -46,7 +48,7 @@ int main(int argc, char **argv)
 			pause();
 	}
 	if (argc > 1)
-		usleep(500000); /* until it is recorded */
+		(void)!read(0, &j, 1); /* until it is recorded */
 	if (fork() == 0) {
 		spin(20);
 		leaf();
@@ -115,15 +117,17 @@ def assert_family(rows_of, first, tables, how):
 
 
 @pytest.mark.parametrize("how", ["command", "pid"])
-def test_family_and_nobody_else(profctl, profcapture, capture, spawn, family, how):
+def test_family_and_nobody_else(profctl, profcapture, capture, spawn, recorder, family, how):
     spawn("sh", "-c", f"while :; do {family}; done")
     if how == "command":
-        data = recorded(profctl, "-o", capture, family)
+        data = recorded(profctl, "--no-symbols", "-o", capture, family)
         first = data["command"]["pid"]
     else:
-        first = spawn(family, "late").pid
-        data = recorded(profctl, "-p", first, "-o", capture)
-        assert data["reason"] == "target-exited"
+        target = spawn(family, "late", stdin=subprocess.PIPE)
+        first = target.pid
+        recording = recorder("--json", "--no-symbols", "-p", first, "-o", capture)
+        end_when_recorded(target, capture)
+        assert json.loads(recording.communicate(timeout=60)[0])["data"]["reason"] == "target-exited"
     ours = assert_family(lambda table: rows(profcapture, capture, table), first, OWNED, how)
     # the daemon is recorded to its end, which outlives its parent
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours
@@ -143,7 +147,7 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	do
 		clock_gettime(CLOCK_MONOTONIC, &b);
-	while ((b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000 < 2000);
+	while ((b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000 < 1000);
 	snprintf(text, sizeof(text), "%d", left - 1);
 	if (left > 0)
 		execl(argv[0], argv[0], text, NULL);
@@ -154,9 +158,9 @@ int main(int argc, char **argv)
 
 def test_exec_chain(profctl, profcapture, capture, compile_c):
     """What /proc says about a process is newer than records that are still in the rings: it must not hide them."""
-    recorded(profctl, "-o", capture, compile_c("chain", CHAIN, "-O1"), 300)
+    recorded(profctl, "--no-symbols", "-o", capture, compile_c("chain", CHAIN, "-O1"), 150)
     tasks = rows(profcapture, capture, "task")
-    assert sum(task["event"] == "exec" for task in tasks) == 1 + 300
+    assert sum(task["event"] == "exec" for task in tasks) == 1 + 150
     processes = {row["id"]: row for row in rows(profcapture, capture, "process")}  # written again where more became known
     generations = sorted(process["exec_generation"] for process in processes.values())
     assert generations == list(range(generations[0], generations[0] + len(processes)))
@@ -187,14 +191,14 @@ def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, req
 def test_summary_counts_what_is_in_the_file(profctl, profcapture, capture, spawn):
     """Other processes' forks, switches and mappings are not events of this recording."""
     spawn("sh", "-c", "while :; do /bin/true; done")
-    data = recorded(profctl, "-o", capture, "sleep", "0.5")
+    data = recorded(profctl, "--no-symbols", "-o", capture, "sleep", "0.5")
     seen = profcapture.json("info", capture)["capture"]
     assert (data["samples"], data["events"]) == (seen["samples"], seen["events"])
     assert data["events"] < 100
 
 
 def test_vdso_has_names(profctl, profcapture, capture, compile_c):
-    clock = compile_c("clock", "#include <time.h>\nint main(void) { struct timespec t; for (long i = 0; i < 10000000; i++)"
+    clock = compile_c("clock", "#include <time.h>\nint main(void) { struct timespec t; for (long i = 0; i < 5000000; i++)"
                                " clock_gettime(CLOCK_MONOTONIC, &t); return 0; }", "-O1")
     data = recorded(profctl, "-o", capture, clock)
     seen = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]

@@ -2,13 +2,13 @@
 """A program that measures with its own clock what its functions take: the shares that report gives them are the same, within what
 the number of samples allows."""
 import json
-import math
 import os
 import subprocess
 
+from shares import near
+
 TRUTH = os.environ["TRUTH"]
-SECONDS = 2  # of CPU time
-SIGMA = 4
+SECONDS = 1  # of CPU time
 
 
 def test_shares(profctl, profcapture, require, tmp_path):
@@ -21,13 +21,9 @@ def test_shares(profctl, profcapture, require, tmp_path):
     # An interrupt is on top of the function that it interrupts, whose clock goes on: so it is the total.
     found = {row["name"]: row["total"] for row in rows if row["name"] in took}
     n = sum(found.values())
-    assert n > 2000
+    assert n > 1000
     for name, ns in took.items():
-        share = ns / sum(took.values())
-        sigma = math.sqrt(share * (1 - share) / n)
-        off = (found.get(name, 0) / n - share) / sigma
-        print(f"{name} {100 * share:.2f} % {100 * found.get(name, 0) / n:.2f} % {off:+.1f} sigma")
-        assert abs(off) < SIGMA, (name, share, found.get(name, 0) / n, n)
+        assert near(found.get(name, 0), n, ns / sum(took.values()))
     plain = profcapture.json("report", tmp_path / "run.cap", "--limit", 0)["data"]["rows"]
     own = {row["name"]: row["total"] for row in plain if row["name"] in took}
     # What is inlined is its caller's without --inline, and the others are the same.

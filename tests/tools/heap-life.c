@@ -7,7 +7,7 @@
  *     heap-life END N              N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec, fork, vfork, spawn
  *     heap-life inherit N          blocks that it, its child and that one's give up, one after the other
  *     heap-life phases N           blocks that are made, given up or changed, and forgotten, each when a byte comes in
- *     heap-life steady N           blocks that are freed at once, for N seconds; prints how many
+ *     heap-life steady             blocks that are freed at once, until SIGTERM; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
  */
@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define OWN_BYTES 1009u
@@ -222,27 +221,31 @@ static int run_phases(void)
 	return 0;
 }
 
+static volatile sig_atomic_t is_over;
+
+static void end_steady(int number)
+{
+	is_over = number;
+}
+
 static int run_steady(void)
 {
-	struct timespec now;
-	time_t end;
+	unsigned long n = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	end = now.tv_sec + (time_t)n_each;
-	for (unsigned long n = 1;; n++) {
+	signal(SIGTERM, end_steady);
+	if (write(STDOUT_FILENO, "begun\n", 6) != 6)
+		return 1;
+	for (; !is_over; n++)
 		free(keep(malloc(OWN_BYTES)));
-		if (n % 1000 == 0)
-			clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec >= end) {
-			printf("%lu\n", n);
-			return fflush(stdout);
-		}
-	}
+	printf("%lu\n", n);
+	return fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
 	program = argv[0];
+	if (argc == 2 && strcmp(argv[1], "steady") == 0)
+		return run_steady();
 	if (argc < 3)
 		return 2;
 	n_each = strtoul(argv[argc - 1], NULL, 10);
@@ -254,7 +257,5 @@ int main(int argc, char **argv)
 		return run_inherit();
 	if (strcmp(argv[1], "phases") == 0)
 		return run_phases();
-	if (strcmp(argv[1], "steady") == 0)
-		return run_steady();
 	return run_end(argv[1]);
 }

@@ -636,7 +636,7 @@ static void run_siglongjmp(void)
 	sigsetjmp(escape, 1);
 	/* One at a time: the next would come before the jump has left this one's stack. */
 	set_once(200);
-	mark_while(1500);
+	mark_while(500);
 	set_timer(0);
 	/* The ring is empty then, if nothing in it waits for what was left. */
 	usleep(200000);
