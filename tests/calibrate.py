@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-NORMAL_S = 2.6
+NORMAL_S = 2.1
 SLOW = 1.3  # times NORMAL_S
 
 
