@@ -31,6 +31,14 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
+    # Runs that start close pytest's common folder to other users, while the tests of another run need it open.
+    if not config.option.basetemp:
+        config.option.basetemp = tempfile.mkdtemp(prefix="profd-pytest-")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if exitstatus == 0:
+        shutil.rmtree(session.config.option.basetemp, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ import os
 for n in range(10**9):
     child = os.fork()
     if not child:
-        open("/proc/self/comm", "w").write(f"name-{n}")
+        for name in range(100):
+            open("/proc/self/comm", "w").write(f"{n}-{name}")
         os._exit(0)
     os.waitpid(child, 0)
 """

@@ -602,7 +602,7 @@ def test_terminate_reaches_the_command(recorder, profcapture, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 1.2)
+    wait_for_samples(capture, 3.2)  # more than three flushes, so that one every two seconds is noticed
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)
