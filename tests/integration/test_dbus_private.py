@@ -304,6 +304,7 @@ def test_too_many_sessions(profd, file):
     assert len(set(paths)) == 64
     assert refusal(profd.create, SYSTEM, file)[0] == "LimitExceeded"
     profd.session(paths[0], "Close")
+    profd.wait("InterfacesRemoved", first=paths[0])
     assert profd.create(SYSTEM, file) not in paths
 
 

@@ -126,7 +126,7 @@ def test_lies(beside, profcapture, capture):
     assert len({above[pid] for pid in pids.values()}) == 1, above
     counted = Counter(mark["pid"] for mark in rows(profcapture, capture, "mark"))
     assert all(counted[pids[act]] == GOOD.get(act, 1) for act in LIES if act != "past"), (counted, pids)
-    assert counted[pids["past"]] > 100
+    assert counted[pids["past"]] > 1
     assert {key for key in loss if key[1] != "ring-corrupt"} <= {(pids["past"], "late")}
 
 

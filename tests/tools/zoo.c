@@ -398,7 +398,7 @@ static void *mark_once(void *data)
 
 static void run_turn(void)
 {
-	for (int i = 0; i < 10000; i++) {
+	for (int i = 0; i < 3000; i++) {
 		pthread_t id;
 
 		MUST(pthread_create(&id, NULL, mark_once, NULL) == 0);
