@@ -33,12 +33,14 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
     # Runs that start close pytest's common folder to other users, while the tests of another run need it open.
     if not config.option.basetemp:
-        config.option.basetemp = tempfile.mkdtemp(prefix="profd-pytest-")
+        config.profd_folder = Path(tempfile.mkdtemp(prefix="profd-pytest-"))
+        config.profd_folder.chmod(0o755)
+        config.option.basetemp = config.profd_folder / "run"
 
 
 def pytest_sessionfinish(session, exitstatus):
-    if exitstatus == 0:
-        shutil.rmtree(session.config.option.basetemp, ignore_errors=True)
+    if exitstatus == 0 and hasattr(session.config, "profd_folder"):
+        shutil.rmtree(session.config.profd_folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -350,7 +350,7 @@ PROGRAMS.add("many", many)
 def test_two_thousand_libraries(samples_of):
     samples = at(samples_of("many"))
     expect(samples, "spin;turn;(step;){20}" + MAIN, least=500)
-    for sample in samples:
+    for sample in (sample for sample in samples if sample.stop == "root"):
         numbers = [int(image.removesuffix(".so")) for image in sample.images if image.endswith(".so")]
         assert numbers == list(range(numbers[-1] + 19, numbers[-1] - 1, -1)), sample
     assert len({sample.images[2] for sample in samples}) >= 99
