@@ -5,7 +5,7 @@
  *
  *     frequency=HZ append=1 profctl=PATH bus=WHICH group=NAME     for the next open
  *     open=FILE begin=NAME end=NAME close                         NAME may be empty: NULL
- *     inside=MS outside=MS                                        works in a function of that name
+ *     inside=MS outside=MS                                        spends CPU time in a function of that name
  *     blocks=N                                                    N blocks of 1 ms, whose CPU time is printed, and outside() between them
  *     short=N                                                     N blocks of nothing
  *     sleep=MS
@@ -37,29 +37,29 @@ static struct prof_recorder_options options;
 static volatile sig_atomic_t n_chld;
 static volatile unsigned long sink;
 
-static double now_ms(void)
+static double cpu_ms(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 static __attribute__((noinline)) void inside(const char *ms)
 {
-	double end_ms = now_ms() + atof(ms);
+	double end_ms = cpu_ms() + atof(ms);
 
-	while (now_ms() < end_ms)
-		for (int i = 0; i < 1000; i++)
+	while (cpu_ms() < end_ms)
+		for (int i = 0; i < 10000; i++)
 			sink += (unsigned long)i;
 }
 
 static __attribute__((noinline)) void outside(const char *ms)
 {
-	double end_ms = now_ms() + atof(ms);
+	double end_ms = cpu_ms() + atof(ms);
 
-	while (now_ms() < end_ms)
-		for (int i = 0; i < 1000; i++)
+	while (cpu_ms() < end_ms)
+		for (int i = 0; i < 10000; i++)
 			sink ^= (unsigned long)i;
 }
 
