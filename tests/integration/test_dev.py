@@ -181,3 +181,10 @@ def test_unknown_test_is_refused():
     for verb in "test", "stress":
         done = dev(verb, "no-such-test")
         assert done.returncode != 0 and "no-such-test" in done.stderr
+
+
+def test_names_of_tests_are_unique():
+    """A name selects one test, in every build."""
+    tests = json.loads(Path(os.environ["PROF_BUILD_DIR"], "meson-info/intro-tests.json").read_text())
+    names = [test["name"] for test in tests]
+    assert len(set(names)) == len(names)
