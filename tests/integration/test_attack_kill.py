@@ -129,8 +129,8 @@ def waited_ns(pid):
 
 
 class Session:
-    """A recording that starts when it is so old at the kill, and is told to stop so long before it. One that `is_long` has
-    rows by then: its age begins with the first of them."""
+    """A recording whose start and stop are chosen relative to the kill. A recording that `is_long` has rows by then: its age
+    counts from the first of them."""
 
     def __init__(self, chance, n, form, capture):
         self.capture, self.is_long = capture, n % KINDS == KINDS - 1 and n < form.at_once

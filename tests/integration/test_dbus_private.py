@@ -721,7 +721,7 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
         assert profd.get(path, "State") == "failed"
 
 
-# profd may take some of it and no more; the end of it is told of.
+# profd may accept a part of it and no more; the client then reports how it ended.
 LIE = """started()
 sock.settimeout(0.5)
 try:
