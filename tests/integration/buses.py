@@ -251,7 +251,7 @@ class TestBus:
             (self.services / name).mkdir(mode=0o755)
             (self.services / name).chmod(0o755)
         self.address = f"unix:path={self.services}/bus"
-        self.env = {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address, "PROF_TEST_RUN": str(os.getpid())}
+        self.env = {**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address}
         self.daemon = self.polkit = self.rules = self.profd = self.folder = None
         self.clients = []
 

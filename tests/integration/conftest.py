@@ -17,8 +17,10 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 
 
 def pytest_configure(config):
+    os.environ["PROF_TEST_RUN"] = str(os.getpid())
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
     # Runs that start close pytest's common folder to other users, while the tests of another run need it open.
     if not config.option.basetemp:
@@ -39,8 +42,23 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    if exitstatus == 0 and hasattr(session.config, "profd_folder"):
+    if not session.config.option.collectonly and kill_what_is_left():
+        session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
+    elif exitstatus == 0 and hasattr(session.config, "profd_folder"):
         shutil.rmtree(session.config.profd_folder, ignore_errors=True)
+
+
+def kill_what_is_left():
+    """A process that outlives its scenario takes a CPU from those that run beside it and after it."""
+    deadline = time.monotonic() + 10
+    while (left := processes()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            os.kill(pid, signal.SIGKILL)
+            print(f"\nprocess {pid} outlived the tests and was killed: {command}")
+    return left
 
 
 @contextlib.contextmanager
@@ -230,8 +248,7 @@ def bus(services):
 
 
 @pytest.fixture
-def nothing_is_left(monkeypatch):
-    """A test that records leaves no process behind, however it ends."""
-    monkeypatch.setenv("PROF_TEST_RUN", str(os.getpid()))
+def nothing_is_left():
+    """A test that records leaves no process of ours behind, however it ends."""
     yield
     until(lambda: not processes("profd") | processes("profd-engine") | processes("profd-files"), 10)

@@ -2,6 +2,7 @@
 """What tests that record have in common: a program, waiting, looking at our processes, reading what came of it."""
 import json
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -65,22 +66,28 @@ def wait_for_samples(capture, seconds=0.5):
     time.sleep(seconds)
 
 
-def end_when_recorded(target, capture):
-    """Lets a target go on that reads its standard input, when sampling is enabled: its end is an event of the recording."""
-    wait_for_samples(capture, 0)
-    target.stdin.close()
+def end_when_recorded(target, record, *options):
+    """What `profctl record`, which record() starts, printed of a target that reads its standard input before it does anything:
+    it ends when sampling has begun, so its end is an event of the recording."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            recording = record("--control", theirs.fileno(), "-p", target.pid, *options, pass_fds=[theirs.fileno()])
+        assert ours.recv(4096), "the recording ended before it began"
+        target.stdin.close()
+        return recording.communicate(timeout=60)[0]
 
 
-def processes(name):
-    """Those of this test run, which others on the same machine are not."""
+def processes(name=None):
+    """Those of this test run, which others on the same machine are not: the ones with this name, or all but this one."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "comm").read_text().strip() == name and RUN in (folder / "environ").read_bytes():
+            if name in (None, (folder / "comm").read_text().strip()) and RUN in (folder / "environ").read_bytes():
                 found.add(int(folder.name))
         except OSError:
             pass
-    return found
+    return found - {os.getpid()}
 
 
 def children(pid):

@@ -36,7 +36,7 @@ def run(bus, folder, profctl, require):
 
     def call(*args, uid=NOBODY, **options):
         options.setdefault("cwd", folder)
-        return profctl(*args, env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address, "PROF_TEST_RUN": bus.env["PROF_TEST_RUN"]},
+        return profctl(*args, env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address},
                        user=uid, group=uid, extra_groups=[], **options)
 
     return call

@@ -116,7 +116,7 @@ def test_python(record, tmp_path):
 def test_other_pid_namespace(profctl, profcapture, capture, spawn):
     """While it lives its map is found by the pid that it has for itself, in its own /tmp."""
     inside = 'mount -t tmpfs none /tmp && exec node --perf-basic-prof -e "$0"'
-    node = spawn("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", inside, SCRIPT.replace("ROUNDS", "1e9"), stdout=subprocess.PIPE)
+    node = spawn("unshare", "-m", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", inside, SCRIPT.replace("ROUNDS", "1e9"), stdout=subprocess.PIPE)
     assert node.stdout.readline() == b"warm\n"
     profctl("record", "-F", 999, "-d", 0.7, "--system", "-o", capture)
     rows = profcapture.json("report", capture, "--limit", 0, "--comm", "node")["data"]["rows"]

@@ -125,9 +125,8 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, recorder, 
     else:
         target = spawn(family, "late", stdin=subprocess.PIPE)
         first = target.pid
-        recording = recorder("--json", "--no-symbols", "-p", first, "-o", capture)
-        end_when_recorded(target, capture)
-        assert json.loads(recording.communicate(timeout=60)[0])["data"]["reason"] == "target-exited"
+        said = end_when_recorded(target, recorder, "--json", "--no-symbols", "-o", capture)
+        assert json.loads(said)["data"]["reason"] == "target-exited"
     ours = assert_family(lambda table: rows(profcapture, capture, table), first, OWNED, how)
     # the daemon is recorded to its end, which outlives its parent
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours

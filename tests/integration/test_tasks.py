@@ -41,19 +41,26 @@ SPIN = r"""
 #include <time.h>
 #include <unistd.h>
 static int ms;
-__attribute__((noipa)) static void spin(int of)
+static long used_ns(void)
 {
 	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+/* While a virtual machine stands still its CPU time goes on, and the timer ticks once after it: that is a period at most. */
+__attribute__((noipa)) static void spin(int of)
+{
 	volatile long turns = 0;
-	long end = 0;
+	long left = of * 1000000L, last = used_ns(), now;
 
 	do {
 		for (int i = 0; i < 50000; i++)
 			turns++;
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-		if (!end)
-			end = t.tv_sec * 1000 + t.tv_nsec / 1000000 + of;
-	} while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < end);
+		now = used_ns();
+		left -= now - last < 1000000 ? now - last : 1000000;
+		last = now;
+	} while (left > 0);
 }
 static void *work(void *data) { spin(ms); return data; }
 """
@@ -145,10 +152,12 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
         target = spawn(*as_user(family, "late", refuse=None), stdin=subprocess.PIPE)
         first = target.pid
         until(lambda: Path(f"/proc/{first}/comm").read_text() == "family\n")
-        recording = spawn(*as_user(os.environ["PROFCTL"], "record", "--json", "--no-symbols", "-p", first, "-o", capture),
-                          stdout=subprocess.PIPE)
-        end_when_recorded(target, capture)
-        assert json.loads(recording.communicate(timeout=60)[0])["data"]["reason"] == "target-exited"
+
+        def record(*options, **more):
+            return spawn(*as_user(os.environ["PROFCTL"], "record", *options), stdout=subprocess.PIPE, **more)
+
+        said = end_when_recorded(target, record, "--json", "--no-symbols", "-o", capture)
+        assert json.loads(said)["data"]["reason"] == "target-exited"
     tables = ("sample", "task", "mapping", "switch", "thread")
     assert_family(lambda table: rows(profcapture, capture, table), first, tables, how)
     assert {process["uid"] for process in rows(profcapture, capture, "process")} == {NOBODY}
@@ -177,9 +186,7 @@ def test_without_children(profcapture, capture, program, spawn):
     """
     target = spawn(*as_user(program("alone", source), refuse=None), stdin=subprocess.PIPE)
     until(lambda: Path(f"/proc/{target.pid}/comm").read_text() == "alone\n")
-    recording = spawn(*as_user(DRIVE, capture, 60, f"pids={target.pid}", "children=false"))
-    end_when_recorded(target, capture)
-    assert recording.wait(timeout=60) == 0
+    end_of_driven(target, spawn(*as_user(DRIVE, capture, 60, f"pids={target.pid}", "children=false"), stdout=subprocess.PIPE))
     assert {row["pid"] for row in rows(profcapture, capture, "process")} == {target.pid}
     assert len(rows(profcapture, capture, "thread")) == 2
     assert sampled_ns(profcapture, capture) > 80e6
@@ -189,7 +196,7 @@ def test_without_children(profcapture, capture, program, spawn):
     ("one", THREADS, 1, 400), ("four", THREADS, 4, 150), ("many", THREADS, 200, 8), ("forks", FORKS, 40, 15),
 ], ids=["one", "four", "many", "forks"])
 def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name, source, n, ms):
-    """Each task spins for a time that it measures with its own clock, in whole milliseconds."""
+    """Each task spins for a time that it measures with its own clock."""
     recorded(profctl, "--no-symbols", "-o", capture, program(name, source), n, ms, prefix=as_user())
     seen = sampled_ns(profcapture, capture)
     # a timer begins anew for each task and CPU, so half a tick of each is not seen
@@ -376,8 +383,12 @@ def drive(capture, seconds, *options, uid=NOBODY, check=0):
 
 def drive_to_its_end(spawn, capture, target, uid=NOBODY):
     """The target waits at its standard input until it is recorded; the recording ends with it."""
-    recording = spawn(DRIVE, capture, 60, f"uid={uid}", "own-only=true", f"pids={target.pid}", stdout=subprocess.PIPE)
-    end_when_recorded(target, capture)
+    end_of_driven(target, spawn(DRIVE, capture, 60, f"uid={uid}", "own-only=true", f"pids={target.pid}", stdout=subprocess.PIPE))
+
+
+def end_of_driven(target, recording):
+    assert recording.stdout.readline() == b"started\n"
+    target.stdin.close()
     assert b"ok target-exited" in recording.communicate(timeout=60)[0]
     assert recording.returncode == 0
 

@@ -7,7 +7,8 @@
  * The broker's session does what it does in profd; what is left out is everything above it. Keys are the options of
  * CreateSession: frequency=10000 events=cpu-clock,page-faults pids=12,34 children=false call-graph=none max-bytes=1000000
  * max-duration=2000000000 append=true paused=true kernel=false. Two more say what the session may show: uid=1000 is its
- * client's, with own-only=true nothing of others gets in. Prints the summary as GVariant text.
+ * client's, with own-only=true nothing of others gets in. Prints "started" when it samples, and then the summary as GVariant
+ * text.
  */
 #include "arch/base.h"
 #include "daemon/broker/child.h"
@@ -41,10 +42,13 @@ static void on_started(struct session *session, const GError *error, void *data)
 {
 	const struct drive *drive = data;
 
-	if (error)
+	if (error) {
 		fprintf(stderr, "drive-engine: %s\n", error->message);
-	else
-		g_timeout_add_seconds(drive->seconds, on_end, session);
+		return;
+	}
+	puts("started");
+	fflush(stdout);
+	g_timeout_add_seconds(drive->seconds, on_end, session);
 }
 
 static void on_progress(struct session *session, void *data)

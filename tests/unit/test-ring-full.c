@@ -103,8 +103,10 @@ static void test_lossless(void)
 
 static void *write_one(void *data)
 {
-	(void)data;
+	bool *done = data;
+
 	write_mark(pair.ring, 1);
+	__atomic_store_n(done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -113,12 +115,15 @@ static uint64_t wait_and_wake(void)
 {
 	struct ring_batch batch;
 	uint64_t before = pair.reader.totals.waited_ns;
+	bool done = false;
 	pthread_t id;
 
 	for (uint64_t i = 0; i < SMALL / MARK_BYTES; i++)
 		write_mark(pair.ring, 1);
-	pthread_create(&id, NULL, write_one, NULL);
-	while (__atomic_load_n(&pair.reader.shared->waiting, __ATOMIC_RELAXED) == 0)
+	pthread_create(&id, NULL, write_one, &done);
+	/* Its whole wait may pass while this thread has no CPU. */
+	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE) &&
+	       __atomic_load_n(&pair.reader.shared->waiting, __ATOMIC_RELAXED) == 0)
 		sched_yield();
 	pause_ms(2); /* now it sleeps */
 	/* A piece is not worth it; the rest is. */
