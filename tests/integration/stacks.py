@@ -170,7 +170,7 @@ def settled(samples):
             (sample.stop != "no-table" or sample.time_ns > first_ns[sample.pid] + 1e9)]
 
 
-def expect(samples, chain, method="cfi", stop="root", least=100, share=0.99):
+def expect(samples, chain, method="cfi", stop="root", least=30, share=0.99):
     """`share` of the samples have the whole chain, and were walked and ended like that."""
     if stop != "no-table":
         samples = started(samples)

@@ -289,7 +289,7 @@ def test_siglongjmp(run):
     recorded = run("siglongjmp", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
-    assert sum(record["type"] == REALLOC for record in recorded.records) == 20
+    assert sum(record["type"] == REALLOC for record in recorded.records) >= 20
 
 
 def test_filtered(run):

@@ -58,7 +58,7 @@ PROGRAMS.add_program("recursion-fp", RECURSION, *KEEPS_FP, arguments=[5])
 
 
 def test_recursion(samples_of):
-    expect(at(samples_of("recursion-500")), "spin;(down;){500}" + MAIN, least=30)
+    expect(at(samples_of("recursion-500")), "spin;(down;){500}" + MAIN, least=10)
 
 
 def test_recursion_with_frame_pointers(samples_of):
@@ -79,16 +79,16 @@ def test_call_graph(profctl, profcapture, capture, tmp_path, way, method, stop, 
 
 def test_recursion_of_more_frames_than_are_kept(samples_of):
     samples = samples_of("recursion-2000")
-    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, stop="depth", least=30)
+    expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, stop="depth", least=10)
 
 
 def test_recursion_deeper_than_a_copy(samples_of):
     """A sample on the way down tells of the frames that no copy has later."""
     samples = samples_of("recursion-5000")
     if any(sample.method == "stitched" for sample in samples):
-        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", stop="depth", least=30, share=0.95)
+        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", stop="depth", least=10, share=0.95)
     else:
-        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+(;down){128}", stop="copy-end", least=30)
+        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+(;down){128}", stop="copy-end", least=10)
 
 
 SLOWLY = r"""
