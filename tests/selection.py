@@ -85,14 +85,15 @@ def used_outputs(build, test, targets):
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):
         return outputs
-    text = text_of(scripts)
+    words = set(re.findall(r"\w+", text_of(scripts)))
     variables = {str(Path(value).relative_to(build)): name for name, value in test["env"].items() if value.startswith(f"{build}/")}
     scenario = text_of(frozenset(name for name in scripts if Path(name).name.startswith("test_")))
+    own_words = set(re.findall(r"\w+", scenario))
     recording = re.search(r"def \w+\([^)]*\b(profctl|recorder|bus|profd)\b", scenario)
     found = []
     for output in outputs:
         name = "PROFD" if output.startswith("daemon/") else variables.get(output)
-        if not name or re.search(rf"\b{name}\b", text) or re.search(rf"\b{name.lower()}\b", scenario) or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name):
+        if not name or name in words or name.lower() in own_words or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name):
             found.append(output)
     return found
 

@@ -4,7 +4,6 @@
 A chain is the names of the frames of a sample's user part, leaf first, joined by ";", so that what is expected is a
 regular expression. Most programs spend nearly all of their time in spin(); only samples there are looked at.
 """
-import json
 import re
 import shlex
 import subprocess

@@ -11,14 +11,12 @@ import signal
 import socket
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from captures import HEADER_BYTES, MAKERS, READERS, command, make
-from slices import SOAK, part
+from slices import SANITIZED, SOAK, part
 
 VERBS = [*READERS, *MAKERS, "symbolize"]
-SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
 # A sanitizer maps terabytes.
 BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
 

@@ -14,7 +14,6 @@ import schema
 from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
 from recordings import until
 
-SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
 ALL = rules(allow={name: ["nobody"] for name in ("record-own", "record-others", "record-system", "kernel-addresses")})
 OWN = rules(allow={"record-own": ["nobody"]})
 
@@ -98,7 +97,6 @@ int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
     check_names(bus, run, profcapture, folder, program)
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer makes three processes slow that have to look within that time")
 def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
     """30 ms, and rings are drained each 100 ms later on."""
     program = compile_c("spin", """#include <time.h>

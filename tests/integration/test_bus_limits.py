@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import buses
-from buses import DAEMON, MANAGER, NOBODY, PROFILER, ROOT, SESSION, pids, refusal, variant
+from buses import DAEMON, MANAGER, NOBODY, PROFILER, ROOT, pids, refusal, variant
 from recordings import let_run, until
 from test_dbus_private import FLOOD, HOSTILE_ENGINE
 

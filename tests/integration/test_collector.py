@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from recordings import until
+from slices import SANITIZED
 
 STAND_IN = os.environ["STAND_IN"]
 ZOO = os.environ["ZOO"]
 LIBRARY = os.environ["LIBPROFCOLLECTOR"]
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 INCLUDE = SOURCE / "libcollector"
-SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
 without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import children, info, processes, recorded, until, wait_for_samples
+from recordings import children, info, wait_for_samples
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PROFCTL = os.environ["PROFCTL"]

@@ -2,7 +2,6 @@
 """./dev and the count at the end of a CI run: what they refuse, and that nothing failed or skipped goes by unseen."""
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 

@@ -6,13 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from exports import check, firefox_paths, read_pprof
 from recordings import INLINED_SPIN
 
-SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +137,6 @@ KEPT = 50 * 1001
 @pytest.fixture(scope="module")
 def kept(profctl, compile_c, tmp_path_factory):
     """A recording of allocations in calls that are inlined into an inlined one."""
-    if SANITIZED:
-        pytest.skip("a sanitizer has an allocator of its own")
     path = tmp_path_factory.mktemp("kept") / "kept.cap"
     profctl("record", "--memory", "-F", 0, "-o", path, "--", compile_c("kept", ALLOCATE, "-O2"))
     return path

@@ -13,13 +13,12 @@ import pytest
 
 from captures import rows
 from recordings import children, until
-from slices import part
+from slices import SANITIZED, part
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
 HONEST = 400
 MIB = 1 << 20
-SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]  # where memory is kept that is freed, and all takes longer
 FEW = {"perf-ring", *(["perf-lost-samples", "unwind-backlog"] if SANITIZED else [])}
 SHARE = 0.4
 # Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import xml.etree.ElementTree
-from pathlib import Path
 
 import pytest
 

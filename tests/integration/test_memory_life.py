@@ -6,18 +6,15 @@ import resource
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 import memory_oracle as oracle
 from captures import rows
-from recordings import children, until
+from recordings import children
 from test_dbus_private import running, variant
 
 LIFE = os.environ["HEAP_LIFE"]
-SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
-pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
 
 REUSED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_ARENA_MAX": "1"}
 TELLS_STATUS = tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)

@@ -7,14 +7,11 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import memory_oracle as oracle
 
-SANITIZED = "#define PROF_SANITIZED 1" in (Path(os.environ["PROF_BUILD_DIR"]) / "config.h").read_text()
-pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
 
 FULL = os.environ.get("PROF_TEST_FULL") == "1"
 

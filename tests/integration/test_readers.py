@@ -7,13 +7,12 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 import schema
 from captures import make
 from format_reader import Capture
-from slices import part
+from slices import SANITIZED, part
 
 FIRST, SECOND = 2400, 400  # rows of each table in the two segments, 500 us apart
 ROWS = FIRST + SECOND
@@ -399,13 +398,8 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
 # ---- size
 
 
-def sanitized():
-    """A sanitizer keeps what is freed for a while."""
-    return "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
-
-
 # of each 4 rows are a chunk
-EPOCHS = (10,) if sanitized() else (10, 40)
+EPOCHS = (10,) if SANITIZED else (10, 40)
 BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut")
              for state in ("finished", "unfinished")]
 
@@ -434,4 +428,4 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
         measured = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
         assert measured["status"] in (0, 3)
         took.append(measured["bytes"])
-    assert sanitized() or took[1] < took[0] * 1.05 + more, took
+    assert SANITIZED or took[1] < took[0] * 1.05 + more, took

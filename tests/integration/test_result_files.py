@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 import pytest
-from captures import MAKERS, READERS, command, make
+from captures import MAKERS, command, make
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs as they are installed, without frame pointers: nearly every stack reaches the root."""
-import os
+"""Programs as they are installed, stripped and without frame pointers: nearly every stack reaches the root, and functions have
+names."""
 import shutil
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from stacks import Together, settled
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
-RUNS = "1 2 3 4" if SANITIZED else "1 2"
 
 PYTHON = """
 import json, re
@@ -73,11 +70,11 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def programs():
     """Those of them that are installed, in one recording."""
-    together = Together("--no-symbols", "-F", 1999)
+    together = Together("-F", 1999)
     for name, (command, _) in COMMANDS.items():
         if shutil.which(name):
             # The first run may be over when the tables are ready.
-            together.add(name, lambda folder, command=command: ["sh", "-c", f'for i in {RUNS}; do "$@"; done', "sh", *command(folder)])
+            together.add(name, lambda folder, command=command: ["sh", "-c", f'for i in 1 2; do "$@"; done', "sh", *command(folder)])
     return together
 
 
@@ -89,7 +86,16 @@ def test_program(profctl, profcapture, programs, tmp_path_factory, require, name
     classes = Counter((sample.method, sample.stop) for sample in samples)
     print(name, dict(classes), file=sys.stderr)
     others = settled(samples)
-    if SANITIZED:
-        others = [sample for sample in others if sample.stop != "no-table"]
     assert len(others) >= 100, f"{name}: {classes}"
     assert sum(sample.stop == "root" for sample in others) >= 0.99 * len(others), f"{name}: {classes}"
+
+
+@pytest.mark.parametrize("name", ["python3", "gcc"])
+def test_names(profctl, profcapture, programs, tmp_path_factory, require, name):
+    require(name)
+    (comm,) = COMMANDS[name][1]
+    assert programs.of(comm, profctl, profcapture, tmp_path_factory)
+    data = profcapture.json("report", programs.capture, "--comm", comm, "--limit", 0)["data"]
+    assert data["self_total"] > 100
+    resolved = sum(row["self"] for row in data["rows"] if row["kind"] != "unresolved")
+    assert resolved >= 0.9 * data["self_total"], [row for row in data["rows"] if row["kind"] == "unresolved"][:5]

@@ -12,9 +12,9 @@ import pytest
 from gi.repository import GLib
 
 from recordings import let_run, until, wait_for_samples, whole_cpu_seconds
+from slices import SANITIZED
 from test_dbus_private import SYSTEM, profd, running, variant  # noqa: F401 (fixtures)
 
-SANITIZED = "build-asan" in os.environ["PROF_BUILD_DIR"]
 SECOND = 10 if SANITIZED else 1  # the programs know it too: their patience is longer there
 
 

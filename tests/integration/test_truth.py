@@ -3,7 +3,6 @@
 the number of samples allows."""
 import json
 import os
-import subprocess
 
 from shares import near
 
