@@ -170,7 +170,8 @@ bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns)
 {
 	uint64_t since = RING_LOAD(&budget->since_ns);
 
-	if (now_ns - since >= RING_WAIT_WINDOW_NS &&
+	/* Another thread may have begun a window since now_ns was read. */
+	if (now_ns >= since && now_ns - since >= RING_WAIT_WINDOW_NS &&
 	    __atomic_compare_exchange_n(&budget->since_ns, &since, now_ns, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED))
 		RING_STORE(&budget->waited_ns, 0);

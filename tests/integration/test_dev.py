@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,23 @@ def test_names_of_tests_are_unique():
     tests = json.loads(Path(os.environ["PROF_BUILD_DIR"], "meson-info/intro-tests.json").read_text())
     names = [test["name"] for test in tests]
     assert len(set(names)) == len(names)
+
+
+def test_demo_of_a_plain_user(require):
+    """Who may not record the whole system, and has no sudo, gets the two programs of the demo, and is told why."""
+    require("setpriv", root=True)
+    build = Path(os.environ["PROF_BUILD_DIR"])
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*nobody, "test", "-r", build / "meson-private/coredata.dat"], check=False).returncode:
+        pytest.skip("the build tree cannot be read by others")
+    script = "source ./dev; verb_setup() { :; }; verb_build() { :; }; command() { [ \"$2\" != sudo ] && builtin command \"$@\"; }; verb_demo"
+    with tempfile.TemporaryDirectory(prefix="profd-demo-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o777)
+        Path(folder, "dev").write_text((SOURCE / "dev").read_text())
+        Path(folder, "build").symlink_to(build)
+        done = subprocess.run([*nobody, "bash", "-c", script], cwd=folder, env={**os.environ, "HOME": folder},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120)
+        assert done.returncode == 0 and Path(folder, "demo.cap").exists(), done.stdout
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 0:
+        assert "here only python3 and gcc are recorded" in done.stdout
+    assert "python3" in done.stdout and "samples" in done.stdout

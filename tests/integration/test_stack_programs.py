@@ -15,20 +15,20 @@ PYTHON = """
 import json, re
 def down(n):
     return down(n - 1) if n else [json.dumps({str(i): [i] * 5 for i in range(300)}) for _ in range(40)]
-for i in range(20):
+for i in range(10):
     re.findall("[0-9]+", "".join(down(30)))
     sorted(range(3000), key=lambda a: -a)
 """
 NODE = """
 function down(n) { return n ? down(n - 1) : [...Array(3000).keys()].map(i => JSON.stringify({a: i, b: [i, i]})).sort(); }
-for (let i = 0; i < 100; i++) down(30);
+for (let i = 0; i < 50; i++) down(30);
 """
 PERL = """
 sub down { my $n = shift; return $n ? down($n - 1) : join ",", sort map { $_ =~ s/1/2/gr } 1 .. 3000 }
-down(30) for 1 .. 200;
+down(30) for 1 .. 100;
 """
 SQL = """
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 150000)
 SELECT count(*), sum(length(hex(i))), max(i * i % 97) FROM n GROUP BY i % 10 ORDER BY 1;
 """
 SOURCE = "#include <stdio.h>\n" + "\n".join(

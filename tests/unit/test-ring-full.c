@@ -215,6 +215,9 @@ static void test_shared_budget(void)
 		n++;
 	CHECK_INT(n, RING_WAIT_BUDGET_NS / RING_WAIT_NS);
 	CHECK_INT(full_waits(pair.ring), 0);
+	/* Of a thread that read the clock before the one that began the window. */
+	CHECK(!ring_budget_take(&budget, pair.reader.grant_ns - 1));
+	CHECK_INT(full_waits(pair.ring), 0);
 	ring_budget_return(&budget, 0);
 	CHECK_INT(full_waits(pair.ring), 1);
 	CHECK_INT(full_waits(pair.ring), 0);
