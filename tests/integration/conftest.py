@@ -151,12 +151,13 @@ def file(capture):
 
 @pytest.fixture
 def spawn():
-    """Starts a process that is killed and reaped, by its pid, when the test ends."""
+    """Starts a process group that is killed, and its first process reaped, when the test ends."""
     started = []
 
     def start(*command, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.DEVNULL)
+        options.setdefault("process_group", 0)
         process = subprocess.Popen(list(map(str, command)), **options)
         started.append(process)
         return process
@@ -164,7 +165,7 @@ def spawn():
     yield start
     for process in started:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=20)
 
 

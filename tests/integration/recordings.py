@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -59,10 +60,19 @@ def let_run(pid, seconds=0.1):
 
 
 def wait_for_samples(capture, seconds=0.5):
-    """The first bytes are there before sampling is enabled; rows follow every second."""
-    until(lambda: capture.exists() and capture.stat().st_size > 0)
-    first = capture.stat().st_size
-    until(lambda: capture.stat().st_size > first)
+    """Until the file has some, and then some more; rows are written every second."""
+    seen = 0
+
+    def has_samples():
+        nonlocal seen
+        size = capture.stat().st_size if capture.exists() else 0
+        if size == seen:
+            return False
+        seen = size
+        done = subprocess.run([os.environ["PROFCAPTURE"], "info", "--json", capture], stdout=subprocess.PIPE, check=False)
+        return done.returncode == 0 and json.loads(done.stdout)["capture"]["samples"] > 0
+
+    until(has_samples)
     time.sleep(seconds)
 
 

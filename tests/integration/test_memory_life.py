@@ -23,9 +23,12 @@ OWN, CHILD = "1008", "2000"  # where heap-counts has heap-life's sizes
 
 def record(profctl, capture, *command, env=None, **options):
     options.setdefault("stdout", subprocess.DEVNULL)
-    profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", *command, env=env,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), **options)
-    return oracle.heap_counts(capture)
+
+    def run():
+        profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", *command, env=env,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)), **options)
+
+    return oracle.whole(run, capture)[1]
 
 
 def memory(profcapture, capture, *options):

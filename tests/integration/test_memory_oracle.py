@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import memory_oracle as oracle
+from slices import part
 
 
 FULL = os.environ.get("PROF_TEST_FULL") == "1"
@@ -133,8 +134,7 @@ def test_together(profctl, profcapture, capture, programs, require, name):
     """Each call of each process is there, with its size, and no other; as many bytes are allocated at most, and at the end."""
     command, extra = programs[name]
     require("memusage", command[0])
-    expected = oracle.record_with_memusage(profctl, command, capture, extra)
-    counts = oracle.heap_counts(capture)
+    expected, counts = oracle.whole(lambda: oracle.record_with_memusage(profctl, command, capture, extra), capture)
     # libmemusage came behind the shell
     processes = [process for process in counts["processes"] if process["exe"] != os.path.realpath("/bin/sh")]
     assert counts["lost"] == 0
@@ -148,15 +148,14 @@ def test_together(profctl, profcapture, capture, programs, require, name):
         check_reader(said[process["pid"]], process)
 
 
-@pytest.mark.parametrize("name", ["sqlite3", "jq", "perl", "git"])
+@pytest.mark.parametrize("name", part(["sqlite3", "jq", "perl", "git"], 2))
 def test_apart(profctl, capture, programs, require, name):
     """As it is without the other library. Of programs that do the same wherever things are in memory: compilers have tables by address."""
     command, extra = programs[name]
     require("memusage", command[0])
     environment = oracle.environment_of_recorded(profctl, capture, extra)
     expected = oracle.run_memusage(command, environment)
-    oracle.record(profctl, command, capture, extra, stdout=subprocess.DEVNULL)
-    counts = oracle.heap_counts(capture)
+    _, counts = oracle.whole(lambda: oracle.record(profctl, command, capture, extra, stdout=subprocess.DEVNULL), capture)
     assert counts["lost"] == 0
     check_usages(expected, map(oracle.recorded_usage, counts["processes"]))
 
@@ -216,8 +215,7 @@ def test_valgrind(profctl, capture, compile_c, require, tmp_path, name):
     done = subprocess.run(["valgrind", "--tool=memcheck", "--leak-check=no", "--run-libc-freeres=no", *command], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", timeout=120, check=True)
     size, blocks = re.search(r"in use at exit: ([\d,]+) bytes in ([\d,]+) blocks", done.stderr).groups()
-    oracle.record(profctl, command, capture, {}, stdout=subprocess.DEVNULL)
-    counts = oracle.heap_counts(capture)
+    _, counts = oracle.whole(lambda: oracle.record(profctl, command, capture, {}, stdout=subprocess.DEVNULL), capture)
     assert counts["lost"] == 0
     (process,) = counts["processes"]
     check_consistent(process)

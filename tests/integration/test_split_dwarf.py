@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from slices import part
 from test_debug_places import ours, pick, place, same_file
 
 MAIN = """
@@ -39,7 +40,7 @@ __attribute__((noinline)) int other(int n)
 COMPILERS = {"gcc": "g++", "clang": "clang++"}
 
 
-@pytest.fixture(scope="module", params=["gcc-4", "gcc-5", "clang-4", "clang-5"])
+@pytest.fixture(scope="module", params=part(["gcc-4", "gcc-5", "clang-4", "clang-5"], 2))
 def work(request, require, tmp_path_factory):
     """The program twice, and what it says whole."""
     compiler, version = request.param.split("-")

@@ -420,7 +420,7 @@ int main(void)
 	signal(SIGPROF, handler);
 	setitimer(ITIMER_PROF, &often, NULL);
 	worker();
-	BEHIND;
+	setitimer(ITIMER_PROF, &(struct itimerval){ 0 }, NULL);
 }
 """
 PROGRAMS.add_program("timer", TIMER)
@@ -648,7 +648,7 @@ def test_plt(samples_of):
 
 def test_plt_lazily(samples_of):
     """What ld.so enters by has its CFA in a register that no rule can hold: it ends there, and says why."""
-    samples = [sample for sample in samples_of("plt-lazily") if "_start" not in sample.names and "caller" not in sample.names]
+    samples = [sample for sample in samples_of("plt-lazily") if sample.names and not {"_start", "caller"} & {*sample.names}]
     expect(samples, r"([^;]+;)*(ld-linux[^;]*|_dl_runtime_resolve\w*)", stop="no-rule")
 
 

@@ -441,7 +441,8 @@ def everything(profcapture, print_rows, capture):
 
 
 def test_no_foreign_byte(profcapture, home, capture, spawn, program):
-    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture of the other."""
+    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture of the other. Children live for
+    as long as it takes to see whose they are."""
     source = SPIN.replace("spin", "spin_MARK") + r"""
     int main(int argc, char **argv)
     {
@@ -452,9 +453,9 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
             pthread_create(&thread, NULL, work, NULL);
             prctl(PR_SET_NAME, "name-MARK");
             pthread_join(thread, NULL);
-            if (fork() == 0) { prctl(PR_SET_NAME, "child-MARK"); spin_MARK(3); execl(argv[0], argv[0], "short-MARK", NULL); _exit(1); }
+            if (fork() == 0) { prctl(PR_SET_NAME, "child-MARK"); spin_MARK(3); usleep(20000); execl(argv[0], argv[0], "short-MARK", NULL); _exit(1); }
             if (getppid() == 1) return 1;
-            if (argc > 1 && strncmp(argv[1], "short", 5) == 0) { spin_MARK(3); return 0; }
+            if (argc > 1 && strncmp(argv[1], "short", 5) == 0) { spin_MARK(3); usleep(20000); return 0; }
             wait(NULL);
         }
     }

@@ -400,5 +400,5 @@ int main(int argc, char **argv)
 	RUN(test_snapshot);
 	RUN(test_footprints);
 	RUN(test_free);
-	return test_end();
+	return test_end_without(folder);
 }

@@ -175,9 +175,6 @@ static void test_pipe(void)
 
 int main(void)
 {
-	g_autofree char *remove = NULL;
-	int status;
-
 	snprintf(folder, sizeof(folder), "%s/debug-files-XXXXXX", g_get_tmp_dir());
 	if (!mkdtemp(folder))
 		return 1;
@@ -186,7 +183,5 @@ int main(void)
 	RUN(test_sysroot);
 	RUN(test_other);
 	RUN(test_pipe);
-	status = test_end();
-	remove = g_strdup_printf("rm -r '%s'", folder);
-	return system(remove) == 0 ? status : 1;
+	return test_end_without(folder);
 }

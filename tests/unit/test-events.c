@@ -192,5 +192,5 @@ int main(void)
 	RUN(test_dynamic);
 	RUN(test_refused);
 	RUN(test_hostile);
-	return test_end();
+	return test_end_without(folder);
 }

@@ -753,5 +753,5 @@ int main(void)
 	RUN(test_own_only);
 	RUN(test_others);
 	RUN(test_sandbox);
-	return test_end();
+	return test_end_without(folder);
 }

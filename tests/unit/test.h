@@ -134,3 +134,14 @@ static inline int test_end(void)
 	printf("1..%d\n", test_count);
 	return test_failed_cases ? 1 : 0;
 }
+
+/* And removes the folder that the test made. */
+static inline int test_end_without(const char *folder)
+{
+	char command[4096];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	if (system(command) != 0)
+		printf("# %s is left\n", folder);
+	return test_end();
+}
