@@ -157,7 +157,8 @@ def spawn():
     def start(*command, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.DEVNULL)
-        options.setdefault("process_group", 0)
+        if not options.get("start_new_session"):  # whose leader leads a group
+            options.setdefault("process_group", 0)
         process = subprocess.Popen(list(map(str, command)), **options)
         started.append(process)
         return process

@@ -20,7 +20,7 @@ COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
 HONEST = 400
 MIB = 1 << 20
 FEW = {"perf-ring", *(["perf-lost-samples", "unwind-backlog"] if SANITIZED else [])}
-SHARE = 0.4
+SHARE = 0.6
 # Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
 # queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
 # epoch may have 128 MiB of strings and 2 M frames and stacks. Blocks that live may have 400 MiB
