@@ -292,7 +292,8 @@ static void test_nested(void)
 	CHECK_INT(totals->records, totals->attempted - totals->lost[RING_LOST_NESTED]);
 	CHECK_INT(totals->abandoned, 0);
 	CHECK_INT(totals->unpublished, 0);
-	CHECK(totals->lost[RING_LOST_NESTED] < n / 2);
+	/* a sanitizer makes more of the few */
+	CHECK(PROF_SANITIZED || totals->lost[RING_LOST_NESTED] < n / 2);
 	end_stage();
 }
 
