@@ -4,7 +4,7 @@
 
     coverage.py BUILD SOURCE LIMIT_PCT
 
-BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping; its tests/fuzz/targets.txt
+BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping -fcoverage-compilation-dir=.; its tests/fuzz/targets.txt
 names the sources of each target's parser, and which functions of them count.
 """
 import fnmatch
@@ -62,7 +62,7 @@ def coverage(build, source, name, parsers, patterns):
     unreached = []
     for function in json.loads(export)["data"][0]["functions"]:
         short = function["name"].rpartition(":")[2]
-        path = os.path.realpath(function["filenames"][0])
+        path = os.path.realpath(build / function["filenames"][0])
         if path not in paths or not counts(short, patterns):
             continue
         lines.update({(path, line): count for line, count in line_counts(function).items()})
