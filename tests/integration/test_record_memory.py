@@ -211,7 +211,7 @@ def test_sqlite(profctl, profcapture, everybody, request, require, policy):
     data = record("--memory", "-o", capture, "--", "sqlite3", ":memory:", script)
     assert data["lost"] == 0 and data["transport"] == "private"
     allocs, = check_ends(profcapture, capture).values()
-    assert len(allocs) > 3000 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99
+    assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99  # newer ones have a heap of their own
 
 
 def test_python(profctl, profcapture, capture):
