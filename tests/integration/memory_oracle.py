@@ -9,6 +9,8 @@ import os
 import re
 import subprocess
 
+from recordings import without_loss
+
 MEMUSAGE = "libmemusage.so"
 FIXED = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
 PREFIX = ["setarch", "-R"]
@@ -96,11 +98,5 @@ def heap_counts(capture):
 
 
 def whole(record, capture):
-    """What record() returned, and the counts of a recording that lost nothing. Where an engine gets no CPU for as long as programs
-    wait for it, as beside a whole suite, it loses some and tells; not five times in a row."""
-    for _ in range(5):
-        said = record()
-        counts = heap_counts(capture)
-        if counts["lost"] == 0:
-            break
-    return said, counts
+    """What record() returned, and the counts of a recording that lost nothing."""
+    return without_loss(lambda: (record(), heap_counts(capture)), lambda result: result[1]["lost"])

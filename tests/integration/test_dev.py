@@ -89,7 +89,7 @@ def test_unexpected_skip_fails_only_when_strict(summary):
 
 
 def test_a_failed_step_fails(summary):
-    status, lines = summary([("plain", "OK", "")], "--failed", "build build-clang")
+    status, lines = summary([("plain", "OK", "")], "--failed", "build build-tsan")
     assert (status, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
 
 
@@ -191,7 +191,7 @@ def test_names_of_tests_are_unique():
 
 
 def test_demo_of_a_plain_user(require):
-    """Who may not record the whole system, and has no sudo, gets the two programs of the demo, and is told why."""
+    """A user who may not record the whole system and has no sudo: the demo records its own two programs and explains the limit."""
     require("setpriv", root=True)
     build = Path(os.environ["PROF_BUILD_DIR"])
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

@@ -13,7 +13,7 @@ import pytest
 import schema
 from buses import NOBODY, rules
 from captures import rows
-from recordings import recorded
+from recordings import recorded, without_loss
 
 OWN = rules(allow={"record-own": ["nobody"]})
 
@@ -112,12 +112,8 @@ def as_nobody(profctl, everybody, require):
         pytest.skip("the build tree cannot be read by others")
 
     def record(*arguments, **options):
-        # A user's engine has no higher priority than what it records, so on a busy machine it may come too late; that is told of.
-        for _ in range(5):
-            data = recorded(profctl, "--force", *arguments, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody, **options)
-            if data["lost"] == 0:
-                break
-        return data
+        return without_loss(lambda: recorded(profctl, "--force", *arguments, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody,
+                                             **options), lambda data: data["lost"])
 
     return record
 

@@ -47,7 +47,7 @@ static long used_ns(void)
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return t.tv_sec * 1000000000 + t.tv_nsec;
 }
-/* While a virtual machine stands still its CPU time goes on, and the timer ticks once after it: that is a period at most. */
+/* A paused virtual machine delivers one tick for the whole pause, while the CPU clock goes on. So a step counts for one period at most. */
 __attribute__((noipa)) static void spin(int of)
 {
 	volatile long turns = 0;
