@@ -8,17 +8,20 @@ import shutil
 import subprocess
 
 import pytest
-from exports import check, firefox_paths, read_pprof
+from exports import check, firefox_paths, names, read_pprof
 from recordings import INLINED_SPIN
 
 
 
 @pytest.fixture(scope="module")
 def spin(profctl, compile_c, require, tmp_path_factory):
-    """A recording of a program in which calls are inlined into an inlined one."""
+    """A recording of a program in which calls are inlined into an inlined one; the innermost function is in a file of its own."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
-    program = compile_c("spin", INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)"), "-O2")
+    source = INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)")
+    for line, text, file in (2, "static inline unsigned long mix", "mix.h"), (6, "static inline unsigned long twice", "spin.c"):
+        source = source.replace(text, f'#line {line} "{file}"\n{text}')
+    program = compile_c("spin", source, "-O2")
     profctl("record", "-F", 4000, "-o", path, "--", program)
     return path
 
@@ -28,7 +31,7 @@ def check_places(stacks, inlined):
     total = sum(samples for _, samples in stacks)
     calls = collections.Counter()
     for path, samples in stacks:
-        own = tuple((name, line, depth) for name, file, line, depth in path if file and file.endswith("spin.c"))
+        own = tuple((name, line, depth) for name, file, line, depth in path if file and file.endswith(("spin.c", "mix.h")))
         calls[own[-4:] if inlined else own[-2:]] += samples
     if inlined:
         wanted = (("main", 20, 0), ("spin", 14, 0), ("twice", 8, 1), ("mix", 4, 2))
@@ -63,6 +66,12 @@ def test_pprof_places(profcapture, spin, options):
     check_places(deep, bool(options))
 
 
+@pytest.fixture(scope="module")
+def unfiltered(profcapture, spin):
+    _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", "--inline", text=False).stdout)
+    return [(frames, values[0]) for frames, values, _ in samples]
+
+
 @pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
 def test_speedscope_and_folded_inline(profcapture, spin, options):
     data = profcapture.json("report", spin, "--limit", 0, *options)["data"]
@@ -78,12 +87,46 @@ def test_speedscope_and_folded_inline(profcapture, spin, options):
     assert any(line.rsplit(" ", 1)[0].endswith("main;spin;twice;mix") for line in lines) == bool(options)
 
 
-# a filter of frames means what it does in report: by the file of the function, not by that of a line
-@pytest.mark.parametrize("options", [("--hide", "^twice$"), ("--hide", "^spin$"), ("--focus", r"spin\.c"), ("--show", "mix|main")], ids=" ".join)
-def test_filters_of_inlined_frames(profcapture, spin, options):
-    data = profcapture.json("report", spin, "--limit", 0, "--inline", *options)["data"]
-    _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", "--inline", *options, text=False).stdout)
-    check(data, [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
+def filtered(path, option, pattern):
+    """What pprof leaves of a stack: [(name, is it inlined)] from the root in."""
+    matches = [re.search(pattern, name) or re.search(pattern, file) for name, file, _, _ in path]
+    if option == "--focus":
+        keep = [any(matches)] * len(path)
+    elif option == "--ignore":
+        keep = [not any(matches)] * len(path)
+    elif option == "--show-from":
+        keep = [any(matches[:i + 1]) for i in range(len(path))]
+    else:
+        keep = [bool(match) == (option == "--show") for match in matches]
+    left, is_begun = [], False
+    for (name, _, _, is_inlined), kept in zip(path, keep):
+        is_begun = is_begun and is_inlined  # is an outer function of the frame left?
+        if kept:
+            left.append((name, is_begun))
+            is_begun = True
+    return left
+
+
+FILTERS = [(option, r"mix\.h") for option in ("--focus", "--ignore", "--hide", "--show", "--show-from")]
+FILTERS += [("--focus", "^twice$"), ("--hide", "^spin$"), ("--hide", r"mix\.h|^spin$"), ("--show", "mix|main")]
+
+
+@pytest.mark.parametrize("option, pattern", FILTERS, ids=map(" ".join, FILTERS))
+def test_filters_of_inlined_frames(profcapture, spin, unfiltered, option, pattern):
+    left = [(filtered(path, option, pattern), n) for path, n in unfiltered]
+    for options in [], ["--inline"]:
+        stacks = [([name for name, is_inlined in path if options or not is_inlined], n) for path, n in left if path]
+        data = profcapture.json("report", spin, "--limit", 0, *options, option, pattern)["data"]
+        check(data, stacks)
+        _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, option, pattern, text=False).stdout)
+        check(data, [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
+    by_line = profcapture.json("report", spin, "--limit", 0, "--by", "line", option, pattern)["data"]
+    inner = collections.Counter()
+    for path, n in left:
+        inner.update({path[-1][0]: n} if path else {})
+    assert names(by_line["rows"], "self") == inner
+    for by in "image", "thread":
+        assert profcapture.json("report", spin, "--by", by, option, pattern)["data"]["self_total"] == sum(inner.values())
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
@@ -97,14 +140,21 @@ def test_go_tool_pprof_lines(profcapture, spin, tmp_path):
         assert done.stderr == ""
         return done.stdout
 
-    assert re.search(r"mix \S*spin\.c:4 \(inline\)", run("-top", "-lines"))
+    assert re.search(r"mix \S*mix\.h:4 \(inline\)", run("-top", "-lines"))
     # without what is inlined they are the samples of the function
     assert not re.search(r" mix$", run("-top", "-noinlines"), re.MULTILINE)
     raw = run("-raw")
-    assert re.search(r" mix \S*spin\.c:4.*\n\s+twice \S*spin\.c:8.*\n\s+spin \S*spin\.c:14", raw)
+    assert re.search(r"mix \S*mix\.h:4.*\n\s+twice \S*spin\.c:8.*\n\s+spin \S*spin\.c:14", raw)
     with_id = profcapture.json("report", spin, "--by", "image", "--limit", 0)["data"]["rows"]
     builds = {row["build_id"] for row in with_id if row.get("build_id")}
     assert builds and any(build in raw for build in builds)
+    for option in "focus", "ignore", "hide", "show", "show_from":
+        text = run("-top", "-nodecount=100000", "-nodefraction=0", rf"-{option}=mix\.h")
+        rows = profcapture.json("report", spin, "--limit", 0, "--inline", f"--{option.replace('_', '-')}", r"mix\.h")["data"]["rows"]
+        flat = collections.Counter()
+        for samples, name in re.findall(r"^\s+(\d+)(?:\s+[\d.]+%?){4}\s+(.*?)(?: \(inline\))?$", text, re.MULTILINE):
+            flat[name] += int(samples)
+        assert +flat == names(rows, "self"), option
 
 
 ALLOCATE = """\

@@ -3,7 +3,7 @@
  * Frame-filters - which samples count, and which of their frames are shown, by patterns on the frames
  *
  * Invariants: (1) samples that pass and samples that were taken are all samples   [test-frame-filters: every test]
- *             (2) a function is matched once, whatever the number of stacks
+ *             (2) a place is matched once, whatever the number of stacks
  */
 #include "config.h"
 
@@ -65,15 +65,15 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 	       !filters->pattern[FRAME_SHOW_FROM];
 }
 
-/* The filters that match a function. */
+/* The filters that match a place. Its file is where the code is, and that of its function where that is declared. */
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {
-	/* a place in it is no other than what is reported of it */
-	uint32_t whole = functions_whole(functions, function);
-	const struct function *f = functions_at(functions, whole);
+	const struct function *f = functions_at(functions, function);
+	const char *declared = functions_at(functions, functions_whole(functions, function))->file;
 	const char *texts[] = { f->name, f->raw_name == f->name ? NULL : f->raw_name, f->file,
-				functions_image(functions, whole) };
+				declared == f->file ? NULL : declared,
+				functions_image(functions, function) };
 	unsigned bits = ASKED;
 
 	if (filters->matches->len <= function) {
@@ -96,22 +96,35 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 struct path {
 	unsigned met;   /* filters that matched */
 	uint32_t shown; /* the nearest node that is shown, it or above; STACKS_NO_ROW: none */
+	uint32_t frame; /* the node of the function that it is, or is inlined into */
 };
 
-static struct path go_down(struct frame_filters *filters, struct stacks *stacks, uint32_t row,
-			   struct path above, unsigned match)
+struct walk {
+	const struct frame_filters *filters;
+	struct stacks *stacks;
+	struct path *paths; /* by node */
+	uint32_t *frames;   /* by node that is shown: the outermost of its frame that is */
+	bool inlined;
+};
+
+static struct path go_down(const struct walk *walk, uint32_t row, struct path path, unsigned match)
 {
+	const struct frame_filters *filters = walk->filters;
+	uint32_t *parent = walk->stacks->parent, above = path.shown;
 	bool shown = !(match & BIT(FRAME_HIDE)) &&
 		     (!filters->regex[FRAME_SHOW] || match & BIT(FRAME_SHOW));
 
-	above.met |= match & (BIT(FRAME_FOCUS) | BIT(FRAME_IGNORE));
+	path.met |= match & (BIT(FRAME_FOCUS) | BIT(FRAME_IGNORE));
 	if (shown)
-		above.met |= match & BIT(FRAME_SHOW_FROM);
-	if (shown && (!filters->regex[FRAME_SHOW_FROM] || above.met & BIT(FRAME_SHOW_FROM))) {
-		stacks->parent[row] = above.shown;
-		above.shown = row;
+		path.met |= match & BIT(FRAME_SHOW_FROM);
+	if (shown && (!filters->regex[FRAME_SHOW_FROM] || path.met & BIT(FRAME_SHOW_FROM))) {
+		bool is_inlined = above != STACKS_NO_ROW && walk->paths[above].frame == path.frame;
+
+		walk->frames[row] = is_inlined ? walk->frames[above] : row;
+		parent[row] = is_inlined && !walk->inlined ? parent[above] : above;
+		path.shown = row;
 	}
-	return above;
+	return path;
 }
 
 static bool passes(const struct frame_filters *filters, struct path path)
@@ -121,22 +134,28 @@ static bool passes(const struct frame_filters *filters, struct path path)
 }
 
 uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, uint32_t *ret_nodes)
+			     const struct functions *functions, bool inlined, uint32_t *ret_nodes,
+			     uint32_t *ret_frames)
 {
 	g_autofree struct path *paths = g_new(struct path, stacks->n);
+	const struct walk walk = { filters, stacks, paths, ret_frames, inlined };
 	uint64_t taken = 0;
 
 	/* A caller comes before what it calls: its own samples were looked at when others come to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		struct path path = { .shown = STACKS_NO_ROW, .frame = row };
 		uint64_t self = stacks->self[row];
 
+		ret_frames[row] = row;
 		if (stacks->total[row] == 0)
 			continue;
-		paths[row] = go_down(filters, stacks, row,
-				     parent == STACKS_NO_ROW ? (struct path){ 0, STACKS_NO_ROW }
-							     : paths[parent],
-				     matches(filters, functions, stacks->entity[row]));
+		if (parent != STACKS_NO_ROW)
+			path = paths[parent];
+		if (functions_at(functions, stacks->entity[row])->depth == 0)
+			path.frame = row;
+		paths[row] =
+			go_down(&walk, row, path, matches(filters, functions, stacks->entity[row]));
 		stacks->self[row] = stacks->total[row] = 0;
 		ret_nodes[row] = passes(filters, paths[row]) ? paths[row].shown : STACKS_NO_ROW;
 		if (ret_nodes[row] == STACKS_NO_ROW)

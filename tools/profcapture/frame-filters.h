@@ -3,7 +3,8 @@
  * Frame-filters - which samples count, and which of their frames are shown, by patterns on the frames
  *
  * The five options and their meaning are those of pprof (its doc/README.md, "Filtering"): a pattern is a regular expression that
- * may match anywhere in a frame's function, raw name, source file or image.
+ * may match anywhere in a frame's function, raw name, source file or image. A call that is inlined into another is a frame here,
+ * whether or not it is shown as one: a frame of the stack is hidden if all of them are.
  *
  *     --focus       only samples with a frame that matches
  *     --ignore      no samples with a frame that matches
@@ -43,7 +44,12 @@ static inline bool frame_filters_any(const struct frame_filters *filters)
 
 /* Can a sample without any frame pass? */
 bool frame_filters_want_bare(const struct frame_filters *filters);
-/* Of an epoch's stacks, settled by function: links what is shown, and moves or takes away samples. Returns how many it took.
- * ret_nodes is by node: the one that a sample which ended there ends in now, or STACKS_NO_ROW where it was taken. */
+/*
+ * Filters an epoch's stacks, settled by place with inlined calls: links the nodes that are shown, and moves or takes away samples.
+ * Returns how many it took. Without `inlined` the innermost node that is shown of a frame stands for all of it.
+ * By node, ret_nodes: the one that a sample which ended there ends in now, or STACKS_NO_ROW where it was taken; ret_frames, of those
+ * that are shown: the outermost one of the same frame that is.
+ */
 uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, uint32_t *ret_nodes);
+			     const struct functions *functions, bool inlined, uint32_t *ret_nodes,
+			     uint32_t *ret_frames);

@@ -417,6 +417,22 @@ static uint32_t place_entity(struct functions *functions, struct names_epoch *ep
 			   call ? call->line : line->line, 0);
 }
 
+uint32_t functions_line_of_place(struct functions *functions, uint32_t place)
+{
+	struct function function = *functions_at(functions, place);
+
+	if (place <= FUNCTION_LOST || strcmp(function.kind, "unresolved") == 0)
+		return place;
+	if (!function.is_line) {
+		function.file = NULL;
+		function.line = 0;
+	}
+	function.is_line = true;
+	function.is_inlined = false;
+	function.whole = function.depth = 0;
+	return of_line(functions, &function);
+}
+
 uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	switch (functions->detail) {

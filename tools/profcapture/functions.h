@@ -91,6 +91,9 @@ static inline uint32_t functions_whole(const struct functions *functions, uint32
 	return whole ? whole : index;
 }
 
+/* The line that a place is: what functions_entity_of_row() gives for it with FUNCTIONS_LINES. */
+uint32_t functions_line_of_place(struct functions *functions, uint32_t place);
+
 /* The members of FN. */
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Path of its image, or NULL. */

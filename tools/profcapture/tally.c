@@ -229,19 +229,36 @@ static void count_unresolved(struct pass *pass)
 			pass->tally->unresolved += stacks->self[row];
 }
 
+/* The place of a node becomes what is counted. A frame's outermost node comes last, because the others refer to it. */
+static void settle_place(const struct tally *tally, struct stacks *stacks, uint32_t node,
+			 uint32_t frame)
+{
+	uint32_t place = stacks->entity[tally->inlined || tally->by == TALLY_LINE ? node : frame];
+
+	if (tally->by == TALLY_LINE)
+		place = functions_line_of_place(tally->functions, place);
+	else if (tally->by == TALLY_IMAGE)
+		place = functions_at(tally->functions, place)->image;
+	else if (!tally->places)
+		place = functions_whole(tally->functions, place);
+	stacks->entity[node] = place;
+}
+
 /* Returns the node that samples of each node end in now. */
 static uint32_t *filter(struct pass *pass)
 {
 	struct tally *tally = pass->tally;
 	struct stacks *stacks = pass->stacks;
 	uint32_t *nodes = g_new(uint32_t, stacks->n);
+	g_autofree uint32_t *frames = g_new(uint32_t, stacks->n);
 	uint64_t key;
 	uint32_t samples;
 	size_t at = 0;
 
-	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions, nodes);
-	for (size_t i = 0; tally->by == TALLY_IMAGE && i < stacks->n; i++)
-		stacks->entity[i] = functions_at(tally->functions, stacks->entity[i])->image;
+	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions,
+					       tally->inlined, nodes, frames);
+	for (size_t i = stacks->n; i > 0; i--)
+		settle_place(tally, stacks, stacks->order[i - 1], frames[stacks->order[i - 1]]);
 	while (number_map_next(&pass->by_node, &at, &key, &samples))
 		if (nodes[key >> 32] != STACKS_NO_ROW)
 			count_entity(pass, (uint32_t)key, samples);
@@ -313,7 +330,7 @@ static void finish_epoch(struct pass *pass)
 		return;
 	stacks_settle(pass->stacks, functions ? function_entity : image_entity, pass,
 		      functions ? FUNCTION_LOST : NAMES_LOST);
-	if (pass->tally->inlined)
+	if (pass->tally->functions->inlined)
 		stacks_insert(pass->stacks, inlined_functions, pass);
 	count_unresolved(pass);
 	if (pass->tally->filters)
@@ -705,8 +722,8 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 	tally->functions = functions_new(reader->capture->names, error);
 	if (!tally->functions || !read_period(tally, error))
 		return false;
-	tally->functions->inlined = tally->inlined;
-	if (tally->places)
+	tally->functions->inlined = tally->inlined || tally->filters;
+	if (tally->places || tally->filters)
 		tally->functions->detail = FUNCTIONS_PLACES;
 	else if (tally->by == TALLY_LINE)
 		tally->functions->detail = FUNCTIONS_LINES;
