@@ -20,7 +20,7 @@ if [ "${1-}" = -k ]; then
 	shift 2
 fi
 packages=(systemd systemd-sysv dbus polkitd gcc libc6-dev
-	libglib2.0-0 libpolkit-gobject-1-0 libseccomp2 libzstd1 libxxhash0 libelf1 libdw1)
+	libglib2.0-0 libpolkit-gobject-1-0 libseccomp2 libzstd1 zlib1g libxxhash0 libelf1 libdw1)
 
 install_profd() {
 	local build=${1-}

@@ -4,11 +4,13 @@
  *
  * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is read gives a short
  * read, where a mapping would raise SIGBUS. The sections tell where .eh_frame and .debug_frame are; a file without
- * section headers has its .eh_frame behind PT_GNU_EH_FRAME, up to the end of the segment.
+ * section headers has its .eh_frame behind PT_GNU_EH_FRAME, up to the end of the segment. A .debug_frame may be
+ * compressed: Go's linker and `gcc -gz` do that.
  * Who made the file may be hostile. Invariants:
  *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear  [fuzz_unwind_file]
- *      (2) memory is bounded by max_bytes                                     [test-engine-unwind: bad_files]
- * Thread-safe: no state. See elf(5), and the Linux Standard Base Core 5.0, section 10.6, for .eh_frame_hdr.
+ *      (2) sections take at most max_bytes of memory together, packed and unpacked
+ *                                                      [test-engine-unwind: bad_files, packed, lying_packed]
+ * Thread-safe: no state. See elf(5) for Elf64_Chdr, and the Linux Standard Base Core 5.0, section 10.6, for .eh_frame_hdr.
  */
 #include "daemon/engine/unwind-file.h"
 
@@ -18,13 +20,18 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
+#define MAX_ZLIB_RATIO 1032 /* deflate makes no more bytes of one */
+#define PACKED_ZSTD 2       /* ELFCOMPRESS_ZSTD of newer <elf.h> */
+#define PACKED_BY_GNU 12    /* "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {
 	const struct unwind_source *source;
-	uint64_t max_bytes;
+	uint64_t max_bytes, section_bytes; /* of memory, for all sections; what they have of it */
 	enum regs_arch arch;
 	Elf64_Ehdr header;
 	Elf64_Phdr *segments;
@@ -68,7 +75,7 @@ static int read_new(const struct loader *loader, uint64_t offset, uint64_t size,
 	size_t done = 0, part;
 	int r = 0;
 
-	if (size == 0 || size > loader->max_bytes)
+	if (size == 0 || size > loader->max_bytes - loader->section_bytes)
 		return size ? E2BIG : ENODATA;
 	while (r == 0 && done < size) {
 		part = MIN_OF(size - done, MAX_OF(done, (size_t)(1u << 20)));
@@ -114,20 +121,85 @@ static int read_headers(struct loader *loader)
 
 /* ---- Sections ---- */
 
-static int add_section(struct loader *loader, uint64_t offset, uint64_t size, uint64_t address,
-		       bool is_debug_frame)
+/* What a packed section says of itself, and where its stream begins. */
+static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64_Chdr *ret_header,
+			uint64_t *ret_header_bytes)
 {
-	struct cfi_section *section = &loader->sections[loader->n_sections];
-	void *bytes;
-	int r = read_new(loader, offset, size, &bytes);
+	uint64_t header_bytes = is_gnu ? PACKED_BY_GNU : sizeof(*ret_header);
+	Elf64_Chdr header = { .ch_type = ELFCOMPRESS_ZLIB };
+	uint64_t most;
+
+	if (size <= header_bytes || (is_gnu && memcmp(packed, "ZLIB", 4) != 0))
+		return ENODATA;
+	if (is_gnu) {
+		header.ch_size = be64toh(load_le64(packed + 4));
+	} else {
+		memcpy(&header, packed, sizeof(header));
+	}
+	if (header.ch_type != ELFCOMPRESS_ZLIB && header.ch_type != PACKED_ZSTD)
+		return ENODATA;
+	if (header.ch_type == ELFCOMPRESS_ZLIB &&
+	    (!mul_u64(size, MAX_ZLIB_RATIO, &most) || header.ch_size > most))
+		return ENODATA;
+	*ret_header = header;
+	*ret_header_bytes = header_bytes;
+	return header.ch_size > 0 ? 0 : ENODATA;
+}
+
+/* A new block for a section that is packed. A stream that is damaged, or does not have the size that it should, is none. */
+static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t size, bool is_gnu,
+		  void **ret_bytes, uint64_t *ret_size)
+{
+	CLEANUP_FREE uint8_t *bytes = NULL;
+	uint64_t at, made;
+	Elf64_Chdr header;
+	uLongf room;
+	int r = read_packing(packed, size, is_gnu, &header, &at);
 
 	if (r != 0)
 		return r;
+	/* What was read is still there. */
+	if (header.ch_size > loader->max_bytes - loader->section_bytes - size)
+		return E2BIG;
+	bytes = malloc(header.ch_size);
+	if (!bytes)
+		return ENOMEM;
+	if (header.ch_type == PACKED_ZSTD) {
+		made = ZSTD_decompress(bytes, header.ch_size, packed + at, size - at);
+	} else {
+		room = header.ch_size;
+		made = uncompress(bytes, &room, packed + at, size - at) == Z_OK ? room : 0;
+	}
+	if (made != header.ch_size)
+		return ENODATA;
+	*ret_bytes = steal_ptr(&bytes);
+	*ret_size = header.ch_size;
+	return 0;
+}
+
+enum packing { NOT_PACKED, PACKED, PACKED_GNU };
+
+static int add_section(struct loader *loader, const Elf64_Shdr *header, enum packing packing,
+		       bool is_debug_frame)
+{
+	struct cfi_section *section = &loader->sections[loader->n_sections];
+	uint64_t size = header->sh_size;
+	void *bytes, *packed;
+	int r = read_new(loader, header->sh_offset, size, &bytes);
+
+	if (r == 0 && packing != NOT_PACKED) {
+		packed = bytes;
+		r = unpack(loader, packed, size, packing == PACKED_GNU, &bytes, &size);
+		free(packed);
+	}
+	if (r != 0)
+		return r;
 	loader->bytes[loader->n_sections++] = bytes;
+	loader->section_bytes += size;
 	*section = (struct cfi_section){
 		.bytes = bytes,
 		.size = size,
-		.address = address,
+		.address = header->sh_addr,
 		.arch = loader->arch,
 		.is_debug_frame = is_debug_frame,
 	};
@@ -149,8 +221,7 @@ static const Elf64_Shdr *find_section(const Elf64_Shdr *sections, size_t n, cons
 
 static bool has_bytes(const Elf64_Shdr *section)
 {
-	return section && section->sh_type != SHT_NOBITS && section->sh_size > 0 &&
-	       !(section->sh_flags & SHF_COMPRESSED);
+	return section && section->sh_type != SHT_NOBITS && section->sh_size > 0;
 }
 
 /* 0 also where there are none of the two. */
@@ -158,14 +229,24 @@ static int add_named(struct loader *loader, const Elf64_Shdr *sections, size_t n
 		     size_t names_bytes)
 {
 	const Elf64_Shdr *found = find_section(sections, n, names, names_bytes, ".eh_frame");
+	enum packing packing = NOT_PACKED;
 	int r = 0;
 
-	if (has_bytes(found))
-		r = add_section(loader, found->sh_offset, found->sh_size, found->sh_addr, false);
+	if (has_bytes(found) && !(found->sh_flags & SHF_COMPRESSED))
+		r = add_section(loader, found, NOT_PACKED, false);
+	if (r != 0)
+		return r;
 	found = find_section(sections, n, names, names_bytes, ".debug_frame");
-	if (r == 0 && has_bytes(found))
-		r = add_section(loader, found->sh_offset, found->sh_size, 0, true);
-	return r;
+	if (found && found->sh_flags & SHF_COMPRESSED)
+		packing = PACKED;
+	if (!found) {
+		found = find_section(sections, n, names, names_bytes, ".zdebug_frame");
+		packing = PACKED_GNU;
+	}
+	if (has_bytes(found))
+		r = add_section(loader, found, packing, true);
+	/* Beside an .eh_frame it is a supplement. */
+	return r == ENOMEM || loader->n_sections == 0 ? r : 0;
 }
 
 static int add_by_sections(struct loader *loader)
@@ -215,6 +296,7 @@ static int add_by_header(struct loader *loader)
 		int32_t distance;
 	} hdr;
 	uint64_t address, inside;
+	Elf64_Shdr section;
 	size_t i;
 	int r;
 
@@ -233,8 +315,12 @@ static int add_by_header(struct loader *loader)
 	if (!load)
 		return ENODATA;
 	inside = address - load->p_vaddr;
-	return add_section(loader, load->p_offset + inside, load->p_filesz - inside, address,
-			   false);
+	section = (Elf64_Shdr){
+		.sh_offset = load->p_offset + inside,
+		.sh_size = load->p_filesz - inside,
+		.sh_addr = address,
+	};
+	return add_section(loader, &section, NOT_PACKED, false);
 }
 
 /* ---- Compiling ---- */

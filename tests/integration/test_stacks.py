@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The stack of each kind of code that is hard to walk through, whole, as the real daemon records it."""
+import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -674,6 +677,94 @@ def test_vdso(samples_of):
     samples = [sample for sample in samples_of("vdso") if "[vdso]" in sample.images[:1] and "caller" in sample.names]
     # what it calls within the vdso has no name there
     expect(samples, r"(\[vdso\]\+\w+;)?(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
+
+
+# ---- CFI that is not loaded
+
+DEBUG_FRAME = r"""
+static volatile unsigned long sum;
+ALONE void leaf(long n) /* without a frame */
+{
+	for (long i = 0; i < n; i++)
+		sum = sum * 3 + i;
+}
+ALONE void top70(void)
+{
+	volatile char room[300];
+
+	room[0] = 1;
+	leaf(7000000);
+	sum += room[0];
+}
+ALONE void top30(void)
+{
+	volatile char room[1000];
+
+	room[0] = 1;
+	leaf(3000000);
+	sum += room[0];
+}
+int main(void)
+{
+	for (int i = 0; i < 15; i++) {
+		top70();
+		top30();
+	}
+	BEHIND;
+}
+"""
+ONLY_DEBUG_FRAME = "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions"
+for kind in "none", "zlib", "zlib-gnu":
+    PROGRAMS.add_program(f"frame-{kind}", DEBUG_FRAME, *ONLY_DEBUG_FRAME, f"-gz={kind}")
+
+
+def with_zstd(folder):
+    program = build(folder, "frame-zstd", DEBUG_FRAME, *ONLY_DEBUG_FRAME)
+    subprocess.run(["objcopy", "--compress-debug-sections=zstd", program], check=True)
+    return [program]
+
+
+PROGRAMS.add("frame-zstd", with_zstd)
+
+
+@pytest.mark.parametrize("packing", ["none", "zlib", "zlib-gnu", "zstd"])
+def test_debug_frame(samples_of, packing):
+    """It is the only CFI that there is; the numbers of turns say how the time is shared."""
+    samples = at(samples_of(f"frame-{packing}"), "leaf")
+    expect(samples, "leaf;top[37]0;" + MAIN)
+    assert near(sum("top70" in sample.names for sample in samples), len(samples), 0.7)
+
+
+GO = """
+package main
+
+//go:noinline
+func leaf(n int) int { x := 0; for i := 0; i < n; i++ { x ^= i * 7 }; return x }
+//go:noinline
+func top70(n int) int { return leaf(n * 7) + 1 }
+//go:noinline
+func top30(n int) int { return leaf(n * 3) + 2 }
+func main() { s := 0; for i := 0; i < 1000; i++ { s += top70(50000) + top30(50000) }; if s == 1 { panic(s) } }
+"""
+
+
+def go(folder):
+    (folder / "go-leaf.go").write_text(GO)
+    environment = {**os.environ, "GOCACHE": str(folder / "cache"), "GO111MODULE": "off"}
+    subprocess.run(["go", "build", "go-leaf.go"], cwd=folder, env=environment, check=True)
+    return [folder / "go-leaf"]
+
+
+if shutil.which("go"):
+    PROGRAMS.add("go-leaf", go)
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
+def test_go(samples_of):
+    """Go's linker compresses .debug_frame, which is the only CFI; functions keep frame pointers, but leaves do not."""
+    samples = at(samples_of("go-leaf"), "main.leaf")
+    expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
+    assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
 
 
 # ---- threads and children

@@ -15,6 +15,7 @@ LIBRARIES = {
     "gio": r"(gio|gobject|gmodule)([-./].*|$)",
     "polkit": r"polkit/.*",
     "zstd": r"zstd.*\.h|zdict\.h",
+    "zlib": r"zlib\.h",
     "xxhash": r"xxhash\.h",
     "elf": r"(libelf|gelf)\.h|elfutils/(?!libdw).*",
     "dw": r"dwarf\.h|elfutils/libdw.*",
@@ -45,7 +46,7 @@ ALLOWED = {
     ),
     "daemon/engine": (
         ["daemon/engine", "daemon/protocol.h", "daemon/filter.h", "libcapture/prof-capture.h", "libcollector", "arch"],
-        ["glib", "seccomp", "stdio"],
+        ["glib", "seccomp", "stdio", "zlib", "zstd"],
     ),
     "daemon/files": (
         [

@@ -13,6 +13,8 @@
 #include <fcntl.h>
 #include <time.h>
 #include <ucontext.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #define MANY (UINT64_C(64) << 20)
 
@@ -120,6 +122,140 @@ static void test_lying_section(void)
 	CHECK_INT(error_of(bytes, sizeof(bytes), UINT64_C(1) << 50), 0); /* by .eh_frame_hdr then */
 	sections[3].sh_offset = UINT64_MAX - 8;
 	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), E2BIG);
+}
+
+enum packing { PLAIN, ZLIB, ZSTD, GNU, N_PACKINGS };
+
+struct frames {
+	enum packing packing;
+	uint64_t size;    /* that it claims; 0: the right one */
+	size_t n_zeros;   /* behind the records */
+	size_t cut_bytes; /* off the end of the stream */
+};
+
+/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address right below. */
+static const uint8_t records[] = {
+	20,   0,    0,    0, 0xff, 0xff, 0xff, 0xff, 4,  0, 8, 0, 1, 0x78, 16, 0x0c,
+	7,    8,    0x90, 1, 0,    0,    0,    0,    20, 0, 0, 0, 0, 0,    0,  0,
+	0x00, 0x10, 0x40, 0, 0,    0,    0,    0,    0,  1, 0, 0, 0, 0,    0,  0,
+};
+
+/* Behind the header that an ELF file has in front of it, or that GNU's tools once put there. */
+static size_t pack(const struct frames *frames, const uint8_t *plain, size_t plain_bytes,
+		   uint8_t *ret_packed, size_t room)
+{
+	uint64_t claimed = frames->size ? frames->size : plain_bytes;
+	const Elf64_Chdr header = {
+		.ch_type = frames->packing == ZSTD ? 2 : ELFCOMPRESS_ZLIB,
+		.ch_size = claimed,
+	};
+	const uint64_t big_endian = htobe64(claimed);
+	size_t at = frames->packing == GNU ? 12 : sizeof(header);
+	uLongf n = room - at;
+
+	if (frames->packing == GNU) {
+		memcpy(ret_packed, "ZLIB", 4);
+		memcpy(ret_packed + 4, &big_endian, 8);
+	} else {
+		memcpy(ret_packed, &header, sizeof(header));
+	}
+	if (frames->packing == ZSTD)
+		n = ZSTD_compress(ret_packed + at, n, plain, plain_bytes, 3);
+	else if (compress(ret_packed + at, &n, plain, plain_bytes) != Z_OK)
+		abort();
+	return at + n - frames->cut_bytes;
+}
+
+/* The table of a file whose only CFI is a .debug_frame; NULL: none, and why. */
+static struct unwind_file *load_debug_frame(const struct frames *frames, uint64_t max_bytes,
+					    int *ret_error)
+{
+	const struct build build = { .no_table = true };
+	const char *name = frames->packing == GNU ? ".zdebug_frame" : ".debug_frame";
+	size_t plain_bytes = sizeof(records) + frames->n_zeros, n;
+	g_autofree uint8_t *plain = g_malloc0(plain_bytes);
+	static uint8_t bytes[BUILD_FILE_BYTES];
+	const struct unwind_source source = { .fd = -1, .bytes = bytes, .size = sizeof(bytes) };
+	Elf64_Shdr *section = (Elf64_Shdr *)(void *)(bytes + BUILD_SECTIONS_OFFSET) + 3;
+	int fd = build_elf(&build);
+
+	if (pread(fd, bytes, sizeof(bytes), 0) != sizeof(bytes))
+		abort();
+	close(fd);
+	memcpy(plain, records, sizeof(records));
+	if (frames->packing == PLAIN)
+		memcpy(bytes + BUILD_FRAME_OFFSET, plain, n = plain_bytes);
+	else
+		n = pack(frames, plain, plain_bytes, bytes + BUILD_FRAME_OFFSET, 0x1000);
+	memcpy(bytes + BUILD_NAMES_OFFSET + 0x200, name, strlen(name) + 1);
+	section->sh_name = 0x200;
+	section->sh_flags = frames->packing == ZLIB || frames->packing == ZSTD ? SHF_COMPRESSED : 0;
+	section->sh_addr = 0;
+	section->sh_offset = BUILD_FRAME_OFFSET;
+	section->sh_size = n;
+	return unwind_file_new(&source, max_bytes, ret_error);
+}
+
+static void test_packed(void)
+{
+	enum packing packing;
+
+	for (packing = PLAIN; packing < N_PACKINGS; packing++) {
+		const struct frames frames = { .packing = packing };
+		const struct cfi_rule *rule;
+		struct unwind_file *file;
+		int error = 0;
+
+		file = load_debug_frame(&frames, MANY, &error);
+		CHECK_INT(error, 0);
+		REQUIRE(file);
+		rule = table_get(&file->table, 0x401080);
+		CHECK_INT(rule->cfa, CFI_CFA_SP);
+		CHECK_INT(rule->cfa_offset, 8);
+		CHECK_INT(rule->ra_offset, -8);
+		CHECK_INT(table_get(&file->table, 0x401100)->cfa, CFI_CFA_NONE);
+		unwind_file_free(file);
+	}
+}
+
+/* Sizes that cannot be, streams that are too long or too short: no memory is taken for them, and there is no table. */
+static void test_lying_packed(void)
+{
+	const uint64_t huge = UINT64_C(16) << 30;
+	const struct {
+		struct frames frames;
+		uint64_t max_bytes;
+		int error;
+	} lies[] = {
+		{ { .packing = ZLIB, .size = huge }, UINT64_MAX, ENODATA },
+		{ { .packing = GNU, .size = huge }, UINT64_MAX, ENODATA },
+		{ { .packing = GNU, .size = UINT64_MAX }, UINT64_MAX, ENODATA },
+		{ { .packing = ZSTD, .size = huge }, MANY, E2BIG },
+		{ { .packing = ZSTD, .size = UINT64_MAX }, MANY, E2BIG },
+		{ { .packing = ZLIB, .n_zeros = 1 << 20 }, 1 << 20, E2BIG },
+		{ { .packing = ZSTD, .n_zeros = 1 << 20 }, 1 << 20, E2BIG },
+		{ { .packing = ZLIB, .n_zeros = 1 << 20 }, MANY, 0 },
+		{ { .packing = ZSTD, .n_zeros = 1 << 20 }, MANY, 0 },
+		{ { .packing = ZLIB, .size = 4096 }, MANY, ENODATA },
+		{ { .packing = ZSTD, .size = 4096 }, MANY, ENODATA },
+		{ { .packing = ZLIB, .size = 16 }, MANY, ENODATA },
+		{ { .packing = ZSTD, .size = 16 }, MANY, ENODATA },
+		{ { .packing = ZLIB, .cut_bytes = 8 }, MANY, ENODATA },
+		{ { .packing = GNU, .cut_bytes = 8 }, MANY, ENODATA },
+		{ { .packing = ZSTD, .cut_bytes = 8 }, MANY, ENODATA },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(lies); i++) {
+		int error = 0;
+		struct unwind_file *file =
+			load_debug_frame(&lies[i].frames, lies[i].max_bytes, &error);
+
+		if (!CHECK_INT(error, lies[i].error))
+			printf("# lie %zu\n", i);
+		CHECK(!file == !!lies[i].error);
+		unwind_file_free(file);
+	}
 }
 
 /* ---- Tables ---- */
@@ -643,6 +779,8 @@ int main(void)
 	RUN(test_stripped);
 	RUN(test_bad_files);
 	RUN(test_lying_section);
+	RUN(test_packed);
+	RUN(test_lying_packed);
 	RUN(test_shared);
 	RUN(test_identity);
 	RUN(test_bad);
