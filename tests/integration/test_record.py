@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -589,12 +590,43 @@ def test_third_interrupt_gives_up(recorder, profcapture, capture):
     until(lambda: info(profcapture, capture)["state"] == "finished")
 
 
-def test_terminate_reaches_the_command(recorder, profcapture, capture):
-    process = recorder("-o", capture, "sh", "-c", "echo ready; exec sleep 1000")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_reaches_the_command(recorder, profcapture, capture, number):
+    process = recorder("--no-symbols", "-o", capture, "sh", "-c", "echo ready; exec sleep 1000")
     assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 143
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 128 + number
     assert info(profcapture, capture)["state"] == "finished"
+
+
+def of_process(pid, name, number):
+    """Whether a signal is in that set of /proc/PID/status."""
+    return int(re.search(rf"^{name}:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1], 16) >> number - 1 & 1
+
+
+def test_parent_with_signals_of_its_own(recorder, capture):
+    """A supervisor may ignore SIGCHLD, or block what it reads from a signalfd; nohup ignores SIGHUP.
+    The command inherits all of it, as it does without profctl, and profctl works nevertheless."""
+    def of_parent():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMIN])
+        for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+
+    show = ["grep", "^Sig[BIC]", "/proc/self/status", "nosuch"]
+    options = {"preexec_fn": of_parent, "restore_signals": False}
+    plain = subprocess.run(show, text=True, capture_output=True, check=False, **options)
+    assert plain.returncode == 2
+    process = recorder("-q", "--no-symbols", "-o", capture, *show, **options)
+    assert (process.communicate(timeout=20)[0], process.returncode) == (plain.stdout, 2)
+    process = recorder("-q", "--no-symbols", "-o", capture, "--force", "sh", "-c", "echo ready; exec sleep 1000", **options)
+    assert process.stdout.readline() == "ready\n"
+    until(lambda: "sleep" in children(process.pid))
+    pid = children(process.pid)["sleep"]
+    assert of_process(process.pid, "SigIgn", signal.SIGHUP), "as nohup wants it"
+    process.send_signal(signal.SIGTERM)  # is forwarded to sleep, which has it blocked
+    until(lambda: of_process(pid, "ShdPnd", signal.SIGTERM))
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(timeout=20) == 137
 
 
 @pytest.mark.parametrize("victim, state", [

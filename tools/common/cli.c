@@ -25,13 +25,23 @@
 
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
-/* What they tell comes as an error of the write as well. */
-static const int ignored_signals[] = { SIGPIPE, SIGXFSZ };
+/*
+ * The dispositions that we need, whatever the parent left. A failed write reports SIGPIPE and
+ * SIGXFSZ too; while SIGCHLD is ignored, the kernel reaps children and their status is lost.
+ */
+static const struct {
+	int number;
+	void (*handler)(int);
+} dispositions[] = { { SIGPIPE, SIG_IGN }, { SIGXFSZ, SIG_IGN }, { SIGCHLD, SIG_DFL } };
+
+/* The signals that verbs wait for, which a parent that takes them from a signalfd has blocked. */
+static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
 	const char *program;
-	const char *verb;           /* NULL until one is chosen */
-	struct sigaction before[2]; /* of ignored_signals */
+	const char *verb; /* NULL until one is chosen */
+	struct sigaction inherited[ARRAY_SIZE(dispositions)];
+	sigset_t inherited_mask;
 } cli = { .program = "profctl" };
 
 G_DEFINE_QUARK(cli - error - quark, cli_error)
@@ -468,12 +478,19 @@ static void fill_standard_streams(void)
 			return;
 }
 
-static void ignore_signals(void)
+static void set_signals(void)
 {
-	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t awaited;
 
-	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
-		sigaction(ignored_signals[i], &ignore, &cli.before[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(dispositions); i++) {
+		const struct sigaction action = { .sa_handler = dispositions[i].handler };
+
+		sigaction(dispositions[i].number, &action, &cli.inherited[i]);
+	}
+	sigemptyset(&awaited);
+	for (size_t i = 0; i < ARRAY_SIZE(awaited_signals); i++)
+		sigaddset(&awaited, awaited_signals[i]);
+	sigprocmask(SIG_UNBLOCK, &awaited, &cli.inherited_mask);
 }
 
 int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv)
@@ -483,7 +500,7 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 	cli.program = program;
 	cli.verb = NULL;
 	fill_standard_streams();
-	ignore_signals();
+	set_signals();
 	messages_init();
 	status = cli_run(verbs, argc - 1, argv + 1);
 	error = out_flush(out_stdout());
@@ -501,8 +518,9 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 
 void cli_restore_signals(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
-		sigaction(ignored_signals[i], &cli.before[i], NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(dispositions); i++)
+		sigaction(dispositions[i].number, &cli.inherited[i], NULL);
+	sigprocmask(SIG_SETMASK, &cli.inherited_mask, NULL);
 }
 
 bool cli_color_wanted(enum cli_color choice, int fd)

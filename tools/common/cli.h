@@ -106,7 +106,7 @@ struct cli_spec {
 
 /*
  * The whole of main(): locale, --help, --version, `help [VERB]`, the verb, then standard output flushed and checked.
- * `verbs` ends with a name of NULL. Ignores SIGPIPE and SIGXFSZ (see cli_restore_signals).
+ * `verbs` ends with a name of NULL. Changes dispositions and the signal mask (see cli_restore_signals).
  */
 int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv);
 
@@ -141,7 +141,7 @@ bool cli_color_wanted(enum cli_color choice, int fd);
 /* Columns of the terminal at fd, by COLUMNS or as it says itself; 0 where it is none, which means: no limit. */
 unsigned cli_columns(int fd);
 
-/* Gives the signals back what they meant, in a child before exec; async-signal-safe. */
+/* Restore the inherited dispositions and signal mask, in a child before exec; async-signal-safe. */
 void cli_restore_signals(void);
 
 /* "profctl" or "profcapture", as given to cli_main(). */

@@ -88,16 +88,32 @@ static gboolean on_interrupt(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* SIGTERM, SIGHUP: sent to us alone, so the command is told. */
-static gboolean on_terminate(gpointer data)
+/* Forward a signal that was sent to this process alone. */
+static gboolean forward(struct recording *recording, int number)
 {
-	struct recording *recording = data;
-
 	if (recording->command.running)
-		kill(recording->command.pid, SIGTERM);
+		kill(recording->command.pid, number);
 	recording->interrupts = MAX_OF(recording->interrupts, 1u);
 	stop(recording);
 	return G_SOURCE_CONTINUE;
+}
+
+static gboolean on_terminate(gpointer data)
+{
+	return forward(data, SIGTERM);
+}
+
+static gboolean on_hang_up(gpointer data)
+{
+	return forward(data, SIGHUP);
+}
+
+/* nohup ignores SIGHUP: the recording outlives its terminal. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 static void on_command_end(GPid pid, gint wait_status, gpointer data)
@@ -320,7 +336,8 @@ static bool begin(struct recording *recording, GError **error)
 	/* not before: opening a pipe waits for its reader, and Ctrl-C may end that */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
-	g_unix_signal_add(SIGHUP, on_terminate, recording);
+	if (!is_ignored(SIGHUP))
+		g_unix_signal_add(SIGHUP, on_hang_up, recording);
 	if (recording->control.fd >= 0)
 		record_control_watch(&recording->control, on_program_end, recording);
 	return create_session(recording, NULL, error);
