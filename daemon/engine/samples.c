@@ -152,6 +152,14 @@ static struct output_place cut_place(struct samples *samples, size_t n_cut)
 	return (struct output_place){ &samples->cut->row, n_cut, PROF_FRAME_EXACT };
 }
 
+/* Stands for the callers that are not known because the stack is deeper than what was copied of it. */
+static struct output_place deeper_place(struct samples *samples)
+{
+	if (!samples->deeper)
+		samples->deeper = images_new(samples->images, PROF_IMAGE_ANON, "<deeper>", NULL);
+	return (struct output_place){ &samples->deeper->row, 0, PROF_FRAME_EXACT };
+}
+
 static struct output_place kernel_place(struct samples *samples, uint64_t ip,
 					enum prof_frame_kind kind)
 {
@@ -178,6 +186,8 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	const struct unwind_stack *user = &sample->user;
 	size_t i, n = 0;
 
+	if (user->deeper)
+		samples->places[n++] = deeper_place(samples);
 	for (i = n_common; i < user->n; i++) {
 		if (user->n_cut && user->n - i == user->cut_at)
 			samples->places[n++] = cut_place(samples, user->n_cut);
@@ -216,7 +226,7 @@ static void remember(struct samples *samples, struct samples_chain *last,
 	const struct unwind_stack *user = &sample->user;
 	size_t i;
 
-	last->n = user->n_cut ? 0 : MIN_OF(user->n, ARRAY_SIZE(last->ips));
+	last->n = user->n_cut || user->deeper ? 0 : MIN_OF(user->n, ARRAY_SIZE(last->ips));
 	last->thread = sample->thread->row.id;
 	last->epoch = samples->output->epoch;
 	last->maps_version = maps->version;
@@ -234,7 +244,8 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	uint32_t parent;
 
 	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
-	    last->maps_version == (*maps)->version && sample->user.n_cut == 0)
+	    last->maps_version == (*maps)->version && sample->user.n_cut == 0 &&
+	    !sample->user.deeper)
 		n_common = common_roots(last, &sample->user);
 	parent = n_common ? last->stacks[n_common - 1] : 0;
 	n_user = add_user_places(samples, sample, maps, n_common);
@@ -276,6 +287,7 @@ static void take_chain(struct samples *samples, struct chain *chain, struct samp
 		.ips = samples->ips,
 		.n = chain->n_user,
 		.cut_at = chain->n_user,
+		.deeper = stop == PROF_STOP_DEPTH,
 		.method = chain->n_user ? PROF_METHOD_FP : PROF_METHOD_NONE,
 		.stop = stop,
 	};
@@ -487,6 +499,8 @@ void samples_done(struct samples *samples)
 	g_free(samples->unwind);
 	if (samples->cut)
 		row_unref(&samples->cut->row);
+	if (samples->deeper)
+		row_unref(&samples->deeper->row);
 	if (samples->cgroups)
 		g_hash_table_destroy(samples->cgroups);
 	g_free(samples->chains);

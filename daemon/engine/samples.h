@@ -10,7 +10,7 @@
 #define SAMPLES_MAX_IPS \
 	1024 /* kernel.perf_event_max_stack may be raised; more are cut at the root */
 
-#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 1 + SAMPLES_MAX_IPS)
+#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + SAMPLES_MAX_IPS)
 
 /* The last chain of a thread: most of it is the next one's. */
 struct samples_chain {
@@ -42,7 +42,7 @@ struct samples {
 	struct sample pending[WALK_TOGETHER];
 	struct unwind_job jobs[WALK_TOGETHER]; /* of each */
 	size_t n_pending;
-	struct image *cut;             /* made when a stack is cut */
+	struct image *cut, *deeper;    /* made with the first stack that is */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* of a chain of the kernel's */
 	/* Of a sample, root first. */
 	struct output_place places[SAMPLES_MAX_PATH];

@@ -4,14 +4,16 @@
  *
  * arch/walk.h does the steps; here stand what is where in a process, and what becomes of a walk that did not reach the
  * root. A file is asked for when a walk first gets there, and the walk is done again when its table is ready. A stack
- * that is deeper than its copy is continued with what the same thread's stack was before: a frame that returns to the
- * same place at the same height of the stack has the same callers, unless it was left and entered again. That is a
- * guess, and is called stitched. Where that fails the kernel's chain of frame pointers may go on from the last frame;
+ * that is deeper than its copy is continued with the callers that the same thread's frames had before: a frame that
+ * returns to the same place at the same height of the stack has the same caller, unless it was left and entered again.
+ * That is a guess, called stitched, and is made only if each frame up to the root was seen often enough and had one
+ * caller each time. Where that fails the kernel's chain of frame pointers may go on from the last frame;
  * it is followed if by its CFI every function on it, from that frame to the last but one, had set its frame pointer up:
  * then none was skipped. That is called fp-repaired.
  * Invariants: (1) what a sample says never makes a walk read outside of its copy            [fuzz_walk]
  *             (2) a stitched stack is never `cfi`, nor stitched to another thread's         [test-engine-unwind: stitch]
- *             (3) a walk that waits for a table ends with last_chance                       [test-engine-unwind: waits]
+ *             (3) a frame that had two callers is not stitched                              [test-engine-unwind: stitch]
+ *             (4) a walk that waits for a table ends with last_chance                       [test-engine-unwind: waits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/unwind.h"
@@ -22,16 +24,27 @@
 #include <string.h>
 
 #define N_ROOTS 128
-#define HISTORY_SLOTS 64
+#define DEEP_THREADS 64
+#define LINK_SETS (size_t)8192 /* a power of 2 */
+#define LINK_WAYS 8
+#define LINK_AGREED 8 /* a frame's caller was the same so often: it is taken to be so again */
+#define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
 
-/* The last stack of a thread that was nearly as deep as a copy, or deeper. */
-struct unwind_history {
+struct place {
+	uint64_t ip, sp;
+};
+
+/* The caller that a frame of a thread with deep stacks had. */
+struct unwind_link {
+	struct place frame, caller; /* the root's caller is at 0 */
 	uint32_t thread;
-	size_t n;
-	struct place {
-		uint64_t ip, sp;
-	} * places; /* leaf first, to the root */
+	uint32_t seen; /* how often, LINK_SPLIT: there were others; 0: the slot is empty */
+};
+
+struct unwind_links {
+	uint32_t deep[DEEP_THREADS];                    /* threads, by their ids */
+	struct unwind_link links[LINK_SETS][LINK_WAYS]; /* the last of a set is replaced */
 };
 
 /* One of the walks that go on side by side. */
@@ -50,17 +63,13 @@ void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
 {
 	memset(unwind, 0, sizeof(*unwind));
 	unwind->tables = tables;
-	unwind->history = g_new0(struct unwind_history, HISTORY_SLOTS);
+	unwind->links = g_new0(struct unwind_links, 1);
 	unwind->lanes = g_new0(struct unwind_lane, WALK_TOGETHER);
 }
 
 void unwind_done(struct unwind *unwind)
 {
-	size_t i;
-
-	for (i = 0; unwind->history && i < HISTORY_SLOTS; i++)
-		g_free(unwind->history[i].places);
-	g_clear_pointer(&unwind->history, g_free);
+	g_clear_pointer(&unwind->links, g_free);
 	g_clear_pointer(&unwind->lanes, g_free);
 }
 
@@ -149,34 +158,92 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 
 /* ---- Deep stacks ---- */
 
-static void take_history(struct unwind_lane *lane, struct unwind_history *history, uint32_t thread,
-			 const struct unwind_stack *stack)
+/* Neighbors on the stack are neighbors here. */
+static struct unwind_link *link_set(struct unwind_links *links, uint32_t thread, uint64_t sp)
 {
-	size_t i;
-
-	history->places = g_renew(struct place, history->places, stack->n);
-	history->thread = thread;
-	history->n = stack->n;
-	for (i = 0; i < stack->n; i++)
-		history->places[i] = (struct place){ stack->ips[i], lane->frames[i].sp };
+	return links->links[(sp / 16 + sp / (16 * LINK_SETS) + thread * UINT64_C(2654435761)) %
+			    LINK_SETS];
 }
 
-/* Puts the callers of the outermost frame that the thread's last deep stack had behind it. */
-static void stitch(struct unwind_lane *lane, const struct unwind_history *history,
-		   struct unwind_stack *stack)
+/* Where the link of a frame is in its set; LINK_WAYS: nowhere. */
+static size_t find_link(const struct unwind_link *set, uint32_t thread, const struct place *frame)
 {
-	const uint64_t ip = stack->ips[stack->n - 1], sp = lane->frames[stack->n - 1].sp;
+	size_t i = 0;
+
+	while (i < LINK_WAYS && (set[i].frame.ip != frame->ip || set[i].frame.sp != frame->sp ||
+				 set[i].thread != thread || set[i].seen == 0))
+		i++;
+	return i;
+}
+
+static void learn(struct unwind_links *links, uint32_t thread, const struct place *frame,
+		  const struct place *caller)
+{
+	struct unwind_link *set = link_set(links, thread, frame->sp), link;
+	size_t i = find_link(set, thread, frame);
+
+	if (i == LINK_WAYS) {
+		set[--i] = (struct unwind_link){
+			.frame = *frame, .caller = *caller, .thread = thread, .seen = 1
+		};
+	} else if (set[i].caller.ip != caller->ip || set[i].caller.sp != caller->sp) {
+		set[i].seen = LINK_SPLIT;
+	} else if (set[i].seen < LINK_AGREED) {
+		set[i].seen++;
+	}
+	/* Links that are used move away from where they are replaced. */
+	if (i > 0) {
+		link = set[i];
+		set[i] = set[i - 1];
+		set[i - 1] = link;
+	}
+}
+
+static struct place place_of(const struct unwind_lane *lane, size_t i)
+{
+	return (struct place){ lane->ips[i], lane->frames[i].sp };
+}
+
+/* Remembers each caller but the leaf's, which is rarely twice at one place. */
+static void learn_stack(struct unwind_lane *lane, uint32_t thread, const struct unwind_stack *stack)
+{
+	static const struct place none;
+	struct unwind_links *links = lane->unwind->links;
+	struct place frame, caller;
 	size_t i;
 
-	for (i = 0; i < history->n; i++)
-		if (history->places[i].sp == sp && history->places[i].ip == ip)
-			break;
-	if (i == history->n || history->n - i > UNWIND_MAX_WALKED - stack->n)
+	if (stack->n < 2)
 		return;
-	while (++i < history->n) {
-		lane->ips[stack->n] = history->places[i].ip;
-		lane->frames[stack->n++].sp = history->places[i].sp;
+	for (i = 1, frame = place_of(lane, 1); i + 1 < stack->n; i++, frame = caller) {
+		caller = place_of(lane, i + 1);
+		learn(links, thread, &frame, &caller);
 	}
+	if (stack->stop == PROF_STOP_ROOT)
+		learn(links, thread, &frame, &none);
+}
+
+/* Puts the callers behind the outermost frame that it had each time that they were seen. */
+static void stitch(struct unwind_lane *lane, uint32_t thread, struct unwind_stack *stack)
+{
+	struct unwind_links *links = lane->unwind->links;
+	struct place frame = place_of(lane, stack->n - 1);
+	const struct unwind_link *set;
+	size_t n = stack->n, i;
+
+	for (;;) {
+		set = link_set(links, thread, frame.sp);
+		i = find_link(set, thread, &frame);
+		if (i == LINK_WAYS || set[i].seen != LINK_AGREED)
+			return;
+		frame = set[i].caller;
+		if (frame.ip == 0)
+			break;
+		if (n == UNWIND_MAX_WALKED)
+			return;
+		lane->ips[n] = frame.ip;
+		lane->frames[n++].sp = frame.sp;
+	}
+	stack->n = n;
 	stack->method = PROF_METHOD_STITCHED;
 	stack->stop = PROF_STOP_ROOT;
 }
@@ -230,19 +297,20 @@ static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input,
 		      struct unwind_stack *stack)
 {
-	struct unwind_history *history = &lane->unwind->history[input->thread % HISTORY_SLOTS];
 	uint64_t depth = lane->frames[stack->n - 1].sp - input->registers.sp;
+	uint32_t *deep = &lane->unwind->links->deep[input->thread % DEEP_THREADS];
+	bool is_cut = stack->stop == PROF_STOP_COPY_END;
 
-	if (stack->stop == PROF_STOP_COPY_END && stack->n > 1) {
-		if (history->thread == input->thread)
-			stitch(lane, history, stack);
-		if (stack->stop == PROF_STOP_COPY_END)
-			repair(lane, input->chain, input->n_chain, stack);
-	}
-	/* Whole ones, where the next may be deeper than a copy. */
-	if (stack->stop == PROF_STOP_ROOT && stack->method != PROF_METHOD_FP_REPAIRED &&
-	    (stack->method == PROF_METHOD_STITCHED || depth > input->wanted_bytes / 2))
-		take_history(lane, history, input->thread, stack);
+	/* Where a stack is nearly as deep as a copy the next may be deeper. */
+	if (is_cut || depth > input->wanted_bytes / 2)
+		*deep = input->thread;
+	if (*deep == input->thread && (is_cut || stack->stop == PROF_STOP_ROOT))
+		learn_stack(lane, input->thread, stack);
+	if (!is_cut || stack->n < 2)
+		return;
+	stitch(lane, input->thread, stack);
+	if (stack->stop == PROF_STOP_COPY_END)
+		repair(lane, input->chain, input->n_chain, stack);
 }
 
 /* Of a stack that is too deep the frames next to the leaf and next to the root are kept. */
@@ -251,6 +319,7 @@ static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 	const size_t n_inner = UNWIND_MAX_FRAMES - N_ROOTS;
 
 	stack->cut_at = stack->n;
+	stack->deeper = stack->stop == PROF_STOP_COPY_END || stack->stop == PROF_STOP_DEPTH;
 	if (stack->n <= UNWIND_MAX_FRAMES)
 		return;
 	memmove(lane->ips + n_inner, lane->ips + stack->n - N_ROOTS, N_ROOTS * sizeof(*lane->ips));

@@ -17,6 +17,7 @@ struct unwind_stack {
 	const uint64_t *ips;
 	size_t n;
 	size_t cut_at, n_cut; /* n_cut frames were left out before ips[cut_at]; n_cut 0: none */
+	bool deeper;          /* the callers of the last are not known */
 	enum prof_user_method method;
 	enum prof_user_stop stop;
 };
@@ -45,7 +46,7 @@ struct unwind_job {
 	struct image *missing;     /* when not */
 };
 
-struct unwind_history;
+struct unwind_links;
 struct unwind_lane;
 
 struct unwind {
@@ -54,8 +55,8 @@ struct unwind {
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 	void *data;
 	struct walk_cache cache;
-	struct unwind_lane *lanes;      /* WALK_TOGETHER of them */
-	struct unwind_history *history; /* of threads with deep stacks */
+	struct unwind_lane *lanes;  /* WALK_TOGETHER of them */
+	struct unwind_links *links; /* of threads with deep stacks */
 };
 
 /* Big: on the heap. */

@@ -91,7 +91,7 @@ def test_recursion_deeper_than_a_copy(samples_of):
     if any(sample.method == "stitched" for sample in samples):
         expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", stop="depth", least=10, share=0.95)
     else:
-        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+(;down){128}", stop="copy-end", least=10)
+        expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+(;down){128};<deeper>", stop="copy-end", least=10)
 
 
 SLOWLY = r"""
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 }
 """
 PROGRAMS.add_program("slowly", SLOWLY, "-DSIZE=2000", "-DEACH=1", arguments=[50, 5])
-DEEP_PROGRAMS.add_program("slowly-recursed", SLOWLY, "-DSIZE=8", "-DEACH=200", arguments=[5000, 10])
+DEEP_PROGRAMS.add_program("slowly-recursed", SLOWLY, "-DSIZE=8", "-DEACH=200", arguments=[5000, 25])
 
 
 def test_stitched(samples_of):
@@ -165,14 +165,71 @@ PROGRAMS.add_program("ways-kept", WAYS, "-DEVERY=105", *KEEPS_FP)
 def test_how_often_stitching_is_wrong(samples_of):
     """Each descent takes another way, the same eight turns again and again: the oracle of what was put together."""
     samples = at(samples_of("ways"))
-    stitched = [sample.names for sample in samples if sample.method == "stitched"]
-    assert len(stitched) > 200
+    cut = [sample for sample in samples if sample.method == "stitched" or sample.stop == "copy-end"]
+    assert len(cut) > 200
+    assert all((sample.method == "stitched") != (sample.names[-1] == "<deeper>") for sample in cut)
+    stitched = [sample.names for sample in cut if sample.method == "stitched"]
     wrong = 0
     for names in stitched:
         turns = [name for name in names if name in ("left", "right")]
         wrong += len(turns) % 8 != 1 or any(a != b for a, b in zip(turns, turns[8:]))
-    print(f"{wrong} of {len(stitched)} stitched stacks are wrong")
-    assert wrong <= 0.01 * len(stitched)
+    print(f"{wrong} of {len(stitched)} stitched stacks are wrong, of {len(cut)}")
+    assert wrong <= 0.01 * len(cut)
+
+
+CALLERS = r"""
+static double spent[3];
+static double cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+ALONE void turn(int n) { for (volatile int i = 0; i < n; i++); BEHIND; }
+ALONE void down(int left, int n)
+{
+	char room[2000];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+	turn(left ? 500 : n);
+	if (left)
+		down(left - 1, n);
+	BEHIND;
+}
+#define CALLER(NAME, AT, N) \
+	ALONE int NAME(int left) { double start = cpu(); down(left, N); spent[AT] += cpu() - start; return AT; }
+CALLER(slow, 0, 3000000)
+CALLER(medium, 1, 1000000)
+CALLER(quick, 2, 50000)
+int main(int argc, char **argv)
+{
+	int left = atoi(argv[1]);
+
+	while (cpu() < 1) {
+		slow(left);
+		medium(left);
+		for (int i = 0; i < 20; i++)
+			quick(left);
+	}
+	fprintf(fopen(strcat(strcpy((char[4096]){0}, argv[0]), ".spent"), "w"), "%f %f %f", spent[0], spent[1], spent[2]);
+	BEHIND;
+}
+"""
+PROGRAMS.add_program("callers", CALLERS, arguments=[60])
+
+
+def test_stitching_favors_no_caller(samples_of):
+    """Callers of one recursion, deeper than a copy, have by the program's own clock what they have, or `<deeper>` has it."""
+    samples = samples_of("callers")
+    spent = [float(each) for each in (PROGRAMS.capture.parent / "callers/callers.spent").read_text().split()]
+    deeper = sum(sample.names[-1:] == ["<deeper>"] for sample in samples)
+    assert len(samples) > 1000
+    shares = {}
+    for name, seconds in zip(("slow", "medium", "quick"), spent):
+        shares[name] = sum(name in sample.names for sample in samples) / len(samples), seconds / sum(spent)
+    print(f"{deeper} of {len(samples)} are deeper; found and true: {shares}")
+    assert all(found <= true + 0.1 for found, true in shares.values())
 
 
 def test_how_often_repair_is_wrong(samples_of):
@@ -214,7 +271,7 @@ def test_repaired_by_frame_pointers(samples_of):
     """Programs that keep frame pointers have all of a stack that is deeper than a copy, to where libc has none."""
     chain = r"spin;(down;){60}main(;libc\.so\.6\+\w+|;__libc_start_call_main)?"
     expect(at(samples_of("repaired")), chain, method="fp-repaired", stop="unknown")
-    expect(at(samples_of("not-repaired")), "spin(;down){15,30}", stop="copy-end")
+    expect(at(samples_of("not-repaired")), "spin(;down){15,30};<deeper>", stop="copy-end")
 
 
 # ---- frames that are not of a fixed size
@@ -396,7 +453,7 @@ def test_signals_in_signals(samples_of):
 def test_signal_on_a_stack_of_its_own(samples_of):
     """The copy has the handler's stack only; where the signal came from is known by the registers that it kept."""
     samples = samples_of("fault-elsewhere")
-    expect(at(samples), f"spin;handler;{SIGRETURN};fault", stop="copy-end")
+    expect(at(samples), f"spin;handler;{SIGRETURN};fault;<deeper>", stop="copy-end")
 
 
 TIMER = r"""

@@ -544,35 +544,61 @@ static void test_waits(void)
 	self_done(&self);
 }
 
+/* The same frames at the same height, from two callers. */
+#define CALLER(NAME)                                                                           \
+	__attribute__((noipa)) static unsigned int NAME(struct snapshot_of_self *ret_snapshot) \
+	{                                                                                      \
+		return dive(50, ret_snapshot) + 1;                                             \
+	}
+CALLER(dive_here)
+CALLER(dive_there)
+
 static void test_stitch(void)
 {
-	struct snapshot_of_self snapshot;
+	struct snapshot_of_self snapshot, other;
 	struct image *missing = NULL;
 	struct unwind_stack whole, cut;
 	struct self self;
 	uint64_t ips[UNWIND_MAX_FRAMES];
-	size_t n;
+	size_t n, i;
 
 	REQUIRE(self_init(&self));
 	make_tables(&self);
-	dive(50, &snapshot);
+	dive_here(&snapshot);
+	dive_there(&other);
+	CHECK_INT(other.registers.sp, snapshot.registers.sp);
+	for (i = 0; i < 7; i++)
+		REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &whole, &missing));
+	/* seen too rarely */
 	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
 	CHECK_INT(cut.method, PROF_METHOD_CFI);
+	CHECK(cut.deeper);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &whole, &missing));
 	CHECK_INT(whole.stop, PROF_STOP_ROOT);
 	CHECK_INT(whole.method, PROF_METHOD_CFI);
+	CHECK(!whole.deeper);
 	n = whole.n;
 	memcpy(ips, whole.ips, n * sizeof(*ips));
 	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_ROOT);
 	CHECK_INT(cut.method, PROF_METHOD_STITCHED);
+	CHECK(!cut.deeper);
 	CHECK_INT(cut.n, n);
 	CHECK(memcmp(cut.ips, ips, n * sizeof(*ips)) == 0);
 	/* another thread with the same slot has no part in it */
 	REQUIRE(run(&self, &snapshot, 2000, 1 + 64, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
+	/* one that came from elsewhere, and either may again */
+	REQUIRE(run(&self, &other, other.bytes, 1, false, &whole, &missing));
+	CHECK(memcmp(whole.ips, ips, n * sizeof(*ips)) != 0);
+	for (i = 0; i < 20; i++)
+		REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &whole, &missing));
+	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
+	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
+	CHECK(cut.deeper);
 	free(snapshot.stack);
+	free(other.stack);
 	self_done(&self);
 }
 

@@ -199,14 +199,17 @@ static uint32_t of_symbol(struct functions *functions, uint32_t image, struct sy
 static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t offset)
 {
 	struct function function = { .kind = "unresolved", .image = image, .offset = offset };
+	const char *path;
 	gpointer known;
 	char *name;
 	uint32_t index;
 
 	if (g_hash_table_lookup_extended(functions->unresolved, &function, NULL, &known))
 		return GPOINTER_TO_UINT(known);
-	name = g_strdup_printf("%s+0x%" PRIx64,
-			       basename_of(names_image_at(functions->names, image)->path), offset);
+	path = basename_of(names_image_at(functions->names, image)->path);
+	/* "<deeper>" and its like stand for no address. */
+	name = *path == '<' && offset == 0 ? g_strdup(path)
+					   : g_strdup_printf("%s+0x%" PRIx64, path, offset);
 	function.name = function.raw_name = names_intern(functions->names, name, strlen(name));
 	g_free(name);
 	index = add(functions, &function);
@@ -508,8 +511,8 @@ void functions_print_image(const struct functions *functions, uint32_t index, st
 	const char *path = functions_image(functions, index);
 	g_autofree char *name = path ? text_escape(basename_of(path)) : NULL;
 
-	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". */
-	if (name)
+	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". "<deeper>" is in no image. */
+	if (name && *name != '<')
 		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
 }
 
