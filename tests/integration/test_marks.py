@@ -234,9 +234,11 @@ def test_a_process_of_its_own(profcapture, whole):
 
 def test_what_was_lost_is_told(profcapture, tmp_path):
     path = make(tmp_path / "lost.cap", "--only", "mark", "--rows", 100)
-    for verb in "marks", "counters":
-        assert profcapture.json(verb, path)["data"]["incomplete"] is False
-        assert "missing" not in profcapture(verb, path).stdout
+    assert profcapture.json("marks", path)["data"]["incomplete"] is False
+    assert "missing" not in profcapture("marks", path).stdout
+    assert "has no counters" in profcapture("counters", path, check=6).stderr
+    for options in ["--pid", 4000000], ["--from", "999h"]:
+        assert "No marks of these threads" in profcapture("marks", path, *options).stdout
     make(path, "--append", "--first", 100, "--only", "loss", "--rows", 50)
     for verb in "marks", "counters":
         assert profcapture.json(verb, path)["data"]["incomplete"] is True

@@ -426,6 +426,6 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
         output = [*options, tmp_path / path.name] if options else []
         command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], verb, path, *output]
         measured = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
-        assert measured["status"] in (0, 3)
+        assert measured["status"] in (0, 3, 6)
         took.append(measured["bytes"])
     assert SANITIZED or took[1] < took[0] * 1.05 + more, took

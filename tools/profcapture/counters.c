@@ -302,6 +302,10 @@ static void print_counters(const struct counters *counters, struct out *out)
 	reader_print_lost_names(&counters->reader, out);
 	if (counters->incomplete)
 		out_text(out, _("Values may be missing\n"));
+	if (counters->all->len == 0) {
+		out_text(out, _("No counters of these processes at that time\n"));
+		return;
+	}
 	reader_style(&counters->reader, out, READER_BOLD);
 	text_cell(out, _("count"), 10, TEXT_RIGHT);
 	out_char(out, ' ');
@@ -321,9 +325,20 @@ static void print_counters(const struct counters *counters, struct out *out)
 static bool counters_run(struct counters *counters, const char *file, GError **error)
 {
 	struct reader *reader = &counters->reader;
+	bool has_values;
 
-	if (!reader_open(reader, file, error))
+	if (!reader_open(reader, file, error) ||
+	    !reader_has_rows(reader, PROF_TABLE_COUNTER_VALUE, &has_values, error))
 		return false;
+	if (!has_values) {
+		capture_warn(reader->capture);
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("capture '%s' has no counters. Programs that 'profctl record' starts "
+			      "set them with libprofcollector; --memory records how much memory "
+			      "processes use"),
+			    file);
+		return false;
+	}
 	counters->values.capture = reader->capture;
 	counters->series = g_ptr_array_new_with_free_func(g_free);
 	counters->all = g_ptr_array_new();

@@ -248,6 +248,10 @@ static void print_marks(struct marks *marks, struct out *out)
 		out_text(out,
 			 _("Marks may be missing: counts may be low, and begins without an end, "
 			   "or whole spans, wrong\n"));
+	if (marks->all->len == 0) {
+		out_text(out, _("No marks of these threads at that time\n"));
+		return;
+	}
 	print_titles(marks, out);
 	for (guint i = 0; i < shown(marks); i++)
 		print_series(out, marks->all->pdata[i]);
@@ -259,10 +263,20 @@ static void print_marks(struct marks *marks, struct out *out)
 static bool marks_run(struct marks *marks, const char *file, GError **error)
 {
 	struct reader *reader = &marks->reader;
+	bool has_marks;
 
 	if (!reader_open(reader, file, error) ||
-	    !capture_check(reader->capture, PROF_TABLE_MARK, error))
+	    !capture_check(reader->capture, PROF_TABLE_MARK, error) ||
+	    !reader_has_rows(reader, PROF_TABLE_MARK, &has_marks, error))
 		return false;
+	if (!has_marks) {
+		capture_warn(reader->capture);
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("capture '%s' has no marks. Programs that 'profctl record' starts "
+			      "make them with <prof/mark.h> or libprofcollector"),
+			    file);
+		return false;
+	}
 	marks->by_name = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
 	marks->all = g_ptr_array_new();
 	if (!spans_read(reader->capture, add_span, marks, error))

@@ -307,12 +307,31 @@ static void print_summary(const struct memory *memory, struct out *out)
 			   memory->unknown);
 }
 
-static void print_head(const struct memory *memory, struct out *out)
+/* The numbers of processes that could not be recorded are not known to be 0. */
+static bool is_none_recorded(const struct memory *memory)
+{
+	bool has_excluded = false;
+
+	for (uint32_t i = 0; i < memory->processes->len; i++) {
+		if (!g_array_index(memory->processes, struct memory_counts, i).is_there)
+			continue;
+		if (!memory_excluded(memory, i))
+			return false;
+		has_excluded = true;
+	}
+	return has_excluded;
+}
+
+static void print_warnings(const struct memory *memory, struct out *out)
 {
 	print_loss(memory, out);
 	reader_print_losses(&memory->reader, out, READER_LOSSES);
 	reader_print_lost_names(&memory->reader, out);
 	memory_print_warnings(memory, out);
+}
+
+static void print_head(const struct memory *memory, struct out *out)
+{
 	print_sampling(memory, out);
 	switch (memory->view) {
 	case MEMORY_LEAKS:
@@ -586,6 +605,12 @@ static void print_lines(const struct memory *memory, struct out *out)
 
 void memory_print(struct memory *memory, struct out *out)
 {
+	print_warnings(memory, out);
+	if (is_none_recorded(memory)) {
+		out_text(out, _("No allocations were recorded of any of these processes:\n"));
+		print_processes(memory, out);
+		return;
+	}
 	print_head(memory, out);
 	if (memory->view == MEMORY_SUMMARY)
 		print_processes(memory, out);

@@ -309,6 +309,31 @@ static bool find_losses(struct memory *memory, GError **error)
 	return true;
 }
 
+/* Fails for a capture that was recorded without allocations: none of its numbers is known to be 0. */
+static bool check_recorded(const struct memory *memory, GError **error)
+{
+	static const unsigned tables[] = { PROF_TABLE_HEAP, PROF_TABLE_ALLOC, PROF_TABLE_FREE,
+					   PROF_TABLE_LIVE };
+	const struct capture *capture = memory->reader.capture;
+	bool has_rows = false;
+	struct out command;
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables) && !has_rows; i++)
+		if (!reader_has_rows(&memory->reader, tables[i], &has_rows, error))
+			return false;
+	if (has_rows)
+		return true;
+	capture_warn(capture);
+	out_init(&command, -1);
+	capture_print_command(capture, &command);
+	g_set_error(
+		error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+		_("capture '%s' has no allocations. Record them: profctl record --memory -- %s"),
+		capture->file, command.text->len ? command.text->str : "COMMAND");
+	out_done(&command);
+	return false;
+}
+
 /* ---- the verb ------------------------------------------------------------------------------------ */
 
 bool memory_run(struct memory *memory, const char *file, GError **error)
@@ -321,8 +346,8 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	/* Of these there are few at the most, and the last ones matter. */
 	if (memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES)
 		reader->text_limit = 0;
-	if (!reader_open(reader, file, error) || !resolve_times(memory, error) ||
-	    !read_suppressions(memory, error))
+	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||
+	    !resolve_times(memory, error) || !read_suppressions(memory, error))
 		return false;
 	memory->sampled_bytes = (double)memory_most_setting(reader->capture, MEMORY_SAMPLE_BYTES,
 							    &memory->is_sampled_alike);

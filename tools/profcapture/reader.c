@@ -372,6 +372,29 @@ bool reader_misses_rows(const struct reader *reader, const char *table)
 	return false;
 }
 
+static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	bool *has = data;
+
+	(void)error;
+	*has |= chunk->rows > 0;
+	return true;
+}
+
+bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error)
+{
+	struct reader always = *reader;
+	bool has = false;
+
+	if (!capture_each_chunk(reader->capture, table, note_chunk, &has, error) ||
+	    (!has && !capture_check(reader->capture, 0, error)))
+		return false;
+	always.from_ns = INT64_MIN;
+	always.to_ns = INT64_MAX;
+	*ret_has = has || reader_misses_rows(&always, prof_table_v1(table)->name);
+	return true;
+}
+
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all)
 {
 	if (shown < all)

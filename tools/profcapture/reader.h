@@ -97,6 +97,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out);
 /* Was anything lost in the reader's range of time that may have been rows which collectors made for this table? What is
  * damaged counts once it was met: capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
+/* Has the capture rows of this table, at any time, or may it have lost some? */
+bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
 /* How many records were lost in the range that may have been rows of these tables (NULL at the end), of a stream or (NULL) of all. */
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream);
