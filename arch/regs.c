@@ -3,7 +3,7 @@
  * Registers - the numbers, and what a call looks like
  *
  * Sources: the psABIs for DWARF's numbers; arch/ARCH/include/uapi/asm/perf_regs.h for perf's; for signals the struct
- * rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>.
+ * rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>; for trampolines CPython's Python/asm_trampoline.S.
  */
 #include "arch/regs.h"
 
@@ -35,6 +35,10 @@ static const struct regs table[REGS_N_ARCHS] = {
 		.signal_fp = 120,
 		.signal_sp = 160,
 		.signal_pc = 168,
+		/* sub $8, %rsp; call *%rcx; add $8, %rsp; ret */
+		.trampoline = { 0x48, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3 },
+		.trampoline_size = 11,
+		.trampoline_return = 6,
 	},
 	[REGS_AARCH64] = {
 		.name = "aarch64",

@@ -25,6 +25,7 @@ enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64L
 #endif
 
 #define REGS_MAX_SIGRETURN 12
+#define REGS_MAX_TRAMPOLINE 11
 #define REGS_NO_COPY UINT8_MAX
 
 /* A frame that a function with frame pointers makes. */
@@ -57,6 +58,13 @@ struct regs {
 	uint8_t sigreturn[REGS_MAX_SIGRETURN];
 	uint8_t sigreturn_size;
 	uint16_t signal_sp, signal_fp, signal_lr, signal_pc;
+	/*
+	 * What Python puts between its interpreter and itself, a copy for each Python function, so that profilers see
+	 * which one runs: code without CFI or a frame pointer, that calls, and returns to where trampoline_return says.
+	 * A size of 0: it keeps a frame pointer there.
+	 */
+	uint8_t trampoline[REGS_MAX_TRAMPOLINE];
+	uint8_t trampoline_size, trampoline_return;
 };
 
 /* NULL for what is no architecture. */

@@ -31,7 +31,8 @@ struct state {
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
-	uint32_t flags; /* of the frame to be stored */
+	uint32_t flags;                 /* of the frame to be stored */
+	uint16_t origin, callee_origin; /* of the rule at this place, and of its callee's */
 	unsigned int n_switches;
 	size_t n, n_lookups;
 	size_t n_inner; /* so many are stored in order */
@@ -395,6 +396,12 @@ static bool is_plain(const struct cfi_rule *rule)
 	       rule->ra == CFI_AT_CFA && !(rule->flags & CFI_SIGNAL);
 }
 
+/* One in 32 768 pairs of tables has the same one. */
+static uint16_t origin_of(const struct table *table)
+{
+	return (uint16_t)(((uintptr_t)table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) | 1;
+}
+
 static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)
 {
 	struct walk_code code = { .kind = WALK_CODE_NONE };
@@ -405,8 +412,10 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 		.generation = walk->generation,
 		.kind = code.kind,
 	};
-	if (code.kind == WALK_CODE_TABLE)
+	if (code.kind == WALK_CODE_TABLE) {
 		ret_slot->rule = *table_get(code.table, code.address);
+		ret_slot->origin = origin_of(code.table);
+	}
 	if (code.kind == WALK_CODE_RULE) {
 		ret_slot->kind = WALK_CODE_TABLE;
 		ret_slot->rule = code.rule;
@@ -461,6 +470,63 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 	return has_code(state, state->at.pc, state->regs->sigreturn, state->regs->sigreturn_size);
 }
 
+/* ---- Generated code ---- */
+
+/* Whether the frame pointer points at a frame that returns to code. */
+static bool has_frame(struct state *state)
+{
+	uint64_t fp_at, ra_at, sp, ra;
+	const struct walk_slot *slot;
+	struct walk_slot own;
+
+	if (!state->fp_known || !find_frame(state, &fp_at, &ra_at, &sp) || fp_at < state->at.sp ||
+	    fp_at % 8 != 0 || !read_word(state, ra_at, &ra))
+		return false;
+	slot = find_slot(state, (ra & ~state->walk->pac_mask) - 1, &own);
+	return slot && slot->kind != WALK_CODE_NONE;
+}
+
+/*
+ * Whether this is a trampoline of Python. Where no code can be read it has to look like one: between two functions of one
+ * file, which is the interpreter's, and with nothing but eight bytes of padding.
+ */
+static bool is_python_trampoline(struct state *state)
+{
+	const struct regs *regs = state->regs;
+	const struct walk_slot *slot;
+	struct walk_slot own;
+	uint64_t ra;
+
+	if (regs->trampoline_size == 0 || state->exact)
+		return false;
+	if (state->walk->read_code)
+		return has_code(state, state->at.pc - regs->trampoline_return, regs->trampoline,
+				regs->trampoline_size);
+	if (state->callee_origin == 0 || state->at.sp % 16 != 0 ||
+	    !read_word(state, state->at.sp + 8, &ra))
+		return false;
+	slot = find_slot(state, ra - 1, &own);
+	return slot && slot->origin == state->callee_origin && !has_frame(state);
+}
+
+static enum walk_stop step_by_generated(struct state *state)
+{
+	static const struct cfi_rule trampoline = {
+		.cfa = CFI_CFA_SP,
+		.cfa_offset = 16,
+		.ra = CFI_AT_CFA,
+		.ra_offset = -8,
+	};
+	bool is_trampoline = is_python_trampoline(state);
+
+	state->flags |= WALK_FRAME_JIT;
+	if (!store(state))
+		return WALK_DEPTH;
+	if (is_trampoline)
+		return step_by_rule(state, &trampoline);
+	return is_signal_trampoline(state, NULL) ? step_by_signal(state) : step_by_fp(state);
+}
+
 /* What is at the next place, told by `slot`, and on to the one behind it. */
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
@@ -470,7 +536,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 	if (slot->kind == WALK_CODE_NONE && state->n > 0)
 		return WALK_BAD_FRAME;
 	if (slot->kind == WALK_CODE_JIT)
-		state->flags |= WALK_FRAME_JIT;
+		return step_by_generated(state);
 	if (!store(state))
 		return WALK_DEPTH;
 	if (slot->kind == WALK_CODE_NONE)
@@ -514,6 +580,12 @@ static uint64_t place_of(const struct state *state)
 	return state->at.pc - (state->exact ? 0 : 1);
 }
 
+static inline void arrive(struct state *state, const struct walk_slot *slot)
+{
+	state->callee_origin = state->origin;
+	state->origin = slot->origin;
+}
+
 static void begin(struct state *state, const struct walk *walk,
 		  const struct walk_registers *registers, struct walk_result *result)
 {
@@ -543,6 +615,8 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	begin(&state, walk, registers, ret_result);
 	while (ret_result->stop == WALK_GO) {
 		slot = find_slot(&state, place_of(&state), &own);
+		if (slot)
+			arrive(&state, slot);
 		ret_result->stop = slot ? step(&state, slot) : WALK_DEPTH;
 	}
 	finish(&state);
@@ -609,6 +683,7 @@ static inline enum walk_stop look_ahead(struct lane *lane)
 
 	if (!slot)
 		return WALK_DEPTH;
+	arrive(&lane->state, slot);
 	lane->is_planned = plan_step(&lane->state, slot, &lane->move);
 	if (lane->is_planned) {
 		prefetch_line(lane->move.ra_at);

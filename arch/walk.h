@@ -69,7 +69,7 @@ struct walk_slot {
 	uint32_t generation;
 	uint8_t kind;  /* enum walk_code_kind */
 	bool is_plain; /* the rule is one of those that nearly all are: see is_plain() in walk.c */
-	uint8_t reserved[2];
+	uint16_t origin; /* the same for all rules of one table; 0: of none */
 	struct cfi_rule rule;
 };
 

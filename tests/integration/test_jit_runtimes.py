@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from captures import rows
+from shares import near
 
 SCRIPT = """
 function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }
@@ -32,11 +34,21 @@ public class Work {
 }
 """
 PYTHON = """
-def alpha(n):
-    s = 0
-    for i in range(n): s = (s * 31 + i) % 1000003
-    return s
-for i in range(300): alpha(20000)
+import time
+def leaf(n):
+    x = 0
+    for i in range(n): x ^= i * 7
+    return x
+def mid70(n): return leaf(n * 7) + 1
+def mid30(n): return leaf(n * 3) + 2
+took = [0, 0]
+while sum(took) < 0.8:
+    for i, function in enumerate((mid70, mid30)):
+        begin = time.thread_time()
+        function(3000)
+        took[i] += time.thread_time() - begin
+with open("share", "w") as file:
+    file.write(str(took[0] / sum(took)))
 """
 HAS_NODE = shutil.which("node") is not None
 HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not None
@@ -105,11 +117,23 @@ def test_java(record, tmp_path):
 
 
 @pytest.mark.skipif(new_python() is None, reason="there is no Python that writes what it calls")
-def test_python(record, tmp_path):
+@pytest.mark.parametrize("option", ["perf", "perf_jit"])
+def test_python(record, profcapture, capture, tmp_path, option):
+    """Each function is below its caller: what leaf() is called by takes the share of the time that the script measures."""
+    python = new_python()
+    if subprocess.run([python, "-X", option, "-c", "import sys; assert sys.is_stack_trampoline_active()"],
+                      stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip(f"this Python has no -X {option}")
     (tmp_path / "work.py").write_text(PYTHON)
-    rows = record(new_python(), "-X", "perf", "work.py")
-    total = sum(row["total_pct"] for row in rows if row["name"].startswith("py::alpha:") and row["kind"] == "jit")
-    assert total > 50, rows[:5]
+    record(python, "-X", option, "work.py")
+    mid70 = float((tmp_path / "share").read_text())
+    chains = [[frame["name"] for frame in row["frames"]] for row in rows(profcapture, capture, "sample", "--resolve")]
+    chains = [[name.split(":")[2] for name in names if name.startswith("py::")] for names in chains]
+    leaves = [names for names in chains if names[:1] == ["leaf"]]
+    assert len(leaves) > 100
+    whole = [names for names in leaves if names in (["leaf", "mid70", "<module>"], ["leaf", "mid30", "<module>"])]
+    assert len(whole) >= 0.99 * len(leaves), leaves[:5]
+    assert near(sum("mid70" in names for names in whole), len(whole), mid70, slack=0.02)
 
 
 @pytest.mark.skipif(not HAS_NODE or os.geteuid() != 0, reason="needs node, and root for a namespace")

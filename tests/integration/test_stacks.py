@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 
 import pytest
 
@@ -637,6 +638,55 @@ def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
     """It ends there, and does not say that this is the root."""
     samples = samples_of(f"{kind}-{fp}")
     expect(at(samples), f"spin;work;{name}", method, stop="no-table")
+
+
+# The same as Python makes them for each of its functions with -X perf, eleven bytes behind eleven bytes.
+PYTHON = r"""
+typedef long (*trampoline)(long function, long n, long thread, void *evaluate);
+static unsigned char *trampolines;
+enum { LEAF, TOP70, TOP30 };
+long evaluate(long function, long n, long thread);
+ALONE long call(long function, long n)
+{
+	long result = ((trampoline)(trampolines + 11 * (5 + function)))(function, n, 0, evaluate);
+
+	BEHIND;
+	return result;
+}
+ALONE long evaluate(long function, long n, long thread)
+{
+	volatile long sum = 0;
+
+	if (function == TOP70)
+		sum += call(LEAF, n * 7);
+	else if (function == TOP30)
+		sum += call(LEAF, n * 3);
+	else
+		for (long i = 0; i < n; i++)
+			sum += i;
+	return sum;
+}
+int main(void)
+{
+	trampolines = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < 65536 / 11; i++)
+		memcpy(trampolines + 11 * i, "\x48\x83\xec\x08\xff\xd1\x48\x83\xc4\x08\xc3", 11);
+	mprotect(trampolines, 65536, PROT_READ | PROT_EXEC);
+	for (long end = cpu_ms() + 300; cpu_ms() < end;) {
+		call(TOP70, 100000);
+		call(TOP30, 100000);
+	}
+}
+"""
+PROGRAMS.add_program("python-like", PYTHON)
+
+
+def test_python_trampolines(samples_of):
+    samples = at(samples_of("python-like"), "evaluate")
+    expect(samples, f"evaluate;{GENERATED};call;evaluate;{GENERATED};call;" + MAIN, method="jit-fp")
+    assert len({sample.names[1] for sample in samples}) == 1
+    counts = Counter(sample.names[4] for sample in samples)
+    assert len(counts) == 2 and near(max(counts.values()), len(samples), 0.7)
 
 
 PLT = r"""

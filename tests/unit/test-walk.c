@@ -323,6 +323,51 @@ static void test_zero_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 }
 
+/* A trampoline of Python, from a function of the interpreter to another one. */
+static void test_python(void)
+{
+	static const uint8_t code[] = { 0x48, 0x83, 0xec, 0x08, 0xff, 0xd1,
+					0x48, 0x83, 0xc4, 0x08, 0xc3 };
+	const struct walk_registers registers = { .pc = FRAME, .sp = STACK, .fp = 1 };
+	struct walk_result result;
+	struct walk walk;
+
+	build_x86();
+	world.words[3] = JIT + 6;
+	world.words[5] = FRAME + 9;
+	world.words[9] = ROOT + 9;
+	result = run(FRAME, 1);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, FRAME + 9, ROOT + 9);
+	CHECK(result.flags & WALK_FRAME_JIT);
+	/* Generated code that keeps frame pointers, as others' does, is followed by them. */
+	world.words[20] = 0;
+	world.words[21] = ROOT + 5;
+	result = run(FRAME, STACK + 20 * 8);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, ROOT + 5);
+	/* An interpreter is called from its own file. */
+	world.words[5] = PENDING + 9;
+	result = run(FRAME, 1);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
+	/* Calls have an aligned stack. */
+	world.words[0] = JIT + 6;
+	world.words[2] = FRAME + 9;
+	result = run(LEAF, 1);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, JIT + 6);
+	/* Where code can be read it is what decides. */
+	walk = a_walk();
+	walk.read_code = read_code;
+	world.code_at = JIT;
+	world.code = code;
+	world.code_size = sizeof(code);
+	world.words[5] = PENDING + 9;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6, PENDING + 9);
+	world.code_at = JIT + 1;
+	world.words[5] = FRAME + 9;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
+}
+
 /* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a function. */
 static void test_signal(void)
 {
@@ -696,6 +741,7 @@ int main(void)
 	RUN(test_popped_fp);
 	RUN(test_entry);
 	RUN(test_zero_fp);
+	RUN(test_python);
 	RUN(test_signal);
 	RUN(test_trampolines);
 	RUN(test_plt);
