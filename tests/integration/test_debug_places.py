@@ -250,5 +250,7 @@ def test_quota():
     """Of all tests together."""
     print(dict(TOTALS))
     addresses = TOTALS["addresses"]
+    if not shutil.which("llvm-addr2line-14"):
+        pytest.skip("no llvm-addr2line-14: the other tests skipped")
     assert addresses >= (10000 if FULL else 1200)
     assert TOTALS["lines"] >= 0.8 * addresses and TOTALS["inlined"] >= 0.2 * addresses

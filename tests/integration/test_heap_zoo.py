@@ -749,8 +749,9 @@ def test_new(run, tmp_path, require):
     source.write_text(ALIGNED_NEW)
     subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
     recorded = run([program])
-    allocs = collections.Counter((record["kind"], record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
-    assert (allocs[5, 2112, 6], allocs[5, 4224, 6], allocs[0, 1009, 0]) == (200, 100, 100)
+    # which function libstdc++ takes for aligned blocks differs between releases
+    allocs = collections.Counter((record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
+    assert (allocs[2112, 6], allocs[4224, 6], allocs[1009, 0]) == (200, 100, 100)
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
     assert not [size for size in heap.live.values() if size in (1009, 2112, 4224)]
 
