@@ -11,9 +11,9 @@
  * All functions: any thread, signal handlers, children of fork() and vfork(). Those that return bool say whether there is now a
  * record; false: nobody records, or it is lost and counted where the recording says what it lost. None allocates from the
  * heap, takes a lock, raises or waits for a signal, prints, aborts, or changes errno. Nothing waits but the first use in a
- * process, for the answer of profd, at most 500 ms (10 ms in a real-time thread); and a thread that finds no ring, or, in a
- * session that is to lose nothing, whose ring is full, at most 10 ms, and not in a handler or a real-time thread. These are at
- * most 1 s a minute for all of the process.
+ * process, for the answer of profd, at most 500 ms (10 ms in a real-time thread); and a thread that finds no ring, at most
+ * 10 ms, or, in a session that is to lose nothing, finds none or has a full one; not in a handler or a real-time thread. These are
+ * at most 1 s a minute for all of the process, in which several threads may wait.
  *
  * Strings are UTF-8 that ends with a 0, of any length up to 64 MiB, copied before the function returns. NULL is "". Each
  * is sent once a thread, as long as it is among the last few hundred that the thread used.

@@ -91,5 +91,7 @@ void register_shield_arenas(uint64_t generation);
 
 /* ---- register.c ---- */
 
+/* The last session has ended, or its engine is gone. */
+bool register_is_over(void);
 /* Once a process image: a thread that ends lets go of its ring. */
 void register_watch_threads(void);

@@ -44,6 +44,12 @@ static void remember_range(struct ring_arena *arena)
 	}
 }
 
+/* A filter could kill for the question. */
+static bool is_wait_in_vain(void)
+{
+	return !register_is_filtered() && register_is_over();
+}
+
 int register_add_arena(int memfd)
 {
 	uint32_t n = register_process->n_arenas;
@@ -60,6 +66,7 @@ int register_add_arena(int memfd)
 		ring_arena_unmap(entry->arena);
 		return -ENOMEM;
 	}
+	register_process->budget.is_over = is_wait_in_vain;
 	ring_arena_set_budget(entry->arena, &register_process->budget);
 	remember_range(entry->arena);
 	ring_arena_join(entry->arena);
@@ -106,11 +113,11 @@ static bool is_on_signal_stack(void)
 	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
 }
 
-/* Where true, RING_WAIT_NS of the budget are taken. */
+/* Where true, ring_budget_end() follows. */
 static bool may_wait(uint64_t now)
 {
 	return !is_on_signal_stack() && !register_is_realtime() &&
-	       ring_budget_take(&register_process->budget, now);
+	       ring_budget_begin(&register_process->budget, now);
 }
 
 static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
@@ -245,10 +252,27 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	return ring;
 }
 
+/* Again, where nothing is to be lost, as long as the answer only takes its time. */
+static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
+{
+	uint32_t n = register_count_arenas();
+	bool is_lossless = n > 0 && ring_arena_is_lossless(register_process->arenas[n - 1].arena);
+	uint64_t now = control_now_ns(), left, deadline;
+	struct ring *ring;
+
+	do {
+		left = ring_budget_left(&register_process->budget, now);
+		deadline = now + MIN_OF(left, RING_WAIT_NS);
+		ring = wait_for_ring(tid, flags, deadline, ret_entry);
+		now = control_now_ns();
+	} while (!ring && is_lossless && now >= deadline && left > RING_WAIT_NS &&
+		 !is_wait_in_vain());
+	return ring;
+}
+
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
-	uint64_t start;
 
 	if (ring) {
 		/* Asked for before it is needed, nobody waits for it. */
@@ -262,10 +286,9 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	ring = claim_ring(tid, 0, flags, ret_entry);
 	if (ring)
 		return ring;
-	start = control_now_ns();
-	if (may_wait(start)) {
-		ring = wait_for_ring(tid, flags, start + RING_WAIT_NS, ret_entry);
-		ring_budget_return(&register_process->budget, control_now_ns() - start);
+	if (may_wait(control_now_ns())) {
+		ring = wait_within_budget(tid, flags, ret_entry);
+		ring_budget_end(&register_process->budget, control_now_ns());
 	} else if (!is_on_signal_stack()) {
 		is_one_closed();
 		grow(0, 0);
@@ -281,7 +304,7 @@ static bool grow_in_time(uint64_t bytes)
 	if (!may_wait(start))
 		return !is_on_signal_stack() && grow(bytes, 0);
 	is_done = grow(bytes, start + RING_WAIT_NS);
-	ring_budget_return(&register_process->budget, control_now_ns() - start);
+	ring_budget_end(&register_process->budget, control_now_ns());
 	return is_done;
 }
 

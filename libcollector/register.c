@@ -165,7 +165,7 @@ struct producer *register_producer(void)
 }
 
 /* Of the last session, which says so, or whose engine is not there any more. What this thread has may be of one before. */
-static bool is_over(void)
+bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
 
@@ -180,7 +180,8 @@ static void check_stuck(struct producer *producer)
 	int error = errno;
 
 	if (producer->n_stuck++ % STUCK_RECORDS == 0 &&
-	    !(producer->current->flags & RING_NO_SYSCALL) && !register_is_filtered() && is_over())
+	    !(producer->current->flags & RING_NO_SYSCALL) && !register_is_filtered() &&
+	    register_is_over())
 		register_leave();
 	errno = error;
 }
@@ -249,7 +250,7 @@ bool register_is_recorded(void)
 	struct producer *producer = RING_LOAD(&prof_collector_state) ? producer_get() : NULL;
 	int error = errno;
 
-	if (RING_LOAD(&prof_collector_state) && is_over())
+	if (RING_LOAD(&prof_collector_state) && register_is_over())
 		register_leave();
 	errno = error;
 	return producer && RING_LOAD(&prof_collector_state) != 0;

@@ -218,6 +218,17 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	return NULL;
 }
 
+bool ring_arena_is_lossless(const struct ring_arena *arena)
+{
+	struct ring_place place = directory(arena)[0];
+
+	return *arena->alive && is_good_place(&place, arena->bytes) &&
+	       RING_LOAD(
+		       &((const struct ring_header *)(const void *)((const uint8_t *)arena->shared +
+								    place.header_offset))
+				->policy) == RING_LOSSLESS;
+}
+
 uint32_t ring_arena_count_free(const struct ring_arena *arena)
 {
 	uint32_t n = 0;

@@ -54,6 +54,7 @@ struct ring {
 	uint64_t lap_head, lap_ns; /* from which on the next lap is timed */
 	bool is_fast;              /* for its size: a bigger one is to be looked for */
 	uint64_t stuck_tail;       /* no wait for this one to move, and 1 */
+	bool is_waiting;           /* or its wait was left by siglongjmp() */
 	uint64_t owner;            /* generation << 32 | tid; 0: none, or somebody closes it */
 	uint32_t flags;
 	uint32_t kicked; /* the armed word that the doorbell was last rung for */

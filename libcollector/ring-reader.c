@@ -88,6 +88,7 @@ void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory
 		.shared = (void *)(memory->base + place->header_offset),
 		.data = memory->base + place->data_offset,
 		.size = place->data_bytes,
+		.patience_ns = RING_BUSY_NS,
 		.grant_ns = now,
 		.drain_ns = now,
 		.seen_ns = now,
@@ -379,8 +380,8 @@ static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_mov
 		reader->busy_ns = 0;
 	else if (reader->busy_ns == 0 || is_moving)
 		reader->busy_ns = start;
-	if (is_more || (is_busy && start - reader->busy_ns <= RING_BUSY_NS))
-		bound = MAX_OF(reader->last_ns, reader->floor_ns - RING_BUSY_NS);
+	if (is_more || (is_busy && start - reader->busy_ns <= reader->patience_ns))
+		bound = MAX_OF(reader->last_ns, reader->floor_ns - reader->patience_ns);
 	reader->bound_ns = MAX_OF(reader->bound_ns, bound);
 	return reader->bound_ns;
 }

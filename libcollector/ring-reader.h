@@ -18,7 +18,8 @@
 #include "libcollector/ring-arena.h"
 #include "libcollector/tick-clock.h"
 
-#define RING_BUSY_NS UINT64_C(50000000) /* how long a record that was begun holds the merge */
+#define RING_BUSY_NS \
+	UINT64_C(50000000) /* how long a record that was begun holds the merge, usually */
 #define RING_SLACK_NS UINT64_C(100000) /* many times what a store takes to be seen by another CPU */
 #define RING_MIN_BUFFER RING_MAX_RECORD
 
@@ -68,7 +69,9 @@ struct ring_reader {
 	uint64_t drain_ns; /* before its counts were loaded last */
 	uint64_t bound_ns; /* told */
 	uint64_t busy_ns;  /* since when it is busy with the same record; 0: it is not */
-	uint64_t seen;     /* what is not before this position was published after seen_ns */
+	uint64_t
+		patience_ns; /* how long that holds the merge; RING_BUSY_NS, or as the caller says */
+	uint64_t seen;       /* what is not before this position was published after seen_ns */
 	uint64_t seen_ns;
 	uint64_t floor_ns; /* what was not read yet was published after */
 	bool gave_room;    /* since a wake */

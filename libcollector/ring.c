@@ -14,7 +14,7 @@
  * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
  *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; -interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
- *             (4) errno stays                                       [test-ring-full: lossless, timeout]
+ *             (4) errno stays                                       [test-ring-full: lossless, gone]
  *             (5) what is left by siglongjmp() holds back nothing that comes behind it [test_collector, test_heap_zoo: siglongjmp]
  *             (6) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
  * Does not intern, and does not register: what calls it does.
@@ -31,6 +31,7 @@
 
 #define LIKELY RING_LIKELY
 #define SIGNAL_FENCE RING_SIGNAL_FENCE
+#define WAITING_UNIT_NS UINT64_C(4096)
 #define FAULT_AROUND_BYTES (64u << 10) /* mm/memory.c, fault_around_bytes */
 
 static const uint32_t not_alive;
@@ -165,8 +166,40 @@ static bool is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
-/* All that a wait may take is taken before, so that many at once are not more. */
-bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns)
+/*
+ * The word `waiting` is the time up to which waits are counted, and in the low bits, which a time of that unit leaves, how many
+ * threads wait. Whoever changes their number counts the time since then, if anybody waited.
+ */
+static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
+{
+	uint64_t before = RING_LOAD(&budget->waiting), n, since, now;
+
+	do {
+		n = before % WAITING_UNIT_NS;
+		since = before - n;
+		now = MAX_OF(since, now_ns - now_ns % WAITING_UNIT_NS);
+		/* A child that was forked by a handler amid a wait has a budget of its own. */
+		if (n == (is_begin ? WAITING_UNIT_NS - 1 : 0))
+			return false;
+	} while (!__atomic_compare_exchange_n(&budget->waiting, &before,
+					      now + (is_begin ? n + 1 : n - 1), false,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	if (n > 0)
+		__atomic_add_fetch(&budget->waited_ns, now - since, __ATOMIC_RELAXED);
+	return true;
+}
+
+uint64_t ring_budget_left(const struct ring_budget *budget, uint64_t now_ns)
+{
+	uint64_t waiting = RING_LOAD(&budget->waiting), n = waiting % WAITING_UNIT_NS,
+		 waited = RING_LOAD(&budget->waited_ns);
+
+	if (n > 0 && now_ns > waiting - n)
+		waited += now_ns - (waiting - n);
+	return RING_WAIT_BUDGET_NS - MIN_OF(waited, RING_WAIT_BUDGET_NS);
+}
+
+bool ring_budget_begin(struct ring_budget *budget, uint64_t now_ns)
 {
 	uint64_t since = RING_LOAD(&budget->since_ns);
 
@@ -175,17 +208,12 @@ bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns)
 	    __atomic_compare_exchange_n(&budget->since_ns, &since, now_ns, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED))
 		RING_STORE(&budget->waited_ns, 0);
-	if (__atomic_add_fetch(&budget->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED) <=
-	    RING_WAIT_BUDGET_NS)
-		return true;
-	__atomic_sub_fetch(&budget->waited_ns, RING_WAIT_NS, __ATOMIC_RELAXED);
-	return false;
+	return ring_budget_left(budget, now_ns) > 0 && change_waiting(budget, now_ns, true);
 }
 
-/* What took longer than it should, as there was no CPU, counts too. */
-void ring_budget_return(struct ring_budget *budget, uint64_t took_ns)
+void ring_budget_end(struct ring_budget *budget, uint64_t now_ns)
 {
-	__atomic_add_fetch(&budget->waited_ns, took_ns - RING_WAIT_NS, __ATOMIC_RELAXED);
+	(void)change_waiting(budget, now_ns, false);
 }
 
 /* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no division, as size is 2^n. */
@@ -226,28 +254,47 @@ static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint
 	}
 }
 
+/* Whether to wait on after RING_WAIT_NS in vain. */
+static bool is_hopeless(const struct ring_arena *arena)
+{
+	return !*arena->alive || RING_LOAD(&arena->shared->ended) != 0 ||
+	       (arena->budget->is_over && arena->budget->is_over());
+}
+
+static void end_wait(struct ring *ring)
+{
+	RING_STORE(&ring->shared->waiting, 0);
+	ring->is_waiting = false;
+	ring_budget_end(ring->arena->budget, ring_now_ns());
+}
+
+/* As long as the process's budget lasts: who takes what is in the ring may have no CPU for longer than one wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	struct ring_header *shared = ring->shared;
+	uint64_t start, now, left = RING_WAIT_NS;
 	int error = errno;
-	uint64_t start, took;
-	bool found;
+	bool found = false;
 
 	if ((ring->flags & RING_NO_SYSCALL) || ring_is_stuck(ring) || is_realtime())
 		return false;
-	start = ring_now_ns();
-	if (!ring_budget_take(ring->arena->budget, start)) {
+	now = start = ring_now_ns();
+	if (!ring_budget_begin(ring->arena->budget, start)) {
 		errno = error;
 		return false;
 	}
+	ring->is_waiting = true;
 	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which then looks who waits */
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
-	found = wait_until(ring, start + RING_WAIT_NS, from, bytes, ret_at);
-	RING_STORE(&shared->waiting, 0);
-	took = ring_now_ns() - start;
-	ring_budget_return(ring->arena->budget, took);
+	do {
+		left = ring_budget_left(ring->arena->budget, now);
+		found = wait_until(ring, now + MIN_OF(left, RING_WAIT_NS), from, bytes, ret_at);
+		now = ring_now_ns();
+	} while (!found && left > RING_WAIT_NS && now - start < RING_WAIT_BUDGET_NS &&
+		 !is_hopeless(ring->arena));
+	end_wait(ring);
 	ring_add(&shared->waits, 1);
-	ring_add(&shared->waited_ns, took);
+	ring_add(&shared->waited_ns, now - start);
 	ring->stuck_tail = found ? 0 : ring->tail + 1;
 	errno = error;
 	return found;
@@ -319,6 +366,8 @@ void ring_abandon(struct ring *ring, size_t level)
 /* The outermost record was left. From the first store of sp on this is the one that is open. */
 static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 {
+	if (ring->is_waiting)
+		end_wait(ring);
 	ring->nestable = false;
 	SIGNAL_FENCE();
 	ring->open[0].sp = sp;
@@ -571,6 +620,8 @@ static void close_ring(struct ring *ring, uint64_t owner)
 
 	ring->alive = &not_alive;
 	ring->bigger = NULL;
+	if (ring->is_waiting)
+		end_wait(ring);
 	SIGNAL_FENCE();
 	ring->nestable = false;
 	ring_abandon(ring, 0);

@@ -24,20 +24,26 @@ struct ring_arena;
 /* No system call, ever: for threads that a seccomp filter could kill for one. The doorbell is not rung, nothing waits. */
 #define RING_NO_SYSCALL 0x01u
 
-#define RING_WAIT_NS UINT64_C(10000000) /* at most, for room, where the policy is lossless */
+#define RING_WAIT_NS UINT64_C(10000000) /* for room, until a thread looks whether to wait on */
 #define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* of a process in RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
 /* Who writes a ring full in less goes on in a bigger one: so a thread rings for its consumer some hundred times a second. */
 #define RING_LAP_NS UINT64_C(30000000)
 
-/* What the threads of a process have waited, in one window. Begins as zeros. */
+/*
+ * How long threads of a process have waited in one window. Time in which several wait counts once, as the process is held up
+ * once; so no thread waits longer than the budget either. Begins as zeros.
+ */
 struct ring_budget {
 	uint64_t since_ns, waited_ns;
+	uint64_t waiting;      /* how many wait, and up to when waited_ns is counted: see ring.c */
+	bool (*is_over)(void); /* the consumer is gone, so a wait is in vain; NULL: nobody knows */
 };
 
-/* Takes RING_WAIT_NS of it; false: it is spent. Who waited returns them, with what it took. */
-bool ring_budget_take(struct ring_budget *budget, uint64_t now_ns);
-void ring_budget_return(struct ring_budget *budget, uint64_t took_ns);
+/* False: it is spent. Else ring_budget_end() follows the wait, and ring_budget_left() says how long that may go on. */
+bool ring_budget_begin(struct ring_budget *budget, uint64_t now_ns);
+uint64_t ring_budget_left(const struct ring_budget *budget, uint64_t now_ns);
+void ring_budget_end(struct ring_budget *budget, uint64_t now_ns);
 
 /*
  * Maps what the engine made and sealed; the caller closes fd. Three mappings: the arena, which a forked child does not have, and
@@ -58,6 +64,8 @@ MUST_CHECK int ring_arena_shield(void *start, size_t bytes);
 /* Its rings wait out of that one, which stays, instead of one of the arena. Before any is claimed. */
 void ring_arena_set_budget(struct ring_arena *arena, struct ring_budget *budget);
 
+/* Who finds its rings full waits for room. */
+bool ring_arena_is_lossless(const struct ring_arena *arena);
 /* Rings that nobody has. */
 uint32_t ring_arena_count_free(const struct ring_arena *arena);
 /* Its process has it, and may write into it. */

@@ -80,6 +80,7 @@ struct peer_arena {
 	struct peer_sysprof *sysprof; /* NULL: an arena of our own */
 	struct bell bell;
 	bool armed;
+	bool is_lossless;
 	bool is_filling;    /* a ring was more than a third full since that was looked at */
 	uint64_t told_lost; /* without a ring */
 	uint64_t lost_ns;   /* when that was looked at */

@@ -21,7 +21,9 @@
 #define DEAF_NS (1000 * MS)
 #define TURN_BYTES (1u << 20) /* of a ring, while others wait */
 #define KEEP_UP_NS (2 * MS)
-#define WAKE_NS (4 * MS)     /* a producer waits for 10 ms */
+#define WAKE_NS (4 * MS) /* a producer waits for 10 ms */
+#define PATIENT_NS \
+	(500 * MS) /* a thread that is preempted on a busy machine may have no CPU for that long */
 #define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
 #define MAX_FAULTS 64        /* that are told in words */
 #define MANY_RINGS 256u      /* those of five processes */
@@ -94,6 +96,11 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
 								COLLECTORS_BUFFER_BYTES, &fill);
 	} else {
+		/* As long as what waits for it is not much. */
+		if (arena->is_lossless)
+			ring->reader.patience_ns =
+				collectors->queued_bytes < COLLECTORS_MAX_QUEUED / 4 ? PATIENT_NS
+										     : RING_BUSY_NS;
 		fill = ring_reader_fill(&ring->reader);
 		collectors->queued_bytes +=
 			peer_ring_drain(ring, how, collectors->buffer, COLLECTORS_BUFFER_BYTES,

@@ -179,6 +179,15 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 					   room / (size->data_bytes +
 						   2 * sizeof(struct ring_header)));
 		size->n = MIN_OF(size->n, RING_MAX_RINGS);
+		/* For threads that are fast, as in the first arena. */
+		if (request->min_data_bytes == 0 && room > COLLECTORS_MAX_PEER_BYTES / 2 &&
+		    is_lossless(collectors, peer)) {
+			ret_sizes->sizes[1] =
+				(struct ring_arena_size){ 4 * size->data_bytes, size->n / 4, 0 };
+			ret_sizes->sizes[2] =
+				(struct ring_arena_size){ 16 * size->data_bytes, size->n / 16, 0 };
+			ret_sizes->n_later = 2;
+		}
 	}
 	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
 		ret_sizes->sizes[i].policy = is_lossless(collectors, peer) ? RING_LOSSLESS
@@ -218,7 +227,8 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	if (r < 0)
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
 	arena = peer->arenas[peer->n_arenas - 1];
-	if (!is_lossless(collectors, peer) || peer->wants & CONTROL_WANTS_ROOM)
+	arena->is_lossless = is_lossless(collectors, peer);
+	if (!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM)
 		grow_wholly(collectors, arena);
 	count_arena(collectors, arena, begin_ns);
 	return CONTROL_OK;

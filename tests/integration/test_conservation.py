@@ -9,10 +9,12 @@ import random
 import subprocess
 
 import pytest
+from recordings import recorded
 from slices import SOAK
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 CONSERVE = os.environ["CONSERVE"]
+HEAP_PAIRS = os.environ["HEAP_PAIRS"]
 MARKS = 10_000_000 if SOAK else 1_000_000
 THREADS = 4
 KILLED = 10 if SOAK else 5
@@ -32,6 +34,18 @@ def test_law(profctl, capture, tmp_path, policy):
     assert (tried, killed) == (MARKS, 0)
     assert rows + lost == tried
     assert rows > 0
+
+
+@pytest.mark.parametrize("threads", [1, 4, 16])
+def test_nothing_lost(profctl, capture, spawn, threads):
+    """Allocations, with no CPU left: threads wait as long as their process's budget of a second lasts."""
+    for _ in range(os.cpu_count()):
+        spawn("sh", "-c", "while :; do :; done")
+    for _ in range(3):
+        summary = recorded(profctl, "--force", "-F", 0, "--memory", "--no-symbols", "-o", capture, "--",
+                           HEAP_PAIRS, threads, 5_000, 4, 1)
+        assert summary["loss"] == []
+        assert summary["events"] >= threads * 10_000
 
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])

@@ -259,6 +259,34 @@ static void test_hostile(void)
 	}
 }
 
+/* A thread that is to lose nothing and has no CPU amid a record holds the others for longer than others do. */
+static void test_patient(void)
+{
+	struct fixture fixture;
+	struct ring_mark *open;
+	struct ring *rings[2];
+	uint64_t begin_ns;
+
+	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
+	rings[0] = claim(&fixture, getpid());
+	rings[1] = claim(&fixture, OTHER_TID);
+	begin_ns = now();
+	open = ring_begin(rings[1], RING_MARK, sizeof(*open));
+	write_mark(rings[0], 0, 2);
+	step(&fixture);
+	usleep(RING_BUSY_NS / 1000 + 50000);
+	step(&fixture);
+	*open = (struct ring_mark){ .id = 1 };
+	ring_end(rings[1], open);
+	if (now() - begin_ns < 400 * UINT64_C(1000000)) {
+		settle(&fixture);
+		finish(&fixture);
+		CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
+		CHECK_INT(mark_id(&fixture, 0), 1);
+	}
+	fixture_done(&fixture);
+}
+
 /* What was begun in the past, or is said to be, holds others no longer than what is begun now. */
 static void test_past(void)
 {
@@ -538,6 +566,7 @@ int main(void)
 {
 	RUN(test_rows);
 	RUN(test_order);
+	RUN(test_patient);
 	RUN(test_pieces);
 	RUN(test_tids);
 	RUN(test_larger_ring);

@@ -153,12 +153,51 @@ static void test_wake(void)
 	pair_done(&pair);
 }
 
-/* A consumer that never reads: one wait, and then none until the tail moves. */
-static void test_timeout(void)
+static void *drain_seldom(void *data)
 {
+	uint64_t *n = data, last = 0;
+
+	while (last < 2 * SMALL / MARK_BYTES) {
+		struct ring_batch batch;
+
+		pause_ms(3 * (long)(RING_WAIT_NS / 1000000));
+		batch = drain(RING_DRAIN_LIVE);
+		*n += check_marks(&batch, &last);
+		ring_reader_wake(&pair.reader);
+	}
+	return NULL;
+}
+
+/* A consumer that has no CPU for longer than one wait: as long as the budget lasts, the producer waits again. */
+static void test_slow(void)
+{
+	uint64_t n = 0, written = 2 * SMALL / MARK_BYTES;
+	pthread_t id;
+
+	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	REQUIRE(pthread_create(&id, NULL, drain_seldom, &n) == 0);
+	for (uint64_t i = 1; i <= written; i++)
+		CHECK(write_mark(pair.ring, i));
+	pthread_join(id, NULL);
+	CHECK_INT(n, written);
+	CHECK(pair.reader.totals.waited_ns > RING_WAIT_NS);
+	CHECK_INT(lost_of(&pair.reader.totals), 0);
+	pair_done(&pair);
+}
+
+static bool is_over(void)
+{
+	return true;
+}
+
+/* A consumer that is gone, as somebody knows: one wait, and then none until the tail moves. */
+static void test_gone(void)
+{
+	struct ring_budget budget = { .is_over = is_over };
 	uint64_t room = SMALL / MARK_BYTES;
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
+	ring_arena_set_budget(pair.arena, &budget);
 	errno = 77;
 	for (uint64_t i = 1; i <= room + 1000; i++)
 		write_mark(pair.ring, i);
@@ -190,37 +229,54 @@ static uint64_t full_waits(struct ring *ring)
 	return pair.reader.totals.waits - before;
 }
 
-/* 1 s of waiting a minute, and whatever is taken and not used is given back. */
+/* A consumer that never reads: 1 s of waiting, and none for the rest of the minute. */
 static void test_wait_budget(void)
 {
-	uint64_t n = 0;
+	uint64_t waited_ns;
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
-	while (n < 200 && full_waits(pair.ring) == 1)
-		n++;
-	CHECK(n > 0 && n <= RING_WAIT_BUDGET_NS / RING_WAIT_NS);
-	CHECK(pair.reader.totals.waited_ns >= RING_WAIT_NS * n);
+	CHECK_INT(full_waits(pair.ring), 1);
+	waited_ns = pair.reader.totals.waited_ns;
+	CHECK(waited_ns > RING_WAIT_BUDGET_NS - RING_WAIT_NS);
+	/* longer only by how late it was woken */
+	CHECK(waited_ns < 2 * RING_WAIT_BUDGET_NS);
+	CHECK_INT(full_waits(pair.ring), 0);
+	CHECK_INT(pair.reader.totals.waited_ns, waited_ns);
 	pair_done(&pair);
 }
 
-/* What is left for a process is for all of its arenas. */
+/* What a process has waited, of several threads and arenas: time that two wait counts once. */
 static void test_shared_budget(void)
 {
+	const uint64_t ms = 1000000, t = ring_now_ns();
 	struct ring_budget budget = { 0 };
-	uint64_t n = 0;
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
 	ring_arena_set_budget(pair.arena, &budget);
-	while (ring_budget_take(&budget, pair.reader.grant_ns))
-		n++;
-	CHECK_INT(n, RING_WAIT_BUDGET_NS / RING_WAIT_NS);
+	/* 0 … 500, of which others wait a part */
+	CHECK(ring_budget_begin(&budget, t));
+	CHECK(ring_budget_begin(&budget, t + 100 * ms));
+	ring_budget_end(&budget, t + 200 * ms);
+	CHECK(ring_budget_begin(&budget, t + 300 * ms));
+	CHECK(ring_budget_left(&budget, t + 400 * ms) / ms - 599 <= 2);
+	ring_budget_end(&budget, t + 450 * ms);
+	ring_budget_end(&budget, t + 500 * ms);
+	/* nobody until 900 */
+	CHECK(ring_budget_begin(&budget, t + 900 * ms));
+	CHECK(ring_budget_left(&budget, t + 900 * ms) / ms - 499 <= 2);
+	CHECK_INT(ring_budget_left(&budget, t + 1401 * ms), 0);
+	/* what nobody has ended yet counts, too */
+	CHECK(!ring_budget_begin(&budget, t + 1401 * ms));
+	ring_budget_end(&budget, t + 1500 * ms);
 	CHECK_INT(full_waits(pair.ring), 0);
 	/* Of a thread that read the clock before the one that began the window. */
-	CHECK(!ring_budget_take(&budget, pair.reader.grant_ns - 1));
-	CHECK_INT(full_waits(pair.ring), 0);
-	ring_budget_return(&budget, 0);
-	CHECK_INT(full_waits(pair.ring), 1);
-	CHECK_INT(full_waits(pair.ring), 0);
+	CHECK(!ring_budget_begin(&budget, t - 1));
+	/* the next one */
+	CHECK(ring_budget_begin(&budget, t + RING_WAIT_WINDOW_NS));
+	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
+	/* in a child that was forked amid a wait nobody waits */
+	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
+	CHECK(ring_budget_left(&budget, t + RING_WAIT_WINDOW_NS + 900 * ms) > 999 * ms);
 	pair_done(&pair);
 }
 
@@ -338,7 +394,8 @@ int main(void)
 	RUN(test_full);
 	RUN(test_lossless);
 	RUN(test_wake);
-	RUN(test_timeout);
+	RUN(test_slow);
+	RUN(test_gone);
 	RUN(test_wait_budget);
 	RUN(test_shared_budget);
 	RUN(test_bigger);
