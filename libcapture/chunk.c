@@ -152,13 +152,16 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 			NULL);
 	if (r)
 		return r;
+	/* A column without any item has no arrays, and NULL + 0 is undefined. */
 	if (column->form == FORM_LIST) {
-		r = put_numbers(writer, def, PART_VALUES, column->numbers + *item, items, NULL);
+		r = put_numbers(writer, def, PART_VALUES,
+				items ? column->numbers + *item : column->numbers, items, NULL);
 	} else {
 		struct codec_part part;
 
-		r = codec_encode_bytes(writer->encoder, column->bytes + *item, items, writer->out,
-				       &part);
+		r = codec_encode_bytes(writer->encoder,
+				       items ? column->bytes + *item : column->bytes, items,
+				       writer->out, &part);
 		if (!r)
 			r = put_part(writer, def->id, PART_BYTES, &part);
 	}

@@ -33,7 +33,9 @@ static void write_process(struct row *row, struct output *output)
 
 	if (process->cmdline)
 		at = g_bytes_get_data(process->cmdline, &length);
-	for (end = at + length; at < end && n < MAX_ARGUMENTS; n++) {
+	if (at)
+		end = at + length;
+	for (; at < end && n < MAX_ARGUMENTS; n++) {
 		size_t bytes = strnlen(at, end - at);
 
 		arguments[n] = output_string(output, at, bytes);

@@ -244,7 +244,8 @@ static void give_slots(struct diff *diff)
 	}
 	diff->tests = slots;
 	g_array_set_size(diff->blocks, slots * 2 * NOISE_BLOCKS);
-	memset(diff->blocks->data, 0, slots * 2 * NOISE_BLOCKS * sizeof(double));
+	if (slots > 0)
+		memset(diff->blocks->data, 0, slots * 2 * NOISE_BLOCKS * sizeof(double));
 }
 
 static double ratio(const struct diff *diff, unsigned side, double count)

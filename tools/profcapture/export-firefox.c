@@ -32,6 +32,11 @@ void firefox_ms(struct json *json, const char *key, int64_t ns)
 	json_double(json, key, (double)ns / 1e6);
 }
 
+void firefox_ms_between(struct json *json, int64_t before_ns, int64_t ns)
+{
+	json_double(json, NULL, ((double)ns - (double)before_ns) / 1e6);
+}
+
 void firefox_constant(struct json *json, const char *key, size_t n, int64_t value)
 {
 	json_begin_array(json, key);
@@ -118,7 +123,7 @@ static void write_samples(struct firefox *firefox, const GArray *samples)
 	json_end(json);
 	json_begin_array(json, "timeDeltas");
 	for (guint i = 0; i < samples->len; i++) {
-		firefox_ms(json, NULL, all[i].time_ns - before);
+		firefox_ms_between(json, before, all[i].time_ns);
 		before = all[i].time_ns;
 	}
 	json_end(json);

@@ -82,7 +82,7 @@ static void write_points(struct json *json, GArray *points, bool is_sum)
 	firefox_ms(json, NULL, all[0].time_ns);
 	before_ns = all[0].time_ns;
 	for (guint i = is_sum; i < points->len; i++) {
-		firefox_ms(json, NULL, all[i].time_ns - before_ns);
+		firefox_ms_between(json, before_ns, all[i].time_ns);
 		before_ns = all[i].time_ns;
 	}
 	json_end(json);

@@ -28,6 +28,8 @@ struct firefox {
 
 uint64_t firefox_string(struct firefox *firefox, const char *text);
 void firefox_ms(struct json *json, const char *key, int64_t ns);
+/* The time from one to the other, which a damaged file may place further apart than an int64_t holds. */
+void firefox_ms_between(struct json *json, int64_t before_ns, int64_t ns);
 /* A column that has the same value in every row, or where it says null. */
 void firefox_constant(struct json *json, const char *key, size_t n, int64_t value);
 void firefox_nulls(struct json *json, const char *key, size_t n);

@@ -145,7 +145,8 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 {
 	uint32_t node = tree->callers[0]->len;
 
-	qsort(steps, n, sizeof(*steps), compare_steps);
+	if (n > 0)
+		qsort(steps, n, sizeof(*steps), compare_steps);
 	for (size_t i = 0, end; i < n; i = end) {
 		end = end_of_group(steps, i, n);
 		add_node(tree, parent, &steps[i], end - i);

@@ -282,7 +282,8 @@ void stacks_insert(struct stacks *stacks,
 		}
 		g_array_append_val(order, row);
 	}
-	memcpy(stacks->order, order->data, order->len * sizeof(uint32_t));
+	if (order->len > 0)
+		memcpy(stacks->order, order->data, order->len * sizeof(uint32_t));
 }
 
 /* Children as lists: the first of each node, and the next of the same parent. */
