@@ -186,6 +186,12 @@ enum engine_excluded {
 	ENGINE_EXCLUDED_SETUID, /* the dynamic linker loads nothing that its caller names */
 	ENGINE_EXCLUDED_OTHER_ARCH,
 	ENGINE_EXCLUDED_UNREGISTERED, /* it is not known */
+	ENGINE_EXCLUDED_OTHER_LIBC,   /* its dynamic linker is not glibc's */
+	ENGINE_EXCLUDED_ENVIRONMENT,  /* it was started without our variables */
+	ENGINE_EXCLUDED_NO_DESCRIPTORS,
+	ENGINE_EXCLUDED_NO_MEMORY,
+	ENGINE_EXCLUDED_SANITIZER,
+	ENGINE_EXCLUDED_NEVER_ALLOCATED,
 	ENGINE_EXCLUDED_KINDS
 };
 

@@ -59,9 +59,12 @@ static const char *const free_kinds[] = { "free",
 					  "untold",
 					  NULL };
 static_assert(ARRAY_SIZE(free_kinds) == PROF_FREE_KINDS + 1, "free.kind");
-static const char *const heap_events[] = { "begin",        "checkpoint", "paused", "resumed",
-					   "end",          "static",     "setuid", "other-arch",
-					   "unregistered", NULL };
+static const char *const heap_events[] = {
+	"begin",     "checkpoint", "paused",          "resumed",    "end",         "static",
+	"setuid",    "other-arch", "unregistered",    "other-libc", "environment", "no-descriptors",
+	"no-memory", "sanitizer",  "never-allocated", NULL
+};
+static_assert(ARRAY_SIZE(heap_events) == PROF_HEAP_EVENTS + 1, "heap.event");
 static const char *const mark_kinds[] = { "instant", "begin", "end", "complete", NULL };
 static const char *const argument_kinds[] = { "s64", "u64", "double", "string", "address", NULL };
 static const char *const log_levels[] = { "emergency", "alert", "critical", "error", "warning",

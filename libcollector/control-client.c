@@ -188,6 +188,9 @@ static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 	n_fds = get_fds(&message, fds);
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		close_fds(fds, n_fds);
+		/* a descriptor that came found no number, or there were too many */
+		if (n == (long)bytes && n_fds == 0)
+			return -EMFILE;
 		return n == 0 ? -EPIPE : -EPROTO;
 	}
 	*ret_fd = n_fds == 1 ? fds[0] : -1;

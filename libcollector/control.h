@@ -47,6 +47,22 @@ static_assert(offsetof(struct control_hello, token) == 16, "token");
 static_assert(offsetof(struct control_hello, wants) == 32, "wants");
 static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
 
+/*
+ * Why a process whose allocations are wanted registers no heap, where it can say so. It may have no
+ * descriptor to say it with, so it makes that many pages of the preloaded library executable for a
+ * moment: the kernel reports a mapping of that length. Pages of any other size say nothing.
+ */
+enum control_reason {
+	CONTROL_REASON_NONE, /* it allocated nothing */
+	CONTROL_REASON_NO_DESCRIPTORS,
+	CONTROL_REASON_NO_MEMORY,
+	CONTROL_REASON_SANITIZER,
+	CONTROL_REASON_ENVIRONMENT, /* without PROF_CONTROL */
+	CONTROL_REASON_OTHER,
+	CONTROL_N_REASONS
+};
+#define CONTROL_REASON_PAGE 4096u
+
 /* Later ones: another arena. */
 struct control_request {
 	uint64_t magic;

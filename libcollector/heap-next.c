@@ -396,6 +396,7 @@ static void set_up(void)
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
 		heap_next_choose(settings);
 	if (sanitizer) {
+		register_explain(CONTROL_REASON_SANITIZER);
 		switch_mode(false);
 		return;
 	}
@@ -404,6 +405,12 @@ static void set_up(void)
 	register_start();
 	register_on_state = switch_mode;
 	switch_mode(prof_collector_enabled());
+	if (!is_wanted)
+		register_explain(CONTROL_REASON_ENVIRONMENT);
+	else if (!is_usable)
+		register_explain(CONTROL_REASON_OTHER);
+	else if (!prof_collector_enabled())
+		register_explain(register_start_reason);
 	if (!is_first)
 		warn_of_first();
 	heap_next_warn_of_unseen();

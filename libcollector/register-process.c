@@ -36,6 +36,7 @@ enum process_state {
 
 uint32_t prof_collector_state;
 uint32_t register_wants;
+enum control_reason register_start_reason;
 void (*register_on_state)(bool is_on);
 struct process *register_process;
 
@@ -44,6 +45,34 @@ static struct control_connection inherited;
 static uint64_t last_generation;
 static uint32_t own_tgid, parent_tgid;
 static uint32_t is_set_up;
+
+/* ---- Why it is not registered ---- */
+
+/* Nothing reads them: see control.h. */
+static const uint8_t reason_pages[(CONTROL_N_REASONS - 1) * CONTROL_REASON_PAGE]
+	__attribute__((aligned(CONTROL_REASON_PAGE)));
+
+/* Changes errno. */
+void register_explain(enum control_reason reason)
+{
+	size_t bytes = reason * CONTROL_REASON_PAGE;
+
+	syscall(SYS_mprotect, reason_pages, bytes, (long)(PROT_READ | PROT_EXEC));
+	syscall(SYS_mprotect, reason_pages, bytes, (long)PROT_READ);
+}
+
+static enum control_reason reason_of(int error)
+{
+	switch (error) {
+	case EMFILE:
+	case ENFILE:
+		return CONTROL_REASON_NO_DESCRIPTORS;
+	case ENOMEM:
+		return CONTROL_REASON_NO_MEMORY;
+	default:
+		return CONTROL_REASON_OTHER;
+	}
+}
 
 /* ---- The state ---- */
 
@@ -112,8 +141,11 @@ static int become_registered(void)
 {
 	int r = connect_process();
 
-	if (r != 0)
+	if (r != 0) {
 		set_state(false);
+		if (register_wants & CONTROL_WANTS_ALLOCATIONS)
+			register_explain(reason_of(-r));
+	}
 	__atomic_store_n(&register_process->state, r == 0 ? PROCESS_READY : PROCESS_INERT,
 			 __ATOMIC_RELEASE);
 	syscall(SYS_futex, &register_process->state, (long)FUTEX_WAKE_PRIVATE, (long)INT_MAX, NULL,
@@ -286,14 +318,13 @@ static int set_up(void)
 
 static int set_up_once(void)
 {
-	int r;
+	static int failed = -EALREADY;
 
 	if (register_process)
 		return 0;
-	if (__atomic_exchange_n(&is_set_up, 1, __ATOMIC_ACQ_REL) != 0)
-		return -EALREADY;
-	r = set_up();
-	return r;
+	if (__atomic_exchange_n(&is_set_up, 1, __ATOMIC_ACQ_REL) == 0)
+		failed = set_up();
+	return failed;
 }
 
 void register_prepare(void)
@@ -323,13 +354,17 @@ __attribute__((constructor(101))) void register_start(void)
 {
 	static uint32_t is_started;
 	static char value[MAX_VARIABLE]; /* whose first caller this is, his stack may be small */
-	int error = errno;
+	int error = errno, r;
 
-	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) == 0 &&
-	    getauxval(AT_SECURE) == 0 &&
-	    register_read_variable(CONTROL_VARIABLE, value, sizeof(value)) &&
-	    control_parse(value, &addresses) && set_up_once() == 0)
+	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) != 0 || getauxval(AT_SECURE) != 0)
+		return;
+	if (!register_read_variable(CONTROL_VARIABLE, value, sizeof(value)) ||
+	    !control_parse(value, &addresses))
+		register_start_reason = CONTROL_REASON_ENVIRONMENT;
+	else if ((r = set_up_once()) == 0)
 		set_state(true);
+	else
+		register_start_reason = reason_of(-r);
 	errno = error;
 }
 

@@ -51,6 +51,9 @@ extern __thread struct register_thread register_self
 /* CONTROL_WANTS_*: said when the process registers, so to be set before it does. */
 extern uint32_t register_wants __attribute__((visibility("hidden")));
 
+/* Why register_start() did not begin, where it did not. */
+extern enum control_reason register_start_reason __attribute__((visibility("hidden")));
+
 /* Called when it begins or ends that the process is recorded, as far as anybody knows; NULL: nobody cares. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
@@ -65,6 +68,8 @@ void register_end_answer(void);
 
 /* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
 void register_start(void);
+/* Tell the engine, as far as the process can, why there is no heap of it. */
+void register_explain(enum control_reason reason);
 /* A variable of the environment that the process was started with. False: there is none, or it is too long. */
 bool register_read_variable(const char *name, char *ret_value, size_t n_bytes);
 

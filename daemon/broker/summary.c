@@ -92,6 +92,12 @@ GVariant *summary_new(const struct message_finished *finished)
 		[ENGINE_EXCLUDED_SETUID] = "excluded-setuid",
 		[ENGINE_EXCLUDED_OTHER_ARCH] = "excluded-other-arch",
 		[ENGINE_EXCLUDED_UNREGISTERED] = "excluded-unregistered",
+		[ENGINE_EXCLUDED_OTHER_LIBC] = "excluded-other-libc",
+		[ENGINE_EXCLUDED_ENVIRONMENT] = "excluded-environment",
+		[ENGINE_EXCLUDED_NO_DESCRIPTORS] = "excluded-no-descriptors",
+		[ENGINE_EXCLUDED_NO_MEMORY] = "excluded-no-memory",
+		[ENGINE_EXCLUDED_SANITIZER] = "excluded-sanitizer",
+		[ENGINE_EXCLUDED_NEVER_ALLOCATED] = "excluded-never-allocated",
 	};
 	GVariantDict dict;
 

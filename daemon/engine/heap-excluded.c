@@ -6,8 +6,10 @@
  * preloaded, and it registers with its first allocation, if it has room for that. A process that ended, or still runs, without having done so is
  * told of in one row of the table heap, so that nobody takes what is missing for nothing. A process is an instance here,
  * as in tasks.h: what only forked to execute something else is not told of, nor what goes on with its parent's collector.
- * Why, is in the program's file: without a dynamic linker it is static, of another architecture it cannot load our library,
- * and where exec gives rights the dynamic linker must not. The file is asked for when it is mapped, since its path may lead
+ * A library that was mapped says why (libcollector/control.h). Otherwise the program's file tells:
+ * without a dynamic linker it is static, one of another architecture or libc cannot load our
+ * library, where exec gives rights the linker must not, and any other was started with an
+ * environment that does not name the library. The file is asked for when it is mapped, since its path may lead
  * elsewhere later. Who executes something with more rights than its own ends as far as perf tells, before anything is mapped
  * (fs/exec.c, begin_new_exec: perf_event_exit_task() of who is not dumpable): that is how such a program is mostly known.
  * Invariants: (1) one row an instance, and none for who registered                [test-engine-heap-excluded: once]
@@ -19,17 +21,55 @@
 #include "daemon/engine/heap-excluded.h"
 
 #include "arch/base.h"
+#include "libcollector/control.h"
 
+#define LIBRARY "/libprofpreload-memory.so"
 #define SECOND_NS UINT64_C(1000000000)
 #define REGISTERS_NS SECOND_NS /* a registration that was under way is known by then */
 #define WAIT_NS (4 * SECOND_NS)
 
+/* What the library says of itself; false: it was never mapped. See libcollector/control.h. */
+static bool get_told(const struct process *process, enum engine_excluded *ret_reason)
+{
+	static const enum engine_excluded reasons[CONTROL_N_REASONS] = {
+		[CONTROL_REASON_NONE] = ENGINE_EXCLUDED_NEVER_ALLOCATED,
+		[CONTROL_REASON_NO_DESCRIPTORS] = ENGINE_EXCLUDED_NO_DESCRIPTORS,
+		[CONTROL_REASON_NO_MEMORY] = ENGINE_EXCLUDED_NO_MEMORY,
+		[CONTROL_REASON_SANITIZER] = ENGINE_EXCLUDED_SANITIZER,
+		[CONTROL_REASON_ENVIRONMENT] = ENGINE_EXCLUDED_ENVIRONMENT,
+		[CONTROL_REASON_OTHER] = ENGINE_EXCLUDED_UNREGISTERED,
+	};
+	enum control_reason told = CONTROL_REASON_NONE;
+	const struct maps *maps = process->maps;
+	bool is_mapped = false;
+
+	for (uint32_t i = 0; i < maps->n; i++) {
+		const struct mapping *mapping = &maps->mappings[i];
+		uint64_t pages = (mapping->end - mapping->start) / CONTROL_REASON_PAGE;
+
+		if (!mapping->image || !g_str_has_suffix(mapping->image->path, LIBRARY))
+			continue;
+		is_mapped = true;
+		if (pages < CONTROL_N_REASONS)
+			told = (enum control_reason)pages;
+	}
+	/* with pages of another size it cannot say anything */
+	if (told == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
+		told = CONTROL_REASON_OTHER;
+	*ret_reason = reasons[told];
+	return is_mapped;
+}
+
 /* Whoever was only forked goes on with its parent's collector, and needs it with its first allocation, or executes something. */
 static bool is_expected(const struct process *process)
 {
+	enum engine_excluded told;
+
 	if (!process->expects_heap || process->kernel)
 		return false;
-	if (process->executed || process->refused_heap)
+	if (process->executed || process->refused_heap ||
+	    (!process->has_heap && get_told(process, &told) &&
+	     told != ENGINE_EXCLUDED_NEVER_ALLOCATED))
 		return true;
 	return !process->replaced && !process->forked_heap;
 }
@@ -119,7 +159,10 @@ static bool gives_rights(const struct process *process, const struct image *imag
 static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	const struct image *image = program_of(process);
+	bool is_mapped = get_told(process, ret_reason);
 
+	if (is_mapped)
+		return true;
 	*ret_reason = ENGINE_EXCLUDED_UNREGISTERED;
 	if (!image && process->executed && process->gone && process->maps->n == 0)
 		*ret_reason = ENGINE_EXCLUDED_SETUID;
@@ -131,6 +174,10 @@ static bool find_reason(const struct process *process, enum engine_excluded *ret
 		*ret_reason = ENGINE_EXCLUDED_OTHER_ARCH;
 	else if (gives_rights(process, image))
 		*ret_reason = ENGINE_EXCLUDED_SETUID;
+	else if (image->program == IMAGE_PROGRAM_OTHER_LIBC)
+		*ret_reason = ENGINE_EXCLUDED_OTHER_LIBC;
+	else if (image->program == IMAGE_PROGRAM_DYNAMIC && process->executed)
+		*ret_reason = ENGINE_EXCLUDED_ENVIRONMENT;
 	return image->program != IMAGE_PROGRAM_UNKNOWN || !image->requested;
 }
 
@@ -144,6 +191,12 @@ static void write_row(struct heap_excluded *excluded, struct process *process, u
 		[ENGINE_EXCLUDED_SETUID] = PROF_HEAP_SETUID,
 		[ENGINE_EXCLUDED_OTHER_ARCH] = PROF_HEAP_OTHER_ARCH,
 		[ENGINE_EXCLUDED_UNREGISTERED] = PROF_HEAP_UNREGISTERED,
+		[ENGINE_EXCLUDED_OTHER_LIBC] = PROF_HEAP_OTHER_LIBC,
+		[ENGINE_EXCLUDED_ENVIRONMENT] = PROF_HEAP_ENVIRONMENT,
+		[ENGINE_EXCLUDED_NO_DESCRIPTORS] = PROF_HEAP_NO_DESCRIPTORS,
+		[ENGINE_EXCLUDED_NO_MEMORY] = PROF_HEAP_NO_MEMORY,
+		[ENGINE_EXCLUDED_SANITIZER] = PROF_HEAP_SANITIZER,
+		[ENGINE_EXCLUDED_NEVER_ALLOCATED] = PROF_HEAP_NEVER_ALLOCATED,
 	};
 	struct output *output = excluded->tasks->output;
 

@@ -28,7 +28,8 @@ enum image_unwind {
 enum image_program {
 	IMAGE_PROGRAM_UNKNOWN,
 	IMAGE_PROGRAM_DYNAMIC,
-	IMAGE_PROGRAM_STATIC, /* it names no dynamic linker */
+	IMAGE_PROGRAM_STATIC,     /* it names no dynamic linker */
+	IMAGE_PROGRAM_OTHER_LIBC, /* it names one that is not glibc's */
 	IMAGE_PROGRAM_OTHER_ARCH,
 	IMAGE_PROGRAM_NONE, /* the file cannot be had, or is none */
 };

@@ -15,6 +15,7 @@
 #include <link.h>
 
 #define MAX_HEADERS 256
+#define MAX_PATH 1024
 #define OWN_CLASS (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32)
 #define OWN_DATA (__BYTE_ORDER == __LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB)
 
@@ -28,6 +29,20 @@ static bool read_at(int fd, uint64_t offset, void *buffer, size_t size)
 		n = pread(fd, buffer, size, (off_t)offset);
 	} while (n < 0 && errno == EINTR);
 	return n == (ssize_t)size;
+}
+
+/* Nothing else tells glibc's loader from others: /lib64/ld-linux-x86-64.so.2, /lib64/ld64.so.2. */
+static bool is_of_glibc(int fd, const ElfW(Phdr) * segment)
+{
+	char path[MAX_PATH] = { 0 };
+	const char *name;
+
+	if (segment->p_filesz >= sizeof(path) ||
+	    !read_at(fd, segment->p_offset, path, segment->p_filesz))
+		return false;
+	name = strrchr(path, '/');
+	name = name ? name + 1 : path;
+	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld64.so.", 8) == 0;
 }
 
 enum image_program program_read(int fd)
@@ -47,7 +62,8 @@ enum image_program program_read(int fd)
 		if (!read_at(fd, header.e_phoff + i * sizeof(segment), &segment, sizeof(segment)))
 			return IMAGE_PROGRAM_NONE;
 		if (segment.p_type == PT_INTERP)
-			return IMAGE_PROGRAM_DYNAMIC;
+			return is_of_glibc(fd, &segment) ? IMAGE_PROGRAM_DYNAMIC
+							 : IMAGE_PROGRAM_OTHER_LIBC;
 	}
 	return IMAGE_PROGRAM_STATIC;
 }

@@ -131,7 +131,14 @@ def excluded(profcapture, capture):
     """Why, by program."""
     processes = by_process(profcapture, capture)
     return sorted((name_of(processes[row["process"]]), row["event"]) for row in rows(profcapture, capture, "heap")
-                  if row["event"] in ("static", "setuid", "other-arch", "unregistered"))
+                  if row["event"] in reasons())
+
+
+def reasons(**counts):
+    """How many processes are excluded for each reason."""
+    names = ("static", "setuid", "other-arch", "other-libc", "environment", "no-descriptors", "no-memory", "sanitizer",
+             "never-allocated", "unregistered")
+    return dict.fromkeys(names, 0) | {name.replace("_", "-"): n for name, n in counts.items()}
 
 
 def allocations(profcapture, capture):
@@ -185,7 +192,7 @@ def test_family(profctl, profcapture, capture, compile_c):
     program = compile_c("family", FAMILY)
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
     assert data["command"]["exit"] == 7 and data["lost"] == 0 and data["samples"] == 0
-    assert data["memory"] == {"excluded": {"static": 0, "setuid": 0, "other-arch": 0, "unregistered": 0}}
+    assert data["memory"] == {"excluded": reasons()}
     assert data["next"][0] == f"profcapture memory {capture}"
     allocs = check_ends(profcapture, capture)
     counts = Counter()
@@ -240,7 +247,8 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     """Ours first, what the user preloads behind it, and the settings as the library reads them."""
     other = compile_c("other.so", CONSTRUCTED, "-shared", "-fPIC")
     show = ["sh", "-c", "echo $LD_PRELOAD $PROF_MEMORY"]
-    ours = f"{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so"
+    root = "/$LIB" + 8 * "/.."  # the root, for glibc's loader alone
+    ours = f"{root}{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so"
     for options, settings in (
         (["--memory"], "all"),
         (["--memory=all", "--memory-min", "0"], "all"),
@@ -257,7 +265,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     (tmp_path / "lib").symlink_to(os.environ["PROF_LIB_DIR"])
     done = profctl("record", "-q", "--memory", "--force", "-o", capture, "--", "sh", "-c", "cd /; ls -d /; echo $LD_PRELOAD",
                    cwd=tmp_path, env={"PROF_LIB_DIR": "lib"})
-    assert done.stdout == f"/\n{tmp_path}/lib/libprofpreload-memory.so\n" and not done.stderr
+    assert done.stdout == f"/\n{root}{tmp_path}/lib/libprofpreload-memory.so\n" and not done.stderr
 
 
 def test_other_allocator(profctl, profcapture, capture, compile_c):
@@ -281,7 +289,9 @@ def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
     program = compile_c("checked", "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(10); free(p); return 7; }",
                         f"-fsanitize={sanitizer}")
     command = ["setarch", "-R", program]  # where the kernel randomises more than the runtime expects
-    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command, check=7, env={"ASAN_OPTIONS": "verify_asan_link_order=0"})
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command, check=7)
+    # LeakSanitizer's process is another one
+    assert {(name, why) for name, why in excluded(profcapture, capture) if why != "never-allocated"} == {("checked", "sanitizer")}
     warning, = profcapture.json("memory", capture)["data"]["warnings"]
     assert "no allocation is recorded, as the program has a sanitizer's runtime: " in warning["text"]
 
@@ -405,17 +415,50 @@ def test_static(profctl, profcapture, capture, static, sleeper):
     assert data["memory"]["excluded"]["static"] == 1 and excluded(profcapture, capture) == [("static", "static")]
     done = profctl("record", "--memory", "-F", 0, "--force", "-o", capture, "--",
                    "sh", "-c", f"{static} 1; {static} 300; {sleeper} 1; {static} 5000 & {sleeper} 100")
-    assert "Processes without allocations: 5 (3 static, 2 that recorded none)" in done.stderr
-    assert excluded(profcapture, capture) == [*[("sleeper", "unregistered")] * 2, *[("static", "static")] * 3]
+    assert "Processes without allocations: 5 (3 static, 2 that never allocated)" in done.stderr
+    assert excluded(profcapture, capture) == [*[("sleeper", "never-allocated")] * 2, *[("static", "static")] * 3]
     check_ends(profcapture, capture)
 
 
-def test_no_room(profctl, profcapture, capture):
-    """A program that may open no more files, or map no more memory, runs as it would, and it is told of that it was not recorded."""
-    for limit in "-n 4", f"-v {1 << 14}":
-        data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c", f"ulimit {limit}; /bin/true; exit 5", check=5)
-        assert data["memory"]["excluded"]["unregistered"] == 1
-        assert excluded(profcapture, capture) == [("true", "unregistered")]
+FEW = """
+#include <fcntl.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+	while (argc > 1 && open("/dev/null", O_RDONLY) >= 0)
+		;
+	return malloc(10) ? 0 : 1;
+}
+"""
+
+
+def test_no_room(profctl, profcapture, capture, compile_c):
+    """A program that may open no more files, or map no more memory, runs as it would, and the reason is reported."""
+    few = compile_c("few", FEW)
+    for limit, arguments, reason in ("-n 4", "", "no-descriptors"), ("-n 99", "open", "no-descriptors"), ("-v 6000", "", "no-memory"):
+        data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c",
+                        f"ulimit {limit}; {few} {arguments} && exit 5", check=5)
+        assert data["memory"]["excluded"] == reasons(**{reason: 1})
+        assert excluded(profcapture, capture) == [("few", reason)]
+
+
+def test_other_libc(profctl, profcapture, capture, compile_c, tmp_path):
+    """A loader other than glibc's would end the program for the symbols that the library needs."""
+    if not shutil.which("musl-gcc"):
+        pytest.skip("there is no musl-gcc")
+    few, musl = compile_c("few", FEW), tmp_path / "musl"
+    subprocess.run(["musl-gcc", "-o", musl, few.parent / "few.c"], check=True)
+    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", musl)
+    assert data["memory"]["excluded"] == reasons(other_libc=1) and excluded(profcapture, capture) == [("musl", "other-libc")]
+    output = profcapture.json("memory", capture)
+    schema.check(profcapture, "memory", output)
+    assert [process["excluded"] for process in output["data"]["processes"]] == ["other-libc"]
+    script = f"{musl} && env {musl} && env LD_PRELOAD=$LD_PRELOAD:libm.so.6 {few} && env -i {few} && env -u PROF_CONTROL {few} && exit 5"
+    data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c", script, check=5)
+    assert data["memory"]["excluded"] == reasons(other_libc=2, environment=2)
+    assert excluded(profcapture, capture) == [*[("few", "environment")] * 2, *[("musl", "other-libc")] * 2]
+    processes = profcapture.json("memory", capture)["data"]["processes"]
+    assert sum(process["comm"] == "few" and not process["excluded"] for process in processes) == 1
 
 
 def test_other_arch(profctl, profcapture, capture, tmp_path):
@@ -437,7 +480,7 @@ def test_setuid(as_nobody, profcapture, everybody, sleeper):
     program.chmod(0o4755)
     capture = everybody / "a.cap"
     data = as_nobody("--memory", "-o", capture, "--", "sh", "-c", f"{program} 1 4; echo $?; {program} 200; ls /", timeout=60)
-    assert data["memory"]["excluded"] == {"static": 0, "setuid": 2, "other-arch": 0, "unregistered": 0}
+    assert data["memory"]["excluded"] == reasons(setuid=2)
     assert [event for _, event in excluded(profcapture, capture)] == ["setuid"] * 2
     check_ends(profcapture, capture)
 
@@ -499,8 +542,8 @@ def test_with_system(profctl, profcapture, capture, sleeper, static, busy, requi
     """All that runs is sampled; the command's tree alone is expected to hand over allocations."""
     require(root=True)
     data = recorded(profctl, "--memory", "--system", "-o", capture, "--", "sh", "-c", f"ls / >/dev/null; {static} 300; {sleeper} 300")
-    assert data["samples"] > 0 and data["memory"]["excluded"] == {"static": 1, "setuid": 0, "other-arch": 0, "unregistered": 1}
-    assert excluded(profcapture, capture) == [("sleeper", "unregistered"), ("static", "static")]
+    assert data["samples"] > 0 and data["memory"]["excluded"] == reasons(static=1, never_allocated=1)
+    assert excluded(profcapture, capture) == [("sleeper", "never-allocated"), ("static", "static")]
     allocs, processes = check_ends(profcapture, capture), by_process(profcapture, capture)
     assert "ls" in {name_of(processes[process]) for process in allocs}
     assert "static" in {program for program, _ in footprints(profcapture, capture)}
@@ -520,7 +563,7 @@ def test_service(bus, profctl, profcapture, everybody, compile_c, static):
     data = recorded(profctl, "--memory", "--bus", "system", "-o", capture, "--", "sh", "-c", f"{program} 500 1; {static} 500",
                     env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address}, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody)
     assert data["transport"] == "system" and data["lost"] == 0
-    assert data["memory"]["excluded"] == {"static": 1, "setuid": 0, "other-arch": 0, "unregistered": 0}
+    assert data["memory"]["excluded"] == reasons(static=1)
     allocs = check_ends(profcapture, capture)
     assert sum(1000 <= row["size"] <= 1006 for found in allocs.values() for row in found) == 3 * 500
     assert ("static", "pss") in footprints(profcapture, capture)

@@ -117,10 +117,11 @@ static void test_once(void)
 	CHECK_INT(rows_of(&world.parts, PROF_TABLE_HEAP), 3);
 	CHECK_INT(event_of(&world, 0), PROF_HEAP_STATIC);
 	CHECK_INT(time_of(&world, 0), 1200);
-	CHECK_INT(event_of(&world, 1), PROF_HEAP_UNREGISTERED);
+	CHECK_INT(event_of(&world, 1), PROF_HEAP_ENVIRONMENT);
 	CHECK_INT(event_of(&world, 2), PROF_HEAP_UNREGISTERED); /* 10, which runs */
 	CHECK_INT(time_of(&world, 2), 4 * SECOND);
-	CHECK_INT(world.excluded.counts[ENGINE_EXCLUDED_UNREGISTERED], 2);
+	CHECK_INT(world.excluded.counts[ENGINE_EXCLUDED_ENVIRONMENT], 1);
+	CHECK_INT(world.excluded.counts[ENGINE_EXCLUDED_UNREGISTERED], 1);
 	world_done(&world);
 }
 
@@ -176,11 +177,11 @@ static void test_rights(void)
 	} cases[] = {
 		{ 0, MESSAGE_IMAGE_SETUID, 1000, PROF_HEAP_SETUID },
 		{ 1000, MESSAGE_IMAGE_SETUID, 0, PROF_HEAP_SETUID },
-		{ 1000, MESSAGE_IMAGE_SETUID, 1000, PROF_HEAP_UNREGISTERED },
+		{ 1000, MESSAGE_IMAGE_SETUID, 1000, PROF_HEAP_ENVIRONMENT },
 		{ 0, MESSAGE_IMAGE_SETGID, 0, PROF_HEAP_SETUID },
 		{ 0, MESSAGE_IMAGE_CAPABILITIES, 1000, PROF_HEAP_SETUID },
-		{ 0, MESSAGE_IMAGE_CAPABILITIES, 0, PROF_HEAP_UNREGISTERED },
-		{ 0, 0, 1000, PROF_HEAP_UNREGISTERED },
+		{ 0, MESSAGE_IMAGE_CAPABILITIES, 0, PROF_HEAP_ENVIRONMENT },
+		{ 0, 0, 1000, PROF_HEAP_ENVIRONMENT },
 	};
 	struct world world;
 
@@ -215,6 +216,43 @@ static void test_rights(void)
 }
 
 /* What the collectors wrote goes first. */
+/* What the library said by the length of a mapping, its own code being longer. */
+static void test_told(void)
+{
+	static const uint64_t events[] = {
+		PROF_HEAP_NEVER_ALLOCATED, PROF_HEAP_NO_DESCRIPTORS, PROF_HEAP_NO_MEMORY,
+		PROF_HEAP_SANITIZER,       PROF_HEAP_ENVIRONMENT,    PROF_HEAP_UNREGISTERED,
+		PROF_HEAP_NEVER_ALLOCATED,
+	};
+	const struct image_key key = { .path = "/lib/libprofpreload-memory.so",
+				       .path_bytes = strlen("/lib/libprofpreload-memory.so"),
+				       .inode = 2 };
+	struct world world;
+
+	world_init(&world);
+	tasks_process(&world.parts.tasks, 10)->has_heap = true;
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		int32_t pid = 20 + (int32_t)i;
+		struct mapping code = { .start = 0x100000, .end = 0x140000 };
+		struct mapping told = { .start = 0x150000, .end = 0x150000 + i * 4096 };
+		struct process *process;
+
+		start(&world, pid, 10, 1000 + 100 * i);
+		process = execute(&world, pid, "/bin/dynamic", 1010 + 100 * i);
+		process->program->program = IMAGE_PROGRAM_DYNAMIC;
+		code.image = told.image = images_of_mapping(&world.parts.images, &key);
+		maps_insert(&process->maps, &code);
+		if (i > 0)
+			maps_insert(&process->maps, &told);
+	}
+	heap_excluded_finish(&world.excluded, SECOND);
+	parts_finish(&world.parts);
+	REQUIRE(CHECK_INT(rows_of(&world.parts, PROF_TABLE_HEAP), ARRAY_SIZE(events)));
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+		CHECK_INT(event_of(&world, i), events[i]);
+	world_done(&world);
+}
+
 static void test_order(void)
 {
 	struct world world;
@@ -261,6 +299,7 @@ static void test_programs(void)
 	struct {
 		Elf64_Ehdr header;
 		Elf64_Phdr segments[2];
+		char linker[2000];
 	} file;
 	CLEANUP_CLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
@@ -272,9 +311,19 @@ static void test_programs(void)
 	file.header.e_phoff = sizeof(file.header);
 	file.header.e_phnum = 2;
 	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_STATIC);
-	file.segments[1].p_type = PT_INTERP;
+	file.segments[1] = (Elf64_Phdr){ .p_type = PT_INTERP,
+					 .p_offset = offsetof(typeof(file), linker),
+					 .p_filesz = 40 };
+	strcpy(file.linker, "/lib64/ld-linux-x86-64.so.2");
 	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_DYNAMIC);
-	CHECK_INT(program_of_bytes(&file, sizeof(file) - 1), IMAGE_PROGRAM_NONE);
+	strcpy(file.linker, "/lib/ld64.so.2");
+	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_DYNAMIC);
+	strcpy(file.linker, "/ld-linux/ld-musl-x86_64.so.1");
+	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_OTHER_LIBC);
+	file.segments[1].p_filesz = sizeof(file.linker);
+	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_OTHER_LIBC);
+	CHECK_INT(program_of_bytes(&file, sizeof(file.header) + sizeof(file.segments[0])),
+		  IMAGE_PROGRAM_NONE);
 	file.header.e_phoff = UINT64_MAX;
 	CHECK_INT(program_of_bytes(&file, sizeof(file)), IMAGE_PROGRAM_NONE);
 	file.header.e_phoff = sizeof(file.header);
@@ -293,6 +342,7 @@ int main(void)
 	RUN(test_fork_and_exec);
 	RUN(test_forked);
 	RUN(test_rights);
+	RUN(test_told);
 	RUN(test_order);
 	RUN(test_silence);
 	RUN(test_programs);

@@ -301,20 +301,23 @@ void memory_write_node(struct memory *memory, struct json *json, uint32_t functi
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
+/* NULL: it is not excluded. A reason of a later version is one that is not known. */
 static const char *excluded_name(uint32_t event)
 {
-	switch (event) {
-	case PROF_HEAP_STATIC:
-		return "static";
-	case PROF_HEAP_SETUID:
-		return "setuid";
-	case PROF_HEAP_OTHER_ARCH:
-		return "other-arch";
-	case PROF_HEAP_UNREGISTERED:
-		return "unregistered";
-	default:
-		return NULL;
-	}
+	static const char *const names[PROF_HEAP_EVENTS] = {
+		[PROF_HEAP_STATIC] = "static",
+		[PROF_HEAP_SETUID] = "setuid",
+		[PROF_HEAP_OTHER_ARCH] = "other-arch",
+		[PROF_HEAP_UNREGISTERED] = "unregistered",
+		[PROF_HEAP_OTHER_LIBC] = "other-libc",
+		[PROF_HEAP_ENVIRONMENT] = "environment",
+		[PROF_HEAP_NO_DESCRIPTORS] = "no-descriptors",
+		[PROF_HEAP_NO_MEMORY] = "no-memory",
+		[PROF_HEAP_SANITIZER] = "sanitizer",
+		[PROF_HEAP_NEVER_ALLOCATED] = "never-allocated",
+	};
+
+	return event < PROF_HEAP_EVENTS ? names[event] : names[PROF_HEAP_UNREGISTERED];
 }
 
 /* Once for all processes, of which there may be as many as a small file says. */

@@ -5,6 +5,10 @@
  * It is loaded by the dynamic linker of the command and of all that the command starts, which inherit LD_PRELOAD. What the
  * user preloads comes behind it. Whoever runs with more rights than its caller, or without a dynamic linker, is not reached;
  * the engine finds that out (daemon/engine/heap-excluded.c).
+ *
+ * The library needs glibc. Another libc's loader would load it and then end the program, for the
+ * symbols that are missing. So the path begins with a token that only glibc's loader expands:
+ * musl's looks for a folder named $LIB and goes on without the library [test_record_memory: musl].
  */
 #include "config.h"
 
@@ -13,6 +17,7 @@
 #include "arch/base.h"
 #include "tools/common/cli.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -20,7 +25,11 @@
 #define LIBRARY "libprofpreload-memory.so"
 #define MEMORY_VARIABLE "PROF_MEMORY"
 #define PRELOAD_VARIABLE "LD_PRELOAD"
+#define ASAN_VARIABLE "ASAN_OPTIONS"
+#define ASAN_ORDER "verify_asan_link_order=0"
 #define SEPARATORS " :" /* of LD_PRELOAD; there is no way to quote them */
+/* The root, as glibc's loader sees it: /lib64, /lib/x86_64-linux-gnu, or where these links lead. */
+#define GLIBC_ROOT "/$LIB/../../../../../../../.."
 
 static char *settings_of(const struct preload_memory *memory)
 {
@@ -43,6 +52,22 @@ static char *library_in(const char *folder)
 	g_autofree char *path = g_build_filename(folder, LIBRARY, NULL);
 
 	return g_canonicalize_filename(path, NULL);
+}
+
+/* Whether the loader finds by GLIBC_ROOT a library that is loaded already. */
+static bool has_root(void)
+{
+	g_autofree char *path = NULL;
+	void *handle = NULL;
+	Dl_info info;
+
+	if (dladdr((void *)g_free, &info) && g_path_is_absolute(info.dli_fname)) {
+		path = g_strconcat(GLIBC_ROOT, info.dli_fname, NULL);
+		handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+	}
+	if (handle)
+		dlclose(handle);
+	return handle != NULL;
 }
 
 bool preload_init(struct preload *preload, const struct preload_memory *memory, GError **error)
@@ -92,7 +117,13 @@ void preload_set(const struct preload *preload)
 
 	if (!preload->library)
 		return;
-	all = g_strjoin(":", preload->library, before && *before ? before : NULL, NULL);
+	all = g_strconcat(has_root() ? GLIBC_ROOT : "", preload->library,
+			  before && *before ? ":" : "", before, NULL);
 	g_setenv(PRELOAD_VARIABLE, all, TRUE);
+	/* gcc's AddressSanitizer ends a program whose first library it is not */
+	before = g_getenv(ASAN_VARIABLE);
+	g_free(all);
+	all = g_strconcat(ASAN_ORDER, before && *before ? ":" : "", before, NULL);
+	g_setenv(ASAN_VARIABLE, all, TRUE);
 	g_setenv(MEMORY_VARIABLE, preload->settings, TRUE);
 }

@@ -149,7 +149,13 @@ static const struct {
 	{ "excluded-static", "static", N_("static") },
 	{ "excluded-setuid", "setuid", N_("setuid") },
 	{ "excluded-other-arch", "other-arch", N_("for another architecture") },
-	{ "excluded-unregistered", "unregistered", N_("that recorded none") },
+	{ "excluded-other-libc", "other-libc", N_("with another libc than glibc") },
+	{ "excluded-environment", "environment", N_("started without LD_PRELOAD") },
+	{ "excluded-no-descriptors", "no-descriptors", N_("without a free file descriptor") },
+	{ "excluded-no-memory", "no-memory", N_("without memory for it") },
+	{ "excluded-sanitizer", "sanitizer", N_("with a sanitizer") },
+	{ "excluded-never-allocated", "never-allocated", N_("that never allocated") },
+	{ "excluded-unregistered", "unregistered", N_("that did not register") },
 };
 
 static void print_excluded(const struct record_result *result)
