@@ -7,10 +7,14 @@
  * be interposed, since libc closes its own modules by an inner call.
  *
  * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are copied side by side as if
- * they were a section of their own. No table is built here, as that takes as long as the file is big.
+ * they were a section of their own. No table is built here, as that takes as long as the file is big. Where a linker made no
+ * .eh_frame_hdr, .eh_frame is found by its first two records and read from its start each time, as far as all copies of
+ * pages together reach.
+ * Where a file has holes between its segments, the loader has a module for each of them, so that CFI may be outside of the
+ * module that it describes.
  * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a chain that reached its
  *                 root: such modules are in use                    [test-own-stack: signal storm, dlclose]
- *             (2) nothing of it is believed: counts and lengths are bounded by the module and by this file's buffers
+ *             (2) nothing of it is believed: lengths are bounded by this file's buffers, and what is not there is not read
  *                                                                  [fuzz_cfi for what comes behind them]
  *             (3) no rule survives its module                      [test-own-stack: same address]
  * Of code in no module (generated code, and the trampoline of an emulator) only its being readable is known.
@@ -22,6 +26,8 @@
 #define HEADER_BYTES 12 /* version, three encodings, where .eh_frame is, and the count */
 #define ENTRY_BYTES 8
 #define PROBE_BYTES 4
+#define MAX_SEARCHED_BYTES (UINT64_C(16) << 20) /* of a module, for .eh_frame */
+#define MAX_RECORDS_BYTES ((uint64_t)MODULES_PAGES * OWN_MEMORY_PAGE)
 
 /* glibc has it since 2.35. Where it is not, frame pointers are all there is. */
 #pragma weak _dl_find_object
@@ -70,27 +76,58 @@ static bool read_bytes(struct modules *modules, struct own_memory *memory, uint6
 	return true;
 }
 
-static bool read_inside(struct modules *modules, struct own_memory *memory,
-			const struct module *module, uint64_t address, void *buffer, size_t size)
-{
-	return address >= module->start && address < module->end && module->end - address >= size &&
-	       read_bytes(modules, memory, address, buffer, size);
-}
-
 /* ---- What a module is ---- */
 
-static void find_table(struct modules *modules, struct own_memory *memory, struct module *module)
+static bool find_table(struct modules *modules, struct own_memory *memory, struct module *module)
 {
 	uint8_t header[HEADER_BYTES];
-	uint32_t n;
 
-	if (!read_inside(modules, memory, module, module->header, header, sizeof(header)) ||
+	if (module->header == 0 ||
+	    !read_bytes(modules, memory, module->header, header, sizeof(header)) ||
 	    memcmp(header, encodings, sizeof(encodings)) != 0)
-		return;
-	n = load_le32(header + 8);
+		return false;
 	module->table = module->header + HEADER_BYTES;
-	if (n <= (module->end - module->table) / ENTRY_BYTES)
-		module->n_entries = n;
+	module->n_entries = load_le32(header + 8);
+	return true;
+}
+
+/* Whether there is a CIE as compilers write it, and an FDE of it. */
+static bool is_first_record(struct modules *modules, struct own_memory *memory, uint64_t at)
+{
+	uint8_t cie[10], fde[8];
+	uint32_t size;
+
+	if (!read_bytes(modules, memory, at, cie, sizeof(cie)) || load_le32(cie + 4) != 0 ||
+	    (cie[8] != 1 && cie[8] != 3) || cie[9] != 'z')
+		return false;
+	size = load_le32(cie);
+	return size > sizeof(cie) && size <= MODULES_MAX_CIE - 4 &&
+	       read_bytes(modules, memory, at + 4 + size, fde, sizeof(fde)) &&
+	       load_le32(fde) >= sizeof(fde) && load_le32(fde + 4) == size + 8;
+}
+
+/* .eh_frame of a module that has no table. */
+static void find_records(struct modules *modules, struct own_memory *memory, struct module *module)
+{
+	uint64_t page = module->start & -(uint64_t)OWN_MEMORY_PAGE;
+	uint64_t end = MIN_OF(module->end, page + MAX_SEARCHED_BYTES);
+
+	for (; page < end && module->records == 0; page += OWN_MEMORY_PAGE) {
+		if (!get_page(modules, memory, page))
+			continue;
+		for (uint64_t at = page; at < page + OWN_MEMORY_PAGE; at += 8) {
+			const uint8_t *bytes = get_page(modules, memory, page);
+
+			if (!bytes)
+				break;
+			if (load_le32(bytes + at % OWN_MEMORY_PAGE + 4) == 0 &&
+			    load_le32(bytes + at % OWN_MEMORY_PAGE) != 0 &&
+			    is_first_record(modules, memory, at)) {
+				module->records = at;
+				return;
+			}
+		}
+	}
 }
 
 struct source {
@@ -112,10 +149,12 @@ static bool find_id(struct modules *modules, struct own_memory *memory, struct m
 
 	module->id_at = module_find_build_id(&whole, &module->n_id_bytes);
 	if (module->id_at == 0) {
-		module->id_at = module->start;
-		module->n_id_bytes = MODULE_MAX_ID;
+		module->id_at = module_is_elf(&whole) || module->header == 0 ? module->start
+									     : module->header;
+		module->n_id_bytes =
+			(uint32_t)MIN_OF((uint64_t)MODULE_MAX_ID, module->end - module->start);
 	}
-	return module_read(&whole, module->id_at, module->id, module->n_id_bytes);
+	return read_bytes(modules, memory, module->id_at, module->id, module->n_id_bytes);
 }
 
 /* The loader's word for what is at pc. */
@@ -184,7 +223,8 @@ static bool is_same(struct own_memory *memory, const struct module *module, uint
 	if (!ask_loader(pc, &now) || now.start != module->start || now.end != module->end ||
 	    now.map != module->map || now.header != module->header)
 		return false;
-	if (trusted && module->id_at + module->n_id_bytes <= module->start + OWN_MEMORY_PAGE)
+	if (trusted && module->id_at >= module->start &&
+	    module->id_at + module->n_id_bytes <= module->start + OWN_MEMORY_PAGE)
 		at = (const void *)(uintptr_t)module->id_at;
 	else if (!own_memory_read(memory, module->id_at, id, module->n_id_bytes))
 		return false;
@@ -234,12 +274,36 @@ static bool read_distance(struct modules *modules, struct own_memory *memory,
 	return true;
 }
 
+/* Where the FDE is that may cover pc, without a table. Its CIE has the encodings that the table has, or it is none. */
+static bool find_record(struct modules *modules, struct own_memory *memory,
+			const struct module *module, uint64_t pc, uint64_t *ret_at)
+{
+	uint8_t record[16];
+	uint64_t at = module->records, start;
+	uint32_t size;
+
+	for (; at - module->records < MAX_RECORDS_BYTES; at += size + 4) {
+		if (!read_bytes(modules, memory, at, record, sizeof(record)))
+			return false;
+		size = load_le32(record);
+		if (size < sizeof(record) - 4 || size > MODULES_MAX_FDE)
+			return false;
+		start = at + 8 + (uint64_t)(int64_t)(int32_t)load_le32(record + 8);
+		*ret_at = at;
+		if (load_le32(record + 4) != 0 && pc - start < load_le32(record + 12))
+			return true;
+	}
+	return false;
+}
+
 /* Where the FDE is that may cover pc. */
 static bool find_fde(struct modules *modules, struct own_memory *memory,
 		     const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
 	uint32_t low = 0, high = module->n_entries;
 
+	if (module->records != 0)
+		return find_record(modules, memory, module, pc, ret_at);
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		uint64_t start;
@@ -257,30 +321,29 @@ static bool find_fde(struct modules *modules, struct own_memory *memory,
 }
 
 /* A record with its length; 0 where it has none, or is too long. */
-static size_t read_record(struct modules *modules, struct own_memory *memory,
-			  const struct module *module, uint64_t at, uint8_t *buffer, size_t max)
+static size_t read_record(struct modules *modules, struct own_memory *memory, uint64_t at,
+			  uint8_t *buffer, size_t max)
 {
 	uint32_t size;
 
-	if (!read_inside(modules, memory, module, at, buffer, 4))
+	if (!read_bytes(modules, memory, at, buffer, 4))
 		return 0;
 	size = load_le32(buffer);
-	if (size < 4 || size > max - 4 ||
-	    !read_inside(modules, memory, module, at + 4, buffer + 4, size))
+	if (size < 4 || size > max - 4 || !read_bytes(modules, memory, at + 4, buffer + 4, size))
 		return 0;
 	return size + 4;
 }
 
 /* The CIE comes first; the FDE keeps its address, and is told where its CIE is now. */
-static bool make_section(struct modules *modules, struct own_memory *memory,
-			 const struct module *module, uint64_t at, struct cfi_section *ret_section)
+static bool make_section(struct modules *modules, struct own_memory *memory, uint64_t at,
+			 struct cfi_section *ret_section)
 {
 	uint8_t *fde = modules->record + MODULES_MAX_CIE;
-	size_t n_fde = read_record(modules, memory, module, at, fde, MODULES_MAX_FDE), n_cie, start;
+	size_t n_fde = read_record(modules, memory, at, fde, MODULES_MAX_FDE), n_cie, start;
 
 	if (n_fde < 8)
 		return false;
-	n_cie = read_record(modules, memory, module, at + 4 - load_le32(fde + 4), modules->record,
+	n_cie = read_record(modules, memory, at + 4 - load_le32(fde + 4), modules->record,
 			    MODULES_MAX_CIE);
 	if (n_cie == 0)
 		return false;
@@ -305,7 +368,7 @@ static void get_rule(struct modules *modules, struct own_memory *memory,
 	*ret_rule = (struct cfi_rule){ .cfa = CFI_CFA_NONE };
 	if (!find_fde(modules, memory, module, pc, &at))
 		return;
-	if (!make_section(modules, memory, module, at, &section)) {
+	if (!make_section(modules, memory, at, &section)) {
 		ret_rule->cfa = CFI_CFA_UNSUPPORTED;
 		return;
 	}
@@ -327,13 +390,14 @@ bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_
 						 : WALK_CODE_NONE;
 			return true;
 		}
-		find_table(modules, memory, &module);
+		if (!find_table(modules, memory, &module))
+			find_records(modules, memory, &module);
 		if (!find_id(modules, memory, &module) || !add(modules, &module))
 			return false;
 		known = find_known(modules, pc);
 	}
 	ret_code->kind = WALK_CODE_FP;
-	if (!known || known->n_entries == 0)
+	if (!known || (known->n_entries == 0 && known->records == 0))
 		return true;
 	ret_code->kind = WALK_CODE_RULE;
 	get_rule(modules, memory, known, pc, &ret_code->rule);

@@ -15,16 +15,17 @@
 #define MODULES_MAX 256
 #define MODULES_PAGES 64
 #define MODULES_MAX_CIE 512
-#define MODULES_MAX_FDE 16384
+#define MODULES_MAX_FDE 65536 /* cc1 has one of 20 KiB */
 
 struct module {
 	uint64_t start, end;
 	uint64_t map;       /* the loader's own record of it */
 	uint64_t header;    /* .eh_frame_hdr; 0: none */
 	uint64_t table;     /* its entries, of 8 bytes each */
-	uint32_t n_entries; /* 0: no CFI, or none that can be searched */
+	uint32_t n_entries; /* 0: it has none */
+	uint64_t records;   /* without a table: .eh_frame; 0: none was found */
 	uint32_t n_id_bytes;
-	uint64_t id_at; /* of its build-id; without one, of its ELF header */
+	uint64_t id_at; /* of its build-id; without one, of its ELF header or .eh_frame_hdr */
 	uint8_t id[MODULE_MAX_ID];
 	uint64_t checked; /* the check that last found it the same */
 };

@@ -274,7 +274,8 @@ static bool take_line(struct scan *scan, char *text)
 
 	if (!parse_line(text, &line))
 		return true;
-	if (line.offset == 0)
+	/* Not memory without a file between the segments of one. */
+	if (line.offset == 0 && line.inode != 0)
 		scan->first = line;
 	if (!find_wanted(scan, &line, &address))
 		return true;

@@ -952,3 +952,48 @@ def test_children(samples_of):
     spawning = [sample for sample in samples
                 if set(sample.images) == {"libc.so.6"} and not re.search("execve|vfork", sample.names[0])]
     expect(spawning, r"(.*;)?(libc\.so\.6\+\w+|__spawni_child);" + CLONE, least=20)
+
+
+# ---- what a hook of --memory walks through by itself
+
+SEGMENTS = r"""
+static void *volatile kept;
+ALONE IN void deepest(int size)
+{
+	kept = malloc(size);
+	BEHIND;
+}
+ALONE void middle(int size)
+{
+	deepest(size);
+	__asm__ volatile(LONG ::: "memory");
+}
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 100; i++)
+		middle(2000 + i);
+	BEHIND;
+}
+"""
+# Its CFI has 20 KiB, as that of a function which calls others with arguments on the stack very often.
+LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_state\\n .endr"'
+
+
+@pytest.mark.parametrize("flags", [
+    ["-Wl,--section-start=.far=0x800000"],
+    ["-no-pie", "-Wl,--section-start=.far=0x800000"],
+    ["-Wl,--no-eh-frame-hdr"],
+    ["-Wl,--section-start=.far=0x800000", LONG_CFI],
+], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi"])
+def test_memory(profctl, profcapture, capture, tmp_path, flags):
+    """The callers that the program is written to have, up to its entry."""
+    if LONG_CFI not in flags:
+        flags = [*flags, "-DLONG=\"\""]
+    place = [] if "-Wl,--no-eh-frame-hdr" in flags else ['-DIN=__attribute__((section(".far")))']
+    program = build(tmp_path, "segments", SEGMENTS, *(place or ["-DIN="]), *flags)
+    recorded(profctl, "--memory", "-F", 19, "-o", capture, "--", program)
+    allocations = profcapture.json("dump", capture, "--table", "alloc", "--resolve", "--limit", 0)["data"]["rows"]
+    chains = [[frame["name"] for frame in row["frames"]] for row in allocations if 2000 <= row["size"] < 2100]
+    assert len(chains) == 100
+    assert {";".join(chain[:3]) for chain in chains} == {"deepest;middle;main"}
+    assert {chain[-1] for chain in chains} == {"_start"}
