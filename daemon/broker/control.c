@@ -4,11 +4,15 @@
  *
  * Anybody may connect. What a peer sends before it is known whose it is, is one packet of a fixed size, and nothing of it is
  * believed but the token; who it is says the kernel. An engine does everything else.
- * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed  [test-control: silent]
- *             (2) so many at a time, and so many of one user, and a second            [test-control: crowd]
- *             (3) what is no hello is closed without an answer                        [test-control: hostile]
- *             (4) descriptors that a peer sends are never received                    [test-control: hostile]
- *             (5) who finds no room is told of                                        [test-control: crowd]
+ * The name of a private session's socket is public (/proc/net/unix), so it wants the session's token of each. It lets in
+ * its own user and root; root's session lets in all, as what root starts may become somebody else.
+ * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed    [test-control: silent]
+ *             (2) so many at a time, and so many of one user, and a second              [test-control: crowd]
+ *             (3) what is no hello is closed without an answer                          [test-control: hostile]
+ *             (4) descriptors that a peer sends are never received                      [test-control: hostile]
+ *             (5) who finds no room is told of                                          [test-control: crowd]
+ *             (6) users with many connections do not keep out one who has few           [test-control: users]
+ *             (7) without descriptors for those who come, nothing is asked until some are free [test-control: full]
  * Main thread only.
  */
 #include "config.h"
@@ -17,6 +21,8 @@
 
 #include "arch/base.h"
 #include "daemon/broker/target.h"
+#include "daemon/closer.h"
+#include "daemon/stranger.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +43,7 @@
 #define MAX_OF_USER_A_SECOND 2000
 #define HELLO_TIMEOUT_MS 1000
 #define NAME_BYTES 16
+#define PAUSE_MS 100
 
 /* A connection that has not said hello yet. */
 struct pending {
@@ -49,7 +56,8 @@ struct pending {
 struct control {
 	int socket;
 	char *address;
-	guint input;
+	bool is_private;
+	guint input, pause;
 	control_taker take;
 	control_refused refused;
 	void *data;
@@ -65,7 +73,10 @@ static struct control *new_listener(const struct sockaddr_un *name, socklen_t by
 	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct control *control;
 
-	if (fd < 0 || bind(fd, (const struct sockaddr *)name, bytes) < 0 || listen(fd, BACKLOG) < 0)
+	if (fd < 0)
+		return NULL;
+	(void)stranger_refuse_descriptors(fd);
+	if (bind(fd, (const struct sockaddr *)name, bytes) < 0 || listen(fd, BACKLOG) < 0)
 		return NULL;
 	control = g_new0(struct control, 1);
 	control->socket = steal_fd(&fd);
@@ -89,8 +100,10 @@ struct control *control_new_private(void)
 	memcpy(name.sun_path + 1, text->str, text->len);
 	control = new_listener(&name,
 			       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + text->len));
-	if (control)
+	if (control) {
+		control->is_private = true;
 		control->address = g_strdup_printf("unix-abstract:%s", text->str);
+	}
 	g_string_free(text, TRUE);
 	return control;
 }
@@ -134,12 +147,20 @@ const char *control_address(const struct control *control)
 
 /* ---- A peer ------------------------------------------------------------------------------------- */
 
+/* The peer sees the end now, whenever the socket is closed. */
+static void hang_up(int fd)
+{
+	(void)shutdown(fd, SHUT_RDWR);
+	closer_close(fd);
+}
+
 static void pending_free(struct pending *pending)
 {
 	g_ptr_array_remove_fast(pending->control->pending, pending);
 	g_clear_handle_id(&pending->input, g_source_remove);
 	g_clear_handle_id(&pending->timeout, g_source_remove);
-	close(pending->fd);
+	if (pending->fd >= 0)
+		hang_up(pending->fd);
 	g_free(pending);
 }
 
@@ -183,6 +204,13 @@ static void tell_refused(struct control *control, const struct ucred *who,
 	control->refused(&peer, control->data);
 }
 
+static bool has_token(const struct control_hello *hello)
+{
+	static const uint8_t none[CONTROL_TOKEN_BYTES];
+
+	return memcmp(hello->token, none, sizeof(none)) != 0;
+}
+
 static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
 {
 	struct control *control = pending->control;
@@ -197,6 +225,8 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 
 	if (hello->version != CONTROL_VERSION)
 		return CONTROL_VERSION_UNKNOWN;
+	if (control->is_private && !has_token(hello))
+		return CONTROL_NO_SESSION;
 	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd)) {
 		tell_refused(control, &pending->peer, hello);
 		return CONTROL_FAILED;
@@ -211,18 +241,16 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 	enum control_status status;
 	ssize_t n;
 
-	/* One byte more than there may be, and no room for descriptors. */
-	uint8_t packet[sizeof(hello) + 1];
-
-	n = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	n = stranger_receive(fd, &hello, sizeof(hello));
+	if (n < 0 && errno == EAGAIN)
 		return G_SOURCE_CONTINUE;
 	pending->input = 0;
-	memcpy(&hello, packet, sizeof(hello));
 	if (n == sizeof(hello) && hello.magic == CONTROL_HELLO_MAGIC &&
 	    hello.bytes == CONTROL_BYTES) {
 		status = take_peer(pending, &hello);
-		if (status != CONTROL_OK)
+		if (status == CONTROL_OK)
+			closer_close(steal_fd(&pending->fd)); /* who took it has a copy */
+		else
 			answer(fd, status);
 	}
 	pending_free(pending);
@@ -240,49 +268,112 @@ static gboolean on_timeout(gpointer data)
 
 /* ---- The door ----------------------------------------------------------------------------------- */
 
+static unsigned count_of_user(const struct control *control, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (guint i = 0; i < control->pending->len; i++)
+		n += ((struct pending *)control->pending->pdata[i])->peer.uid == uid;
+	return n;
+}
+
+static void refuse(struct control *control, int fd, const struct ucred *who)
+{
+	answer(fd, CONTROL_LIMIT);
+	tell_refused(control, who, NULL);
+}
+
+/* Makes room by refusing one of a user with more than that; false: there is none. */
+static bool displace(struct control *control, unsigned most)
+{
+	struct pending *victim = NULL;
+
+	for (guint i = 0; i < control->pending->len; i++) {
+		struct pending *pending = control->pending->pdata[i];
+		unsigned n = count_of_user(control, pending->peer.uid);
+
+		if (n > most)
+			victim = pending;
+		most = MAX_OF(most, n);
+	}
+	if (!victim)
+		return false;
+	refuse(control, victim->fd, &victim->peer);
+	pending_free(victim);
+	return true;
+}
+
 static bool has_room(struct control *control, uid_t uid)
 {
 	gint64 second = g_get_monotonic_time() / G_USEC_PER_SEC;
 	gpointer key = GUINT_TO_POINTER(uid);
-	guint of_user = 0, in_second;
+	unsigned of_user = count_of_user(control, uid);
+	guint in_second;
 
 	if (second != control->second)
 		g_hash_table_remove_all(control->counts);
 	control->second = second;
 	in_second = GPOINTER_TO_UINT(g_hash_table_lookup(control->counts, key)) + 1;
 	g_hash_table_insert(control->counts, key, GUINT_TO_POINTER(in_second));
-	for (guint i = 0; i < control->pending->len; i++)
-		of_user += ((struct pending *)control->pending->pdata[i])->peer.uid == uid;
 	return in_second <= MAX_OF_USER_A_SECOND && of_user < MAX_PENDING_OF_USER &&
-	       control->pending->len < MAX_PENDING;
+	       (control->pending->len < MAX_PENDING || displace(control, of_user + 1));
+}
+
+/* Takes over the descriptor. */
+static void add_pending(struct control *control, int fd, const struct ucred *peer)
+{
+	struct pending *pending = g_new0(struct pending, 1);
+
+	pending->control = control;
+	pending->peer = *peer;
+	pending->fd = fd;
+	pending->input = g_unix_fd_add(fd, G_IO_IN | G_IO_HUP | G_IO_ERR, on_hello, pending);
+	pending->timeout = g_timeout_add(HELLO_TIMEOUT_MS, on_timeout, pending);
+	g_ptr_array_add(control->pending, pending);
+}
+
+static bool is_let_in(const struct control *control, uid_t uid)
+{
+	return !control->is_private || getuid() == 0 || uid == getuid() || uid == 0;
+}
+
+static gboolean on_connection(gint listener, GIOCondition condition, gpointer data);
+
+static gboolean on_pause_over(gpointer data)
+{
+	struct control *control = data;
+
+	control->pause = 0;
+	control->input = g_unix_fd_add(control->socket, G_IO_IN, on_connection, control);
+	return G_SOURCE_REMOVE;
 }
 
 /* One a turn, so that others are served meanwhile. */
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;
-	CLEANUP_CLOSE int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct pending *pending;
-	struct ucred peer;
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
-	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
-		return G_SOURCE_CONTINUE;
-	/* 0: it is in a PID namespace that is not below ours */
-	if (peer.pid <= 0 || !has_room(control, peer.uid)) {
-		answer(fd, peer.pid <= 0 ? CONTROL_NOT_A_TARGET : CONTROL_LIMIT);
-		if (peer.pid > 0)
-			tell_refused(control, &peer, NULL);
-		return G_SOURCE_CONTINUE;
+	/* It waits in the listener's queue, which would be asked again at once. */
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+		control->input = 0;
+		control->pause = g_timeout_add(PAUSE_MS, on_pause_over, control);
+		return G_SOURCE_REMOVE;
 	}
-	pending = g_new0(struct pending, 1);
-	pending->control = control;
-	pending->peer = peer;
-	pending->fd = steal_fd(&fd);
-	pending->input =
-		g_unix_fd_add(pending->fd, G_IO_IN | G_IO_HUP | G_IO_ERR, on_hello, pending);
-	pending->timeout = g_timeout_add(HELLO_TIMEOUT_MS, on_timeout, pending);
-	g_ptr_array_add(control->pending, pending);
+	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+	    is_let_in(control, peer.uid)) {
+		/* 0: it is in a PID namespace that is not below ours */
+		if (peer.pid <= 0)
+			answer(fd, CONTROL_NOT_A_TARGET);
+		else if (has_room(control, peer.uid))
+			add_pending(control, steal_fd(&fd), &peer);
+		else
+			refuse(control, fd, &peer);
+	}
+	if (fd >= 0)
+		hang_up(fd);
 	return G_SOURCE_CONTINUE;
 }
 
@@ -299,11 +390,12 @@ void control_free(struct control *control)
 	if (!control)
 		return;
 	g_clear_handle_id(&control->input, g_source_remove);
+	g_clear_handle_id(&control->pause, g_source_remove);
 	while (control->pending->len > 0)
 		pending_free(control->pending->pdata[0]);
 	g_ptr_array_unref(control->pending);
 	g_hash_table_destroy(control->counts);
-	close(control->socket);
+	hang_up(control->socket);
 	g_free(control->address);
 	g_free(control);
 }

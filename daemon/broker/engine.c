@@ -19,6 +19,8 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/hung.h"
 #include "daemon/broker/watch.h"
+#include "daemon/closer.h"
+#include "daemon/stranger.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,8 +103,8 @@ static bool receive(struct engine *engine)
 		return false;
 	/* ECONNRESET, reported once: it ended without reading all of ours; its own messages come behind that */
 	do {
-		n = recv(engine->socket, engine->buffer, MESSAGE_MAX_BYTES, MSG_DONTWAIT);
-	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+		n = stranger_receive(engine->socket, engine->buffer, MESSAGE_MAX_BYTES);
+	} while (n < 0 && errno == ECONNRESET);
 	if (n < 0 && errno == EAGAIN)
 		return false;
 	if (n > 0 && message_is_valid(message, (size_t)n)) {
@@ -111,7 +113,7 @@ static bool receive(struct engine *engine)
 		return true;
 	}
 	/* The end, or something that no engine of ours sends: it is left to finish, or is killed. */
-	if (n > 0)
+	if (n > 0 || (n < 0 && errno == EPROTO))
 		engine_kill(engine);
 	engine->ended = true;
 	engine_set_reading(engine, false);
@@ -163,6 +165,7 @@ struct engine *engine_new(const struct engine_listener *listener, void *data, ui
 	}
 	ours = sockets[0];
 	theirs = sockets[1];
+	(void)stranger_refuse_descriptors(ours);
 	if (!child_spawn("profd-engine", limit, &theirs, 1, &pid, error))
 		return NULL;
 	engine = g_new0(struct engine, 1);
@@ -207,7 +210,7 @@ void engine_free(struct engine *engine)
 	g_clear_handle_id(&engine->input_watch, g_source_remove);
 	g_clear_handle_id(&engine->output_watch, g_source_remove);
 	g_queue_clear_full(&engine->queue, outgoing_free);
-	close(engine->socket);
+	closer_close(engine->socket);
 	g_free(engine->buffer);
 	g_free(engine);
 }

@@ -16,8 +16,8 @@
 
 #include "arch/base.h"
 #include "daemon/broker/child.h"
-#include "daemon/broker/closer.h"
 #include "daemon/broker/control.h"
+#include "daemon/broker/descriptors.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
 #include "daemon/broker/name.h"
@@ -241,7 +241,7 @@ static int serve_system(const struct arguments *arguments)
 		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
 		return 1;
 	}
-	closer_watch(program.connection);
+	descriptors_watch(program.connection);
 	program.loop = g_main_loop_new(NULL, FALSE);
 	g_dbus_connection_set_exit_on_close(program.connection, FALSE);
 	g_signal_connect(program.connection, "closed", G_CALLBACK(on_closed), &program);
@@ -258,7 +258,7 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
 
 	program->connection = g_dbus_connection_new_finish(result, &error);
 	if (program->connection)
-		closer_watch(program->connection);
+		descriptors_watch(program->connection);
 	if (program->connection)
 		program->service = service_new(program->connection, NULL, program->control, on_idle,
 					       program, &error);

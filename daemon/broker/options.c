@@ -11,10 +11,10 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
-#include "daemon/broker/closer.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
+#include "daemon/closer.h"
 
 #include <errno.h>
 #include <fcntl.h>

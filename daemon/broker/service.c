@@ -21,13 +21,13 @@
 
 #include "arch/base.h"
 #include "daemon/broker/admission.h"
-#include "daemon/broker/closer.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/options.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session-object.h"
 #include "daemon/broker/session.h"
+#include "daemon/closer.h"
 
 struct service {
 	GDBusConnection *connection;

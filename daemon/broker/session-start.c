@@ -9,10 +9,10 @@
 #include "daemon/broker/session-own.h"
 
 #include "arch/base.h"
-#include "daemon/broker/closer.h"
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
+#include "daemon/closer.h"
 
 #include <errno.h>
 #include <fcntl.h>

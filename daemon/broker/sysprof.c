@@ -8,9 +8,10 @@
  * The library waits without end, so each request is answered, and the socket closed when the session ends. As all wait at the same
  * socket, who asked may have had another one's answer, and be gone, before its own request is read: it counts all the same.
  * Invariants: (1) who sent a request is the kernel's word                    [test_sysprof: children]
- *             (2) what is no request is dropped, with descriptors sent along [test_sysprof: hostile]
+ *             (2) what is no request is dropped                              [test_sysprof: hostile]
  *             (3) so many a second, and then nothing is read                 [test_sysprof: hostile]
  *             (4) what was asked before the session stops is read            [test_sysprof: late]
+ *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all [attack-sockets: sysprof]
  * Main thread only.
  */
 #include "config.h"
@@ -20,6 +21,8 @@
 #include "arch/base.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
+#include "daemon/closer.h"
+#include "daemon/stranger.h"
 
 #include <errno.h>
 #include <glib-unix.h>
@@ -40,6 +43,8 @@ static const char request_text[] = "CreatRing"; /* with its NUL */
 
 struct sysprof {
 	int socket, target_socket;
+	bool refuses_descriptors; /* the kernel does */
+	bool is_ended;
 	guint input, pause;
 	control_taker take;
 	void *data;
@@ -51,13 +56,17 @@ struct sysprof {
 struct sender {
 	struct ucred credentials; /* pid 0: not of our PID namespace */
 	int pidfd;                /* -1: not told */
+	bool has_descriptors;
 };
 
 static void read_control(const struct msghdr *header, struct sender *ret_sender)
 {
 	struct msghdr *message = (struct msghdr *)header;
 
-	*ret_sender = (struct sender){ .pidfd = -1 };
+	*ret_sender = (struct sender){
+		.pidfd = -1,
+		.has_descriptors = header->msg_flags & MSG_CTRUNC,
+	};
 	for (struct cmsghdr *item = CMSG_FIRSTHDR(message); item;
 	     item = CMSG_NXTHDR(message, item)) {
 		size_t bytes = item->cmsg_len - CMSG_LEN(0);
@@ -69,7 +78,7 @@ static void read_control(const struct msghdr *header, struct sender *ret_sender)
 			memcpy(&ret_sender->credentials, CMSG_DATA(item), bytes);
 			continue;
 		}
-		/* What a process sends is closed; there is room for one at most. */
+		ret_sender->has_descriptors |= item->cmsg_type == SCM_RIGHTS;
 		for (size_t at = 0; at + sizeof(fd) <= bytes; at += sizeof(fd)) {
 			memcpy(&fd, CMSG_DATA(item) + at, sizeof(fd));
 			if (item->cmsg_type == SCM_PIDFD)
@@ -81,7 +90,7 @@ static void read_control(const struct msghdr *header, struct sender *ret_sender)
 }
 
 /* Returns the length of a packet, or -1: there is none. */
-static ssize_t receive(int fd, void *packet, size_t room, struct sender *ret_sender)
+static ssize_t receive(int fd, void *packet, size_t room, int flags, struct sender *ret_sender)
 {
 	union {
 		struct cmsghdr header;
@@ -94,7 +103,7 @@ static ssize_t receive(int fd, void *packet, size_t room, struct sender *ret_sen
 		.msg_control = &control,
 		.msg_controllen = sizeof(control.space),
 	};
-	ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n = recvmsg(fd, &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	if (n >= 0)
 		read_control(&message, ret_sender);
@@ -149,13 +158,34 @@ static bool has_room(struct sysprof *sysprof)
 	return poll(&answers, 1, 0) > 0 && sysprof->n_in_second++ < MAX_A_SECOND;
 }
 
-/* False: there is none. */
+/* Before it is read, which would close them (stranger.c). What is closed here are copies. */
+static bool has_descriptors(const struct sysprof *sysprof)
+{
+	char byte;
+	struct sender sender = { .pidfd = -1 };
+
+	if (sysprof->refuses_descriptors ||
+	    receive(sysprof->socket, &byte, 1, MSG_PEEK, &sender) < 0)
+		return false;
+	if (sender.pidfd >= 0)
+		close(sender.pidfd);
+	return sender.has_descriptors;
+}
+
+/* False: there is none, or no more. */
 static bool take_request(struct sysprof *sysprof)
 {
 	char packet[sizeof(request_text) + 1];
 	struct sender sender;
-	ssize_t n = receive(sysprof->socket, packet, sizeof(packet), &sender);
+	ssize_t n;
 
+	if (has_descriptors(sysprof)) {
+		/* Who waits for an answer sees the end, and goes on without a ring. */
+		(void)shutdown(sysprof->socket, SHUT_RDWR);
+		sysprof->is_ended = true;
+		return false;
+	}
+	n = receive(sysprof->socket, packet, sizeof(packet), 0, &sender);
 	if (n < 0)
 		return false;
 	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
@@ -181,7 +211,10 @@ static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 		return G_SOURCE_REMOVE;
 	}
 	(void)take_request(sysprof);
-	return G_SOURCE_CONTINUE;
+	if (!sysprof->is_ended)
+		return G_SOURCE_CONTINUE;
+	sysprof->input = 0;
+	return G_SOURCE_REMOVE;
 }
 
 void sysprof_take_rest(struct sysprof *sysprof)
@@ -207,6 +240,7 @@ bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, G
 	}
 	(void)setsockopt(sockets[0], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on));
 	sysprof = g_new0(struct sysprof, 1);
+	sysprof->refuses_descriptors = stranger_refuse_descriptors(sockets[0]);
 	sysprof->socket = sockets[0];
 	sysprof->target_socket = sockets[1];
 	sysprof->take = take;
@@ -227,7 +261,7 @@ void sysprof_free(struct sysprof *sysprof)
 		return;
 	g_clear_handle_id(&sysprof->input, g_source_remove);
 	g_clear_handle_id(&sysprof->pause, g_source_remove);
-	close(sysprof->socket);
+	closer_close(sysprof->socket);
 	close(sysprof->target_socket);
 	g_free(sysprof);
 }

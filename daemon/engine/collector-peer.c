@@ -13,7 +13,9 @@
 #include "daemon/engine/collector-peer.h"
 
 #include "arch/packet.h"
+#include "daemon/closer.h"
 #include "daemon/engine/huge-pages.h"
+#include "daemon/stranger.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -109,8 +111,7 @@ void peer_free(struct peer *peer)
 	sysprof_counters_free(peer->counters);
 	g_hash_table_destroy(peer->claims);
 	collector_process_done(&peer->process);
-	if (peer->connection >= 0)
-		close(peer->connection);
+	closer_close(peer->connection);
 	if (peer->pidfd >= 0)
 		close(peer->pidfd);
 	g_free(peer);
@@ -139,18 +140,11 @@ bool peer_answer(struct peer *peer, enum control_status status, uint64_t session
 
 enum peer_message peer_receive(struct peer *peer, struct control_request *ret_request)
 {
-	/* No room for descriptors: what is sent along is not received. */
-	struct iovec part = { ret_request, sizeof(*ret_request) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-	ssize_t n;
+	ssize_t n = stranger_receive(peer->connection, ret_request, sizeof(*ret_request));
 
-	do {
-		n = recvmsg(peer->connection, &message, MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
 		return PEER_NOTHING;
-	if (n != (ssize_t)sizeof(*ret_request) || message.msg_flags & MSG_TRUNC ||
-	    ret_request->magic != CONTROL_REQUEST_MAGIC ||
+	if (n != (ssize_t)sizeof(*ret_request) || ret_request->magic != CONTROL_REQUEST_MAGIC ||
 	    ret_request->version != CONTROL_VERSION || ret_request->bytes != CONTROL_BYTES ||
 	    ++peer->n_requests > MAX_REQUESTS)
 		return PEER_CLOSED;

@@ -20,6 +20,8 @@
 
 #include "arch/base.h"
 #include "arch/packet.h"
+#include "daemon/closer.h"
+#include "daemon/stranger.h"
 #include "libcollector/control.h"
 
 #include <errno.h>
@@ -167,17 +169,15 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	return false;
 }
 
-/* False: it is not to be listened to any more. No room for descriptors: what is sent along is not received. */
+/* False: it is not to be listened to any more. */
 static bool read_switch(const struct session *session, struct control_switch *ret_request,
 			bool *ret_there)
 {
-	struct iovec part = { ret_request, sizeof(*ret_request) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-	ssize_t n = recvmsg(session->switch_fd, &message, MSG_DONTWAIT);
+	ssize_t n = stranger_receive(session->switch_fd, ret_request, sizeof(*ret_request));
 
-	*ret_there = n == (ssize_t)sizeof(*ret_request) && !(message.msg_flags & MSG_TRUNC) &&
+	*ret_there = n == (ssize_t)sizeof(*ret_request) &&
 		     ret_request->magic == CONTROL_SWITCH_MAGIC && ret_request->on <= 1;
-	return *ret_there || (n < 0 && (errno == EAGAIN || errno == EINTR));
+	return *ret_there || (n < 0 && errno == EAGAIN);
 }
 
 static bool answer(const struct session *session, const struct control_switch *request, int fd)
@@ -192,7 +192,7 @@ static bool answer(const struct session *session, const struct control_switch *r
 
 static bool give_up(struct session *session, GError **error)
 {
-	close(steal_fd(&session->switch_fd));
+	closer_close(steal_fd(&session->switch_fd));
 	session->switched_off = true;
 	return apply_and_note(session, error);
 }

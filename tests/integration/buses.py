@@ -314,9 +314,9 @@ class TestBus:
 
     # ---- profd
 
-    def start_profd(self, *arguments, wait=True, **environment):
+    def start_profd(self, *arguments, wait=True, wrapper=(), **environment):
         self.profd = subprocess.Popen(
-            [os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
+            [*wrapper, os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
             stdin=subprocess.DEVNULL, start_new_session=True,  # as a service: its engines go first only there (sched(7), autogroups)
         )
         if wait:

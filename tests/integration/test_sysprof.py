@@ -152,20 +152,14 @@ def ask(record, code, **options):
 
 
 def test_hostile(record, profcapture, capture):
-    """What is no request is dropped, with what comes along; the next one is answered; endless requests are, too."""
-    read, write = os.pipe()
-    ask(record, f"""
+    """What is no request is dropped; the next one is answered; endless requests are, too."""
+    ask(record, """
 for text in b"", b"x", b"CreatRing", b"CreatRing\\0\\0", b"\\0" * 10, b"x" * 60000:
     s.send(text)
-    socket.send_fds(s, [b"y"], [{write}] * 100)
 assert len(ask()) == 1
 answers = [len(ask()) for _ in range(700)]
-assert 0 in answers and set(answers) <= {{0, 1}}, answers
-""", pass_fds=[read, write])
-    os.close(write)
-    # profd's copies are closed
-    assert os.read(read, 1) == b""
-    os.close(read)
+assert 0 in answers and set(answers) <= {0, 1}, answers
+""")
     assert set(losses(profcapture, capture)) == {"ring-refused"}
 
 

@@ -28,16 +28,21 @@ ALLOWED = {
     "arch": (["arch"], []),
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector", "arch"], []),
-    "daemon": (["daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "arch"], ["seccomp", "stdio"]),
+    "daemon": (
+        ["daemon/closer.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "daemon/stranger.h", "arch"],
+        ["glib", "seccomp", "stdio"],
+    ),
     # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
     "daemon/broker": (
         [
             "daemon/broker",
+            "daemon/closer.h",
             "daemon/protocol.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
             "daemon/filter.h",
             "daemon/owner.h",
+            "daemon/stranger.h",
             "libcapture/prof-capture.h",
             "libcollector/control.h",
             "arch",
@@ -45,7 +50,16 @@ ALLOWED = {
         ["glib", "gio", "polkit", "seccomp", "stdio"],
     ),
     "daemon/engine": (
-        ["daemon/engine", "daemon/protocol.h", "daemon/filter.h", "libcapture/prof-capture.h", "libcollector", "arch"],
+        [
+            "daemon/engine",
+            "daemon/closer.h",
+            "daemon/protocol.h",
+            "daemon/filter.h",
+            "daemon/stranger.h",
+            "libcapture/prof-capture.h",
+            "libcollector",
+            "arch",
+        ],
         ["glib", "seccomp", "stdio", "zlib", "zstd"],
     ),
     "daemon/files": (

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Descriptors - what comes with D-Bus messages is closed by nobody who is waited for
+ *
+ * GDBus closes the descriptors of a message with the message, wherever that is, unless there is a reference to their list.
+ * That goes for all messages, also of calls that are refused or are not there.
+ * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent   [attack-capture: server that hangs]
+ */
+#include "config.h"
+
+#include "daemon/broker/descriptors.h"
+
+#include "daemon/closer.h"
+
+#include <gio/gunixfdlist.h>
+
+#define KEY "prof-descriptors"
+
+static void close_all(gpointer data)
+{
+	g_autoptr(GUnixFDList) list = data;
+	int n;
+	g_autofree int *fds = g_unix_fd_list_steal_fds(list, &n);
+
+	for (int i = 0; i < n; i++)
+		closer_close(fds[i]);
+}
+
+/* On GDBus's thread. The message drops its reference to the list before this one goes. */
+static GDBusMessage *on_message(GDBusConnection *connection, GDBusMessage *message,
+				gboolean incoming, gpointer data)
+{
+	GUnixFDList *list = incoming ? g_dbus_message_get_unix_fd_list(message) : NULL;
+
+	if (list)
+		g_object_set_data_full(G_OBJECT(message), KEY, g_object_ref(list), close_all);
+	return message;
+}
+
+void descriptors_watch(GDBusConnection *connection)
+{
+	g_dbus_connection_add_filter(connection, on_message, NULL, NULL);
+}

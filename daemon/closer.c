@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Closer - closes descriptors that strangers sent, and sockets that strangers send to
+ *
+ * close() can wait for somebody else, as long as that one likes, and SIGKILL does not end it: a file of FUSE asks its
+ * server, a network file system its server, a TCP socket with SO_LINGER waits for its peer. Closing a Unix socket closes
+ * the descriptors in the packets that nobody read. So only threads that nobody waits for do any of this.
+ * A process does not end before such a thread does: profd that has been told to end has no name on the bus by then, and a
+ * connection that is shut down.
+ * Invariants: (1) closer_close() does not wait             [attack-capture: server that hangs, attack-sockets]
+ *             (2) no more than so many threads wait; what comes then stays open until one of them is done [test-closer]
+ */
+#include "daemon/closer.h"
+
+#include <glib.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#define MAX_THREADS 64
+
+static GMutex lock;
+static GCond filled;
+static GQueue waiting = G_QUEUE_INIT; /* descriptors */
+static unsigned n_threads, n_idle, max_threads = MAX_THREADS;
+
+static gpointer run(gpointer data)
+{
+	int fd;
+
+	g_mutex_lock(&lock);
+	while (true) {
+		while (g_queue_is_empty(&waiting))
+			g_cond_wait(&filled, &lock);
+		n_idle--;
+		fd = GPOINTER_TO_INT(g_queue_pop_head(&waiting));
+		g_mutex_unlock(&lock);
+		close(fd);
+		g_mutex_lock(&lock);
+		n_idle++;
+	}
+	return NULL;
+}
+
+static void add_thread(void)
+{
+	GThread *thread = g_thread_try_new("closer", run, NULL, NULL);
+
+	if (!thread)
+		return;
+	g_thread_unref(thread);
+	n_threads++;
+	n_idle++;
+}
+
+void closer_start(void)
+{
+	g_mutex_lock(&lock);
+	max_threads = 1;
+	add_thread();
+	g_mutex_unlock(&lock);
+}
+
+void closer_close(int fd)
+{
+	if (fd < 0)
+		return;
+	g_mutex_lock(&lock);
+	g_queue_push_tail(&waiting, GINT_TO_POINTER(fd));
+	if (g_queue_get_length(&waiting) > n_idle && n_threads < max_threads)
+		add_thread();
+	g_cond_signal(&filled);
+	g_mutex_unlock(&lock);
+}

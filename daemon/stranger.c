@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Stranger - reads packets of processes that may be hostile
+ *
+ * Whoever reads a packet has the descriptors that came with it, even if there is no room for them: the kernel closes them
+ * before recvmsg() returns. Where the sender has closed its own copies, that closes the files, which can wait as long as
+ * the sender likes. So the sender is refused where the kernel can do that; elsewhere a packet is looked at before it is
+ * read, which closes copies only, and one with descriptors is never read. The only reader of a socket sees the same packet
+ * twice.
+ * Invariants: (1) no descriptor of a stranger is closed here  [attack-sockets: with and without the kernel's help]
+ */
+#include "daemon/stranger.h"
+
+#include <errno.h>
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* asm-generic/socket.h, Linux 6.16 */
+#endif
+
+bool stranger_refuse_descriptors(int socket)
+{
+	int off = 0;
+
+	return setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) == 0;
+}
+
+static ssize_t receive(int socket, void *bytes, size_t size, int flags, bool *ret_descriptors)
+{
+	struct iovec part = { bytes, size };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t n;
+
+	do {
+		n = recvmsg(socket, &message, flags | MSG_DONTWAIT | MSG_TRUNC);
+	} while (n < 0 && errno == EINTR);
+	*ret_descriptors = n >= 0 && message.msg_flags & MSG_CTRUNC;
+	return n;
+}
+
+ssize_t stranger_receive(int socket, void *bytes, size_t size)
+{
+	bool has_descriptors;
+	ssize_t n = receive(socket, bytes, size, MSG_PEEK, &has_descriptors);
+
+	if (!has_descriptors)
+		return n > 0 ? receive(socket, bytes, size, 0, &has_descriptors) : n;
+	errno = EPROTO;
+	return -1;
+}

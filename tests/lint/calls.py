@@ -1,0 +1,49 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Functions that are dangerous where others decide what they do to us, and the few files that may call them."""
+import re
+import sys
+
+import lint
+
+# What reads sockets also receives descriptors, and whoever closes the last copy of one may wait for a stranger.
+RECEIVERS = {
+    "daemon/broker/sysprof.c": "who sends is told beside the packet; it looks before it reads",
+    "daemon/datagram.c": "from profd-files, which is ours",
+    "daemon/engine/channel.c": "from profd, which is ours",
+    "daemon/stranger.c": "looks before it reads",
+    "libcollector/control-client.c": "in the target, from profd",
+    "tools/common/debuginfod-child.c": "from our own parent",
+    "tools/common/debuginfod.c": "from our own child",
+    "tools/profctl/command.c": "from our own child",
+}
+RULES = [
+    (
+        re.compile(r"(?<![\w.>])(?:recv|recvfrom|recvmsg|recvmmsg|SYS_recvmsg)\b(?=\s*[(,])"),
+        ("daemon/", "libcollector/", "tools/"),
+        RECEIVERS,
+        "use stranger_receive() of daemon/stranger.h, or say in tests/lint/calls.py whose packets these are",
+    ),
+]
+
+
+def check(root):
+    for path in lint.files(root, ".c", ".h"):
+        for pattern, folders, allowed, advice in RULES:
+            if not str(path).startswith(folders) or str(path) in allowed:
+                continue
+            for number, line in lint.lines(root, path):
+                found = pattern.search(line)
+                if found and not line.lstrip().startswith(("*", "/*")) and "SCMP_SYS" not in line:
+                    yield f"{path}:{number}: {found[0]}: {advice}"
+
+
+SELF_TEST = [
+    ({"daemon/broker/a.c": "\tn = recv(fd, packet, 1, 0);\n"}, 1),
+    ({"daemon/engine/a.c": "\tn = recvmsg(fd, &message, 0);\n\tr = reader_recv(fd);\n"}, 1),
+    ({"daemon/stranger.c": "\tn = recvmsg(fd, &message, 0);\n", "tests/unit/a.c": "recv(fd, b, 1, 0);\n"}, 0),
+    ({"daemon/broker/a.c": " * recvmsg() closes them\n\tSCMP_SYS(recvmsg),\n"}, 0),
+]
+
+if __name__ == "__main__":
+    sys.exit(lint.run(check, SELF_TEST))
