@@ -232,6 +232,18 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
+/* Whether a name is that of a system call's entry for programs of an older architecture, which may be the native one too. */
+static bool is_compat(const char *name)
+{
+	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
 /* Whether a line is shown rather than what the gap has at the same address; as prefer() in symbols-elf.c. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {
@@ -240,6 +252,8 @@ static bool is_better(const struct line *line, const struct gap *gap)
 
 	if (function != gap->function)
 		return function;
+	if (is_compat(line->name) != is_compat(gap->name.bytes))
+		return is_compat(gap->name.bytes);
 	if (underscores(line->name) != underscores(gap->name.bytes))
 		return underscores(line->name) < underscores(gap->name.bytes);
 	if (strlen(line->name) != strlen(gap->name.bytes))
