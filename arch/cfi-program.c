@@ -290,9 +290,11 @@ static struct cfi_value value_is_cfa(uint64_t factored, bool is_sp)
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
-	bool is_copy = is_ra && regs->lr_copy != REGS_NO_COPY && reg == regs->lr_copy;
-
-	return (struct cfi_value){ .place = is_copy ? CFI_SAME : CFI_N_PLACES };
+	if (is_ra && regs->lr_copy != REGS_NO_COPY && reg == regs->lr_copy)
+		return (struct cfi_value){ .place = CFI_SAME };
+	if (is_ra && reg < regs->n_numbered)
+		return (struct cfi_value){ .place = CFI_IN_REGISTER, .offset = (int64_t)reg };
+	return (struct cfi_value){ .place = CFI_N_PLACES };
 }
 
 static struct cfi_value *followed(const struct regs *regs, struct cfi_state *state, uint64_t reg)
@@ -521,6 +523,12 @@ static bool sp_is_cfa(const struct cfi_state *state)
 	}
 }
 
+static void set_cfa_register(uint64_t reg, struct cfi_rule *rule)
+{
+	rule->cfa = CFI_CFA_REGISTER;
+	rule->flags |= (uint8_t)(reg << CFI_NUMBER_SHIFT);
+}
+
 /* What stands for the CFA; CFI_CFA_UNSUPPORTED where its offset does not fit. */
 static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 			 struct cfi_rule *rule)
@@ -532,6 +540,8 @@ static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 		offset = state->cfa_offset;
 		if (state->cfa_register == regs->fp)
 			rule->cfa = CFI_CFA_FP;
+		else if (state->cfa_register < regs->n_numbered && state->cfa_register != regs->sp)
+			set_cfa_register(state->cfa_register, rule);
 		else if (state->cfa_register != regs->sp)
 			rule->cfa = CFI_CFA_UNSUPPORTED;
 	} else {

@@ -39,6 +39,7 @@ enum cfi_cfa {
 	CFI_CFA_AT_SP,       /* what stands at sp + cfa_offset, and 8 * CFI_NUMBER() */
 	CFI_CFA_AT_FP,       /* what stands at fp + cfa_offset, and 8 * CFI_NUMBER() */
 	CFI_CFA_PLT,         /* sp + cfa_offset, and 8 more where pc % 16 >= CFI_NUMBER() */
+	CFI_CFA_REGISTER,    /* cfa_offset + the register that DWARF calls CFI_NUMBER() */
 	CFI_N_CFAS,
 };
 
@@ -48,6 +49,7 @@ enum cfi_place {
 	CFI_AT_CFA, /* at CFA + offset */
 	CFI_AT_SP,  /* at sp + offset */
 	CFI_AT_FP,  /* at fp + offset */
+	CFI_IN_REGISTER, /* in the register whose number in DWARF is the offset; the return address only */
 	CFI_UNDEFINED, /* nowhere, or where no rule can say; the return address: this is the outermost frame */
 	CFI_N_PLACES,
 };

@@ -22,12 +22,15 @@ static const struct regs table[REGS_N_ARCHS] = {
 		.code_align = 1,
 		.frame = REGS_FRAME_RECORD,
 		.ra_from_cfa = -8,
-		.perf_mask = BIT(6) | BIT(7) | BIT(8), /* BP, SP, IP */
-		.perf_fp = 0,
-		.perf_sp = 1,
-		.perf_pc = 2,
+		.perf_mask = 0xff01ff, /* AX, BX, CX, DX, SI, DI, BP, SP, IP, R8 to R15 */
+		.perf_fp = 6,
+		.perf_sp = 7,
+		.perf_pc = 8,
 		.perf_lr = UINT8_MAX,
-		.perf_n = 3,
+		.perf_n = 17,
+		/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15 */
+		.perf_numbered = { 0, 3, 2, 1, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16 },
+		.n_numbered = 16,
 		/* mov $15, %rax; syscall */
 		.sigreturn = { 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05 },
 		.sigreturn_size = 9,

@@ -26,6 +26,7 @@ enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64L
 
 #define REGS_MAX_SIGRETURN 12
 #define REGS_MAX_TRAMPOLINE 11
+#define REGS_MAX_NUMBERED 16
 #define REGS_NO_COPY UINT8_MAX
 
 /* A frame that a function with frame pointers makes. */
@@ -54,6 +55,8 @@ struct regs {
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
 	/* Where they stand in the sample: ascending by bit. lr is UINT8_MAX where there is none. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
+	/* Where the sample has the registers that DWARF calls 0, 1, …: n_numbered of them, 0 where only those above are sampled. */
+	uint8_t perf_numbered[REGS_MAX_NUMBERED], n_numbered;
 	/* What a signal handler returns to, and where that finds the interrupted registers, from its sp. */
 	uint8_t sigreturn[REGS_MAX_SIGRETURN];
 	uint8_t sigreturn_size;

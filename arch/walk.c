@@ -153,6 +153,15 @@ static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint3
 	return WALK_GO;
 }
 
+/* Only of the innermost frame are they all known. */
+static const uint64_t *numbered(const struct state *state, uint64_t number)
+{
+	if (state->n != 1 || !state->exact || number >= state->regs->n_numbered ||
+	    !state->walk->numbered)
+		return NULL;
+	return &state->walk->numbered[number];
+}
+
 static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *rule,
 			      uint64_t *ret_cfa)
 {
@@ -163,6 +172,13 @@ static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *
 
 	if (by_fp && !state->fp_known)
 		return WALK_NO_RULE;
+	if (rule->cfa == CFI_CFA_REGISTER) {
+		const uint64_t *base = numbered(state, CFI_NUMBER(rule->flags));
+
+		if (!base)
+			return WALK_NO_RULE;
+		return add_offset(*base, offset, ret_cfa) ? WALK_GO : WALK_BAD_FRAME;
+	}
 	if (rule->cfa == CFI_CFA_AT_SP || rule->cfa == CFI_CFA_AT_FP) {
 		enum walk_stop stop = read_at(state, by_fp ? at->fp : at->sp, offset, &word);
 
@@ -182,6 +198,12 @@ static enum walk_stop get_place(const struct state *state, uint8_t place, int32_
 {
 	if (place == CFI_AT_FP && !state->fp_known)
 		return WALK_NO_RULE;
+	if (place == CFI_IN_REGISTER) {
+		const uint64_t *value = numbered(state, (uint64_t)offset);
+
+		*ret_word = value ? *value : 0;
+		return value ? WALK_GO : WALK_NO_RULE;
+	}
 	return read_at(state,
 		       place == CFI_AT_CFA  ? cfa
 		       : place == CFI_AT_FP ? state->at.fp
@@ -194,7 +216,8 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 {
 	if (cfa % 8 != 0)
 		return false;
-	if (cfa > state->at.sp || (cfa == state->at.sp && rule->ra == CFI_SAME))
+	if (cfa > state->at.sp ||
+	    (cfa == state->at.sp && (rule->ra == CFI_SAME || rule->ra == CFI_IN_REGISTER)))
 		return true;
 	return (rule->flags & CFI_SIGNAL) && state->n_switches++ < MAX_SWITCHES;
 }
@@ -487,6 +510,23 @@ static bool has_frame(struct state *state)
 }
 
 /*
+ * Whether what the frame pointer points at may stand in for a rule: it returns into a function that keeps its own there.
+ * The function that has no rule may have no frame, and then its caller is skipped.
+ */
+static bool may_follow_fp(struct state *state)
+{
+	const struct walk_slot *slot;
+	struct walk_slot own;
+	uint64_t ra;
+
+	if (state->regs->frame != REGS_FRAME_RECORD || !has_frame(state) ||
+	    !read_word(state, state->at.fp + 8, &ra))
+		return false;
+	slot = find_slot(state, (ra & ~state->walk->pac_mask) - 1, &own);
+	return slot && slot->rule.cfa == CFI_CFA_FP && slot->rule.fp == CFI_AT_CFA;
+}
+
+/*
  * Whether this is a trampoline of Python. Where no code can be read it has to look like one: between two functions of one
  * file, which is the interpreter's, and with nothing but eight bytes of padding.
  */
@@ -507,6 +547,20 @@ static bool is_python_trampoline(struct state *state)
 		return false;
 	slot = find_slot(state, ra - 1, &own);
 	return slot && slot->origin == state->callee_origin && !has_frame(state);
+}
+
+/* A return probe has its own code called in place of the caller, whose address the kernel keeps. */
+static bool is_probed(struct state *state)
+{
+	const struct walk *walk = state->walk;
+	uint64_t pc, slot = state->at.sp + (uint64_t)(int64_t)state->regs->ra_from_cfa;
+
+	if (state->exact || state->regs->has_lr || !walk->find_replaced ||
+	    !walk->find_replaced(walk->data, slot, &pc) || pc == state->at.pc)
+		return false;
+	state->at.pc = pc;
+	state->flags |= WALK_FRAME_FP;
+	return true;
 }
 
 static enum walk_stop step_by_generated(struct state *state)
@@ -531,8 +585,11 @@ static enum walk_stop step_by_generated(struct state *state)
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
+	enum walk_stop stop;
 	struct move move;
 
+	if ((slot->kind == WALK_CODE_JIT || slot->kind == WALK_CODE_NONE) && is_probed(state))
+		return WALK_GO;
 	if (slot->kind == WALK_CODE_NONE && state->n > 0)
 		return WALK_BAD_FRAME;
 	if (slot->kind == WALK_CODE_JIT)
@@ -551,7 +608,8 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		return go(state, &move);
 	if (is_signal_trampoline(state, rule))
 		return step_by_signal(state);
-	return rule ? step_by_rule(state, rule) : step_by_fp(state);
+	stop = rule ? step_by_rule(state, rule) : WALK_NO_TABLE;
+	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
 }
 
 /* Nearly all steps are such. */

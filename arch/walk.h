@@ -86,6 +86,9 @@ struct walk {
 	uint64_t
 		pac_mask; /* bits of a return address that are a signature (aarch64: NT_ARM_PAC_MASK) */
 
+	/* Of the innermost frame, by DWARF's numbers, as many as struct regs has numbered. NULL: only struct walk_registers. */
+	const uint64_t *numbered;
+
 	/* The stack from `stack_start` on, as far as it is there. */
 	const uint8_t *stack;
 	uint64_t stack_start;
@@ -95,9 +98,14 @@ struct walk {
 	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
 	/* `size` bytes of code, for looking at what stands before a return address. NULL: nobody looks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
+	/*
+	 * Of a return address that leads to no code of a file: which one stood at `slot` before a return probe replaced it.
+	 * False where none is known to have. NULL: nobody knows.
+	 */
+	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
 	/* What is at pc. */
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
-	void *data; /* for all three */
+	void *data; /* for all of them */
 
 	/* Slots count only for their generation: another number for another process, or when its mappings change. */
 	struct walk_cache *cache; /* NULL: none */

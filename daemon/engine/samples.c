@@ -367,7 +367,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 		.maps = process->maps,
 		.maps_known = process->maps_known,
 	};
-	unwind_read_registers(record->registers, &job->input.registers);
+	unwind_read_registers(record->registers, &job->input);
 	if (samples->n_pending == WALK_TOGETHER)
 		samples_settle(samples);
 }

@@ -52,6 +52,9 @@ struct unwind_lane {
 	struct unwind *unwind;
 	int32_t pid;
 	const struct maps *maps;
+	const struct unwind_input *input;
+	size_t chain_at; /* of the kernel's chain, the address that returns from the frame at chain_fp */
+	uint64_t chain_fp;
 	bool maps_known, last_chance;
 	bool pending;          /* something was not ready */
 	struct image *missing; /* its file; NULL: the mappings are not known */
@@ -73,11 +76,14 @@ void unwind_done(struct unwind *unwind)
 	g_clear_pointer(&unwind->lanes, g_free);
 }
 
-void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret_registers)
+void unwind_read_registers(const uint64_t *registers, struct unwind_input *input)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
+	size_t i;
 
-	*ret_registers = (struct walk_registers){
+	for (i = 0; i < regs->n_numbered; i++)
+		input->numbered[i] = registers[regs->perf_numbered[i]];
+	input->registers = (struct walk_registers){
 		.pc = registers[regs->perf_pc],
 		.sp = registers[regs->perf_sp],
 		.fp = registers[regs->perf_fp],
@@ -132,6 +138,29 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 		lane->missing = NULL;
 		ret_code->kind = lane->last_chance ? WALK_CODE_FP : WALK_CODE_PENDING;
 	}
+}
+
+/*
+ * The kernel's chain has the addresses that stood on the stack before return probes replaced them (since Linux 6.11). It is
+ * followed along the copy, to see which of its addresses was at the slot. Slots ascend, so a walk follows it once.
+ */
+static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
+{
+	struct unwind_lane *lane = data;
+	const struct unwind_input *input = lane->input;
+	const uint64_t sp = input->registers.sp;
+	uint64_t fp = lane->chain_fp, next;
+
+	while (lane->chain_at < input->n_chain && fp >= sp && fp - sp < input->stack_bytes &&
+	       input->stack_bytes - (fp - sp) >= 16 && fp + 8 < slot) {
+		memcpy(&next, input->stack + (fp - sp), sizeof(next));
+		lane->chain_at = next > fp ? lane->chain_at + 1 : input->n_chain;
+		lane->chain_fp = fp = next;
+	}
+	if (lane->chain_at >= input->n_chain || fp + 8 != slot)
+		return false;
+	*ret_pc = input->chain[lane->chain_at];
+	return true;
 }
 
 void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
@@ -348,16 +377,21 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 	lane->unwind = unwind;
 	lane->pid = input->pid;
 	lane->maps = job->maps;
+	lane->input = input;
+	lane->chain_at = 1;
+	lane->chain_fp = input->registers.fp;
 	lane->maps_known = job->maps_known;
 	lane->last_chance = last_chance;
 	lane->pending = false;
 	ret_walk->registers = input->registers;
 	ret_walk->walk = (struct walk){
 		.arch = REGS_NATIVE,
+		.numbered = input->numbered,
 		.stack = input->stack,
 		.stack_start = input->registers.sp,
 		.stack_size = input->stack_bytes,
 		.resolve = resolve,
+		.find_replaced = find_replaced,
 		.data = lane,
 		/* A guess for want of a table must not outlive the want. */
 		.cache = last_chance ? NULL : &unwind->cache,

@@ -25,6 +25,7 @@ struct unwind_stack {
 /* What a walk starts from. The stack is not changed while it goes on. */
 struct unwind_input {
 	struct walk_registers registers;
+	uint64_t numbered[REGS_MAX_NUMBERED]; /* the same and others, as DWARF has them */
 	const uint8_t *stack;
 	size_t stack_bytes,
 		wanted_bytes;  /* how much there is; how much there would be of a deep stack */
@@ -69,7 +70,7 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 		     const struct maps *maps);
 
 /* The registers of a sample that has some. */
-void unwind_read_registers(const uint64_t *registers, struct walk_registers *ret_registers);
+void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);
 
 /*
  * Walks. False where a table or the mappings are not there yet: then *ret_missing is the image that has to have its table

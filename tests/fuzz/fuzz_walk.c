@@ -18,6 +18,8 @@
 #define HAS_CACHE 0x02
 #define HAS_MORE 0x04 /* memory outside of the copy can be read */
 #define HAS_ROOTS 0x08
+#define HAS_REGISTERS 0x10 /* all, not only pc, sp, fp and lr */
+#define HAS_PROBES 0x20    /* some return addresses were replaced */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,6 +55,12 @@ static bool read_code(void *data, uint64_t address, void *buffer, size_t size)
 		return false;
 	memcpy(buffer, world->data + address % 4096, size);
 	return true;
+}
+
+static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
+{
+	*ret_pc = CODE + slot % (4 * CODE);
+	return slot % 16 == 0;
 }
 
 static bool make_table(struct world *world, enum regs_arch arch, const uint8_t *rules,
@@ -138,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct walk_frame frames[N_FRAMES];
 	static struct walk_cache cache;
 	static _Alignas(16) uint8_t bytes[4096];
+	uint64_t numbered[REGS_MAX_NUMBERED];
 	struct world world = { .data = data, .size = size };
 	struct walk_registers registers;
 	struct walk_result result;
@@ -148,7 +157,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	n_rules = MIN_OF((size_t)data[2] % MAX_RULES, (size - NEEDS) / sizeof(struct cfi_rule));
 	memcpy(&registers, data + 4, sizeof(registers));
+	for (size_t i = 0; i < REGS_MAX_NUMBERED; i++)
+		numbered[i] = registers.sp + load_le64(data + 4 + i) % 1024;
 	walk = (struct walk){
+		.numbered = data[1] & HAS_REGISTERS ? numbered : NULL,
+		.find_replaced = data[1] & HAS_PROBES ? find_replaced : NULL,
 		.arch = REGS_NONE + 1 + data[0] % (REGS_N_ARCHS - 1),
 		.pac_mask = data[0] & 0x80 ? UINT64_C(0xff7f000000000000) : 0,
 		.stack = data + NEEDS + n_rules * sizeof(struct cfi_rule),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The stack of each kind of code that is hard to walk through, whole, as the real daemon records it."""
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -948,10 +949,81 @@ def test_children(samples_of):
     expect([sample for sample in at(samples) if "spawned" in sample.names], "spin;spawned;" + MAIN)
     parents = [sample for sample in samples if "spawn" in sample.names or "main" in sample.names]
     expect(parents, ".*" + MAIN)
-    # vfork keeps its return address in a register, which no table row can say; after execve there is nothing to walk
+    # after execve there is nothing to walk
     spawning = [sample for sample in samples
-                if set(sample.images) == {"libc.so.6"} and not re.search("execve|vfork", sample.names[0])]
+                if set(sample.images) == {"libc.so.6"} and "execve" not in sample.names[0]]
     expect(spawning, r"(.*;)?(libc\.so\.6\+\w+|__spawni_child);" + CLONE, least=20)
+
+
+VFORK = r"""
+ALONE int spawner(void)
+{
+	pid_t pid = vfork(); /* which has its return address in a register */
+
+	if (pid == 0)
+		_exit(3);
+	waitpid(pid, NULL, 0);
+	return pid;
+}
+int main(void)
+{
+	for (int i = 0; i < 4000; i++)
+		spawner();
+	BEHIND;
+}
+"""
+PROGRAMS.add_program("vfork", VFORK)
+
+
+def test_vfork(samples_of):
+    samples = [sample for sample in samples_of("vfork") if re.search("vfork", sample.chain)]
+    expect(samples, r"(__)?(libc_)?vfork;spawner;" + MAIN)
+
+
+PROBED = r"""
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+ALONE void probed(void)
+{
+	spin(300);
+	BEHIND;
+}
+ALONE void caller(void)
+{
+	probed();
+	BEHIND;
+}
+int main(void)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr), .config = 1 }; /* at returns */
+	FILE *type = fopen("/sys/bus/event_source/devices/uprobe/type", "r");
+	Dl_info info;
+
+	dladdr((void *)probed, &info);
+	fscanf(type, "%u", &attr.type);
+	attr.uprobe_path = (long)"/proc/self/exe";
+	attr.probe_offset = (long)probed - (long)info.dli_fbase;
+	if (syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) < 0)
+		return 1;
+	caller();
+	BEHIND;
+}
+"""
+HAS_UPROBES = os.path.exists("/sys/bus/event_source/devices/uprobe/type")
+if HAS_UPROBES:
+    PROGRAMS.add_program("probed", PROBED, *KEEPS_FP)
+    PROGRAMS.add_program("probed-dwarf", PROBED)
+
+
+@pytest.mark.skipif(not HAS_UPROBES, reason="the kernel has no uprobes")
+def test_return_probe(samples_of):
+    """The probe is where the caller's address was, which the kernel's chain of frame pointers has from Linux 6.11 on."""
+    samples = at(samples_of("probed"))
+    if tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) >= (6, 11):
+        expect(samples, "spin;probed;caller;" + MAIN, method="fp")
+    # without frame pointers it is the end, and no caller is invented
+    expect(at(samples_of("probed-dwarf")), "spin;probed", stop="bad-frame")
 
 
 # ---- what a hook of --memory walks through by itself

@@ -88,7 +88,14 @@ static bool set_cfa(const struct regs *regs, const Dwarf_Op *ops, size_t n, stru
 		rule->flags |= (uint8_t)(from << CFI_NUMBER_SHIFT);
 		return true;
 	}
-	if (n == 0 || !is_register(&ops[0], &reg, &offset) || (reg != regs->sp && reg != regs->fp))
+	if (n == 0 || !is_register(&ops[0], &reg, &offset))
+		return false;
+	if (n == 1 && reg != regs->sp && reg != regs->fp && reg < regs->n_numbered) {
+		rule->cfa = CFI_CFA_REGISTER;
+		rule->flags |= (uint8_t)(reg << CFI_NUMBER_SHIFT);
+		return set_offset(offset, &rule->cfa_offset);
+	}
+	if (reg != regs->sp && reg != regs->fp)
 		return false;
 	deref = n > 1;
 	if (deref && !set_deref(ops + 1, n - 1, rule))
@@ -136,6 +143,12 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 	}
 	if (reg == regs->ra && n == 1 && is_lr_copy(&ops[0], regs)) {
 		*ret_place = CFI_SAME;
+		return true;
+	}
+	if (reg == regs->ra && n == 1 && ops[0].atom >= DW_OP_reg0 &&
+	    ops[0].atom < DW_OP_reg0 + regs->n_numbered) {
+		*ret_place = CFI_IN_REGISTER;
+		*ret_offset = ops[0].atom - DW_OP_reg0;
 		return true;
 	}
 	if (n != 1 || !is_register(&ops[0], &base, &offset) ||

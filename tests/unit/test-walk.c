@@ -28,6 +28,7 @@
 #define NO_CFI 0x19000u
 #define FP_LOST 0x1a000u /* as LEAF, and fp is gone */
 #define ENDING 0x1b000u  /* as LEAF, and fp has been popped: it stood below sp */
+#define IN_RDI 0x1d000u  /* CFA = sp, the return address in rdi, as in vfork */
 #define ENTRY 0x1c000u   /* as LEAF, and where a program begins */
 
 struct world {
@@ -78,6 +79,7 @@ static void build_x86(void)
 	build_fde(&b, BY_FP, 0x1000, BYTES(OP_DEF_CFA, 6, 16, OP_OFFSET | 6, 2));
 	build_fde(&b, ROOT, 0x1000, BYTES(OP_UNDEFINED, 16));
 	build_fde(&b, EXOTIC, 0x1000, BYTES(OP_DEF_CFA_REGISTER, 3));
+	build_fde(&b, IN_RDI, 0x1000, BYTES(OP_DEF_CFA_OFFSET, 0, OP_REGISTER, 16, 5));
 	build_fde(&b, PLT, 0x1000,
 		  BYTES(OP_DEF_CFA_EXPRESSION, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
 			0x24, 0x22));
@@ -321,6 +323,63 @@ static void test_zero_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 	result = run(FRAME, STACK + 128); /* at two words of 0 */
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
+}
+
+/* A CFA or a return address in a register: known of the innermost frame only. */
+static void test_registers(void)
+{
+	const uint64_t numbered[REGS_MAX_NUMBERED] = { [3] = STACK + 32, [5] = FRAME + 9 };
+	struct walk walk = a_walk();
+	struct walk_registers registers = { .pc = IN_RDI + 2, .sp = STACK };
+	struct walk_result result;
+
+	build_x86();
+	world.words[3] = ROOT + 1;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, IN_RDI + 2);
+	walk.numbered = numbered;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, IN_RDI + 2, FRAME + 9, ROOT + 1);
+	registers.pc = EXOTIC + 2; /* CFA = STACK + 40 */
+	world.words[4] = ROOT + 2;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, EXOTIC + 2, ROOT + 2);
+	registers.pc = FRAME + 2;
+	world.words[3] = EXOTIC + 5;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
+	/* Without a rule it goes on by a frame pointer, if that leads to a function that keeps one. */
+	world.words[20] = STACK + 30 * 8;
+	world.words[21] = BY_FP + 5;
+	world.words[31] = ROOT + 3;
+	registers.fp = STACK + 20 * 8;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME + 2, EXOTIC + 5, BY_FP + 5, ROOT + 3);
+	CHECK(result.flags & WALK_FRAME_FP);
+	world.words[21] = LEAF + 5;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
+}
+
+static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
+{
+	*ret_pc = FRAME + 9;
+	return slot == STACK + 3 * 8;
+}
+
+static void test_return_probe(void)
+{
+	const struct walk_registers registers = { .pc = FRAME, .sp = STACK, .fp = 1 };
+	struct walk walk = a_walk();
+	struct walk_result result;
+
+	build_x86();
+	walk.find_replaced = find_replaced;
+	world.words[3] = JIT;
+	world.words[7] = ROOT + 9;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME, FRAME + 9, ROOT + 9);
+	CHECK(result.flags & WALK_FRAME_FP);
 }
 
 /* A trampoline of Python, from a function of the interpreter to another one. */
@@ -741,6 +800,8 @@ int main(void)
 	RUN(test_popped_fp);
 	RUN(test_entry);
 	RUN(test_zero_fp);
+	RUN(test_registers);
+	RUN(test_return_probe);
 	RUN(test_python);
 	RUN(test_signal);
 	RUN(test_trampolines);
