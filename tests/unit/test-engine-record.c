@@ -50,7 +50,7 @@ static void test_sample(void)
 	CHECK_INT(time_ns, 77);
 }
 
-/* A sample with registers (three on x86_64) and a stack of `room` bytes, of which `filled` are said to be there. */
+/* A sample with registers and a stack of `room` bytes, of which `filled` are said to be there. */
 static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, uint64_t filled)
 {
 	const size_t n = regs_get(REGS_NATIVE)->perf_n;
