@@ -56,6 +56,24 @@ def test_pids(profctl, profcapture, capture, spawn, busy):
     assert stranger.poll() is None
 
 
+def test_pid_of_a_thread_or_a_zombie(profctl, capture, spawn, compile_c):
+    source = """#include <pthread.h>
+    #include <unistd.h>
+    static void *sleep_long(void *unused) { sleep(1000); return unused; }
+    int main(void) { pthread_t thread; if (fork() == 0) return 0; pthread_create(&thread, 0, sleep_long, 0); sleep(1000); }"""
+    process = spawn(compile_c("threaded", source, "-pthread"))
+    tasks = Path(f"/proc/{process.pid}/task")
+    until(lambda: len(list(tasks.iterdir())) == 2)
+    tid = max(int(task.name) for task in tasks.iterdir())
+    zombie = int((tasks / str(process.pid) / "children").read_text())
+    until(lambda: "State:\tZ" in Path(f"/proc/{zombie}/status").read_text())
+    done = profctl("record", "-p", tid, "-d", 1, "-o", capture, check=1)
+    assert done.stderr == f"profctl: {tid} is a thread ('threaded') of process {process.pid}; use --pid {process.pid}\n"
+    done = profctl("record", "-p", f"{process.pid},{zombie}", "-d", 1, "-o", capture, check=1)
+    assert f"process {zombie} has ended" in done.stderr and "(zombie)" in done.stderr
+    assert not capture.exists()
+
+
 def test_command_and_its_children(profctl, profcapture, capture, busy):
     script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; true"
     data = recorded(profctl, "--no-symbols", "-F", 4999, "-o", capture, "--", "sh", "-c", script)

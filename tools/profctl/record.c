@@ -26,6 +26,7 @@
 
 #include <glib-unix.h>
 #include <glib/gi18n.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -307,6 +308,46 @@ static void on_program_end(void *data)
 	stop(data);
 }
 
+/* A line of /proc/PID/status; NULL: there is none. */
+static char *status_of(uint32_t pid, const char *name)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRIu32 "/status", pid);
+	g_autofree char *text = NULL;
+	g_auto(GStrv) lines = NULL;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL))
+		return NULL;
+	lines = g_strsplit(text, "\n", -1);
+	for (char **line = lines; *line; line++)
+		if (g_str_has_prefix(*line, name))
+			return g_strdup(g_strchug(*line + strlen(name)));
+	return NULL;
+}
+
+/* Name what cannot be recorded though it has a number in /proc. */
+static bool check_pid(uint32_t pid, GError **error)
+{
+	g_autofree char *process = status_of(pid, "Tgid:");
+	g_autofree char *state = status_of(pid, "State:");
+
+	if (process && strtoul(process, NULL, 10) != pid) {
+		g_autofree char *name = status_of(pid, "Name:");
+
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("%" PRIu32 " is a thread ('%s') of process %s; use --pid %s"), pid,
+			    name ? name : "?", process, process);
+		return false;
+	}
+	if (state && (*state == 'Z' || *state == 'X')) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("process %" PRIu32
+			      " has ended, though its parent has not waited for it yet (zombie)"),
+			    pid);
+		return false;
+	}
+	return true;
+}
+
 static bool begin(struct recording *recording, GError **error)
 {
 	const struct record_options *options = &recording->options;
@@ -320,6 +361,9 @@ static bool begin(struct recording *recording, GError **error)
 		.needs_reading = !options->no_symbols,
 	};
 
+	for (guint i = 0; options->pids && i < options->pids->len; i++)
+		if (!check_pid(g_array_index(options->pids, uint32_t, i), error))
+			return false;
 	if (options->control != RECORD_NO_CONTROL &&
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
