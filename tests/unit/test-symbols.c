@@ -91,6 +91,62 @@ static void test_preference(void)
 	CHECK_STR(names->rows[1].raw_name, "_ZN3foo3barEi@LIB_1");
 }
 
+/* Puts names of any length behind the file: `table` is where its symbols are, which follow the null symbol. */
+static void rename_symbols(int fd, off_t table, char *const *names, size_t n)
+{
+	uint32_t at = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t size = strlen(names[i]) + 1;
+
+		CHECK(pwrite(fd, &at, sizeof(at), table + (off_t)((i + 1) * sizeof(Elf64_Sym))) >
+		      0);
+		CHECK(pwrite(fd, names[i], size, (off_t)BUILD_FILE_BYTES + at) == (ssize_t)size);
+		at += (uint32_t)size;
+	}
+	for (off_t section = BUILD_SECTIONS_OFFSET;; section += (off_t)sizeof(Elf64_Shdr)) {
+		Elf64_Shdr header;
+
+		REQUIRE(pread(fd, &header, sizeof(header), section) == sizeof(header));
+		if (header.sh_type != SHT_STRTAB)
+			continue;
+		header.sh_offset = BUILD_FILE_BYTES;
+		header.sh_size = at;
+		CHECK(pwrite(fd, &header, sizeof(header), section) > 0);
+		return;
+	}
+}
+
+static void test_long_names(void)
+{
+	static char longest[16384 + 1], longer[40000], wide[40000];
+	static char *const names[] = { longest, longer, wide };
+	static const struct build_symbol symbols[] = {
+		{ TEXT + 0x10, 0x10, "a", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x20, 0x10, "b", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x30, 0x10, "c", STT_FUNC, STB_GLOBAL },
+	};
+	const struct build build = { .symbols = symbols, .n_symbols = ARRAY_SIZE(symbols) };
+	const uint64_t offsets[] = { OFFSET(0x10), OFFSET(0x20), OFFSET(0x30) };
+	CLEANUP_CLOSE int fd = build_elf(&build);
+
+	memset(longest, 'a', sizeof(longest) - 1);
+	memset(longer, 'b', sizeof(longer) - 1);
+	for (size_t i = 0; i + 2 < sizeof(wide); i += 2)
+		memcpy(wide + i, "\u00e9", 2);
+	rename_symbols(fd, 0x3000, names, ARRAY_SIZE(names));
+	CLEANUP_SYMBOLS struct symbols *read = read_all(&file_image, fd, offsets, 3);
+
+	REQUIRE(read->n_rows == 3);
+	CHECK_STR(read->rows[0].name, longest);
+	CHECK_INT(strlen(read->rows[1].name), 16384);
+	CHECK(memcmp(read->rows[1].name, longer, 16381) == 0);
+	CHECK_STR(read->rows[1].name + 16381, "...");
+	/* not within a character */
+	CHECK_INT(strlen(read->rows[2].name), 16383);
+	CHECK(memcmp(read->rows[2].name, wide, 16380) == 0);
+}
+
 static void test_overlapping(void)
 {
 	static const struct build_symbol symbols[] = {
@@ -371,6 +427,7 @@ static void test_many_overlapping(void)
 int main(void)
 {
 	RUN(test_preference);
+	RUN(test_long_names);
 	RUN(test_overlapping);
 	RUN(test_without_size);
 	RUN(test_stripped);

@@ -82,9 +82,9 @@ static gboolean same_row(const void *a, const void *b)
 
 static bool is_name(const char *name)
 {
-	size_t length = strnlen(name, MAX_NAME_BYTES + 1);
+	size_t length = strnlen(name, MAX_NAME_BYTES);
 
-	if (length == 0 || length > MAX_NAME_BYTES || !g_utf8_validate(name, (gssize)length, NULL))
+	if (length == 0 || name[length] != '\0' || !g_utf8_validate(name, (gssize)length, NULL))
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
@@ -92,11 +92,29 @@ static bool is_name(const char *name)
 	return true;
 }
 
+/* A name as it is kept: with "..." for the rest of one that is too long; NULL: it is none. */
+static const char *take_name(struct symbols_query *query, const char *name)
+{
+	size_t length = name ? strnlen(name, MAX_NAME_BYTES + 1) : 0;
+	g_autofree char *cut = NULL;
+
+	if (length > MAX_NAME_BYTES) {
+		/* not within a character */
+		for (length = MAX_NAME_BYTES - 3; (name[length] & 0xc0) == 0x80; length--)
+			if (length == 1)
+				return NULL;
+		cut = g_strdup_printf("%.*s...", (int)length, name);
+		name = g_string_chunk_insert_const(query->result->strings, cut);
+	}
+	return length > 0 && is_name(name) ? name : NULL;
+}
+
 /* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo"; that a place is in the PLT stays to be seen. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {
 	g_autofree char *base = NULL, *readable = NULL, *shown = NULL;
+	const char *name;
 	const char *at = origin == SYMBOLS_FROM_FDE ? NULL : strchr(raw_name, '@');
 
 	base = at && at > raw_name ? g_strndup(raw_name, (gsize)(at - raw_name))
@@ -104,8 +122,8 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 	if (origin != SYMBOLS_FROM_FDE)
 		base[clone_suffix_skip(base)] = '\0';
 	readable = origin == SYMBOLS_FROM_FDE ? NULL : demangle_get(base);
-	shown = g_strconcat(readable && is_name(readable) ? readable : base,
-			    origin == SYMBOLS_FROM_PLT ? "@plt" : "", NULL);
+	name = take_name(query, readable);
+	shown = g_strconcat(name ? name : base, origin == SYMBOLS_FROM_PLT ? "@plt" : "", NULL);
 	return strcmp(shown, raw_name) == 0 ? NULL
 					    : g_string_chunk_insert(query->result->strings, shown);
 }
@@ -138,8 +156,10 @@ static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol
 
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol)
 {
-	return symbol->raw_name && is_name(symbol->raw_name) ? get_row(query, symbol)
-							     : SYMBOLS_NONE;
+	struct symbol kept = *symbol;
+
+	kept.raw_name = take_name(query, symbol->raw_name);
+	return kept.raw_name ? get_row(query, &kept) : SYMBOLS_NONE;
 }
 
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
@@ -148,13 +168,15 @@ void symbols_query_add(struct symbols_query *query, const struct symbols_place *
 {
 	struct symbol symbol = {
 		.length = end - start,
-		.raw_name = raw_name,
 		.inline_parent = SYMBOLS_NONE,
 		.origin = origin,
 	};
 	uint64_t offset = query->offsets[place->index];
 
-	if (place->address < start || place->address >= end || !is_name(raw_name))
+	if (place->address < start || place->address >= end)
+		return;
+	symbol.raw_name = take_name(query, raw_name);
+	if (!symbol.raw_name)
 		return;
 	/* The same distance in the file as in memory: what is not so lies in another segment. */
 	if (!elf_image_get_offset(query->elf, start, &symbol.start) || symbol.start > offset ||
