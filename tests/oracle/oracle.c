@@ -151,6 +151,12 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 		*ret_offset = ops[0].atom - DW_OP_reg0;
 		return true;
 	}
+	if (reg == regs->ra && n == 1 && ops[0].atom == DW_OP_regx &&
+	    ops[0].number < regs->n_numbered) {
+		*ret_place = CFI_IN_REGISTER;
+		*ret_offset = (int32_t)ops[0].number;
+		return true;
+	}
 	if (n != 1 || !is_register(&ops[0], &base, &offset) ||
 	    (base != regs->sp && base != regs->fp))
 		return false;
