@@ -10,5 +10,5 @@
  * False: the kernel cannot do that, as before Linux 6.16. */
 bool stranger_refuse_descriptors(int socket);
 /* Reads a packet without waiting: its length, which is more than `size` where it was longer, 0 at the end, or -1 with errno.
- * EAGAIN: there is none. EPROTO: descriptors came with it. It is not read, and the socket is of no more use: closer_close(). */
+ * EAGAIN: no packet waits. EPROTO: the next packet carries descriptors; it stays unread, so pass the socket to closer_close(). */
 ssize_t stranger_receive(int socket, void *bytes, size_t size);

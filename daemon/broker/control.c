@@ -283,7 +283,7 @@ static void refuse(struct control *control, int fd, const struct ucred *who)
 	tell_refused(control, who, NULL);
 }
 
-/* Makes room by refusing one of a user with more than that; false: there is none. */
+/* Makes room: refuses a connection of the user with the most, if that user has more than `most`. Returns whether it did. */
 static bool displace(struct control *control, unsigned most)
 {
 	struct pending *victim = NULL;
@@ -356,7 +356,7 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
-	/* It waits in the listener's queue, which would be asked again at once. */
+	/* The connection stays in the listener's queue; without a pause the main loop would call us again at once. */
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 		control->input = 0;
 		control->pause = g_timeout_add(PAUSE_MS, on_pause_over, control);

@@ -172,7 +172,7 @@ static bool has_descriptors(const struct sysprof *sysprof)
 	return sender.has_descriptors;
 }
 
-/* False: there is none, or no more. */
+/* Returns false if no request waits, or if the socket has been shut down. */
 static bool take_request(struct sysprof *sysprof)
 {
 	char packet[sizeof(request_text) + 1];
@@ -180,7 +180,7 @@ static bool take_request(struct sysprof *sysprof)
 	ssize_t n;
 
 	if (has_descriptors(sysprof)) {
-		/* Who waits for an answer sees the end, and goes on without a ring. */
+		/* Threads that wait for an answer see the end of the socket, and go on without a ring. */
 		(void)shutdown(sysprof->socket, SHUT_RDWR);
 		sysprof->is_ended = true;
 		return false;
