@@ -306,7 +306,7 @@ struct message_finished {
 	uint32_t n_loss;
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */
-	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none;
+	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
 	uint64_t excluded
 		[ENGINE_EXCLUDED_KINDS]; /* processes without allocations, by enum engine_excluded */
 	struct message_loss loss[];      /* n_loss */

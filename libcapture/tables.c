@@ -34,9 +34,9 @@ static const char *const source_kinds[] = { "software", "hardware", "tracepoint"
 static const char *const sample_modes[] = { "user", "kernel", NULL };
 static const char *const user_methods[] = { "none",        "fp",     "cfi", "stitched",
 					    "fp-repaired", "jit-fp", NULL };
-static const char *const user_stops[] = { "root",          "copy-end",  "no-table",
-					  "no-rule",       "bad-frame", "depth",
-					  "kernel-thread", "unknown",   NULL };
+static const char *const user_stops[] = { "root",      "copy-end", "no-table",      "no-rule",
+					  "bad-frame", "depth",    "kernel-thread", "unknown",
+					  "no-memory", NULL };
 static const char *const task_events[] = {
 	"exists", "fork", "exec", "exit", "comm", "status", NULL
 };

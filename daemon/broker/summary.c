@@ -86,6 +86,7 @@ GVariant *summary_new(const struct message_finished *finished)
 		{ "unwind-truncated", finished->unwind_truncated },
 		{ "unwind-guessed", finished->unwind_guessed },
 		{ "unwind-none", finished->unwind_none },
+		{ "unwind-no-memory", finished->unwind_no_memory },
 	};
 	static const char *const excluded[ENGINE_EXCLUDED_KINDS] = {
 		[ENGINE_EXCLUDED_STATIC] = "excluded-static",

@@ -8,7 +8,8 @@
  * Where the sample has registers and a stack, the user part is walked through by unwind.h instead, some samples at a time.
  * A frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth` at the kernel's
  * limit. A return address where nothing executable is mapped was no return address, and what lies beyond is no better:
- * the chain ends before it, as `bad-frame`.
+ * the chain ends before it, as `bad-frame`. A task that is exiting has given its memory back: the kernel then leaves out
+ * the user part altogether. In exec a task has the memory of the next program, and no stack in it yet.
  * Invariants: (1) every sample has a stack with at least its own address  [test-engine-samples: unknown]
  *             (2) an address outside every mapping has an image as well   [test-engine-samples: unknown]
  *             (3) complete + truncated + guessed + none = samples with user memory [test-engine-samples: counts]
@@ -257,13 +258,22 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	return n ? samples->stacks[n - 1] : parent;
 }
 
-/* How far a chain of frame pointers can be trusted; cuts off what cannot. */
-static enum prof_user_stop judge(struct chain *chain, const struct process *process)
+/* Threads that the kernel adds to a process for its own work have the process's memory, but no user stack. */
+static bool is_worker(const struct thread *thread)
 {
+	return g_str_has_prefix(thread->comm, "iou-") || g_str_has_prefix(thread->comm, "vhost-");
+}
+
+/* How far a chain of frame pointers can be trusted; cuts off what cannot. */
+static enum prof_user_stop judge(struct chain *chain, const struct thread *thread)
+{
+	const struct process *process = thread->process;
 	size_t depth = chain->n_user + chain->n_kernel, i;
 
-	if (process->kernel && chain->n_user == 0)
+	if (chain->n_user == 0 && (process->kernel || is_worker(thread)))
 		return PROF_STOP_KERNEL_THREAD;
+	if (!chain->user)
+		return PROF_STOP_NO_MEMORY;
 	for (i = 1; process->maps_known && i < chain->n_user; i++) {
 		if (maps_find(process->maps, chain->user[i] - 1))
 			continue;
@@ -278,7 +288,7 @@ static enum prof_user_stop judge(struct chain *chain, const struct process *proc
 /* The user part as the kernel found it. */
 static void take_chain(struct samples *samples, struct chain *chain, struct sample *sample)
 {
-	enum prof_user_stop stop = judge(chain, sample->thread->process);
+	enum prof_user_stop stop = judge(chain, sample->thread);
 	size_t i;
 
 	for (i = 0; i < chain->n_user; i++)
@@ -297,7 +307,9 @@ static void count(struct samples *samples, const struct unwind_stack *user)
 {
 	if (user->stop == PROF_STOP_KERNEL_THREAD)
 		return;
-	if (user->n == 0)
+	if (user->stop == PROF_STOP_NO_MEMORY)
+		samples->no_memory++;
+	else if (user->n == 0)
 		samples->none++;
 	else if (user->method != PROF_METHOD_CFI)
 		samples->guessed++;

@@ -30,6 +30,7 @@ struct samples {
 	bool keep_kernel;                            /* frames */
 	GHashTable *cgroups;                         /* uint64_t id, struct samples_cgroup */
 	uint64_t complete, truncated, guessed, none; /* by user stack: interfaces, UNWIND */
+	uint64_t no_memory; /* of tasks that had no user memory, so none of the above */
 	/* An image was executed for the first time. */
 	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
 			  void *data);

@@ -131,6 +131,7 @@ static void send_finished(struct session *session, bool whole)
 		.unwind_truncated = session->samples.truncated,
 		.unwind_guessed = session->samples.guessed,
 		.unwind_none = session->samples.none,
+		.unwind_no_memory = session->samples.no_memory,
 	};
 	finished->bytes = writer_bytes(session->writer);
 	memcpy(finished->excluded, session->excluded.counts, sizeof(finished->excluded));

@@ -427,7 +427,7 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 	};
 	/* Within exec the registers are those of the program before, in a process that is the next one already. */
 	if (job->input.in_kernel && result->n == 1 && result->stop == WALK_BAD_FRAME)
-		job->stack = (struct unwind_stack){ .stop = PROF_STOP_UNKNOWN };
+		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
 	else
 		mend_deep(lane, &job->input, &job->stack);
 	cut(lane, &job->stack);

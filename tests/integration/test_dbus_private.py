@@ -707,7 +707,7 @@ def hostile(tmp_path):
     "send(STARTED, b'x')",
     "send(PROGRESS, b'x' * 31)",
     "send(PROGRESS, b'x' * 32, length=2**32 - 1)",
-    "send(FINISHED, b'x' * 183)",
+    "send(FINISHED, b'x' * 191)",
     "send(CPU, b'x' * 5)",
     "send(IMAGE, b'x' * 31)",
     "send(FOOTPRINTS, b'x' * 7)",
@@ -734,7 +734,7 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 
 
 @pytest.mark.parametrize("script", [
-    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 168)",  # losses that are not there
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that are not there
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
     "send(FOOTPRINTS, struct.pack('IIi', 1, 1, 1))",  # nobody asked for allocations
     "send(FOOTPRINTS, struct.pack('II', 1, 2**31))",
@@ -820,7 +820,7 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
 @pytest.mark.parametrize("script", ["started()\n", ""])
 def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
     """What it said stands; but the session does not wait for its end for ever."""
-    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(168))") as profd:
+    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(176))") as profd:
         path = profd.create(SYSTEM, file)
         with contextlib.suppress(GLib.Error):
             profd.session(path, "Start")

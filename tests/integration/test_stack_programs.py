@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Programs as they are installed, stripped and without frame pointers: nearly every stack reaches the root, and functions have
 names."""
+import json
 import shutil
 import sys
 from collections import Counter
@@ -99,3 +100,23 @@ def test_names(profctl, profcapture, programs, tmp_path_factory, require, name):
     assert data["self_total"] > 100
     resolved = sum(row["self"] for row in data["rows"] if row["kind"] != "unresolved")
     assert resolved >= 0.9 * data["self_total"], [row for row in data["rows"] if row["kind"] == "unresolved"][:5]
+
+
+# Where the kernel takes a task's memory away and gives it the next program's.
+WITHOUT_MEMORY = {"do_exit", "begin_new_exec", "bprm_execve"}
+
+
+def test_no_memory(profctl, profcapture, capture):
+    """Of a task that exits or executes a program there is no user stack to be had, so none that is incomplete."""
+    command = ["sh", "-c", "for i in $(seq 300); do /bin/true; /bin/echo $i; done >/dev/null"]
+    done = json.loads(profctl("record", "--json", "-F", 4999, "-o", capture, "--", *command).stdout.splitlines()[-1])["data"]
+    rows = profcapture.json("dump", capture, "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
+    gone = [row for row in rows if row["user_stop"] == "no-memory"]
+    assert len(gone) >= 20
+    for row in gone:
+        assert WITHOUT_MEMORY & {frame["name"] for frame in row["frames"]}, row
+    assert not [row for row in rows if row["user_stop"] == "unknown"]
+    info = profcapture.json("info", capture)["data"]
+    assert done["unwind"] == info["unwind"]
+    assert info["unwind"]["no_memory"] == len(gone)
+    assert sum(info["unwind"].values()) == len([row for row in rows if row["user_stop"] != "kernel-thread"])

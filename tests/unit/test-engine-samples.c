@@ -157,6 +157,7 @@ static void test_counts(void)
 {
 	uint64_t deep[2 + 127] = { USER };
 	const uint64_t kernel_only[] = { KERNEL, STEXT + 0x10 };
+	const uint64_t no_user[] = { KERNEL, STEXT + 0x10, USER };
 	struct stage stage;
 	size_t i;
 
@@ -164,16 +165,24 @@ static void test_counts(void)
 		deep[i] = 0x400000 + i;
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
+	/* without the mark of a user part: no memory; with it: no stack could be had */
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
+	add(&stage, PERF_RECORD_MISC_KERNEL, no_user, 3);
+	strcpy(stage.thread->comm, "iou-wrk-1");
+	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
+	stage.thread->comm[0] = 0;
 	stage.thread->process->kernel = true;
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
 	parts_finish(&stage.parts);
 	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 0), PROF_STOP_DEPTH);
-	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 1), PROF_STOP_UNKNOWN);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 1), PROF_STOP_NO_MEMORY);
 	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_METHOD, 1), PROF_METHOD_NONE);
-	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 2), PROF_STOP_KERNEL_THREAD);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 2), PROF_STOP_UNKNOWN);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 3), PROF_STOP_KERNEL_THREAD);
+	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 4), PROF_STOP_KERNEL_THREAD);
 	CHECK_INT(stage.parts.samples.guessed, 1);
 	CHECK_INT(stage.parts.samples.none, 1);
+	CHECK_INT(stage.parts.samples.no_memory, 1);
 	stage_done(&stage);
 }
 

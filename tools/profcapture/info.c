@@ -368,9 +368,9 @@ static void print_quality(const struct info *info, struct out *out)
 		return;
 	out_printf(out,
 		   _("%-14s %" PRIu64 " complete, %" PRIu64 " truncated, %" PRIu64
-		     " guessed, %" PRIu64 " none\n"),
+		     " guessed, %" PRIu64 " none, %" PRIu64 " without memory\n"),
 		   _("User stacks"), unwind[UNWIND_COMPLETE], unwind[UNWIND_TRUNCATED],
-		   unwind[UNWIND_GUESSED], unwind[UNWIND_NONE]);
+		   unwind[UNWIND_GUESSED], unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
 	out_printf(out, _("%-14s %s samples (%.2f %%)\n"), _("Without a name"), unresolved,
 		   100.0 * (double)info->functions.unresolved / (double)samples);
 }

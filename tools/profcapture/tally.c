@@ -481,7 +481,9 @@ static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
 	/* A kernel thread has no user memory. Values that this version does not know are guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
-	if (method == PROF_METHOD_NONE)
+	if (stop == PROF_STOP_NO_MEMORY)
+		tally->unwind[UNWIND_NO_MEMORY]++;
+	else if (method == PROF_METHOD_NONE)
 		tally->unwind[UNWIND_NONE]++;
 	else if (method != PROF_METHOD_CFI)
 		tally->unwind[UNWIND_GUESSED]++;
@@ -754,17 +756,17 @@ void tally_done(struct tally *tally)
 
 void tally_print_quality(const struct tally *tally, struct out *out)
 {
-	static const char *const kinds[UNWIND_KINDS] = { N_("complete"), N_("truncated"),
-							 N_("guessed"), N_("none") };
+	static const char *const kinds[] = { N_("complete"), N_("truncated"), N_("guessed"),
+					     N_("none") };
 	g_autofree char *unresolved = text_count(tally->unresolved);
 	uint64_t user = 0;
 	bool first = true;
 
-	for (size_t i = 0; i < UNWIND_KINDS; i++)
+	for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
 		user += tally->unwind[i];
 	if (user > tally->unwind[UNWIND_COMPLETE]) {
 		out_text(out, _("User stacks: "));
-		for (size_t i = 0; i < UNWIND_KINDS; i++) {
+		for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
 			if (tally->unwind[i] == 0)
 				continue;
 			out_printf(out, "%s%.1f %% %s", first ? "" : ", ",
@@ -780,8 +782,8 @@ void tally_print_quality(const struct tally *tally, struct out *out)
 
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)
 {
-	static const char *const kinds[UNWIND_KINDS] = { "complete", "truncated", "guessed",
-							 "none" };
+	static const char *const kinds[UNWIND_KINDS] = { "complete", "truncated", "guessed", "none",
+							 "no_memory" };
 
 	json_begin_object(json, key);
 	for (size_t i = 0; i < UNWIND_KINDS; i++)

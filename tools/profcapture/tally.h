@@ -24,7 +24,14 @@ extern const char *const tally_by_names[];
 enum tally_mode { TALLY_ANY_MODE, TALLY_USER, TALLY_KERNEL };
 extern const char *const tally_modes[];
 
-enum tally_unwind { UNWIND_COMPLETE, UNWIND_TRUNCATED, UNWIND_GUESSED, UNWIND_NONE, UNWIND_KINDS };
+enum tally_unwind {
+	UNWIND_COMPLETE,
+	UNWIND_TRUNCATED,
+	UNWIND_GUESSED,
+	UNWIND_NONE,
+	UNWIND_NO_MEMORY, /* there was no user stack that could be incomplete */
+	UNWIND_KINDS
+};
 
 /* A sample, and the node of the tree that it ended in. */
 struct tally_sample {

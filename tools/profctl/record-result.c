@@ -264,10 +264,9 @@ static void write_memory(const struct record_result *result, struct json *json)
 static void write_data(const struct record_result *result, struct json *json)
 {
 	static const char *const unwind[][2] = {
-		{ "complete", "unwind-complete" },
-		{ "truncated", "unwind-truncated" },
-		{ "guessed", "unwind-guessed" },
-		{ "none", "unwind-none" },
+		{ "complete", "unwind-complete" },   { "truncated", "unwind-truncated" },
+		{ "guessed", "unwind-guessed" },     { "none", "unwind-none" },
+		{ "no_memory", "unwind-no-memory" },
 	};
 	g_auto(GStrv) steps = next_steps(result);
 
