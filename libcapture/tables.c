@@ -217,6 +217,7 @@ static const struct prof_column_def free_columns[] = {
 	COLUMN(PROF_FREE_ADDRESS, "address", UINT, .unit = PROF_UNIT_ADDRESS,
 	       .flags = PROF_COLUMN_NULLABLE),
 	ENUM(PROF_FREE_KIND, "kind", free_kinds),
+	COLUMN(PROF_FREE_YOUNGER, "younger", UINT, .unit = PROF_UNIT_COUNT),
 };
 static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),

@@ -348,6 +348,7 @@ PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct p
 {
 	CLEANUP(buffer_done) struct buffer encoded = { 0 };
 	struct schema one CLEANUP(schema_done) = { 0 };
+	const struct prof_table_def *known = schema_find(&writer->schema, def->id);
 	int r = writer->finished ? -EINVAL : schema_add(&one, def);
 
 	if (!r)
@@ -357,7 +358,8 @@ PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct p
 		r = schema_decode(&writer->schema, encoded.data, encoded.size);
 	if (r)
 		return r == SCHEMA_CONFLICT ? -EEXIST : r;
-	writer->schema_changed = true;
+	if (schema_find(&writer->schema, def->id) != known)
+		writer->schema_changed = true;
 	return 0;
 }
 

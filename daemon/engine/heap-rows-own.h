@@ -32,10 +32,11 @@ struct heap_rows {
 	struct call_nodes nodes;
 	uint32_t lost; /* node; 0: not made yet */
 	GArray *threads;
-	uint32_t first_free;  /* of those; UINT32_MAX: none */
-	uint64_t last_number; /* of a block */
-	uint64_t n_events;    /* since what lives was told */
-	uint32_t epoch;       /* in which it was */
+	uint32_t first_free;                   /* of those; UINT32_MAX: none */
+	uint64_t last_number;                  /* of a block */
+	uint64_t last_row_number, last_row_ns; /* of the last block that has an alloc row */
+	uint64_t n_events;                     /* since what lives was told */
+	uint32_t epoch;                        /* in which it was */
 	bool has_begun;
 };
 

@@ -24,6 +24,7 @@
  *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
  *             (7) of one time an address is given up before it is given out again, in whatever order that is told
  *                                                                            [test-engine-heap: ties]
+ *             (8) rows of alloc and free of one time say in which order they were written [test-engine-heap: order]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows-own.h"
@@ -262,6 +263,10 @@ static void write_alloc(struct heap_rows *rows, const struct heap_block *block, 
 		[PROF_ALLOC_PRIOR] = prior,
 	};
 
+	if (numbers[PROF_ALLOC_BLOCK]) {
+		rows->last_row_number = numbers[PROF_ALLOC_BLOCK];
+		rows->last_row_ns = block->since_ns;
+	}
 	output_add_numbers(rows->output, PROF_TABLE_ALLOC, numbers, 0);
 }
 
@@ -270,9 +275,13 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 			  uint64_t number, uint64_t address, enum prof_free_kind kind)
 {
 	const uint64_t numbers[PROF_FREE_COLUMNS] = {
-		[PROF_FREE_TIME] = time_ns, [PROF_FREE_THREAD] = name_thread(rows, thread),
-		[PROF_FREE_BLOCK] = number, [PROF_FREE_ADDRESS] = address,
+		[PROF_FREE_TIME] = time_ns,
+		[PROF_FREE_THREAD] = name_thread(rows, thread),
+		[PROF_FREE_BLOCK] = number,
+		[PROF_FREE_ADDRESS] = address,
 		[PROF_FREE_KIND] = kind,
+		[PROF_FREE_YOUNGER] =
+			number && time_ns == rows->last_row_ns ? rows->last_row_number - number : 0,
 	};
 
 	output_add_numbers(rows->output, PROF_TABLE_FREE, numbers,

@@ -17,6 +17,9 @@ truncate -s -1000 "$to/cut.cap"
 cp "$to/cut.cap" "$to/appended.cap"
 make --rows 2 --first 14 --append "$to/appended.cap"
 
+# Columns that were added since.
+make --rows 14 --all-tables "$to/order.cap"
+
 # A real program, with samples and allocations: the build stands where none of this machine's paths is in its name.
 mkdir -p /opt/profd
 export to build

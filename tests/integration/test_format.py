@@ -169,6 +169,20 @@ def test_golden(capture, name):
         assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
 
 
+@pytest.mark.parametrize("name", ["recorded", "order"])
+def test_older(profcapture, capture, name):
+    """Files that lack the columns that were added since are read, and made smaller or parted, like others."""
+    capture.write_bytes(golden(name, "cap"))
+    memory = profcapture.json("memory", capture)["data"]["summary"]
+    assert memory["allocations"] > 0
+    assert profcapture.json("report", "--by", "thread", capture)["data"]["rows"]
+    for verb in (["cut", "--to", "1h"], ["compact"]):
+        made = capture.with_suffix(f".{verb[0]}")
+        profcapture(*verb, capture, "-o", made)
+        assert profcapture.json("memory", made)["data"]["summary"] == memory
+        assert profcapture.json("verify", made)["data"]["state"] == "finished"
+
+
 def test_golden_captures_have_everything(capture):
     """Each table with each of its columns; each type, order, part, and both ways to store one; a gap, a cut, segments and epochs."""
     make_capture("--rows", 1, capture)

@@ -177,6 +177,73 @@ if FULL:  # nothing that CI would have to skip
         assert sum(process["allocs"].values()) + 1 == int(re.search(r"calls to allocation functions: (\d+)", said).group(1))
 
 
+# Allocates and frees faster than times of rows can tell apart, and counts what it frees before more than N other allocations.
+TEMPORARY = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define N 3
+#define SLOTS 6
+static unsigned long temporary[N];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *volatile sink;
+__attribute__((noinline)) void *churn(void *argument)
+{
+	unsigned long order = 0, orders[SLOTS] = { 0 }, counts[N] = { 0 }, random = (unsigned long)argument * 2654435761u + 1;
+	void *slots[SLOTS] = { 0 };
+
+	for (int i = 0; i < 40000; i++) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		unsigned at = (random >> 33) % SLOTS;
+		if (!slots[at]) {
+			sink = slots[at] = malloc(16 + (random >> 50) % 64);
+			orders[at] = ++order;
+		} else if ((random >> 45) % 4 == 0) {
+			sink = slots[at] = realloc(slots[at], 16 + (random >> 50) % 64);
+			orders[at] = ++order;
+		} else {
+			for (int n = 0; n < N; n++)
+				counts[n] += order - orders[at] <= (unsigned long)n;
+			free(slots[at]);
+			slots[at] = NULL;
+		}
+	}
+	pthread_mutex_lock(&lock);
+	for (int n = 0; n < N; n++)
+		temporary[n] += counts[n];
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+int main(int argc, char **argv)
+{
+	pthread_t threads[2];
+
+	for (long i = 0; i < atoi(argv[1]); i++)
+		pthread_create(&threads[i], NULL, churn, (void *)i);
+	for (long i = 0; i < atoi(argv[1]); i++)
+		pthread_join(threads[i], NULL);
+	if (argv[1][0] == '0')
+		churn(NULL);
+	printf("%lu %lu %lu\\n", temporary[0], temporary[1], temporary[2]);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_temporary(profctl, profcapture, capture, compile_c, threads):
+    """As many as the program counted, though blocks come and go within the step in which times are kept."""
+    program = compile_c("temporary", TEMPORARY, "-O2", "-pthread")
+
+    def record():
+        return profctl("record", "--memory", "-F", "0", "-q", "--force", "-o", capture, "--", program, threads).stdout
+
+    stdout, _ = oracle.whole(record, capture)
+    for threshold, expected in enumerate(map(int, stdout.split())):
+        data = profcapture.json("memory", "--temporary", "--threshold", threshold, "--limit", 0, capture)["data"]
+        assert sum(row["temporary"] for row in data["rows"] if row["name"] == "churn") == expected > 1000
+
+
 LEAKS = """
 #include <stdlib.h>
 int main(void)

@@ -360,7 +360,7 @@ static bool is_free_next(struct names *names, const struct stream *allocs,
 		return until < at;
 	load_names(names, frees->batch.epoch);
 	process = &processes[threads[find_thread(names, cell(frees, PROF_FREE_THREAD))].process];
-	return cell(frees, PROF_FREE_BLOCK) < process->n_blocks;
+	return cell(frees, PROF_FREE_BLOCK) + cell(frees, PROF_FREE_YOUNGER) < process->n_blocks;
 }
 
 static void replay(struct names *names, const struct prof_reader *reader)

@@ -254,7 +254,7 @@ static void release(struct heap *heap, uint32_t thread)
 	heap->crossed += block.thread != thread;
 	heap->temporary += block.thread == thread && heap->made[thread] - block.order <= 1;
 	ADD(heap, PROF_TABLE_FREE, N(heap->time), N(thread + 1), N(block.number), PROF_NULL,
-	    N(PROF_FREE_FREE));
+	    N(PROF_FREE_FREE), N(0));
 	count(heap, &block, false);
 }
 

@@ -337,6 +337,31 @@ static void test_ties(void)
 }
 
 /* The process ends while one waits; and a thread whose records all have one time makes no more wait than it may. */
+/* Where an end has the time of the last block, it is told how many blocks were there before it. */
+static void test_order(void)
+{
+	struct fixture fixture;
+	static const uint64_t younger[] = { 2, 1, 0, 0, 0, 0 };
+
+	fixture_init(&fixture);
+	add_malloc(fixture.owner, &fixture, 20, 0x1000, 1);
+	add_malloc(fixture.owner, &fixture, 20, 0x2000, 2);
+	add_malloc(fixture.owner, &fixture, 20, 0x3000, 3);
+	add_free(fixture.owner, &fixture, 20, 0x1000);
+	add_free(fixture.owner, &fixture, 20, 0x2000);
+	add_free(fixture.owner, &fixture, 20, 0x3000);
+	add_malloc(fixture.owner, &fixture, 30, 0x4000, 4);
+	add_malloc(fixture.owner, &fixture, 30, 0x5000, 5);
+	add_free(fixture.owner, &fixture, 30, 0xbad0);
+	add_free(fixture.owner, &fixture, 30, 0);
+	add_free(fixture.owner, &fixture, 40, 0x4000);
+	finish(&fixture, 100);
+	for (size_t i = 0; i < ARRAY_SIZE(younger); i++)
+		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_YOUNGER, i),
+			  younger[i]);
+	fixture_done(&fixture);
+}
+
 static void test_ties_at_end(void)
 {
 	struct fixture fixture;
@@ -586,6 +611,7 @@ int main(void)
 	RUN(test_reuse);
 	RUN(test_lost_free);
 	RUN(test_ties);
+	RUN(test_order);
 	RUN(test_ties_at_end);
 	RUN(test_conservation);
 	RUN(test_mappings);

@@ -64,7 +64,7 @@ static void end_row(struct build *build, uint64_t time, uint64_t thread, uint64_
 		    enum prof_free_kind kind)
 {
 	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + time), N(thread), N(block), PROF_NULL,
-	      N(kind));
+	      N(kind), N(0));
 }
 
 static void free_row(struct build *build, uint64_t time, uint64_t thread, uint64_t block)
@@ -177,10 +177,10 @@ static void write_rows(struct build *build)
 	alloc_row(build, 50, 1, PROF_ALLOC_REALLOC, 4, 300, 2, 1);
 	malloc_row(build, 60, 1, 0, 9999, 1);
 	free_row(build, 70, 1, 3);
-	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + 80), N(1), N(0), N(0x1234),
-	      N(PROF_FREE_FREE));
-	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + 90), N(1), N(0), PROF_NULL,
-	      N(PROF_FREE_FREE));
+	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + 80), N(1), N(0), N(0x1234), N(PROF_FREE_FREE),
+	      N(0));
+	BUILD(build, PROF_TABLE_FREE, N(BUILD_START + 90), N(1), N(0), PROF_NULL, N(PROF_FREE_FREE),
+	      N(0));
 	malloc_row(build, 100, 2, 5, 8, 4);
 }
 
@@ -559,7 +559,7 @@ static void test_reallocs(void)
 	alloc_row(&build, 40, 1, PROF_ALLOC_REALLOC, 0, 1 << 30, 2, 3); /* fails, so 3 lives */
 	alloc_row(&build, 50, 1, PROF_ALLOC_REALLOC, 4, 35, 3, 3);
 	BUILD(&build, PROF_TABLE_FREE, N(BUILD_START + 60), N(1), N(4), PROF_NULL,
-	      N(PROF_FREE_REALLOC));
+	      N(PROF_FREE_REALLOC), N(0));
 	build_finish(&build);
 	REQUIRE(ask_view(&memory, MEMORY_REALLOCS, &build));
 	CHECK_NUMBER(memory.all.calls[PROF_ALLOC_REALLOC], 5);
@@ -1183,6 +1183,37 @@ static void test_ties(void)
 	build_done(&build);
 }
 
+/* Two blocks and two ends of one time: the first block ends when the second one was there, or before it. */
+static void ask_order(uint64_t younger, double temporary)
+{
+	struct memory memory;
+	struct build build;
+
+	begin(&build);
+	malloc_row(&build, 20, 1, 1, 100, 1);
+	malloc_row(&build, 20, 1, 2, 50, 2);
+	BUILD(&build, PROF_TABLE_FREE, N(BUILD_START + 20), N(1), N(1), PROF_NULL,
+	      N(PROF_FREE_FREE), N(younger));
+	free_row(&build, 20, 1, 2);
+	build_finish(&build);
+	ask(&memory, MEMORY_SUMMARY);
+	memory.threshold = 0;
+	REQUIRE(answer(&memory, &build));
+	CHECK_NUMBER(memory.all.temporary, temporary);
+	CHECK_NUMBER(memory.all.live_bytes, 0);
+	CHECK_INT(memory.unknown, 0);
+	memory_done(&memory);
+	build_done(&build);
+}
+
+static void test_order(void)
+{
+	ask_order(0, 2);
+	ask_order(1, 1);
+	/* whatever a file says, no block ends before it is there */
+	ask_order(UINT64_MAX, 1);
+}
+
 static void test_sampled(void)
 {
 	struct memory memory;
@@ -1333,7 +1364,7 @@ static void test_hostile(void)
 		BUILD(&build, PROF_TABLE_ALLOC, N(i), N(pick[0]), N(pick[1] & 63), N(pick[2]),
 		      N(pick[3]), N(pick[4]), N(pick[5]), N(pick[1]));
 		BUILD(&build, PROF_TABLE_FREE, N(i), N(pick[1]), N(pick[3]),
-		      i & 1 ? PROF_NULL : N(pick[4]), N(pick[2] & 63));
+		      i & 1 ? PROF_NULL : N(pick[4]), N(pick[2] & 63), N(pick[5]));
 		BUILD(&build, PROF_TABLE_LIVE, N(i), N(pick[0]), N(pick[1] & 63), N(pick[2]),
 		      N(pick[3]), N(pick[4]), N(pick[5]), N(pick[0]));
 	}
@@ -1607,6 +1638,7 @@ int main(void)
 	RUN(test_excluded);
 	RUN(test_described_processes);
 	RUN(test_ties);
+	RUN(test_order);
 	RUN(test_sampled);
 	RUN(test_loss);
 	RUN(test_loss_outside);

@@ -351,6 +351,45 @@ static void test_order(void)
 	build_done(&build);
 }
 
+/* What a later version adds to a table of ours is kept. */
+static void test_later_column(void)
+{
+	const struct prof_table_def *ours = prof_table_v1(PROF_TABLE_COUNTER_VALUE);
+	struct prof_column_def columns[PROF_COUNTER_VALUE_COLUMNS + 1];
+	struct prof_table_def later = *ours;
+	const struct prof_value row[] = { T(5), N(0), N(6), N(7) };
+	struct prof_block *block;
+	struct build build, result;
+	struct capture *from, *to;
+	uint64_t values[16];
+
+	memcpy(columns, ours->columns, ours->n_columns * sizeof(*columns));
+	columns[ours->n_columns] = (struct prof_column_def){ .id = ours->n_columns,
+							     .name = "later",
+							     .type = PROF_TYPE_UINT };
+	later.columns = columns;
+	later.n_columns++;
+	begin(&build);
+	REQUIRE(prof_writer_add_table(build.writer, &later) == 0);
+	REQUIRE(prof_block_new(&later, &block) == 0);
+	CHECK_INT(prof_block_add(block, row), 0);
+	prof_block_set_epoch(block, build.epoch);
+	CHECK_INT(prof_writer_write(build.writer, block), 0);
+	prof_block_free(block);
+	build_finish(&build);
+	from = open_capture(&build);
+	to = rewritten(from, (struct rewrite_options){ .merge_epochs = true }, &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(column(to, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_VALUE, values), 1);
+	CHECK_INT(values[0], 6);
+	CHECK_INT(column(to, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_COLUMNS, values), 1);
+	CHECK_INT(values[0], 7);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
 int main(void)
 {
 	RUN(test_only_what_is_named);
@@ -360,5 +399,6 @@ int main(void)
 	RUN(test_metadata_before);
 	RUN(test_damage_rows);
 	RUN(test_order);
+	RUN(test_later_column);
 	return test_end();
 }

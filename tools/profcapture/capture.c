@@ -280,6 +280,12 @@ static bool open_reader(struct capture *capture, GError **error)
 	return true;
 }
 
+/* How many columns a table of version 1 had at first. What was added later, older files lack: it reads as absent. */
+static unsigned first_columns(const struct prof_table_def *ours)
+{
+	return ours->id == PROF_TABLE_FREE ? PROF_FREE_YOUNGER : ours->n_columns;
+}
+
 /* The tools name columns of version 1 by position, which a later version keeps and a forged schema may not. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
@@ -288,9 +294,10 @@ static bool check_schema(const struct capture *capture, GError **error)
 
 	for (size_t i = 0; i < n; i++) {
 		const struct prof_table_def *ours = prof_table_v1(tables[i]->id);
-		bool fits = !ours || tables[i]->n_columns >= ours->n_columns;
+		bool fits = !ours || tables[i]->n_columns >= first_columns(ours);
+		unsigned n_both = ours ? MIN_OF(ours->n_columns, tables[i]->n_columns) : 0;
 
-		for (unsigned c = 0; fits && ours && c < ours->n_columns; c++)
+		for (unsigned c = 0; fits && c < n_both; c++)
 			fits = tables[i]->columns[c].id == ours->columns[c].id;
 		if (!fits)
 			return capture_error(error, PROF_UNSUPPORTED,

@@ -2,7 +2,8 @@
 /*
  * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks that live
  *
- * Invariants: (1) of rows of one time, a block is allocated before it is freed                     [test-memory: ties]
+ * Invariants: (1) of rows of one time, a block is allocated before it is freed, and rows of a process come in the order
+ *                 in which its threads made them                                                   [test-memory: ties, order]
  *             (2) rows of a mark's own time change nothing that the mark's blocks have in them      [test-memory: marks]
  *             (3) whatever the rows are, memory goes with them                                      [test-memory: hostile]
  *             (4) what has ended before the stretch is not read for it                              [test-memory: ended]
@@ -19,13 +20,15 @@
 #define FIRST_ORDER 0x40000000u
 
 enum { TIME, THREAD, BLOCK, KIND, SIZE, STACK, PRIOR, N_ALLOC };
-enum { ADDRESS = KIND + 1, N_FREE };
+enum { ADDRESS = KIND + 1, YOUNGER, N_FREE };
 static const uint16_t alloc_columns[N_ALLOC] = { PROF_ALLOC_TIME,  PROF_ALLOC_THREAD,
 						 PROF_ALLOC_BLOCK, PROF_ALLOC_KIND,
 						 PROF_ALLOC_SIZE,  PROF_ALLOC_STACK,
 						 PROF_ALLOC_PRIOR };
-static const uint16_t free_columns[N_FREE] = { PROF_FREE_TIME, PROF_FREE_THREAD, PROF_FREE_BLOCK,
-					       PROF_FREE_KIND, PROF_FREE_ADDRESS };
+static const uint16_t free_columns[N_FREE] = {
+	PROF_FREE_TIME, PROF_FREE_THREAD,  PROF_FREE_BLOCK,
+	PROF_FREE_KIND, PROF_FREE_ADDRESS, PROF_FREE_YOUNGER
+};
 
 /* The rows of one of the two tables. */
 struct stream {
@@ -40,6 +43,8 @@ struct stream {
 	uint32_t thread, process, heap;
 	/* of the row that is next */
 	uint64_t time, block;
+	uint64_t
+		last; /* of a free: the last block that was there before it, among those of its time */
 };
 
 struct pass {
@@ -189,6 +194,10 @@ static void peek(struct stream *stream)
 {
 	stream->time = array_number_or(&stream->batch.columns[TIME], stream->at, 0);
 	stream->block = array_number_or(&stream->batch.columns[BLOCK], stream->at, 0);
+	if (stream->is_free &&
+	    !add_u64(stream->block, array_number_or(&stream->batch.columns[YOUNGER], stream->at, 0),
+		     &stream->last))
+		stream->last = UINT64_MAX;
 }
 
 static void close_stream(struct pass *pass, struct stream *stream)
@@ -254,7 +263,7 @@ static void find_thread(struct pass *pass, struct stream *stream)
 	stream->heap = memory_heaps_get(pass->replay->heaps, pass->segment, stream->process);
 }
 
-/* Which of the two is next? Of one time a free, if its block is known to be older than what is allocated then. */
+/* Which of the two is next? Of one time a free, if what is allocated then was not there yet. */
 static struct stream *next_stream(struct pass *pass)
 {
 	struct stream *alloc = &pass->streams[0], *free_row = &pass->streams[1];
@@ -265,8 +274,8 @@ static struct stream *next_stream(struct pass *pass)
 		return alloc->time < free_row->time ? alloc : free_row;
 	find_thread(pass, alloc);
 	find_thread(pass, free_row);
-	return free_row->process == alloc->process && free_row->block < alloc->block ? free_row
-										     : alloc;
+	return free_row->process == alloc->process && free_row->last < alloc->block ? free_row
+										    : alloc;
 }
 
 static bool make_event(struct pass *pass, struct stream *stream, struct memory_event *event,

@@ -222,9 +222,6 @@ static bool begin(struct new_capture *to, enum prof_writer_mode mode,
 	if (r != 0)
 		return capture_error(error, r, _("cannot write capture '%s'"), to->file);
 	for (size_t i = 0; i < to->n_tables; i++) {
-		if (to->tables[i].def->id < PROF_TABLE_FIRST_FOREIGN &&
-		    prof_table_v1(to->tables[i].def->id))
-			continue;
 		r = prof_writer_add_table(to->writer, to->tables[i].def);
 		if (r != 0)
 			return capture_error(error, r, _("cannot write table '%s'"),
