@@ -253,7 +253,8 @@ enum {
 	PROF_MAPPING_IMAGE,
 	PROF_MAPPING_COLUMNS
 };
-/* one row for each time a thread left a CPU: it ran from `start` to `time` */
+/* one row for each time a thread left a CPU: it ran from `start` to `time`; and where a thread is on none at the begin or the
+ * end of what is recorded of it */
 enum {
 	PROF_SWITCH_TIME,
 	PROF_SWITCH_THREAD,
@@ -404,8 +405,16 @@ enum prof_task_event {
 	PROF_TASK_COMM_CHANGE,
 	PROF_TASK_STATUS /* of a process that has ended, behind its exit: exit_status as wait() has it */
 };
-/* why the thread left the CPU: it waits, it was preempted, or the recording ended while it ran */
-enum prof_switch_state { PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED, PROF_SWITCH_RUNNING };
+/* what the thread is from the row's time on: it waits, it was preempted, the recording of it ended while it ran, or it
+ * waits for a CPU without having been on one since it was forked, woken, or found */
+enum prof_switch_state {
+	PROF_SWITCH_WAIT,
+	PROF_SWITCH_PREEMPTED,
+	PROF_SWITCH_RUNNING,
+	PROF_SWITCH_RUNNABLE
+};
+/* in switch.cpu of a row without a length, which only says what a thread is that is on no CPU */
+#define PROF_SWITCH_NO_CPU UINT32_MAX
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
 	PROF_ALLOC_CALLOC,

@@ -40,7 +40,7 @@ static const char *const user_stops[] = { "root",      "copy-end", "no-table",  
 static const char *const task_events[] = {
 	"exists", "fork", "exec", "exit", "comm", "status", NULL
 };
-static const char *const switch_states[] = { "wait", "preempted", "running", NULL };
+static const char *const switch_states[] = { "wait", "preempted", "running", "runnable", NULL };
 static const char *const alloc_kinds[] = {
 	"malloc",   "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
 	"memalign", "valloc", "pvalloc", "new",          "mmap",           "mremap",

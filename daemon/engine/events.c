@@ -83,6 +83,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	struct process *process;
 	struct source *source;
 
+	switches_seen(&cpu->switches, events->tasks, record->tid, events->begin_ns);
 	if (position < 0 || (uint32_t)position >= events->n_sources)
 		return;
 	source = events->sources[position];
@@ -168,7 +169,12 @@ static void on_comm(struct events *events, struct cpu *cpu, const struct record 
 
 static void on_fork(struct events *events, struct cpu *cpu, const struct record *record)
 {
+	struct thread *child;
+
 	tasks_fork(events->tasks, &record->task, record->time_ns);
+	child = tasks_thread(events->tasks, record->task.tid);
+	if (child && child->start_ns == record->time_ns && !child->has_state)
+		switches_note(events->tasks, child, PROF_SWITCH_RUNNABLE, record->time_ns);
 }
 
 static void on_task_exit(struct events *events, struct cpu *cpu, const struct record *record)

@@ -13,6 +13,7 @@
 
 #include "arch/base.h"
 #include "daemon/engine/snapshot.h"
+#include "daemon/engine/switches.h"
 #include "daemon/protocol.h"
 
 #include <sys/sysmacros.h>
@@ -47,6 +48,17 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
+/* What a thread that was there before is until its first switch. One that runs has that at the time of this row. */
+static void note_state(const struct application *application, struct thread *thread, char state,
+		       uint64_t time_ns)
+{
+	uint64_t begin_ns = MAX_OF(application->scan->begin_ns, thread->start_ns);
+
+	switches_note(application->scan->tasks, thread,
+		      state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
+		      MIN_OF(begin_ns, time_ns));
+}
+
 static void apply_stat(struct application *application, const struct snapshot_item *item)
 {
 	struct tasks *tasks = application->scan->tasks;
@@ -71,6 +83,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 				     start_time(application->scan, stat.start_ticks));
 		g_strlcpy(thread->comm, stat.comm, sizeof(thread->comm));
 		tasks_add_row(tasks, thread, PROF_TASK_EXISTS, NULL, item->time_ns);
+		note_state(application, thread, stat.state, item->time_ns);
 	} else if (thread->comm[0] == 0) {
 		g_strlcpy(thread->comm, stat.comm, sizeof(thread->comm));
 		output_touch(tasks->output, &thread->row);

@@ -12,6 +12,7 @@ struct scan {
 	struct kernel *kernel;
 	struct samples *samples;
 	uint64_t boot_offset_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
+	uint64_t begin_ns;       /* since when there are switch rows */
 };
 
 /* Applies a snapshot of all processes (pid 0) or of one. `again`: not the first of all processes, so what it lacks has

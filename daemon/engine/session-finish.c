@@ -84,6 +84,7 @@ static void add_writer_losses(struct session *session)
 
 static void close_cpus(struct session *session)
 {
+	bool all_known = true;
 	uint64_t now_ns;
 	guint i;
 
@@ -109,8 +110,10 @@ static void close_cpus(struct session *session)
 		if (cpu->gone_ns)
 			loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
 				     cpu->gone_ns, now_ns);
+		all_known = all_known && cpu->switches.tid != -1;
 		session_close_cpu(session, cpu, now_ns);
 	}
+	switches_note_all(&session->tasks, all_known, now_ns);
 }
 
 static void send_finished(struct session *session, bool whole)

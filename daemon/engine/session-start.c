@@ -348,6 +348,7 @@ bool session_start(struct session *session, GError **error)
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : session_clock();
+	session->scan.begin_ns = session->events.begin_ns;
 	if (!enable_side_bands(session, error))
 		return false;
 	session->state = SESSION_SCANNING;

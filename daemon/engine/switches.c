@@ -5,9 +5,14 @@
  * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from `start` to `time`.
  * Idle has no rows, and neither have strangers of a filtered session, which are not in the task tables. Events of tasks
  * do not say who else it was: between two of ours the CPU is taken as idle.
+ * The gap between two rows of a thread is what the first one says: waiting, or ready. So that there is no time of which
+ * that is not known, a thread has rows without a length where it is on no CPU: when the recording begins, as /proc says,
+ * when it is forked, and when the recording ends. They are on CPU PROF_SWITCH_NO_CPU.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
  *             (2) what still runs at the end, or when it becomes another program, has a row as `running`
  *                                                               [test-engine-tasks: switches, switch_exec]
+ *             (3) a thread that is alive at the end has its last row then, and its first one when it began
+ *                                                               [test-engine-tasks: switch_ends]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/switches.h"
@@ -33,19 +38,63 @@ void switches_done(struct switches *switches)
 	set_thread(switches, NULL);
 }
 
-static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu,
-		    enum prof_switch_state state, uint64_t time_ns)
+static void write_row(struct tasks *tasks, struct thread *thread, uint32_t cpu, uint64_t start_ns,
+		      enum prof_switch_state state, uint64_t time_ns)
 {
-	switches->ran_ns += time_ns - MIN(switches->start_ns, time_ns);
-	tasks_need(tasks, switches->thread);
+	thread->has_state = true;
+	thread->state = state;
+	tasks_need(tasks, thread);
 	output_add(tasks->output, PROF_TABLE_SWITCH,
 		   (const struct prof_value[]){
 			   [PROF_SWITCH_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_SWITCH_THREAD] = PROF_NUMBER(switches->thread->row.id),
+			   [PROF_SWITCH_THREAD] = PROF_NUMBER(thread->row.id),
 			   [PROF_SWITCH_CPU] = PROF_NUMBER(cpu),
-			   [PROF_SWITCH_START] = PROF_NUMBER(MIN(switches->start_ns, time_ns)),
+			   [PROF_SWITCH_START] = PROF_NUMBER(start_ns),
 			   [PROF_SWITCH_STATE] = PROF_NUMBER(state),
 		   });
+}
+
+static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu,
+		    enum prof_switch_state state, uint64_t time_ns)
+{
+	uint64_t start_ns = MIN(switches->start_ns, time_ns);
+
+	switches->ran_ns += time_ns - start_ns;
+	write_row(tasks, switches->thread, cpu, start_ns, state, time_ns);
+}
+
+void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
+		   uint64_t time_ns)
+{
+	/* the row's time is that, so that its start is no other */
+	time_ns = MAX(time_ns, tasks->output->last_ns[PROF_TABLE_SWITCH]);
+	write_row(tasks, thread, PROF_SWITCH_NO_CPU, time_ns, state, time_ns);
+}
+
+void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, tasks->threads);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct thread *thread = value;
+
+		if (thread->exit_ns || !thread->has_state || thread->state == PROF_SWITCH_RUNNING ||
+		    (thread->state == PROF_SWITCH_RUNNABLE && !all_known))
+			continue;
+		switches_note(tasks, thread, thread->state, time_ns);
+	}
+}
+
+void switches_seen(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t begin_ns)
+{
+	if (switches->tid != -1 || tid < 0)
+		return;
+	if (switches->start_ns == 0)
+		switches->start_ns = begin_ns;
+	switches->tid = tid;
+	set_thread(switches, tid > 0 ? tasks_thread(tasks, tid) : NULL);
 }
 
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns)

@@ -51,6 +51,8 @@ struct thread {
 		ns_tids; /* in PID namespaces below ours, but the leader's, whose are the process's */
 	uint32_t n_ns_tids;
 	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
+	bool has_state;
+	enum prof_switch_state state; /* of its last switch row */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 

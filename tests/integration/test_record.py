@@ -148,6 +148,113 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     assert f"{row['run_ns'] / 1e9:.6f} s" in profcapture("report", capture, "--by", "thread").stdout
 
 
+# Each thread says how long it was there; one does nothing at all, and is never switched while it is recorded.
+WALL = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static unsigned long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (unsigned long)time.tv_sec * 1000000000 + (unsigned long)time.tv_nsec;
+}
+static void *sleeper(void *argument)
+{
+	prctl(PR_SET_NAME, "sleeper");
+	for (;;)
+		pause();
+}
+static void *spinner(void *argument)
+{
+	prctl(PR_SET_NAME, "spinner");
+	for (;;)
+		;
+}
+static void *brief(void *argument)
+{
+	unsigned long begin = now();
+
+	prctl(PR_SET_NAME, "brief");
+	while (now() - begin < 100000000)
+		;
+	for (int i = 0; i < 100; i++)
+		usleep(2000);
+	printf("%ld %lu %lu\n", (long)syscall(SYS_gettid), begin, now());
+	fflush(stdout);
+	return NULL;
+}
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	prctl(PR_SET_NAME, "wall");
+	pthread_create(&thread, NULL, sleeper, NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread, NULL, spinner, NULL);
+	puts("ready");
+	fflush(stdout);
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		usleep(150000);
+		pthread_create(&thread, NULL, brief, NULL);
+	}
+	sleep(1);
+	return 0;
+}
+"""
+
+
+def times_of(profcapture, *arguments):
+    """{(comm, tid): the sum of what a thread did, in ns}"""
+    rows = profcapture.json("report", "--by", "thread", "--limit", 0, *arguments)["data"]["rows"]
+    return {(row["comm"], row["tid"]): sum(row[key] or 0 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns"))
+            for row in rows if row["run_ns"] is not None}
+
+
+def test_all_time_is_known(profctl, profcapture, capture, compile_c):
+    """Running, waiting and being ready are together as long as a thread was there, by its own clock; in a slice too."""
+    done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
+    briefs = [list(map(int, line.split())) for line in done.stdout.splitlines() if line != "ready"]
+    times = times_of(profcapture, capture)
+    assert len(briefs) == 6
+    for tid, begin, end in briefs:
+        (found,) = [ns for (comm, of), ns in times.items() if of == tid]
+        # from its fork, before it ran, to its exit; on a busy machine that takes a while
+        assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 30e6, (tid, end - begin, found)
+    piece = capture.with_name("piece.cap")
+    profcapture("cut", "--from", "0.4s", "--to", "0.9s", capture, "-o", piece)
+    for sliced in times_of(profcapture, "--from", "0.4s", "--to", "0.9s", capture), times_of(profcapture, piece):
+        whole = [comm for comm, tid in times if comm in ("sleeper", "spinner", "wall")]
+        assert sorted(whole) == ["sleeper", "spinner", "spinner", "spinner", "wall"]
+        for (comm, tid), ns in sliced.items():
+            if comm in whole:
+                assert abs(ns - 500e6) <= 0.005 * 500e6, (comm, ns)
+        assert {comm for comm, tid in sliced} >= set(whole)
+
+
+def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):
+    """The same of threads that were there before, one of which is never switched."""
+    target = spawn(compile_c("wall", WALL, "-O1", "-pthread"), "100", stdout=subprocess.PIPE)
+    assert target.stdout.readline().strip() in ("ready", b"ready")
+    started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    profctl("record", "--no-symbols", "-d", "1", "-o", capture, "--pid", target.pid)
+    ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    duration = profcapture.json("info", capture)["capture"]["duration_ns"]
+    times = {key: ns for key, ns in times_of(profcapture, capture).items() if key[0] != "brief"}
+    assert sorted(comm for comm, tid in times) == ["sleeper", "spinner", "spinner", "spinner", "wall"]
+    assert 1e9 <= duration <= ended - started
+    for key, ns in times.items():
+        assert abs(ns - duration) <= 0.005 * duration + 5e6, (key, ns, duration)
+    (sleeper,) = profcapture.json("report", "--by", "thread", "--comm", "sleeper", capture)["data"]["rows"]
+    assert (sleeper["run_ns"], sleeper["preempted_ns"]) == (0, 0)
+
+
 HOSTILE = r"""
 #include <sys/prctl.h>
 int main(void)

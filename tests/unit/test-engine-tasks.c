@@ -7,6 +7,8 @@
 #include "tests/unit/engine.h"
 
 static const char alive[] = "1 (name) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";
+static const char early[] = "1 (name) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0 0\n";
+static const char ready[] = "1 (name) R 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0 0\n";
 static const char zombie[] = "1 (name) Z 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";
 static const char kthread[] =
 	"1 (kworker/0:1) I 2 0 0 0 -1 2097152 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0\n";
@@ -530,6 +532,54 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
+/* A thread that is on no CPU at the begin or the end has a row there; one that was on one since the begin needs none. */
+static void test_switch_ends(void)
+{
+	static const uint64_t rows[][4] = {
+		{ 500, 500, 10, PROF_SWITCH_WAIT },        { 500, 500, 11, PROF_SWITCH_RUNNABLE },
+		{ 500, 500, 12, PROF_SWITCH_RUNNABLE },    { 2000, 500, 11, PROF_SWITCH_WAIT },
+		{ 4000, 3000, 10, PROF_SWITCH_PREEMPTED }, { 9000, 4000, 13, PROF_SWITCH_RUNNING },
+	};
+	struct bytes bytes = { .length = 0 };
+	struct switches switches;
+	struct parts parts;
+	size_t n;
+
+	parts_init(&parts);
+	parts.scan.begin_ns = 500;
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1000, early);
+	put_text(&bytes, SNAPSHOT_STAT, 11, 1000, ready);
+	put_text(&bytes, SNAPSHOT_STAT, 12, 1000, ready);
+	CHECK(apply(&parts, &bytes, false));
+	switches_init(&switches, 0);
+	switches_seen(&switches, &parts.tasks, -1, 500);
+	switches_seen(&switches, &parts.tasks, 11, 500);
+	switches_seen(&switches, &parts.tasks, 12, 500); /* another one is known to be there */
+	switch_to(&parts, &switches, 11, 0, false, 2000);
+	switch_to(&parts, &switches, 0, 10, false, 2990);
+	tasks_found(&parts.tasks, 13, 13, 3000);
+	switch_to(&parts, &switches, 10, 13, true, 4000);
+	switches_end(&switches, &parts.tasks, 3, 9000);
+	switches_note_all(&parts.tasks, false, 9000);
+	parts_finish(&parts);
+	n = rows_of(&parts, PROF_TABLE_SWITCH);
+	/* 10 and 11 at the end; 12 may have run all the time on a CPU of which nothing is known */
+	REQUIRE(n == ARRAY_SIZE(rows) + 2);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i), rows[i][0]);
+		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, i), rows[i][3]);
+	}
+	CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, 3), 500);
+	for (size_t i = ARRAY_SIZE(rows); i < n; i++) {
+		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i), 9000);
+		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_START, i), 9000);
+		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_CPU, i),
+			  PROF_SWITCH_NO_CPU);
+	}
+	switches_done(&switches);
+	parts_done(&parts);
+}
+
 /* What ran before exec is the old instance's, what ran after it the new one's. */
 static void test_switch_exec(void)
 {
@@ -575,5 +625,6 @@ int main(void)
 	RUN(test_switches);
 	RUN(test_switches_by_task);
 	RUN(test_switch_exec);
+	RUN(test_switch_ends);
 	return test_end();
 }

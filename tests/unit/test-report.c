@@ -494,6 +494,7 @@ static void test_run_times(void)
 	CHECK_INT(time->run_ns, 31);
 	CHECK_INT(time->wait_ns, 5);
 	CHECK_INT(time->preempted_ns, 7);
+	CHECK_INT(time->runnable_ns, 0);
 	g_array_unref(times);
 	done(&answer);
 
@@ -508,6 +509,43 @@ static void test_run_times(void)
 	g_array_unref(times);
 	done(&answer);
 	build_done(&build);
+}
+
+/* Rows without a length say what the time is to and from which there is no other row. */
+static void test_run_times_of_ends(void)
+{
+	for (int has_wakeups = 0; has_wakeups < 2; has_wakeups++) {
+		struct build build;
+		struct answer answer = { .tally.by = TALLY_THREAD };
+		const struct run_time *time;
+		GArray *times;
+		uint64_t t = BUILD_START;
+		const uint64_t none = PROF_SWITCH_NO_CPU;
+
+		begin(&build);
+		if (has_wakeups)
+			build_metadata(&build, "wakeups", "yes");
+		/* waited 10, was runnable 3 after it was woken, ran 7, was preempted 20 */
+		BUILD(&build, PROF_TABLE_SWITCH, N(t), N(1), N(none), N(t), N(PROF_SWITCH_WAIT));
+		BUILD(&build, PROF_TABLE_SWITCH, N(t + 10), N(1), N(none), N(t + 10),
+		      N(PROF_SWITCH_RUNNABLE));
+		BUILD(&build, PROF_TABLE_SWITCH, N(t + 20), N(1), N(0), N(t + 13),
+		      N(PROF_SWITCH_PREEMPTED));
+		BUILD(&build, PROF_TABLE_SWITCH, N(t + 40), N(1), N(none), N(t + 40),
+		      N(PROF_SWITCH_PREEMPTED));
+		build_finish(&build);
+		REQUIRE(run(&answer, &build));
+		times = run_times_read(&answer.reader, NULL);
+		REQUIRE(times != NULL && times->len == 3);
+		time = &g_array_index(times, struct run_time, 2);
+		CHECK_INT(time->run_ns, 7);
+		CHECK_INT(time->wait_ns, 10);
+		CHECK_INT(time->preempted_ns, has_wakeups ? 20 : 23);
+		CHECK_INT(time->runnable_ns, has_wakeups ? 3 : 0);
+		g_array_unref(times);
+		done(&answer);
+		build_done(&build);
+	}
 }
 
 /* The second segment is of another boot, whose clock began anew; its wall clock is an hour later. */
@@ -655,6 +693,7 @@ int main(void)
 	RUN(test_below_generated_code);
 	RUN(test_filters);
 	RUN(test_run_times);
+	RUN(test_run_times_of_ends);
 	RUN(test_boots);
 	return test_end();
 }

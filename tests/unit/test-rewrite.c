@@ -236,6 +236,57 @@ static void check_state(const struct capture *to)
 	CHECK_INT(values[0], 2);
 }
 
+/* Thread 1 waits at both ends, and has a row there that says so. */
+static void test_slice_states(void)
+{
+	static const uint64_t times[] = { 100, 150, 200 },
+			      states[] = { PROF_SWITCH_PREEMPTED, PROF_SWITCH_WAIT,
+					   PROF_SWITCH_WAIT };
+	uint64_t values[16];
+	struct build build, result;
+	struct capture *from, *to;
+
+	begin(&build);
+	task(&build, 1, 1, PROF_TASK_EXISTS);
+	task(&build, 2, 2, PROF_TASK_FORK);
+	task(&build, 50, 2, PROF_TASK_EXIT);
+	BUILD(&build, PROF_TABLE_SWITCH, T(50), N(2), N(0), T(40), N(PROF_SWITCH_WAIT));
+	BUILD(&build, PROF_TABLE_SWITCH, T(60), N(1), N(0), T(50), N(PROF_SWITCH_PREEMPTED));
+	BUILD(&build, PROF_TABLE_SWITCH, T(150), N(1), N(0), T(120), N(PROF_SWITCH_WAIT));
+	BUILD(&build, PROF_TABLE_SWITCH, T(290), N(1), N(0), T(270), N(PROF_SWITCH_WAIT));
+	build_finish(&build);
+	from = open_capture(&build);
+	to = rewritten(from,
+		       (struct rewrite_options){ .timed = true, .from_ns = 100, .to_ns = 200 },
+		       &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, values), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++)
+		CHECK_INT(values[i], BUILD_START + times[i]);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, values), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+		CHECK_INT(values[i], states[i]);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_START, values), 3);
+	CHECK_INT(values[2], BUILD_START + 200);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_CPU, values), 3);
+	CHECK_INT(values[0], PROF_SWITCH_NO_CPU);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	/* to the end: the capture has no more than that */
+	from = open_capture(&build);
+	to = rewritten(from,
+		       (struct rewrite_options){ .timed = true, .from_ns = 100, .to_ns = 900 },
+		       &result);
+	REQUIRE(to != NULL);
+	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, values), 3);
+	CHECK_INT(values[2], BUILD_START + 290);
+	capture_free(to);
+	capture_free(from);
+	build_done(&result);
+	build_done(&build);
+}
+
 static void test_slice(void)
 {
 	struct build build, result;
@@ -396,6 +447,7 @@ int main(void)
 	RUN(test_cycle);
 	RUN(test_long_chain);
 	RUN(test_slice);
+	RUN(test_slice_states);
 	RUN(test_metadata_before);
 	RUN(test_damage_rows);
 	RUN(test_order);

@@ -145,10 +145,15 @@ static void write_thread(const struct report *report, struct json *json, uint32_
 		json_uint(json, "run_ns", time.run_ns);
 		json_uint(json, "wait_ns", time.wait_ns);
 		json_uint(json, "preempted_ns", time.preempted_ns);
+		if (run_times_have_wakeups(report->reader.capture))
+			json_uint(json, "runnable_ns", time.runnable_ns);
+		else
+			json_null(json, "runnable_ns");
 	} else {
 		json_null(json, "run_ns");
 		json_null(json, "wait_ns");
 		json_null(json, "preempted_ns");
+		json_null(json, "runnable_ns");
 	}
 }
 
@@ -183,8 +188,9 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
 						"kind", "file",     "line",  COUNT_COLUMNS };
 static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
-static const char *const thread_columns[] = { "pid",     "tid",          "comm",       "run_ns",
-					      "wait_ns", "preempted_ns", COUNT_COLUMNS };
+static const char *const thread_columns[] = { "pid",         "tid",        "comm",
+					      "run_ns",      "wait_ns",    "preempted_ns",
+					      "runnable_ns", COUNT_COLUMNS };
 static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
 static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
 static const char *const *const columns_by[] = {
@@ -246,6 +252,11 @@ static bool has_children(const struct report *report)
 		report->tally.by == TALLY_IMAGE);
 }
 
+static bool has_wakeups(const struct report *report)
+{
+	return report->tally.by == TALLY_THREAD && run_times_have_wakeups(report->reader.capture);
+}
+
 static void print_columns(const struct report *report, struct out *out)
 {
 	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
@@ -259,7 +270,11 @@ static void print_columns(const struct report *report, struct out *out)
 	if (report->tally.wants_timeline)
 		out_printf(out, "%-*s  ", TALLY_BINS, _("over time"));
 	if (report->tally.by == TALLY_THREAD)
-		out_printf(out, "%12s %12s %12s  ", _("run"), _("wait"), _("preempted"));
+		out_printf(out, "%12s %12s %12s ", _("run"), _("wait"), _("preempted"));
+	if (has_wakeups(report))
+		out_printf(out, "%12s ", _("runnable"));
+	if (report->tally.by == TALLY_THREAD)
+		out_char(out, ' ');
 	out_printf(out, "%s\n", _(titles[report->tally.by]));
 	reader_style(&report->reader, out, READER_PLAIN);
 }
@@ -288,11 +303,16 @@ static unsigned print_times(const struct report *report, struct out *out, uint32
 	if (entity < report->times->len)
 		time = g_array_index(report->times, struct run_time, entity);
 	if (time.known)
-		out_printf(out, "%10.6f s %10.6f s %10.6f s  ", (double)time.run_ns / 1e9,
+		out_printf(out, "%10.6f s %10.6f s %10.6f s ", (double)time.run_ns / 1e9,
 			   (double)time.wait_ns / 1e9, (double)time.preempted_ns / 1e9);
 	else
-		out_printf(out, "%12s %12s %12s  ", "-", "-", "-");
-	return 40;
+		out_printf(out, "%12s %12s %12s ", "-", "-", "-");
+	if (has_wakeups(report) && time.known)
+		out_printf(out, "%10.6f s ", (double)time.runnable_ns / 1e9);
+	else if (has_wakeups(report))
+		out_printf(out, "%12s ", "-");
+	out_char(out, ' ');
+	return has_wakeups(report) ? 53 : 40;
 }
 
 static void print_name(struct out *out, const char *name)

@@ -173,6 +173,9 @@ void report_print_head(const struct report *report, struct out *out)
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
 	reader_print_lost_names(&report->reader, out);
+	if (report->times && report->times->len && !run_times_have_wakeups(capture))
+		out_text(out, _("A thread waits until it runs again: when it was woken was not "
+				"recorded\n"));
 	out_char(out, '\n');
 }
 

@@ -7,7 +7,8 @@
  *
  * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive then, and the
  * mappings and generated code of their processes, and what these had allocated, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
- * were spread. A switch row that reaches over an end is cut to it.
+ * were spread. A switch row that reaches over an end is cut to it; a thread that is on no CPU at an end has a row without a
+ * length there, so that the slice has the time until its next switch, or since its last one.
  */
 #include "config.h"
 
@@ -38,7 +39,11 @@ struct rewrite {
 	GHashTable *
 		alive_rows; /* of (part, row) of task: that say what is alive at the start of the slice */
 	GHashTable *alive_processes; /* set of process indexes of names */
-	GArray *damages;             /* struct damage_row, by segment and time */
+	GHashTable *alive_threads;   /* likewise, set of thread indexes */
+	GHashTable *states; /* thread index of names → struct thread_state, up to the row at hand */
+	GHashTable *exited_threads; /* set of thread indexes, of the slice */
+	bool cuts_switches;         /* there are switch rows after the end */
+	GArray *damages;            /* struct damage_row, by segment and time */
 	guint next_damage;
 	uint64_t rows;
 	uint64_t
@@ -53,6 +58,12 @@ struct damage_row {
 	const char *stream;
 	uint64_t count, bytes;
 	uint64_t offset;
+};
+
+/* What the last switch row of a thread says, and what the thread is called there. */
+struct thread_state {
+	uint64_t id;
+	uint32_t epoch, thread, state;
 };
 
 /* ---- parts -------------------------------------------------------------------------------------- */
@@ -256,9 +267,157 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 
 		g_hash_table_add(rewrite->alive_rows, row_key(alive->ordinal));
 		g_hash_table_add(rewrite->alive_processes, GUINT_TO_POINTER(process));
+		g_hash_table_add(rewrite->alive_threads, GUINT_TO_POINTER(alive->thread));
 	}
 	g_hash_table_unref(scan.alive);
 	return ok;
+}
+
+/* ---- what threads are at the ends of a slice ------------------------------------------------------- */
+
+/* `reaches`: the row reaches over the end of the slice that is at hand, so that the thread is on a CPU there. */
+static bool note_state(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+		       bool reaches, GError **error)
+{
+	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, error);
+	const struct prof_array *columns = batch->columns;
+	struct thread_state state = { .epoch = batch->epoch, .state = PROF_SWITCH_RUNNING };
+
+	if (!epoch || !names_load_identities(epoch, error))
+		return false;
+	state.id = array_number_or(&columns[PROF_SWITCH_THREAD], row, 0);
+	state.thread = names_thread(epoch, state.id);
+	if (!reaches)
+		state.state = (uint32_t)array_number_or(&columns[PROF_SWITCH_STATE], row,
+							PROF_SWITCH_RUNNING);
+	if (state.thread > NAMES_LOST)
+		g_hash_table_replace(rewrite->states, GUINT_TO_POINTER(state.thread),
+				     g_memdup2(&state, sizeof(state)));
+	return true;
+}
+
+static bool scan_switch(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
+			void *data, GError **error)
+{
+	uint64_t time = array_number_or(&batch->columns[PROF_SWITCH_TIME], row, 0);
+	bool is_after = time >= rewrite->start;
+
+	(void)data;
+	return (is_after &&
+		array_number_or(&batch->columns[PROF_SWITCH_START], row, time) >= rewrite->start) ||
+	       note_state(rewrite, batch, row, is_after, error);
+}
+
+static gint compare_states(gconstpointer left, gconstpointer right)
+{
+	const struct thread_state *a = *(const struct thread_state *const *)left,
+				  *b = *(const struct thread_state *const *)right;
+
+	return a->thread < b->thread ? -1 : a->thread > b->thread;
+}
+
+/* A row for each thread that is on no CPU then. */
+static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
+{
+	g_autoptr(GPtrArray) all = g_ptr_array_new();
+	struct row_copier *copier = &rewrite->copier;
+	struct thread_state *state;
+	GHashTableIter iter;
+	size_t table = 0;
+	bool ok = true;
+
+	while (table < copier->n_tables && copier->tables[table]->id != PROF_TABLE_SWITCH)
+		table++;
+	g_hash_table_iter_init(&iter, rewrite->states);
+	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&state))
+		if (state->state != PROF_SWITCH_RUNNING &&
+		    !g_hash_table_contains(rewrite->exited_threads,
+					   GUINT_TO_POINTER(state->thread)))
+			g_ptr_array_add(all, state);
+	g_ptr_array_sort(all, compare_states);
+	for (guint i = 0; ok && i < all->len; i++) {
+		struct prof_value values[PROF_MAX_COLUMNS] = {
+			[PROF_SWITCH_TIME] = PROF_NUMBER(time),
+			[PROF_SWITCH_CPU] = PROF_NUMBER(PROF_SWITCH_NO_CPU),
+			[PROF_SWITCH_START] = PROF_NUMBER(time),
+		};
+
+		state = all->pdata[i];
+		row_copier_use(copier, state->epoch);
+		values[PROF_SWITCH_THREAD] =
+			PROF_NUMBER(row_copier_id(copier, PROF_TABLE_THREAD, state->id));
+		values[PROF_SWITCH_STATE] = PROF_NUMBER(state->state);
+		if (copier->error) {
+			g_propagate_error(error, steal_ptr(&copier->error));
+			return false;
+		}
+		ok = new_capture_add(&rewrite->to, table, values, error);
+	}
+	return ok;
+}
+
+static gboolean is_not_alive(gpointer key, gpointer value, gpointer data)
+{
+	(void)value;
+	return !g_hash_table_contains(((struct rewrite *)data)->alive_threads, key);
+}
+
+static bool begin_states(struct rewrite *rewrite, const struct prof_segment *segment,
+			 GError **error)
+{
+	if (rewrite->start <= segment->start_monotonic_ns)
+		return true;
+	for (guint i = 0; i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+
+		if (part->segment == segment->number &&
+		    !each_row(rewrite, part, PROF_TABLE_SWITCH, scan_switch, NULL, error))
+			return false;
+	}
+	g_hash_table_foreach_remove(rewrite->states, is_not_alive, rewrite);
+	return write_states(rewrite, rewrite->start, error);
+}
+
+static bool end_states(struct rewrite *rewrite, GError **error)
+{
+	bool ok = !rewrite->cuts_switches || write_states(rewrite, rewrite->end, error);
+
+	rewrite->cuts_switches = false;
+	g_hash_table_remove_all(rewrite->states);
+	g_hash_table_remove_all(rewrite->exited_threads);
+	return ok;
+}
+
+/* Keeps up with the rows of the slice. */
+static bool follow_row(struct rewrite *rewrite, unsigned table, const struct prof_batch *batch,
+		       size_t row, GError **error)
+{
+	uint64_t time = array_number_or(&batch->columns[0], row, 0);
+	struct names_epoch *epoch;
+
+	if (!rewrite->options->timed || rewrite->before)
+		return true;
+	if (table == PROF_TABLE_SWITCH && time > rewrite->end) {
+		rewrite->cuts_switches = true;
+		return array_number_or(&batch->columns[PROF_SWITCH_START], row, time) >
+			       rewrite->end ||
+		       note_state(rewrite, batch, row, true, error);
+	}
+	if (time < rewrite->start || time > rewrite->end)
+		return true;
+	if (table == PROF_TABLE_SWITCH)
+		return note_state(rewrite, batch, row, false, error);
+	if (table != PROF_TABLE_TASK ||
+	    array_number_or(&batch->columns[PROF_TASK_EVENT], row, 0) != PROF_TASK_EXIT)
+		return true;
+	epoch = names_epoch(rewrite->from->names, batch->epoch, error);
+	if (!epoch || !names_load_identities(epoch, error))
+		return false;
+	g_hash_table_add(
+		rewrite->exited_threads,
+		GUINT_TO_POINTER(names_thread(
+			epoch, array_number_or(&batch->columns[PROF_TASK_THREAD], row, 0))));
+	return true;
 }
 
 /* ---- which rows stay, and as what ---------------------------------------------------------------- */
@@ -505,7 +664,7 @@ static bool copy_row(struct rewrite *rewrite, const struct prof_batch *batch, si
 	}
 	if (copy->def->id == PROF_TABLE_TASK)
 		rewrite->task_row++;
-	return ok;
+	return ok && follow_row(rewrite, copy->def->id, batch, row, error);
 }
 
 /* Dictionaries are copied by what names them. */
@@ -550,7 +709,8 @@ static bool enter_part(struct rewrite *rewrite, const struct part *part, GError 
 	struct prof_segment segment;
 
 	if (index != SIZE_MAX && &rewrite->from->segments[index] != rewrite->segment) {
-		if (!add_damages(rewrite, rewrite->segment->number, UINT64_MAX, error))
+		if (!add_damages(rewrite, rewrite->segment->number, UINT64_MAX, error) ||
+		    !end_states(rewrite, error))
 			return false;
 		segment = use_segment(rewrite, &rewrite->from->segments[index]);
 		row_copier_forget(&rewrite->copier);
@@ -577,7 +737,7 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 		if (!copy_part(rewrite, part, error))
 			return false;
 	}
-	return add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
+	return end_states(rewrite, error) && add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
 static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
@@ -672,8 +832,8 @@ static bool run(struct rewrite *rewrite, int fd, GError **error)
 		return false;
 	row_copier_init(&rewrite->copier, from, &rewrite->to);
 	return list_damages(rewrite, error) && write_heaps(rewrite, first, error) &&
-	       copy_parts(rewrite, error) && copy_symbols(rewrite, error) &&
-	       new_capture_finish(&rewrite->to, error);
+	       begin_states(rewrite, first, error) && copy_parts(rewrite, error) &&
+	       copy_symbols(rewrite, error) && new_capture_finish(&rewrite->to, error);
 }
 
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
@@ -684,6 +844,9 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 
 	rewrite.alive_rows = g_hash_table_new(NULL, NULL);
 	rewrite.alive_processes = g_hash_table_new(NULL, NULL);
+	rewrite.alive_threads = g_hash_table_new(NULL, NULL);
+	rewrite.exited_threads = g_hash_table_new(NULL, NULL);
+	rewrite.states = g_hash_table_new_full(NULL, NULL, NULL, g_free);
 	rewrite.parts = g_array_new(FALSE, TRUE, sizeof(struct part));
 	ok = list_parts(&rewrite, error) && run(&rewrite, fd, error);
 	if (ok)
@@ -693,6 +856,9 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	new_capture_done(&rewrite.to);
 	g_hash_table_unref(rewrite.alive_rows);
 	g_hash_table_unref(rewrite.alive_processes);
+	g_hash_table_unref(rewrite.alive_threads);
+	g_hash_table_unref(rewrite.exited_threads);
+	g_hash_table_unref(rewrite.states);
 	g_array_unref(rewrite.parts);
 	if (rewrite.damages)
 		g_array_unref(rewrite.damages);

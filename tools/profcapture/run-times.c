@@ -20,26 +20,36 @@ static uint64_t part_in_range(const struct reader *reader, int64_t from, int64_t
 }
 
 static void add_row(const struct reader *reader, struct run_time *at, int64_t start, int64_t end,
-		    uint64_t cpu)
+		    uint64_t cpu, bool has_wakeups)
 {
-	if (at->known && at->left_ns < start) {
+	if (at->is_there && at->left_ns < start) {
 		uint64_t gap = part_in_range(reader, at->left_ns, start);
 
 		if (at->left_how == PROF_SWITCH_WAIT)
 			at->wait_ns += gap;
-		else if (at->left_how == PROF_SWITCH_PREEMPTED)
+		else if (at->left_how == PROF_SWITCH_PREEMPTED ||
+			 (at->left_how == PROF_SWITCH_RUNNABLE && !has_wakeups))
 			at->preempted_ns += gap;
+		else if (at->left_how == PROF_SWITCH_RUNNABLE)
+			at->runnable_ns += gap;
 	}
 	if (reader_wants_cpu(reader, cpu))
 		at->run_ns += part_in_range(reader, start, end);
 	at->left_ns = end;
-	at->known = true;
+	at->is_there = true;
+	at->known = at->run_ns || at->wait_ns || at->preempted_ns || at->runnable_ns;
+}
+
+bool run_times_have_wakeups(const struct capture *capture)
+{
+	return capture_metadata(capture, "wakeups") != NULL;
 }
 
 static void add_batch(struct reader *reader, struct names_epoch *epoch,
 		      const struct prof_batch *batch, GArray *times)
 {
 	const struct prof_array *c = batch->columns;
+	bool has_wakeups = run_times_have_wakeups(reader->capture);
 
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
@@ -54,7 +64,7 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 		at = &g_array_index(times, struct run_time, thread);
 		add_row(reader, at, capture_time(reader->capture, batch->segment, start),
 			capture_time(reader->capture, batch->segment, end),
-			array_number_or(&c[CPU], i, UINT64_MAX));
+			array_number_or(&c[CPU], i, UINT64_MAX), has_wakeups);
 		at->left_how = (uint32_t)array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING);
 	}
 }
