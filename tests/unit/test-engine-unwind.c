@@ -544,11 +544,12 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* The same frames at the same height, from two callers. */
-#define CALLER(NAME)                                                                           \
-	__attribute__((noipa)) static unsigned int NAME(struct snapshot_of_self *ret_snapshot) \
-	{                                                                                      \
-		return dive(50, ret_snapshot) + 1;                                             \
+/* The same frames at the same height, from two callers. The asm keeps compilers from merging them, and from a jump. */
+#define CALLER(NAME)                                                                      \
+	__attribute__((noinline)) static void NAME(struct snapshot_of_self *ret_snapshot) \
+	{                                                                                 \
+		dive(50, ret_snapshot);                                                   \
+		__asm__ volatile("# " #NAME ::: "memory");                                \
 	}
 CALLER(dive_here)
 CALLER(dive_there)
