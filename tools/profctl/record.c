@@ -329,6 +329,7 @@ static bool check_pid(uint32_t pid, GError **error)
 {
 	g_autofree char *process = status_of(pid, "Tgid:");
 	g_autofree char *state = status_of(pid, "State:");
+	g_autofree char *threads = status_of(pid, "Threads:");
 
 	if (process && strtoul(process, NULL, 10) != pid) {
 		g_autofree char *name = status_of(pid, "Name:");
@@ -338,7 +339,9 @@ static bool check_pid(uint32_t pid, GError **error)
 			    name ? name : "?", process, process);
 		return false;
 	}
-	if (state && (*state == 'Z' || *state == 'X')) {
+	/* The first thread of a process may end before the others. */
+	if (state && (*state == 'Z' || *state == 'X') && threads &&
+	    strtoul(threads, NULL, 10) <= 1) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("process %" PRIu32
 			      " has ended, though its parent has not waited for it yet (zombie)"),
