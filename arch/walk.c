@@ -31,6 +31,7 @@ struct state {
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
+	bool is_made;                   /* this frame, by other than a call: see find_place() */
 	uint32_t flags;                 /* of the frame to be stored */
 	uint16_t origin, callee_origin; /* of the rule at this place, and of its callee's */
 	unsigned int n_switches;
@@ -571,20 +572,34 @@ static enum walk_stop step_by_generated(struct state *state)
 		.ra = CFI_AT_CFA,
 		.ra_offset = -8,
 	};
-	bool is_trampoline = is_python_trampoline(state);
+	bool is_python = is_python_trampoline(state);
+	bool is_signal = !is_python && is_signal_trampoline(state, NULL);
 
-	state->flags |= WALK_FRAME_JIT;
+	state->flags |= WALK_FRAME_JIT | (is_signal ? WALK_FRAME_EXACT : 0);
 	if (!store(state))
 		return WALK_DEPTH;
-	if (is_trampoline)
+	if (is_python)
 		return step_by_rule(state, &trampoline);
-	return is_signal_trampoline(state, NULL) ? step_by_signal(state) : step_by_fp(state);
+	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* What is at the next place, told by `slot`, and on to the one behind it. */
+/* Nothing need have called a function that something made a frame for, even where its rule says so. */
+static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
+{
+	enum walk_stop stop = step_by_rule(state, rule);
+	const struct walk_slot *slot = NULL;
+	struct walk_slot own;
+
+	if (stop == WALK_GO)
+		slot = find_slot(state, state->at.pc - (state->exact ? 0 : 1), &own);
+	return slot && slot->kind != WALK_CODE_NONE ? stop : WALK_ROOT;
+}
+
+/* Step over the place that `slot` describes. */
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
+	bool is_trampoline;
 	enum walk_stop stop;
 	struct move move;
 
@@ -594,6 +609,13 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		return WALK_BAD_FRAME;
 	if (slot->kind == WALK_CODE_JIT)
 		return step_by_generated(state);
+	if (slot->kind == WALK_CODE_TABLE && slot->rule.cfa != CFI_CFA_NONE)
+		rule = &slot->rule;
+	is_trampoline = (slot->kind == WALK_CODE_TABLE || slot->kind == WALK_CODE_FP) &&
+			is_signal_trampoline(state, rule);
+	/* A handler returns to the first instruction of the trampoline: there is no call before it. */
+	if (is_trampoline || (rule && rule->flags & CFI_SIGNAL))
+		state->flags |= WALK_FRAME_EXACT;
 	if (!store(state))
 		return WALK_DEPTH;
 	if (slot->kind == WALK_CODE_NONE)
@@ -602,12 +624,12 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		return WALK_ROOT;
 	if (slot->kind == WALK_CODE_PENDING)
 		return WALK_NO_TABLE;
-	if (slot->kind == WALK_CODE_TABLE && slot->rule.cfa != CFI_CFA_NONE)
-		rule = &slot->rule;
-	if (slot->is_plain && plan(state, rule, &move))
+	if (slot->is_plain && !state->is_made && plan(state, rule, &move))
 		return go(state, &move);
-	if (is_signal_trampoline(state, rule))
+	if (is_trampoline)
 		return step_by_signal(state);
+	if (state->is_made)
+		return step_over_made(state, rule);
 	stop = rule ? step_by_rule(state, rule) : WALK_NO_TABLE;
 	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
 }
@@ -633,9 +655,25 @@ static inline enum walk_stop step(struct state *state, const struct walk_slot *s
 	return plan_step(state, slot, &move) ? step_plainly(state, &move) : step_any(state, slot);
 }
 
-static uint64_t place_of(const struct state *state)
+/*
+ * The slot of the next place, see find_slot(). makecontext() writes the address of a function's first instruction where a
+ * return address belongs, and the byte before it belongs to no function.
+ */
+static inline const struct walk_slot *find_place(struct state *state, struct walk_slot *own)
 {
-	return state->at.pc - (state->exact ? 0 : 1);
+	uint64_t pc = state->at.pc;
+	const struct walk_slot *slot = find_slot(state, pc - (state->exact ? 0 : 1), own);
+
+	state->is_made = false;
+	if (state->exact || !slot || slot->kind != WALK_CODE_TABLE ||
+	    slot->rule.cfa != CFI_CFA_NONE)
+		return slot;
+	slot = find_slot(state, pc, own);
+	if (!slot || slot->kind != WALK_CODE_TABLE || slot->rule.cfa == CFI_CFA_NONE)
+		return find_slot(state, pc - 1, own);
+	state->is_made = true;
+	state->flags |= WALK_FRAME_EXACT;
+	return slot;
 }
 
 static inline void arrive(struct state *state, const struct walk_slot *slot)
@@ -672,7 +710,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 
 	begin(&state, walk, registers, ret_result);
 	while (ret_result->stop == WALK_GO) {
-		slot = find_slot(&state, place_of(&state), &own);
+		slot = find_place(&state, &own);
 		if (slot)
 			arrive(&state, slot);
 		ret_result->stop = slot ? step(&state, slot) : WALK_DEPTH;
@@ -701,7 +739,7 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 		.n_inner = 1,
 		.result = &result,
 	};
-	const struct walk_slot *slot = find_slot(&state, place_of(&state), ret_slot);
+	const struct walk_slot *slot = find_place(&state, ret_slot);
 	bool is_stored;
 
 	assert(state.regs);
@@ -737,7 +775,7 @@ struct lane {
 /* Finds the next step, and fetches what it will read. */
 static inline enum walk_stop look_ahead(struct lane *lane)
 {
-	const struct walk_slot *slot = find_slot(&lane->state, place_of(&lane->state), &lane->slot);
+	const struct walk_slot *slot = find_place(&lane->state, &lane->slot);
 
 	if (!slot)
 		return WALK_DEPTH;

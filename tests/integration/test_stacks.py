@@ -447,6 +447,14 @@ def test_signal(samples_of):
     expect(at(samples_of("fault")), f"spin;handler;{SIGRETURN};fault;worker;" + MAIN)
 
 
+PROGRAMS.add_program("fault-static", FAULT, "-static", arguments=[1])
+
+
+def test_signal_trampoline(samples_of):
+    """Its name is that of the instruction returned to; the byte before it belongs to no function."""
+    expect(at(samples_of("fault-static")), r"spin;handler;__restore_rt;fault;worker;main(;[^;]+)*;_start")
+
+
 def test_signals_in_signals(samples_of):
     samples = samples_of("faults")
     expect(at(samples), f"spin;(handler;{SIGRETURN};fault;){{3}}worker;" + MAIN)
@@ -490,6 +498,30 @@ PROGRAMS.add_program("timer", TIMER)
 
 def test_signal_anywhere(samples_of):
     expect(at(samples_of("timer"), "burn"), f"burn;handler;{SIGRETURN};(.*;)?spin;worker;" + MAIN)
+
+
+CONTEXT = r"""
+static ucontext_t here, there;
+static void inside(void)
+{
+	spin(200);
+	BEHIND;
+}
+int main(void)
+{
+	getcontext(&there);
+	there.uc_stack = (stack_t){ .ss_sp = malloc(1 << 16), .ss_size = 1 << 16 };
+	there.uc_link = &here;
+	makecontext(&there, inside, 0);
+	swapcontext(&here, &there);
+}
+"""
+PROGRAMS.add_program("context", CONTEXT, "-static")
+
+
+def test_context(samples_of):
+    """makecontext() made the outermost frame, with the address of a function that nothing calls."""
+    expect(at(samples_of("context")), "spin;inside;__start_context")
 
 
 JUMP = r"""

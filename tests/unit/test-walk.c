@@ -30,6 +30,7 @@
 #define ENDING 0x1b000u  /* as LEAF, and fp has been popped: it stood below sp */
 #define IN_RDI 0x1d000u  /* CFA = sp, the return address in rdi, as in vfork */
 #define ENTRY 0x1c000u   /* as LEAF, and where a program begins */
+#define CONTEXT 0x1e800u /* as LEAF, and no function is before it: glibc's __start_context */
 
 struct world {
 	struct table table;
@@ -87,6 +88,7 @@ static void build_x86(void)
 	build_fde(&b, FP_LOST, 0x1000, BYTES(OP_UNDEFINED, 6));
 	build_fde(&b, ENDING, 0x1000, BYTES(OP_OFFSET | 6, 2));
 	build_fde(&b, ENTRY, 0x1000, NO_BYTES);
+	build_fde(&b, CONTEXT, 0x800, NO_BYTES);
 	build_cie(&b, "zRS", 1, -8, 16, BYTES(0x1b), BYTES(OP_NOP));
 	/* *(rsp + 160) is sp, rsp + 168 has pc, rsp + 120 has fp */
 	build_fde(&b, SIGNAL - 1, 0x1000,
@@ -443,6 +445,7 @@ static void test_signal(void)
 	world.words[51] = ROOT + 1;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_ROOT, LEAF + 7, SIGNAL, LEAF, BY_FP + 1, ROOT + 1);
+	CHECK_INT(frames[1].flags, WALK_FRAME_EXACT);
 	CHECK_INT(frames[2].sp, STACK + 8 * 40);
 	CHECK_INT(frames[2].flags, WALK_FRAME_EXACT);
 	/* A handler that says it interrupted itself. */
@@ -450,6 +453,27 @@ static void test_signal(void)
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(result.stop, WALK_BAD_FRAME);
 	CHECK(result.n < 64);
+}
+
+/* The return address of a context's function is where another function begins. A call may end a function, too. */
+static void test_context(void)
+{
+	struct walk_result result;
+
+	build_x86();
+	world.words[0] = CONTEXT;
+	world.words[1] = STACK;
+	result = run(LEAF + 7, 0);
+	CHECK_CHAIN(&result, WALK_ROOT, LEAF + 7, CONTEXT);
+	CHECK_INT(frames[1].flags, WALK_FRAME_EXACT);
+	world.words[1] = ROOT + 1;
+	result = run(LEAF + 7, 0);
+	CHECK_CHAIN(&result, WALK_ROOT, LEAF + 7, CONTEXT, ROOT + 1);
+	world.words[0] = ROOT;
+	world.words[2] = ROOT + 1;
+	result = run(LEAF + 7, STACK + 8);
+	CHECK_CHAIN(&result, WALK_ROOT, LEAF + 7, ROOT, ROOT + 1);
+	CHECK_INT(frames[1].flags, 0);
 }
 
 /* The trampoline that has no CFI is known by its code, and lr comes back with it. */
@@ -804,6 +828,7 @@ int main(void)
 	RUN(test_return_probe);
 	RUN(test_python);
 	RUN(test_signal);
+	RUN(test_context);
 	RUN(test_trampolines);
 	RUN(test_plt);
 	RUN(test_lr);
