@@ -106,7 +106,7 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 			"recording is not permitted here: opening the perf event \"%s\" failed with \"%s\"; "
 			"kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing. Ways out: the system "
 			"service, where profd is installed and the administrator allows it; run as root, or "
-			"give profd CAP_PERFMON; `sysctl kernel.perf_event_paranoid=-1` as root, until the next "
+			"give profd CAP_PERFMON; `sysctl kernel.perf_event_paranoid=0` as root, until the next "
 			"boot (2 is enough for your own processes)%s",
 			name, g_strerror(failed),
 			read_setting("/proc/sys/kernel/perf_event_paranoid", 2),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -84,12 +85,27 @@ def elsewhere(profctl, require):
     return run_both
 
 
-def test_fix_of_tracefs(elsewhere):
-    fix = "mount -t tracefs tracefs /sys/kernel/tracing"
-    first, second = elsewhere(["-m"], "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null", fix)
-    assert first["tracefs"]["status"] == "warn"
-    assert first["tracefs"]["fix"] == "sudo " + fix
-    assert second["tracefs"]["status"] == "ok"
+UNMOUNT = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null"
+
+
+def test_tracefs_is_not_mounted(elsewhere):
+    """Root needs no mount; who may not mount is told how, and after that how to read it."""
+    mount = "mount -t tracefs tracefs /sys/kernel/tracing"
+    first, _ = elsewhere(["-m"], UNMOUNT)
+    assert first["tracefs"]["status"] == "ok"
+    first, second = elsewhere(["-m"], UNMOUNT, mount, user=NOBODY)
+    assert (first["tracefs"]["status"], first["tracefs"]["fix"]) == ("warn", "sudo " + mount)
+    assert (second["tracefs"]["status"], second["tracefs"]["fix"]) == ("warn", "sudo mount -o remount,mode=755 /sys/kernel/tracing")
+
+
+@pytest.mark.parametrize("user", [[], NOBODY])
+def test_tracepoints(elsewhere, profctl, tmp_path, user):
+    """What doctor says of them is what happens."""
+    tmp_path.chmod(0o777)
+    command = [*user, profctl.path, "record", "--force", "-e", "sched:sched_switch", "-o", tmp_path / "x.cap", "--", "sleep", "0.2"]
+    record = f"{shlex.join(map(str, command))} >{tmp_path}/said 2>&1 && touch {tmp_path}/ok"
+    found, _ = elsewhere(["-m"], f"{UNMOUNT}; mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing", record, user=user)
+    assert (found["tracefs"]["status"] == "ok") == (tmp_path / "ok").exists(), (tmp_path / "said").read_text()
 
 
 def test_hidden_processes(elsewhere):

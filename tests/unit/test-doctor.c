@@ -14,7 +14,7 @@
 static struct {
 	char *root;
 	/* The kernel: 0 or -errno of each question. */
-	int own, own_kernel, system, cycles, ring, procmap_query, map_file, write;
+	int own, own_kernel, system, cycles, tracepoint, ring, procmap_query, map_file, write;
 	int bus_profd, bus_polkit, library;
 	size_t largest_ring;
 	uint64_t free_bytes;
@@ -27,12 +27,20 @@ static int fake_perf_open(const struct perf_event_attr *attr, pid_t pid, int cpu
 		    : attr->exclude_kernel           ? machine.own
 						     : machine.own_kernel;
 
+	if (attr->type == PERF_TYPE_TRACEPOINT)
+		CHECK_INT(attr->config, 316);
+
 	return error < 0 ? error : open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static int fake_perf_ring(int fd, size_t bytes)
 {
 	return bytes > machine.largest_ring ? -EPERM : 0;
+}
+
+static int64_t fake_tracepoint(const char *name)
+{
+	return machine.tracepoint;
 }
 
 static int fake_procmap_query(const char *path)
@@ -65,6 +73,7 @@ static int fake_library(const char *name)
 static const struct doctor_probes fake_probes = {
 	.perf_open = fake_perf_open,
 	.perf_ring = fake_perf_ring,
+	.tracepoint = fake_tracepoint,
 	.procmap_query = fake_procmap_query,
 	.map_file = fake_map_file,
 	.free_bytes = fake_free_bytes,
@@ -287,9 +296,14 @@ static void test_processes(void)
 static void test_file_systems(void)
 {
 	expect("tracefs", DOCTOR_OK, "/sys/kernel/tracing", NULL);
+	machine.own_kernel = -EACCES;
+	expect("tracefs", DOCTOR_WARN, "above 1", "perf_event_paranoid=1");
+	machine.own_kernel = 0;
 	drop("/sys/kernel/tracing/events/sched/sched_switch/id");
+	expect("tracefs", DOCTOR_OK, "for itself", NULL);
+	machine.tracepoint = -EPERM;
 	expect("tracefs", DOCTOR_WARN, "not mounted", "mount -t tracefs");
-	put("/sys/kernel/debug/tracing/events/sched/sched_switch/id", "1\n");
+	put("/sys/kernel/debug/tracing/events/sched/sched_switch/id", "316\n");
 	expect("tracefs", DOCTOR_OK, "/sys/kernel/debug/tracing", NULL);
 	expect("cgroup", DOCTOR_OK, "/sys/fs/cgroup", NULL);
 	put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n");

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
@@ -95,6 +96,22 @@ static int live_perf_ring(int fd, size_t bytes)
 	return 0;
 }
 
+static int64_t live_tracepoint(const char *name)
+{
+	g_autofree char *path = g_strdup_printf("events/%s/id", name);
+	CLEANUP_CLOSE int context = fsopen("tracefs", FSOPEN_CLOEXEC);
+	CLEANUP_CLOSE int root = -1, file = -1;
+	char text[32] = "";
+
+	if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	root = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
+	file = root < 0 ? -1 : openat(root, path, O_RDONLY | O_CLOEXEC);
+	if (file < 0 || read(file, text, sizeof(text) - 1) < 0)
+		return -errno;
+	return g_ascii_strtoll(text, NULL, 10);
+}
+
 static int live_procmap_query(const char *path)
 {
 	struct uapi_procmap_query query = {
@@ -153,6 +170,7 @@ static int live_library(const char *name)
 const struct doctor_probes doctor_live_probes = {
 	.perf_open = live_perf_open,
 	.perf_ring = live_perf_ring,
+	.tracepoint = live_tracepoint,
 	.procmap_query = live_procmap_query,
 	.map_file = live_map_file,
 	.free_bytes = live_free_bytes,

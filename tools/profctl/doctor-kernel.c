@@ -109,35 +109,78 @@ void doctor_ptrace_scope(const struct doctor_host *host, struct doctor_finding *
 	}
 }
 
-void doctor_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
+/*
+ * The number of a tracepoint that every kernel has, and where it is listed: *ret_place is NULL where no path leads there, and
+ * the profiler mounts tracefs for itself alone. -errno where it is listed nowhere.
+ */
+static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {
 	static const char *const places[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
-	const char *denied = NULL;
+	int error = ENOENT;
+	int64_t id;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
 		g_autofree char *path =
 			g_strconcat(host->root, places[i], "/events/sched/sched_switch/id", NULL);
-		CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-		if (fd >= 0) {
-			doctor_found(finding, DOCTOR_OK, _("tracepoints can be named (%s)"),
-				     places[i]);
-			return;
-		}
-		if ((errno == EACCES || errno == EPERM) && !denied)
-			denied = places[i];
+		*ret_place = places[i];
+		if (access(path, R_OK) < 0)
+			error = errno;
+		else if (doctor_read_int(host, path + strlen(host->root), &id))
+			return id;
+		if (error == EACCES || error == EPERM)
+			break;
 	}
-	if (denied) {
+	id = host->probes->tracepoint("sched/sched_switch");
+	if (id < 0)
+		return -error;
+	*ret_place = NULL;
+	return id;
+}
+
+static int kernel_open_tracepoint(const struct doctor_host *host, int64_t id)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_TRACEPOINT,
+		.config = (uint64_t)id,
+		.sample_period = 1,
+		.disabled = 1,
+	};
+	CLEANUP_CLOSE int fd = host->probes->perf_open(&attr, 0, -1);
+
+	return fd < 0 ? fd : 0;
+}
+
+void doctor_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	const char *place;
+	int64_t id = kernel_tracepoint(host, &place);
+	int error = id < 0 ? 0 : kernel_open_tracepoint(host, id);
+
+	if (id == -ENOENT) {
 		doctor_found(
 			finding, DOCTOR_WARN,
-			_("%s is not readable for you: tracepoints cannot be recorded, samples can"),
-			denied);
-		doctor_fix(finding, "sudo mount -o remount,mode=755 %s", denied);
+			_("tracefs is not mounted: you cannot record tracepoints, but samples"));
+		doctor_fix(finding, "sudo mount -t tracefs tracefs /sys/kernel/tracing");
+	} else if (id < 0) {
+		doctor_found(finding, DOCTOR_WARN,
+			     _("you cannot read %s: you cannot record tracepoints, but samples"),
+			     place);
+		doctor_fix(finding, "sudo mount -o remount,mode=755 %s", place);
+	} else if (error < 0) {
+		/* With exclude_kernel the event opens for everybody, and then never fires. */
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
+			g_strerror(-error));
+		doctor_fix(finding, "sudo sysctl kernel.perf_event_paranoid=1");
+	} else if (place) {
+		doctor_found(finding, DOCTOR_OK, _("you may record tracepoints (%s)"), place);
 	} else {
 		doctor_found(
-			finding, DOCTOR_WARN,
-			_("tracefs is not mounted: tracepoints cannot be recorded, samples can"));
-		doctor_fix(finding, "sudo mount -t tracefs tracefs %s", places[0]);
+			finding, DOCTOR_OK,
+			_("you may record tracepoints: tracefs is not mounted, so profd mounts it for itself"));
 	}
 }
 

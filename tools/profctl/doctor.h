@@ -21,6 +21,8 @@ struct doctor_probes {
 	int (*perf_open)(const struct perf_event_attr *attr, pid_t pid, int cpu);
 	/* Maps a ring with that many data bytes on an fd of perf_open and unmaps it: 0. */
 	int (*perf_ring)(int fd, size_t bytes);
+	/* The number of a tracepoint in a tracefs that is mounted for this question only. */
+	int64_t (*tracepoint)(const char *name);
 	/* PROCMAP_QUERY on the file, which is a /proc/PID/maps: 0. */
 	int (*procmap_query)(const char *path);
 	/* Opens the mapped file of some mapping of the process, through map_files: 0. */
