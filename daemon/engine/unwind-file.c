@@ -5,7 +5,7 @@
  * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is read gives a short
  * read, where a mapping would raise SIGBUS. The sections tell where .eh_frame and .debug_frame are; a file without
  * section headers has its .eh_frame behind PT_GNU_EH_FRAME, up to the end of the segment. A .debug_frame may be
- * compressed: Go's linker and `gcc -gz` do that.
+ * compressed: Go's linker and `gcc -gz` do that. A Go program without .debug_frame gets one from .gopclntab.
  * Who made the file may be hostile. Invariants:
  *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear  [fuzz_unwind_file]
  *      (2) sections take at most max_bytes of memory together, packed and unpacked
@@ -15,6 +15,7 @@
 #include "daemon/engine/unwind-file.h"
 
 #include "arch/base.h"
+#include "daemon/engine/go-frames.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -179,10 +180,23 @@ static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t s
 
 enum packing { NOT_PACKED, PACKED, PACKED_GNU };
 
+static void keep_section(struct loader *loader, uint8_t *bytes, uint64_t size, uint64_t address,
+			 bool is_debug_frame)
+{
+	loader->sections[loader->n_sections] = (struct cfi_section){
+		.bytes = bytes,
+		.size = size,
+		.address = address,
+		.arch = loader->arch,
+		.is_debug_frame = is_debug_frame,
+	};
+	loader->bytes[loader->n_sections++] = bytes;
+	loader->section_bytes += size;
+}
+
 static int add_section(struct loader *loader, const Elf64_Shdr *header, enum packing packing,
 		       bool is_debug_frame)
 {
-	struct cfi_section *section = &loader->sections[loader->n_sections];
 	uint64_t size = header->sh_size;
 	void *bytes, *packed;
 	int r = read_new(loader, header->sh_offset, size, &bytes);
@@ -192,59 +206,102 @@ static int add_section(struct loader *loader, const Elf64_Shdr *header, enum pac
 		r = unpack(loader, packed, size, packing == PACKED_GNU, &bytes, &size);
 		free(packed);
 	}
-	if (r != 0)
-		return r;
-	loader->bytes[loader->n_sections++] = bytes;
-	loader->section_bytes += size;
-	*section = (struct cfi_section){
-		.bytes = bytes,
-		.size = size,
-		.address = header->sh_addr,
-		.arch = loader->arch,
-		.is_debug_frame = is_debug_frame,
-	};
-	return 0;
+	if (r == 0)
+		keep_section(loader, bytes, size, header->sh_addr, is_debug_frame);
+	return r;
 }
 
-static const Elf64_Shdr *find_section(const Elf64_Shdr *sections, size_t n, const char *names,
-				      size_t names_bytes, const char *name)
+struct section_list {
+	const Elf64_Shdr *sections;
+	size_t n;
+	const char *names;
+	size_t names_bytes;
+};
+
+/* NULL: there is none of that name with bytes in the file. */
+static const Elf64_Shdr *find_section(const struct section_list *list, const char *name)
 {
 	size_t i, length = strlen(name) + 1;
 
-	for (i = 0; i < n; i++)
-		if (sections[i].sh_name < names_bytes &&
-		    names_bytes - sections[i].sh_name >= length &&
-		    memcmp(names + sections[i].sh_name, name, length) == 0)
-			return &sections[i];
+	for (i = 0; i < list->n; i++) {
+		const Elf64_Shdr *section = &list->sections[i];
+
+		if (section->sh_name < list->names_bytes &&
+		    list->names_bytes - section->sh_name >= length &&
+		    memcmp(list->names + section->sh_name, name, length) == 0)
+			return section->sh_type != SHT_NOBITS && section->sh_size > 0 ? section
+										      : NULL;
+	}
 	return NULL;
 }
 
-static bool has_bytes(const Elf64_Shdr *section)
+/* The address of the first function, where the file leaves it to a relocation or to Go's linker: it begins .text. */
+static uint64_t find_go_text(const struct loader *loader, const struct section_list *list,
+			     uint64_t address)
 {
-	return section && section->sh_type != SHT_NOBITS && section->sh_size > 0;
+	const Elf64_Shdr *section = find_section(list, ".rela.dyn");
+	void *relocations = NULL;
+	uint64_t text = 0;
+	bool is_found;
+
+	if (section && read_new(loader, section->sh_offset, section->sh_size, &relocations) != 0)
+		relocations = NULL;
+	is_found = relocations && go_table_relocate(relocations, section->sh_size, address, &text);
+	free(relocations);
+	section = find_section(list, ".text");
+	return !is_found && section ? section->sh_addr : text;
+}
+
+/* 0 also where there is no table, or none that can be used. */
+static int add_go_frames(struct loader *loader, const struct section_list *list)
+{
+	const Elf64_Shdr *section = find_section(list, ".gopclntab");
+	struct go_table table;
+	void *read = NULL;
+	uint8_t *bytes;
+	uint64_t size;
+	size_t text_at;
+	int r;
+
+	if (!section)
+		section = find_section(list, ".data.rel.ro.gopclntab");
+	if (!section || (section->sh_flags & SHF_COMPRESSED))
+		return 0;
+	r = read_new(loader, section->sh_offset, section->sh_size, &read);
+	if (r == 0 && go_table_init(&table, read, section->sh_size, &text_at)) {
+		if (text_at > 0 && table.text == 0)
+			table.text = find_go_text(loader, list, section->sh_addr + text_at);
+		r = go_frames_build(&table, loader->arch, loader->max_bytes - loader->section_bytes,
+				    &bytes, &size);
+		if (r == 0)
+			keep_section(loader, bytes, size, 0, true);
+	}
+	free(read);
+	return r == ENOMEM ? r : 0;
+}
+
+static int add_debug_frame(struct loader *loader, const struct section_list *list)
+{
+	const Elf64_Shdr *found = find_section(list, ".debug_frame");
+
+	if (found)
+		return add_section(loader, found,
+				   found->sh_flags & SHF_COMPRESSED ? PACKED : NOT_PACKED, true);
+	found = find_section(list, ".zdebug_frame");
+	return found ? add_section(loader, found, PACKED_GNU, true) : add_go_frames(loader, list);
 }
 
 /* 0 also where there are none of the two. */
-static int add_named(struct loader *loader, const Elf64_Shdr *sections, size_t n, const char *names,
-		     size_t names_bytes)
+static int add_named(struct loader *loader, const struct section_list *list)
 {
-	const Elf64_Shdr *found = find_section(sections, n, names, names_bytes, ".eh_frame");
-	enum packing packing = NOT_PACKED;
+	const Elf64_Shdr *found = find_section(list, ".eh_frame");
 	int r = 0;
 
-	if (has_bytes(found) && !(found->sh_flags & SHF_COMPRESSED))
+	if (found && !(found->sh_flags & SHF_COMPRESSED))
 		r = add_section(loader, found, NOT_PACKED, false);
 	if (r != 0)
 		return r;
-	found = find_section(sections, n, names, names_bytes, ".debug_frame");
-	if (found && found->sh_flags & SHF_COMPRESSED)
-		packing = PACKED;
-	if (!found) {
-		found = find_section(sections, n, names, names_bytes, ".zdebug_frame");
-		packing = PACKED_GNU;
-	}
-	if (has_bytes(found))
-		r = add_section(loader, found, packing, true);
+	r = add_debug_frame(loader, list);
 	/* Beside an .eh_frame it is a supplement. */
 	return r == ENOMEM || loader->n_sections == 0 ? r : 0;
 }
@@ -266,7 +323,9 @@ static int add_by_sections(struct loader *loader)
 	if (names_section->sh_size <= MAX_NAMES_BYTES)
 		r = read_new(loader, names_section->sh_offset, names_section->sh_size, &names);
 	if (r == 0 && names)
-		r = add_named(loader, sections, header->e_shnum, names, names_section->sh_size);
+		r = add_named(loader,
+			      &(const struct section_list){ sections, header->e_shnum, names,
+							    names_section->sh_size });
 	free(names);
 	free(sections);
 	return r == ENOEXEC || r == ENODATA ? 0 : r;

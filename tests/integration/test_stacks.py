@@ -895,8 +895,15 @@ def go(folder):
     return [folder / "go-leaf"]
 
 
+def stripped_go(folder):
+    (program,) = go(folder)
+    subprocess.run(["strip", "-o", folder / "go-stripped", program], check=True)
+    return [folder / "go-stripped"]
+
+
 if shutil.which("go"):
     PROGRAMS.add("go-leaf", go)
+    PROGRAMS.add("go-stripped", stripped_go)
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
@@ -905,6 +912,15 @@ def test_go(samples_of):
     samples = at(samples_of("go-leaf"), "main.leaf")
     expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
     assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
+def test_stripped_go(samples_of):
+    """Go's runtime keeps the names of all functions, and where their frames end, for its own traces."""
+    samples = at(samples_of("go-stripped"), "main.leaf")
+    expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
+    assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
+    assert not any("+0x" in sample.chain for sample in samples_of("go-stripped"))
 
 
 # ---- threads and children

@@ -181,6 +181,8 @@ static void check_row(const struct elf_image *elf, const struct symbol *row, con
 		fde = find_fde(fdes, address);
 		if (!CHECK(fde && fde->address == address && fde->length == row->length))
 			printf("# %s at 0x%" PRIx64 "\n", row->name, address);
+	} else if (row->origin == SYMBOLS_BEYOND) {
+		CHECK(g_str_has_suffix(row->name, "+?") && find_fde(fdes, address) == NULL);
 	} else {
 		CHECK(g_str_has_suffix(row->name, "@plt"));
 	}

@@ -182,26 +182,37 @@ static void test_without_size(void)
 		{ TEXT + 0x10, 0, "entry", STT_NOTYPE, STB_LOCAL },
 		{ TEXT + 0x40, 0x10, "sized", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x100, 0, "framed", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x200, 0, "_ZN5plain4codeEv", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x7f0, 0, "last", STT_FUNC, STB_GLOBAL },
 		{ FINI, 0, "_fini", STT_FUNC, STB_GLOBAL, true },
 		{ FINI + 0x40, 0, "$x", STT_NOTYPE, STB_LOCAL },
 		{ FINI + 0x48, 0, ".Llabel", STT_NOTYPE, STB_LOCAL },
 	};
-	static const struct build_fde fdes[] = { { TEXT + 0x100, 0x20 }, { TEXT + 0x140, 0x20 } };
-	const struct build build = { .symbols = symbols,
-				     .n_symbols = ARRAY_SIZE(symbols),
-				     .fdes = fdes,
-				     .n_fdes = ARRAY_SIZE(fdes) };
+	static const struct build_fde fdes[] = { { TEXT + 0x100, 0x20 },
+						 { TEXT + 0x140, 0x20 },
+						 { TEXT + 0x240, 0x10 } };
+	struct build build = { .symbols = symbols,
+			       .n_symbols = ARRAY_SIZE(symbols),
+			       .fdes = fdes,
+			       .n_fdes = ARRAY_SIZE(fdes) };
 
-	check_place(&build, OFFSET(0x08), NULL, 0, 0);
-	check_place(&build, OFFSET(0x10), "entry", OFFSET(0x10), 0x30);
-	check_place(&build, OFFSET(0x3f), "entry", OFFSET(0x10), 0x30);
-	check_place(&build, OFFSET(0x50), NULL, 0, 0);
-	check_place(&build, OFFSET(0x110), "framed", OFFSET(0x100), 0x20);
-	check_place(&build, OFFSET(0x130), NULL, 0, 0);
-	check_place(&build, OFFSET(0x150), "libx.so.1+0x1140", OFFSET(0x140), 0x20);
-	check_place(&build, OFFSET(0x7ff), "last", OFFSET(0x7f0), 0x10);
-	check_place(&build, BUILD_FINI_OFFSET + 0x50, "_fini", BUILD_FINI_OFFSET, BUILD_FINI_BYTES);
+	for (int i = 0; i < 2; i++) {
+		build.no_table = i == 1;
+		check_place(&build, OFFSET(0x08), NULL, 0, 0);
+		check_place(&build, OFFSET(0x10), "entry", OFFSET(0x10), 0x30);
+		check_place(&build, OFFSET(0x3f), "entry", OFFSET(0x10), 0x30);
+		check_place(&build, OFFSET(0x50), NULL, 0, 0);
+		check_place(&build, OFFSET(0x110), "framed", OFFSET(0x100), 0x20);
+		check_place(&build, OFFSET(0x130), "framed+?", OFFSET(0x120), 0x20);
+		check_place(&build, OFFSET(0x150), "libx.so.1+0x1140", OFFSET(0x140), 0x20);
+		check_place(&build, OFFSET(0x170), "framed+?", OFFSET(0x160), 0xa0);
+		check_place(&build, OFFSET(0x230), "plain::code()", OFFSET(0x200), 0x40);
+		check_place(&build, OFFSET(0x245), "libx.so.1+0x1240", OFFSET(0x240), 0x10);
+		check_place(&build, OFFSET(0x250), "plain::code()+?", OFFSET(0x250), 0x5a0);
+		check_place(&build, OFFSET(0x7ff), "last", OFFSET(0x7f0), 0x10);
+		check_place(&build, BUILD_FINI_OFFSET + 0x50, "_fini", BUILD_FINI_OFFSET,
+			    BUILD_FINI_BYTES);
+	}
 }
 
 static void test_stripped(void)

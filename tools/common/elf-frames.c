@@ -333,23 +333,41 @@ static bool read_table(struct elf_frames *frames)
 	return load_table(frames, header->start + piece.at, n_entries);
 }
 
-static bool search_table(struct elf_frames *frames, uint64_t address,
-			 struct elf_range *ret_function)
+static size_t count_functions(const struct elf_frames *frames)
 {
-	size_t low = 0, high = frames->n_entries;
-	struct piece piece;
+	return frames->n_entries > 0 ? frames->n_entries : frames->n_functions;
+}
+
+static uint64_t start_of(const struct elf_frames *frames, size_t i)
+{
+	return frames->n_entries > 0 ? entry_number(frames, i, false) : frames->functions[i].start;
+}
+
+/* The first function that starts after the address. */
+static size_t search(const struct elf_frames *frames, uint64_t address)
+{
+	size_t low = 0, high = count_functions(frames);
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (entry_number(frames, middle, false) <= address)
+		if (start_of(frames, middle) <= address)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low == 0)
-		return false;
-	read_piece(frames->image, entry_number(frames, low - 1, true), &piece);
+	return low;
+}
+
+static bool get_function(struct elf_frames *frames, size_t i, struct elf_range *ret_function)
+{
+	struct piece piece;
+
+	if (frames->n_entries == 0) {
+		*ret_function = frames->functions[i];
+		return true;
+	}
+	read_piece(frames->image, entry_number(frames, i, true), &piece);
 	return take_length(&piece) > 0 && take_fde(frames, &piece, ret_function);
 }
 
@@ -408,25 +426,6 @@ static void walk_records(struct elf_frames *frames)
 		      compare_functions);
 }
 
-static bool search_functions(const struct elf_frames *frames, uint64_t address,
-			     struct elf_range *ret_function)
-{
-	size_t low = 0, high = frames->n_functions;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (frames->functions[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == 0)
-		return false;
-	*ret_function = frames->functions[low - 1];
-	return true;
-}
-
 struct elf_frames *elf_frames_new(const struct elf_image *image)
 {
 	struct elf_frames *frames = calloc(1, sizeof(*frames));
@@ -450,13 +449,15 @@ void elf_frames_free(struct elf_frames *frames)
 
 bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_range *ret_function)
 {
-	struct elf_range function;
+	size_t next = search(frames, address);
+	struct elf_range function = { 0, 0 };
+	bool is_known = next > 0 && get_function(frames, next - 1, &function);
 
-	if (frames->n_entries > 0 ? !search_table(frames, address, &function)
-				  : !search_functions(frames, address, &function))
-		return false;
-	if (address < function.start || address >= function.end)
-		return false;
-	*ret_function = function;
-	return true;
+	if (is_known && address >= function.start && address < function.end) {
+		*ret_function = function;
+		return true;
+	}
+	ret_function->start = is_known && function.end <= address ? function.end : 0;
+	ret_function->end = next < count_functions(frames) ? start_of(frames, next) : UINT64_MAX;
+	return false;
 }

@@ -15,5 +15,5 @@ struct elf_frames;
 struct elf_frames *elf_frames_new(const struct elf_image *image);
 void elf_frames_free(struct elf_frames *frames);
 
-/* The range of the FDE that covers the address; false where there is none. */
+/* The range of the FDE that covers the address; false where none does, and then the stretch between two of them. */
 bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_range *ret_function);

@@ -6,8 +6,8 @@
  * costs its reading and not its sorting. Places and symbols meet in two ways:
  * - a symbol with a size names the places in [start, start + size); of several the one that starts last, of equal
  *   starts the preferred one (prefer()).
- * - a symbol without a size (hand-written assembly) names what follows it up to the next symbol, but not beyond its
- *   section or its FDE. For this the nearest starts on both sides of each place are kept: a gap is the stretch
+ * - a symbol without a size (hand-written assembly) names what follows it up to the next symbol, FDE or section, and not
+ *   beyond its own FDE: code there that has no FDE is "NAME+?". For this the nearest starts on both sides of each place are kept: a gap is the stretch
  *   between two neighbouring places, gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap      [test-symbols: overlapping]
  *             (2) every name ends inside its string table                           [fuzz_symbols_elf]
@@ -225,24 +225,29 @@ static void name_sized(struct search *search, size_t *next)
 	}
 }
 
-/* Where a symbol without a size ends; false where it does not reach the place. */
-static bool get_end(struct search *search, const struct candidate *label, uint64_t next_start,
-		    uint64_t place, uint64_t *ret_end)
+/*
+ * The code that a symbol without a size names around a place: the symbol ends at the end of its FDE, or where the next FDE,
+ * symbol or section begins. Code after that end that no FDE covers either may still be the symbol's: *ret_is_beyond is set.
+ */
+static bool get_unsized(struct search *search, const struct candidate *label, uint64_t next_start,
+			uint64_t place, struct elf_range *ret_range, bool *ret_is_beyond)
 {
 	struct elf_frames *frames = symbols_query_frames(search->query);
-	struct elf_range code, function;
-	uint64_t end = next_start;
+	struct elf_range code, stretch;
+	uint64_t limit;
 
 	if (!elf_image_get_code(search->query->elf, label->start, &code))
 		return false;
-	end = MIN_OF(end, code.end);
-	if (elf_frames_get(frames, label->start, &function))
-		end = MIN_OF(end, function.end);
-	if (place >= end)
+	limit = MIN_OF(next_start, code.end);
+	(void)elf_frames_get(frames, label->start, &stretch);
+	*ret_range = (struct elf_range){ label->start, MIN_OF(limit, stretch.end) };
+	*ret_is_beyond = place >= ret_range->end;
+	if (!*ret_is_beyond)
+		return true;
+	if (place >= limit || elf_frames_get(frames, place, &stretch))
 		return false;
-	if (elf_frames_get(frames, place, &function) && function.start > label->start)
-		return false;
-	*ret_end = end;
+	*ret_range = (struct elf_range){ MAX_OF(ret_range->end, stretch.start),
+					 MIN_OF(limit, stretch.end) };
 	return true;
 }
 
@@ -257,15 +262,17 @@ static void name_unsized(struct search *search, const size_t *next)
 		next_start[i] = MIN_OF(search->gaps[i].first_start, next_start[i + 1]);
 	for (size_t i = 0; i < query->n_places; i++) {
 		const struct symbols_place *place = &query->places[i];
-		uint64_t end;
+		struct elf_range range;
+		bool is_beyond;
 
 		if (search->gaps[i].last.name)
 			last = &search->gaps[i].last;
 		if (next[i] != i || !last || last->end > last->start)
 			continue;
-		if (get_end(search, last, next_start[i + 1], place->address, &end))
-			symbols_query_add(query, place, last->start, end, last->name,
-					  SYMBOLS_FROM_TABLE);
+		if (get_unsized(search, last, next_start[i + 1], place->address, &range,
+				&is_beyond))
+			symbols_query_add(query, place, range.start, range.end, last->name,
+					  is_beyond ? SYMBOLS_BEYOND : SYMBOLS_FROM_TABLE);
 	}
 }
 

@@ -39,6 +39,7 @@ struct symbols_source {
 
 extern const struct symbols_source symbols_elf_source;
 extern const struct symbols_source symbols_plt_source;
+extern const struct symbols_source symbols_go_source;
 extern const struct symbols_source symbols_fde_source;
 
 /*

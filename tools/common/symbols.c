@@ -30,6 +30,7 @@
 static const struct symbols_source *const sources[] = {
 	&symbols_elf_source,
 	&symbols_plt_source,
+	&symbols_go_source,
 	&symbols_fde_source,
 };
 
@@ -109,7 +110,19 @@ static const char *take_name(struct symbols_query *query, const char *name)
 	return length > 0 && is_name(name) ? name : NULL;
 }
 
-/* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo"; that a place is in the PLT stays to be seen. */
+static const char *suffix_of(enum symbols_origin origin)
+{
+	switch (origin) {
+	case SYMBOLS_FROM_PLT:
+		return "@plt";
+	case SYMBOLS_BEYOND:
+		return "+?";
+	default:
+		return "";
+	}
+}
+
+/* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo", with the suffix of the origin. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {
@@ -123,7 +136,7 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 		base[clone_suffix_skip(base)] = '\0';
 	readable = origin == SYMBOLS_FROM_FDE ? NULL : demangle_get(base);
 	name = take_name(query, readable);
-	shown = g_strconcat(name ? name : base, origin == SYMBOLS_FROM_PLT ? "@plt" : "", NULL);
+	shown = g_strconcat(name ? name : base, suffix_of(origin), NULL);
 	return strcmp(shown, raw_name) == 0 ? NULL
 					    : g_string_chunk_insert(query->result->strings, shown);
 }

@@ -41,7 +41,9 @@ enum symbols_state {
 enum symbols_origin {
 	SYMBOLS_FROM_TABLE, /* .symtab or .dynsym */
 	SYMBOLS_FROM_DWARF, /* of a function that no table has, or an inlined call */
-	SYMBOLS_FROM_PLT,   /* "foo@plt" */
+	SYMBOLS_BEYOND, /* "foo+?": after the end of a symbol without a size, in code that nothing describes */
+	SYMBOLS_FROM_PLT, /* "foo@plt" */
+	SYMBOLS_FROM_GO,  /* the table that Go's own stack traces use, .gopclntab */
 	SYMBOLS_FROM_FDE, /* "image+0xSTART": a stripped function, known by its call frame information */
 };
 

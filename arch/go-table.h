@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Go table - .gopclntab: the functions of a Go program, their names and how far they move the stack pointer
+ *
+ * Go's runtime prints its stack traces with it, so it is there where everything else was stripped (`go build
+ * -ldflags="-s -w"`). Allocates nothing; a table belongs to any number of threads, and its bytes must stay where they are.
+ * Sources: Go's src/runtime/symtab.go, src/internal/abi/symtab.go and src/debug/gosym/pclntab.go: the layouts of Go 1.2 to
+ * 1.15, 1.16 and 1.17, 1.18 and 1.19, and since 1.20.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct go_table {
+	const uint8_t *bytes;
+	size_t size;
+	uint8_t word;     /* bytes of a pointer */
+	uint8_t quantum;  /* bytes that all instructions are multiples of */
+	uint8_t number;   /* bytes of a start, and of the offset of a record */
+	uint8_t flags_at; /* in a record; 0: not there */
+	size_t functions; /* offset of {start, offset of the record} by start; the last start is the end of all */
+	size_t names, numbers; /* offsets that those in a record count from */
+	uint64_t n_functions;
+	uint64_t text; /* that starts count from */
+};
+
+struct go_function {
+	uint64_t start, end; /* addresses; start < end */
+	size_t record;       /* offset */
+};
+
+/* Where the code of a function has which distance from sp to where sp was when the function was entered. */
+struct go_row {
+	uint64_t start, end;
+	int64_t distance; /* bytes */
+};
+
+struct go_rows {
+	const struct go_table *table;
+	struct go_function function;
+	size_t at;
+	uint64_t pc;
+	int64_t distance;
+};
+
+/*
+ * Of a file whose addresses are moved, ret_table->text is 0 in its bytes and written by a relocation: *ret_text_at is where
+ * the word is in the section, 0 in layouts that have none. False: these bytes are no table.
+ */
+bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size,
+		   size_t *ret_text_at);
+/* The addend of the relocation of `address` in the bytes of a .rela.dyn; false: there is none. */
+bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address,
+		       uint64_t *ret_value);
+
+/* i < n_functions. False: the table is damaged there. */
+bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *ret_function);
+bool go_table_find(const struct go_table *table, uint64_t address,
+		   struct go_function *ret_function);
+/* NULL: there is none. */
+const char *go_table_name(const struct go_table *table, const struct go_function *function);
+/* Nothing called it: a stack ends there. */
+bool go_table_is_outermost(const struct go_table *table, const struct go_function *function);
+
+void go_rows_init(struct go_rows *ret_rows, const struct go_table *table,
+		  const struct go_function *function);
+bool go_rows_next(struct go_rows *rows, struct go_row *ret_row);
