@@ -72,6 +72,12 @@ struct message {
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
+/* of sched:sched_wakeup, whose records stand in the ring of the side band; what comes before `raw` is as in a sample */
+#define ENGINE_WAKEUP_TYPE                                                              \
+	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
+	 PERF_SAMPLE_CPU | PERF_SAMPLE_RAW)
+#define ENGINE_WAKEUP_TID_OFFSET 24 /* of the thread's number in the tracepoint's own fields */
+
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
 /* What a full ring of a collector does. */
@@ -142,6 +148,9 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
+	uint32_t
+		has_wakeups; /* 1: the last event says who is woken, into the ring of the side band */
+	uint32_t pad;
 };
 
 /* An event of a thread, and of what inherits it: the engine has it write into a ring of its CPU. Who has some of several

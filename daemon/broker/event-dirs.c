@@ -139,6 +139,17 @@ static bool fail_tracepoint(const struct event_dirs *dirs, const char *system, c
 			   text);
 }
 
+bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
+		     const char *field, unsigned offset)
+{
+	g_autofree char *path = g_strdup_printf("%s/%s/format", system, name);
+	g_autofree char *wanted = g_strdup_printf(" %s;\toffset:%u;\tsize:4;", field, offset);
+	char text[MAX_FILE_BYTES];
+
+	return dirs->tracepoints >= 0 && read_text(dirs->tracepoints, path, text) &&
+	       strstr(text, wanted);
+}
+
 bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, const char *name,
 			    struct event *event, GError **error)
 {

@@ -36,6 +36,10 @@ void event_dirs_done(struct event_dirs *dirs);
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
+/* Whether a tracepoint's records have a field of four bytes there. */
+bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
+		     const char *field, unsigned offset);
+
 /* Software and hardware names, the best known first; NULL-terminated, static. */
 const char *const *event_names(void);
 

@@ -305,6 +305,38 @@ static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu,
 	return true;
 }
 
+static struct perf_event_attr wakeup_attr(uint64_t id)
+{
+	return (struct perf_event_attr){
+		.size = sizeof(struct perf_event_attr),
+		.type = PERF_TYPE_TRACEPOINT,
+		.config = id,
+		.sample_period = 1,
+		.sample_type = ENGINE_WAKEUP_TYPE,
+		.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST,
+		.disabled = 1,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
+	};
+}
+
+/* After the sources, so that these stand where they always do. */
+static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
+{
+	struct perf_event_attr attr = wakeup_attr(plan->wakeup_id);
+
+	if (!plan->wakeup_id || plan->by_task)
+		return true;
+	if (!open_one(&attr, NULL, -1, cpu, error))
+		return false;
+	cpu->has_wakeups = true;
+	if (ioctl(cpu->fds[cpu->n_fds - 1], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[0]) == 0)
+		return true;
+	return broker_fail(error, BROKER_ERROR_FAILED, "recording wake-ups on CPU %u: %s", cpu->cpu,
+			   g_strerror(errno));
+}
+
 static void unmap_rings(struct perf_cpu *cpu)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(cpu->maps); i++)
@@ -330,7 +362,8 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 	bool too_big;
 
 	if (!cpu_open_side_band(plan, cpu, &opened, &too_big, error) ||
-	    !cpu_open_sources(plan, &opened, &too_big, error)) {
+	    !cpu_open_sources(plan, &opened, &too_big, error) ||
+	    !cpu_open_wakeups(plan, &opened, error)) {
 		perf_cpu_done(&opened);
 		return false;
 	}
@@ -390,11 +423,13 @@ static void choose_stack_bytes(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
+	/* a wake-up takes as much as the two records of the switches that it leads to */
+	uint64_t wanted_side_band = plan->wakeup_id ? 2 * SIDE_BAND_BYTES : SIDE_BAND_BYTES;
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
 		wanted = STACK_MAX_BYTES * sample_rate(plan) / STACK_RINGS_A_SECOND;
 	wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus : MIN_OF(wanted, share);
-	plan->side_band_pages = ring_pages(MIN_OF(SIDE_BAND_BYTES, share));
+	plan->side_band_pages = ring_pages(MIN_OF(wanted_side_band, share));
 	plan->sample_pages = plan->n_events ? ring_pages(wanted) : 0;
 	choose_stack_bytes(plan);
 }
@@ -458,7 +493,8 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 		return false;
 	for (unsigned i = 0; i < cpus->len; i++)
 		if (!cpu_open_sources(plan, &g_array_index(cpus, struct perf_cpu, i), ret_too_big,
-				      error))
+				      error) ||
+		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
 	/* all were mapped at once, as the engine will */
 	for (unsigned i = 0; i < cpus->len; i++)
@@ -529,6 +565,26 @@ bool perf_event_works(const struct event *event)
 	plan.kernel = false;
 	attr = perf_source_attr(&plan, event);
 	return try_open(&attr, false) == 0;
+}
+
+uint64_t perf_wakeup_id(void)
+{
+	struct perf_event_attr attr;
+	struct event_dirs dirs;
+	struct event event;
+	bool is_there;
+
+	/* A mapping that is shared is kept by its other users only for root: see release_probe(). */
+	if (geteuid() != 0)
+		return 0;
+	event_dirs_open(&dirs);
+	is_there = event_parse(&dirs, "sched:sched_wakeup", &event, NULL) &&
+		   event_has_field(&dirs, "sched", "sched_wakeup", "pid", ENGINE_WAKEUP_TID_OFFSET);
+	event_dirs_done(&dirs);
+	if (!is_there)
+		return 0;
+	attr = wakeup_attr(event.attr.config);
+	return try_open(&attr, true) == 0 ? event.attr.config : 0;
 }
 
 void perf_rights(bool *ret_system, bool *ret_kernel)

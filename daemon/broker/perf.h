@@ -18,6 +18,8 @@ struct perf_plan {
 	bool kernel;
 	bool build_ids; /* ask for build-ids in place of device and inode */
 	enum engine_call_graph call_graph;
+	uint64_t
+		wakeup_id; /* of the tracepoint sched_wakeup; 0: it cannot be had, so when threads are woken is not recorded */
 	uint64_t ring_bytes; /* all sample rings together; 0: by itself */
 	/* Set by perf_open_all(): `kernel` is taken back where it is not permitted, by task; a CPU's rings, and how much of
 	 * a stack a sample copies, at most. */
@@ -33,9 +35,11 @@ struct perf_plan {
  * task there are two that deliver nothing: one for each ring, for the events of the tasks to write into. */
 struct perf_cpu {
 	unsigned cpu;
-	int fds[1 + ENGINE_MAX_SOURCES]; /* side band, then the sources */
+	int fds[2 +
+		ENGINE_MAX_SOURCES]; /* side band, then the sources, then wake-ups where they are recorded */
 	unsigned n_fds;
-	uint64_t ids[1 + ENGINE_MAX_SOURCES];
+	uint64_t ids[2 + ENGINE_MAX_SOURCES];
+	bool has_wakeups;
 	void *maps[2]; /* side band, samples */
 	size_t map_bytes[2];
 };
@@ -48,6 +52,8 @@ uint32_t perf_max_frequency(void);
 bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error);
 /* Whether the event opens here: on some CPU, or else for our own process. */
 bool perf_event_works(const struct event *event);
+/* The number of the tracepoint that says when a thread was woken, if that can be recorded here; else 0. */
+uint64_t perf_wakeup_id(void);
 /* Whether this process may open events for all that runs on a CPU, and see the kernel's part. */
 void perf_rights(bool *ret_system, bool *ret_kernel);
 

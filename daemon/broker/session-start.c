@@ -60,8 +60,9 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 		.cpu = cpu->cpu,
 		.side_band_pages = session->plan.side_band_pages,
 		.sample_pages = session->plan.sample_pages,
-		.n_sources = cpu->n_fds - 1,
+		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups,
 		.side_band_id = cpu->ids[0],
+		.has_wakeups = cpu->has_wakeups,
 	};
 
 	memcpy(body.source_ids, cpu->ids + 1, sizeof(body.source_ids));
@@ -228,6 +229,7 @@ static bool open_events(struct session *session, GError **error)
 	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
 	if (!plan->by_task) {
+		plan->wakeup_id = perf_wakeup_id();
 		if (perf_open_all(plan, &session->cpus, &refused))
 			return true;
 		plan->by_task =

@@ -63,6 +63,7 @@ static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
 		return cpu;
 	cpu = g_new0(struct cpu, 1);
 	cpu->number = number;
+	cpu->wakeup_fd = -1;
 	switches_init(&cpu->switches, 0);
 	cpus->by_number[number] = cpu;
 	g_ptr_array_add(cpus->all, cpu);
@@ -76,7 +77,8 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	uint32_t i;
 
 	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
-	    n_fds != 1 + (size_t)message->n_sources ||
+	    message->has_wakeups > 1 ||
+	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups ||
 	    (message->sample_pages != 0) != (message->n_sources != 0)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about CPU %u contradicts itself", message->cpu);
@@ -91,6 +93,8 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		cpu->source_fds[i] = steal_fd(&fds[1 + i]);
 		cpu->source_ids[i] = message->source_ids[i];
 	}
+	if (message->has_wakeups)
+		cpu->wakeup_fd = steal_fd(&fds[1 + message->n_sources]);
 	cpu->sample_pages = message->sample_pages;
 	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
 		g_prefix_error(error, "CPU %u: ", message->cpu);
@@ -173,7 +177,8 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 	for (i = 0; !side_band && i < cpu->n_sources; i++)
 		if (!act(cpu->source_fds[i], data))
 			return false;
-	return !side_band || act(cpu->side_band_fd, data);
+	return !side_band ||
+	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)));
 }
 
 /* A failure means that the event is gone with its CPU; what it wrote is in the ring. */
@@ -248,6 +253,8 @@ void cpu_close(struct cpu *cpu)
 	for (i = 0; i < cpu->n_sources; i++)
 		close(cpu->source_fds[i]);
 	close(cpu->side_band_fd);
+	if (cpu->wakeup_fd >= 0)
+		close(steal_fd(&cpu->wakeup_fd));
 	for (i = 0; cpu->events && i < cpu->events->len; i++)
 		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
 	g_clear_pointer(&cpu->events, g_ptr_array_unref);

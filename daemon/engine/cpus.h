@@ -19,6 +19,7 @@ struct cpu {
 	bool open;
 	int side_band_fd;
 	int source_fds[ENGINE_MAX_SOURCES];
+	int wakeup_fd; /* -1: none */
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
 	GPtrArray *

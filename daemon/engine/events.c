@@ -197,6 +197,16 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 	switches_apply(&cpu->switches, events->tasks, record);
 }
 
+static void on_wakeup(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	struct thread *thread = tasks_thread(events->tasks, record->woken_tid);
+
+	/* One that has not left its CPU yet only goes on. */
+	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
+	    !events->too_late)
+		switches_note(events->tasks, thread, PROF_SWITCH_RUNNABLE, record->time_ns);
+}
+
 static void on_lost_samples(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES, record->lost,
@@ -260,6 +270,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_UNTHROTTLE] = on_unthrottle,
 	[RECORD_KSYMBOL] = on_ksymbol,
 	[RECORD_CGROUP] = on_cgroup,
+	[RECORD_WAKEUP] = on_wakeup,
 };
 
 static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
@@ -287,8 +298,10 @@ void events_record(const struct round_input *input, bool late, void *data)
 	struct events *events = data;
 	struct cpu *cpu = input->owner;
 	struct record record;
+	bool is_wakeup = input->side_band && input->record->type == PERF_RECORD_SAMPLE;
 
-	if (!record_parse(input->record, events->has_stacks, &record)) {
+	if (is_wakeup ? !record_parse_wakeup(input->record, &record)
+		      : !record_parse(input->record, events->has_stacks, &record)) {
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT,
 			     1, input->time_ns, input->time_ns);
 		return;
@@ -297,7 +310,8 @@ void events_record(const struct round_input *input, bool late, void *data)
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
 	/* Samples are walked some at a time, with what is known at their time: a switch changes nothing of that. */
-	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH)
+	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
+	    record.kind != RECORD_WAKEUP)
 		samples_settle(events->samples);
 	if (record.kind == RECORD_LOST)
 		on_lost(events, cpu, input->side_band, &record);

@@ -37,6 +37,17 @@ struct sample_fixed {
 	uint64_t ips[];
 };
 
+struct wakeup_fixed {
+	struct perf_event_header header;
+	uint64_t event_id;
+	uint64_t ip;
+	int32_t pid, tid;
+	uint64_t time_ns;
+	uint32_t cpu, pad;
+	uint32_t raw_bytes;
+	uint8_t raw[];
+};
+
 struct mmap2_fixed {
 	struct perf_event_header header;
 	int32_t pid, tid;
@@ -104,6 +115,8 @@ struct cgroup_fixed {
 
 _Static_assert(sizeof(struct mmap2_fixed) == 72, "layout of PERF_RECORD_MMAP2");
 _Static_assert(sizeof(struct sample_fixed) == 64, "layout of PERF_RECORD_SAMPLE");
+_Static_assert(offsetof(struct wakeup_fixed, time_ns) == offsetof(struct sample_fixed, time_ns),
+	       "record_time()");
 _Static_assert(sizeof(struct trailer) == 32, "layout of sample_id");
 
 /* A name that starts at `name`: it has to end before the trailer does. */
@@ -331,6 +344,27 @@ static const struct layout stack_sample = { RECORD_SAMPLE, sizeof(struct sample_
 static const struct trailer *find_trailer(const struct perf_event_header *header)
 {
 	return (const void *)((const char *)header + header->size - sizeof(struct trailer));
+}
+
+bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record)
+{
+	const struct wakeup_fixed *fixed = (const void *)header;
+	const size_t fixed_bytes = offsetof(struct wakeup_fixed, raw);
+
+	if (header->size < fixed_bytes || fixed->raw_bytes > header->size - fixed_bytes ||
+	    fixed->raw_bytes < ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t))
+		return false;
+	*ret_record = (struct record){
+		.kind = RECORD_WAKEUP,
+		.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
+		.pid = fixed->pid,
+		.tid = fixed->tid,
+		.cpu = fixed->cpu,
+		.time_ns = fixed->time_ns,
+		.event_id = fixed->event_id,
+		.woken_tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET),
+	};
+	return true;
 }
 
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)

@@ -20,6 +20,7 @@ enum record_kind {
 	RECORD_UNTHROTTLE,
 	RECORD_KSYMBOL,
 	RECORD_CGROUP,
+	RECORD_WAKEUP,
 };
 
 #define RECORD_BUILD_ID_MAX 20
@@ -88,6 +89,7 @@ struct record {
 		struct record_ksymbol ksymbol;
 		struct record_cgroup cgroup;
 		uint64_t lost;
+		int32_t woken_tid;
 	};
 };
 
@@ -95,5 +97,7 @@ struct record {
  * False: too short, or it contradicts itself. */
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record);
+/* The same of a sample in the ring of the side band, which is one of ENGINE_WAKEUP_TYPE. */
+bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
 /* The time alone. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

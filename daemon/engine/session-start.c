@@ -323,6 +323,10 @@ static bool write_metadata(struct session *session, GError **error)
 	add_metadata(session, "clock", strlen("clock"), "monotonic", strlen("monotonic"));
 	snprintf(number, sizeof(number), "%u", session->cpus.all->len);
 	add_metadata(session, "cpus", strlen("cpus"), number, strlen(number));
+	if (session->cpus.all->len > 0 &&
+	    ((const struct cpu *)g_ptr_array_index(session->cpus.all, 0))->wakeup_fd >= 0)
+		add_metadata(session, "wakeups", strlen("wakeups"), "sched:sched_wakeup",
+			     strlen("sched:sched_wakeup"));
 	return true;
 }
 

@@ -87,14 +87,22 @@ void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns)
 	}
 }
 
+static void enter(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t time_ns)
+{
+	switches->tid = tid;
+	switches->start_ns = time_ns;
+	set_thread(switches, tid > 0 ? tasks_thread(tasks, tid) : NULL);
+	if (switches->thread)
+		switches->thread->state = PROF_SWITCH_RUNNING;
+}
+
 void switches_seen(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t begin_ns)
 {
 	if (switches->tid != -1 || tid < 0)
 		return;
 	if (switches->start_ns == 0)
 		switches->start_ns = begin_ns;
-	switches->tid = tid;
-	set_thread(switches, tid > 0 ? tasks_thread(tasks, tid) : NULL);
+	enter(switches, tasks, tid, switches->start_ns);
 }
 
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns)
@@ -102,13 +110,6 @@ uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns)
 	if (!switches->thread)
 		return switches->ran_ns;
 	return switches->ran_ns + now_ns - MIN(switches->start_ns, now_ns);
-}
-
-static void enter(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t time_ns)
-{
-	switches->tid = tid;
-	switches->start_ns = time_ns;
-	set_thread(switches, tid > 0 ? tasks_thread(tasks, tid) : NULL);
 }
 
 void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record)

@@ -59,6 +59,8 @@ static void parse_one(const uint8_t *data, size_t size)
 		read_all(&record);
 	if (record_parse(copy, true, &record))
 		read_all(&record);
+	if (record_parse_wakeup(copy, &record))
+		sum += (uint64_t)record.woken_tid;
 	free(copy);
 }
 

@@ -179,14 +179,20 @@ static void *spinner(void *argument)
 }
 static void *brief(void *argument)
 {
-	unsigned long begin = now();
+	unsigned long begin = now(), ran, delay;
+	char path[64], text[99] = { 0 };
+	FILE *file;
 
 	prctl(PR_SET_NAME, "brief");
 	while (now() - begin < 100000000)
 		;
-	for (int i = 0; i < 100; i++)
-		usleep(2000);
-	printf("%ld %lu %lu\n", (long)syscall(SYS_gettid), begin, now());
+	for (int i = 0; i < 50; i++)
+		usleep(4000);
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/schedstat", (long)syscall(SYS_gettid));
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu %lu", &ran, &delay) != 2)
+		abort();
+	printf("%ld %lu %lu %lu\n", (long)syscall(SYS_gettid), begin, now(), delay);
 	fflush(stdout);
 	return NULL;
 }
@@ -223,7 +229,7 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
     briefs = [list(map(int, line.split())) for line in done.stdout.splitlines() if line != "ready"]
     times = times_of(profcapture, capture)
     assert len(briefs) == 6
-    for tid, begin, end in briefs:
+    for tid, begin, end, _ in briefs:
         (found,) = [ns for (comm, of), ns in times.items() if of == tid]
         # from its fork, before it ran, to its exit; on a busy machine that takes a while
         assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 30e6, (tid, end - begin, found)
@@ -236,6 +242,20 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
             if comm in whole:
                 assert abs(ns - 500e6) <= 0.005 * 500e6, (comm, ns)
         assert {comm for comm, tid in sliced} >= set(whole)
+
+
+def test_runnable(profctl, profcapture, capture, compile_c):
+    """A thread that was woken does not wait any more: it is runnable, for as long as the kernel counts."""
+    done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
+    rows = {row["tid"]: row for row in profcapture.json("report", "--by", "thread", "--limit", 0, capture)["data"]["rows"]}
+    if {row["runnable_ns"] for row in rows.values() if row["run_ns"] is not None} == {None}:
+        pytest.skip("the tracepoint sched_wakeup cannot be had")
+    for line in done.stdout.splitlines()[1:]:
+        tid, _, _, delay = map(int, line.split())
+        # it slept for 50 times 4 ms; a timer is late by up to 0.1 ms, or more where the host is busy
+        assert 200e6 <= rows[tid]["wait_ns"] <= 200e6 + 50 * 0.5e6, rows[tid]
+        assert abs(rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"] - delay) <= 0.05 * delay + 5e6, (delay, rows[tid])
+        assert rows[tid]["runnable_ns"] > 0
 
 
 def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):

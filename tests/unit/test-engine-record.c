@@ -130,6 +130,46 @@ static void test_stack_cut(void)
 	CHECK(record_parse(header, true, &record));
 }
 
+static void test_wakeup(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct perf_event_header *header = (void *)bytes.data;
+	struct record record;
+	uint64_t time_ns;
+	size_t at, raw_at, whole;
+
+	at = record_begin(&bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+	put_u64(&bytes, 5);
+	put_u64(&bytes, 0x1234);
+	put_u64(&bytes, 10 | UINT64_C(11) << 32);
+	put_u64(&bytes, 77);
+	put_u64(&bytes, 3);
+	raw_at = bytes.length;
+	put_u64(&bytes, 36); /* four of its bytes are in this word */
+	put_u64(&bytes, 0);
+	put_u64(&bytes, 0);
+	put_u64(&bytes, UINT64_C(42) << 32);
+	put_u64(&bytes, 0);
+	record_close(&bytes, at);
+	/* the fields begin after the length: number 24 of their bytes is that of the thread */
+	store_le32(bytes.data + raw_at + 4 + 24, 42);
+	CHECK(record_time(header, &time_ns));
+	CHECK_INT(time_ns, 77);
+	REQUIRE(record_parse_wakeup(header, &record));
+	CHECK_INT(record.kind, RECORD_WAKEUP);
+	CHECK_INT(record.woken_tid, 42);
+	CHECK_INT(record.cpu, 3);
+	CHECK_INT(record.time_ns, 77);
+	whole = header->size;
+	for (header->size -= 8; header->size > 0; header->size -= 8)
+		CHECK(!record_parse_wakeup(header, &record));
+	header->size = whole;
+	store_le32(bytes.data + raw_at, 27);
+	CHECK(!record_parse_wakeup(header, &record));
+	store_le32(bytes.data + raw_at, UINT32_MAX);
+	CHECK(!record_parse_wakeup(header, &record));
+}
+
 static void test_mmap(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -261,6 +301,7 @@ int main(void)
 	RUN(test_sample);
 	RUN(test_stack);
 	RUN(test_stack_cut);
+	RUN(test_wakeup);
 	RUN(test_mmap);
 	RUN(test_names);
 	RUN(test_switch);

@@ -415,6 +415,7 @@ static void test_events(void)
 	record_end(&bytes, at, 0, 0, 4100); /* too short for a name */
 	for (end = bytes.length, at = 0; at < end; at += input.record->size) {
 		input.record = (const void *)(bytes.data + at);
+		input.side_band = input.record->type != PERF_RECORD_SAMPLE;
 		events_record(&input, false, &events);
 	}
 	CHECK_STR(stage.thread->comm, "renamed");
@@ -429,11 +430,82 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
+/* In the side band's ring a sample says that its thread woke another one. */
+static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
+{
+	size_t at = record_begin(bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL), raw_at;
+
+	put_u64(bytes, 1);
+	put_u64(bytes, 0);
+	put_u64(bytes, 0);
+	put_u64(bytes, time_ns);
+	put_u64(bytes, 0);
+	raw_at = bytes->length;
+	for (int i = 0; i < 5; i++)
+		put_u64(bytes, 0);
+	store_le32(bytes->data + raw_at, 36);
+	store_le32(bytes->data + raw_at + 4 + ENGINE_WAKEUP_TID_OFFSET, (uint32_t)woken);
+	record_close(bytes, at);
+}
+
+static void put_switch(struct bytes *bytes, int32_t from, int32_t to, uint64_t time_ns)
+{
+	size_t at = record_begin(bytes, PERF_RECORD_SWITCH_CPU_WIDE, PERF_RECORD_MISC_SWITCH_OUT);
+
+	put_u32(bytes, (uint32_t)to);
+	put_u32(bytes, (uint32_t)to);
+	record_end(bytes, at, from, from, time_ns);
+}
+
+/* A thread that waits is runnable from when it is woken; one that runs, or is runnable, is not woken. */
+static void test_wakeups(void)
+{
+	static const uint64_t rows[][2] = { { 2000, PROF_SWITCH_WAIT },
+					    { 2500, PROF_SWITCH_RUNNABLE },
+					    { 4000, PROF_SWITCH_WAIT } };
+	struct stage stage;
+	struct bytes bytes = { .length = 0 };
+	struct cpu cpu = { .number = 0 };
+	const struct cpus cpus = { 0 };
+	struct events events = { .cpus = &cpus, .begin_ns = 1 };
+	struct round_input input = { .owner = &cpu, .side_band = true };
+	size_t at;
+
+	stage_init(&stage);
+	switches_init(&cpu.switches, 1000);
+	events.tasks = &stage.parts.tasks;
+	events.samples = &stage.parts.samples;
+	events.losses = &stage.parts.losses;
+	put_wakeup(&bytes, 10, 1500);
+	put_switch(&bytes, 10, 0, 2000);
+	put_wakeup(&bytes, 10, 2500);
+	put_wakeup(&bytes, 10, 2600);
+	put_wakeup(&bytes, 99, 2700);
+	put_switch(&bytes, 0, 10, 3000);
+	put_wakeup(&bytes, 10, 3500);
+	put_switch(&bytes, 10, 0, 4000);
+	for (at = 0; at < bytes.length; at += input.record->size) {
+		input.record = (const void *)(bytes.data + at);
+		events_record(&input, false, &events);
+	}
+	parts_finish(&stage.parts);
+	REQUIRE(rows_of(&stage.parts, PROF_TABLE_SWITCH) == ARRAY_SIZE(rows));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		CHECK_INT(number_of(&stage.parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i),
+			  rows[i][0]);
+		CHECK_INT(number_of(&stage.parts, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, i),
+			  rows[i][1]);
+	}
+	switches_done(&cpu.switches);
+	stage_done(&stage);
+}
+
 static void put_event(struct bytes *bytes, struct events *events, struct cpu *cpu)
 {
+	const struct perf_event_header *record = (const void *)bytes->data;
 	const struct round_input input = { .owner = cpu,
-					   .side_band = true,
-					   .record = (const void *)bytes->data };
+					   .side_band = record->type != PERF_RECORD_SAMPLE,
+					   .record = record };
 
 	events_record(&input, false, events);
 	bytes->length = 0;
@@ -534,6 +606,7 @@ int main(void)
 	RUN(test_ticks_grow);
 	RUN(test_list);
 	RUN(test_events);
+	RUN(test_wakeups);
 	RUN(test_ranks);
 	return test_end();
 }
