@@ -330,6 +330,13 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
+/* All, in their order, before the first sample: readers count the first event by default, and show those without samples. */
+static void write_sources(struct session *session)
+{
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
+		output_need(&session->output, &session->events.sources[i]->row);
+}
+
 static bool enable_side_bands(struct session *session, GError **error)
 {
 	guint i;
@@ -349,6 +356,7 @@ bool session_start(struct session *session, GError **error)
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
+	write_sources(session);
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : session_clock();

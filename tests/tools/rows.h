@@ -44,6 +44,8 @@ static inline uint64_t rows_time(uint64_t i)
 /* How many rows of a dictionary table references name. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
+	if (table == PROF_TABLE_SOURCE)
+		return 1; /* samples of several events are not counted together */
 	return table == PROF_TABLE_STACK ? 400 : 40;
 }
 
@@ -89,7 +91,7 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	if (column->unit == PROF_UNIT_NS)
 		return random % 100000;
 	if (strcmp(column->name, "weight") == 0)
-		return 1001001;
+		return 1;
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 

@@ -87,8 +87,8 @@ static struct tally_count count_in(const struct answer *answer, const GArray *co
 #define CHECK_COUNT(counts, name, want_self, want_total)                         \
 	do {                                                                     \
 		struct tally_count count_ = count_in(&answer, (counts), (name)); \
-		CHECK_INT(count_.self, (want_self));                             \
-		CHECK_INT(count_.total, (want_total));                           \
+		CHECK_INT(count_.self.samples, (want_self));                     \
+		CHECK_INT(count_.total.samples, (want_total));                   \
 	} while (0)
 
 static uint64_t sum_of_self(const GArray *counts)
@@ -96,7 +96,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	uint64_t sum = 0;
 
 	for (guint i = 0; i < counts->len; i++)
-		sum += g_array_index(counts, struct tally_count, i).self;
+		sum += g_array_index(counts, struct tally_count, i).self.samples;
 	return sum;
 }
 
@@ -122,7 +122,7 @@ static void test_totals(void)
 	      N(0), N(0), N(0));
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(answer.tally.samples, 8);
+	CHECK_INT(answer.tally.all.samples, 8);
 	CHECK_COUNT(answer.tally.counts, "a", 2, 7);
 	CHECK_COUNT(answer.tally.counts, "b", 0, 5);
 	CHECK_COUNT(answer.tally.counts, "c", 6, 6);
@@ -183,9 +183,10 @@ static void test_timeline(void)
 		bool is_a = strcmp(name, "a") == 0, is_b = strcmp(name, "b") == 0;
 
 		for (unsigned bin = 0; bin < TALLY_BINS; bin++) {
-			sums[is_a ? 0 : is_b ? 1 : 2] += line->self[bin];
-			CHECK(!is_a || line->self[bin] == (bin < 10 ? 6u : 0u));
-			CHECK(!is_b || line->self[bin] == (bin >= 10 && bin < 20 ? 6u : 0u));
+			sums[is_a ? 0 : is_b ? 1 : 2] += line->self[bin].samples;
+			CHECK(!is_a || line->self[bin].samples == (bin < 10 ? 6u : 0u));
+			CHECK(!is_b ||
+			      line->self[bin].samples == (bin >= 10 && bin < 20 ? 6u : 0u));
 		}
 	}
 	CHECK_INT(sums[0], 60);
@@ -203,8 +204,8 @@ static void test_callers(void)
 	recursive(&build);
 	REQUIRE(run(&answer, &build));
 	CHECK(answer.tally.focus_found);
-	CHECK_INT(answer.tally.focus_count.self, 3);
-	CHECK_INT(answer.tally.focus_count.total, 4);
+	CHECK_INT(answer.tally.focus_count.self.samples, 3);
+	CHECK_INT(answer.tally.focus_count.total.samples, 4);
 	CHECK_COUNT(answer.tally.callers, "a", 3, 4);
 	CHECK_COUNT(answer.tally.callees, "a", 1, 4);
 	CHECK_COUNT(answer.tally.callees, "b", 0, 0);
@@ -292,7 +293,7 @@ static void test_sums(void)
 		struct answer answer = { .tally.by = all[i], .tally.wants_tree = i == 0 };
 
 		REQUIRE(run(&answer, &build));
-		CHECK_INT(answer.tally.samples, 20);
+		CHECK_INT(answer.tally.all.samples, 20);
 		CHECK_INT(sum_of_self(answer.tally.counts), 20);
 		if (i == 0) {
 			CHECK_COUNT(answer.tally.counts, NAMES_LOST_TEXT, 12, 12);
@@ -324,7 +325,7 @@ static void test_cyclic_stacks(void)
 	samples(&build, 2, 5);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(answer.tally.samples, 10);
+	CHECK_INT(answer.tally.all.samples, 10);
 	CHECK_INT(sum_of_self(answer.tally.counts), 10);
 	CHECK(answer.tally.bad_stacks >= 3);
 	CHECK_COUNT(answer.tally.counts, "a", 4, 4);
@@ -344,7 +345,7 @@ static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t m
 		const struct tally_node *want =
 			&g_array_index(whole->tally.tree.nodes, struct tally_node, i);
 
-		if (want->count.total < min)
+		if (want->count.total.samples < min)
 			continue;
 		for (guint k = 1; k < pruned->tally.tree.nodes->len; k++) {
 			const struct tally_node *got =
@@ -352,8 +353,8 @@ static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t m
 
 			if (got->entity != want->entity || got->parent != twin[want->parent])
 				continue;
-			CHECK_INT(got->count.self, want->count.self);
-			CHECK_INT(got->count.total, want->count.total);
+			CHECK_INT(got->count.self.samples, want->count.self.samples);
+			CHECK_INT(got->count.total.samples, want->count.total.samples);
 			twin[i] = k;
 			alike++;
 		}
@@ -387,13 +388,13 @@ static void test_pruned(void)
 	epoch_of(&build, 2, 95, 9, 3);
 	build_finish(&build);
 	REQUIRE(run(&whole, &build) && run(&pruned, &build));
-	CHECK_INT(pruned.tally.samples, whole.tally.samples);
-	CHECK_INT(whole.tally.samples, 30 + 70 + 5 + 2 + 95 + 9);
+	CHECK_INT(pruned.tally.all.samples, whole.tally.all.samples);
+	CHECK_INT(whole.tally.all.samples, 30 + 70 + 5 + 2 + 95 + 9);
 	CHECK(!whole.tally.tree.cut && pruned.tally.tree.cut);
 	CHECK_INT(whole.tally.tree.nodes->len, 3 + 5);
 	CHECK_INT(pruned.tally.tree.nodes->len, 3 + 3);
 	CHECK_INT(count_alike(&whole, &pruned, 32), 3);
-	CHECK_INT(sum_of_self(pruned.tally.counts), pruned.tally.samples);
+	CHECK_INT(sum_of_self(pruned.tally.counts), pruned.tally.all.samples);
 	done(&whole);
 	done(&pruned);
 	build_done(&build);
@@ -434,7 +435,7 @@ static void test_unknown_values(void)
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
 	CHECK_INT(answer.tally.unwind[UNWIND_GUESSED], 2);
-	CHECK_INT(answer.tally.samples, 2);
+	CHECK_INT(answer.tally.all.samples, 2);
 	done(&answer);
 	build_done(&build);
 }
@@ -442,7 +443,7 @@ static void test_unknown_values(void)
 static void filtered(struct build *build, struct answer *answer, uint64_t want)
 {
 	REQUIRE(run(answer, build));
-	CHECK_INT(answer->tally.samples, want);
+	CHECK_INT(answer->tally.all.samples, want);
 	CHECK_INT(sum_of_self(answer->tally.counts), want);
 	done(answer);
 }
@@ -562,7 +563,7 @@ static void test_boots(void)
 	      N(0));
 	build_finish(&build);
 	REQUIRE(run(&all, &build));
-	CHECK_INT(all.tally.samples, 2);
+	CHECK_INT(all.tally.all.samples, 2);
 	CHECK_INT(all.reader.capture->n_segments, 2);
 	CHECK_INT(capture_time(all.reader.capture, 1, BUILD_START + 3), 3);
 	/* build-capture's wall clock of a segment is a constant plus its start. */
@@ -571,8 +572,67 @@ static void test_boots(void)
 	CHECK_INT(capture_clock(all.reader.capture, 1, -5000000000), 0);
 	done(&all);
 	REQUIRE(run(&late, &build));
-	CHECK_INT(late.tally.samples, 0);
+	CHECK_INT(late.tally.all.samples, 0);
 	done(&late);
+	build_done(&build);
+}
+
+static void sample_of(struct build *build, uint64_t stack_id, uint64_t weight, uint64_t source)
+{
+	BUILD(build, PROF_TABLE_SAMPLE,
+	      N(BUILD_START + prof_block_rows(build->blocks[PROF_TABLE_SAMPLE])), N(1), N(0),
+	      N(PROF_MODE_USER), N(stack_id), N(weight), N(source), N(PROF_METHOD_CFI),
+	      N(PROF_STOP_ROOT), N(9));
+}
+
+static void check_event(const struct build *build, const char *event, uint64_t samples_wanted,
+			uint64_t a, uint64_t b)
+{
+	struct answer answer = { .reader.event = event, .tally.wants_tree = true };
+
+	REQUIRE(run(&answer, build));
+	CHECK_INT(answer.tally.all.samples, samples_wanted);
+	CHECK_INT(count_in(&answer, answer.tally.counts, "a").self.weight, a);
+	CHECK_INT(count_in(&answer, answer.tally.counts, "b").self.weight, b);
+	CHECK_INT(answer.tally.all.weight, a + b);
+	CHECK_INT(count_in(&answer, answer.tally.counts, "a").total.weight, a + b);
+	done(&answer);
+}
+
+/* Ids of sources are of an epoch; a clock's samples that say no weight have its period; one source is not there. */
+static void test_events(void)
+{
+	struct build build;
+	struct answer none = { .reader.event = "cycles" };
+
+	begin(&build);
+	build_text(&build, 30, "cpu-clock");
+	build_text(&build, 31, "page-faults");
+	build_text(&build, 32, "ns");
+	BUILD(&build, PROF_TABLE_SOURCE, N(1), N(30), N(PROF_SOURCE_SOFTWARE), N(32), N(1000),
+	      N(0));
+	BUILD(&build, PROF_TABLE_SOURCE, N(2), N(31), N(PROF_SOURCE_SOFTWARE), N(31), N(0), N(99));
+	stack(&build, 1, 0, 1);
+	stack(&build, 2, 1, 2);
+	sample_of(&build, 1, 1000, 1);
+	sample_of(&build, 2, 0, 1);
+	sample_of(&build, 1, 7, 2);
+	sample_of(&build, 2, 50, 2);
+	sample_of(&build, 2, 60, 2);
+	build_next_epoch(&build);
+	begin_epoch(&build);
+	build_text(&build, 30, "page-faults");
+	BUILD(&build, PROF_TABLE_SOURCE, N(1), N(30), N(PROF_SOURCE_SOFTWARE), N(30), N(0), N(99));
+	stack(&build, 1, 0, 1);
+	sample_of(&build, 1, 11, 1);
+	sample_of(&build, 1, 1000000, 2);
+	build_finish(&build);
+	check_event(&build, NULL, 2, 1000, 1000);
+	check_event(&build, "cpu-clock", 2, 1000, 1000);
+	check_event(&build, "page-faults", 4, 18, 110);
+	check_event(&build, NAMES_LOST_TEXT, 1, 1, 0);
+	CHECK(!run(&none, &build));
+	done(&none);
 	build_done(&build);
 }
 
@@ -680,6 +740,7 @@ int main(void)
 {
 	RUN(test_shortened);
 	RUN(test_totals);
+	RUN(test_events);
 	RUN(test_recursion);
 	RUN(test_timeline);
 	RUN(test_callers);

@@ -326,12 +326,13 @@ static bool read_generated(struct annotate *annotate, GError **error)
 					      .line = at->line };
 		struct annotate_line *known;
 
-		if (count.total == 0 || !is_line_of_it(annotate, at))
+		if (count.total.samples == 0 || !is_line_of_it(annotate, at))
 			continue;
 		known = line_at(annotate, index_of_line(annotate, &line, at->offset));
-		known->self += count.self;
-		known->total += annotate->wants_total ? count.total : 0;
-		annotate->self += count.self;
+		amount_add(&known->self, count.self);
+		if (annotate->wants_total)
+			amount_add(&known->total, count.total);
+		amount_add(&annotate->self, count.self);
 	}
 	tally_done(&tally);
 	return ok;
@@ -373,14 +374,14 @@ static void give_samples(struct annotate *annotate, const struct places *places,
 
 	for (guint i = 0; i < places->offsets->len; i++) {
 		uint64_t offset = g_array_index(places->offsets, uint64_t, i);
-		uint64_t self = tally_count_at(tally->counts, PLACE_FIRST + i).self;
+		struct amount self = tally_count_at(tally->counts, PLACE_FIRST + i).self;
 		uint32_t at;
 
-		if (self == 0)
+		if (self.samples == 0)
 			continue;
 		at = instruction_of(annotate, offset, n_known);
-		instruction_at(annotate, at)->self += self;
-		annotate->self += self;
+		amount_add(&instruction_at(annotate, at)->self, self);
+		amount_add(&annotate->self, self);
 	}
 	g_array_sort(annotate->instructions, compare_instructions);
 }
@@ -391,7 +392,7 @@ static void give_lines(struct annotate *annotate)
 		struct annotate_instruction *instruction = instruction_at(annotate, i);
 
 		instruction->line = line_of(annotate, instruction->offset);
-		line_at(annotate, instruction->line)->self += instruction->self;
+		amount_add(&line_at(annotate, instruction->line)->self, instruction->self);
 	}
 }
 

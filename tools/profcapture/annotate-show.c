@@ -27,12 +27,7 @@ static const struct annotate_instruction *instruction_at(const struct annotate *
 	return &g_array_index(annotate->instructions, struct annotate_instruction, index);
 }
 
-static double share(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
-static uint64_t own_total(const struct annotate *annotate)
+static struct amount own_total(const struct annotate *annotate)
 {
 	return tally_count_at(annotate->tally.counts, annotate->function).total;
 }
@@ -100,15 +95,20 @@ static void write_line(struct annotate *annotate, struct json *json,
 
 	write_place(line, json);
 	write_text(json, "text", source ? source_text_line(source, line->line) : NULL);
-	json_uint(json, "self", line->self);
-	json_double(json, "self_pct", share(line->self, annotate->self));
+	json_uint(json, "self", line->self.samples);
+	json_double(json, "self_pct", amount_percent(line->self, annotate->self));
 	if (annotate->wants_total) {
-		json_uint(json, "total", line->total);
-		json_double(json, "total_pct", share(line->total, own_total(annotate)));
+		json_uint(json, "total", line->total.samples);
+		json_double(json, "total_pct", amount_percent(line->total, own_total(annotate)));
 	} else {
 		json_null(json, "total");
 		json_null(json, "total_pct");
 	}
+	json_uint(json, "self_weight", line->self.weight);
+	if (annotate->wants_total)
+		json_uint(json, "total_weight", line->total.weight);
+	else
+		json_null(json, "total_weight");
 }
 
 static void write_instruction(struct annotate *annotate, struct json *json,
@@ -118,20 +118,26 @@ static void write_instruction(struct annotate *annotate, struct json *json,
 	json_hex(json, "address", instruction->address);
 	json_string(json, "text", instruction->text);
 	write_place(line_at(annotate, instruction->line), json);
-	json_uint(json, "self", instruction->self);
-	json_double(json, "self_pct", share(instruction->self, annotate->self));
+	json_uint(json, "self", instruction->self.samples);
+	json_double(json, "self_pct", amount_percent(instruction->self, annotate->self));
+	json_uint(json, "self_weight", instruction->self.weight);
 }
 
 static void write_head(struct annotate *annotate, struct json *json)
 {
-	json_uint(json, "samples", annotate->tally.samples);
+	json_string(json, "event", tally_event_name(&annotate->tally));
+	json_string(json, "unit", tally_unit(&annotate->tally));
+	json_uint(json, "samples", annotate->tally.all.samples);
+	json_uint(json, "weight", annotate->tally.all.weight);
 	json_begin_object(json, "function");
 	functions_write(annotate->tally.functions, annotate->function, json);
 	json_uint(json, "length", annotate->end - annotate->start);
-	json_uint(json, "self", annotate->self);
-	json_uint(json, "total", own_total(annotate));
-	json_double(json, "self_pct", share(annotate->self, annotate->tally.samples));
-	json_double(json, "total_pct", share(own_total(annotate), annotate->tally.samples));
+	json_uint(json, "self", annotate->self.samples);
+	json_uint(json, "total", own_total(annotate).samples);
+	json_double(json, "self_pct", amount_percent(annotate->self, annotate->tally.all));
+	json_double(json, "total_pct", amount_percent(own_total(annotate), annotate->tally.all));
+	json_uint(json, "self_weight", annotate->self.weight);
+	json_uint(json, "total_weight", own_total(annotate).weight);
 	json_end(json);
 	json_string(json, "no_code", annotate->why_no_code);
 }
@@ -161,11 +167,12 @@ static void write_json(struct annotate *annotate, struct json *json, const GArra
 	reader_end(&annotate->reader, json);
 }
 
-static const char *const line_columns[] = { "function", "inlined",  "file",  "line",      "text",
-					    "self",     "self_pct", "total", "total_pct", NULL };
-static const char *const instruction_columns[] = { "offset",   "address", "text", "function",
-						   "inlined",  "file",    "line", "self",
-						   "self_pct", NULL };
+static const char *const line_columns[] = { "function",  "inlined",     "file",         "line",
+					    "text",      "self",        "self_pct",     "total",
+					    "total_pct", "self_weight", "total_weight", NULL };
+static const char *const instruction_columns[] = { "offset",   "address",     "text", "function",
+						   "inlined",  "file",        "line", "self",
+						   "self_pct", "self_weight", NULL };
 
 /* ndjson and CSV are one table. */
 static void write_rows(struct annotate *annotate, struct json *json, const GArray *order)
@@ -192,13 +199,27 @@ static void write_rows(struct annotate *annotate, struct json *json, const GArra
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
+/* Which event they are of, where that needs to be said. */
+static void print_event(const struct tally *tally, struct out *out)
+{
+	g_autofree char *event = text_escape(tally_event_name(tally));
+
+	if (!tally_is_weighted(tally) && tally->reader->capture->sampled->all->len < 2)
+		return;
+	out_printf(out, _("Samples of %s"), event);
+	tally_print_sum(tally, out);
+	tally_print_other_events(tally, out);
+	out_char(out, '\n');
+}
+
 static void print_head(struct annotate *annotate, struct out *out)
 {
 	const struct reader *reader = &annotate->reader;
 	const struct function *function = annotate_function(annotate);
-	g_autofree char *samples = text_count(annotate->tally.samples);
-	g_autofree char *self = text_count(annotate->self);
-	g_autofree char *total = text_count(own_total(annotate));
+	const struct tally *tally = &annotate->tally;
+	g_autofree char *samples = text_count(tally->all.samples);
+	g_autofree char *self = text_count(annotate->self.samples);
+	g_autofree char *total = text_count(own_total(annotate).samples);
 
 	reader_print_losses(reader, out, READER_LOSSES);
 	reader_style(reader, out, READER_BOLD);
@@ -210,33 +231,36 @@ static void print_head(struct annotate *annotate, struct out *out)
 			   : _(", at 0x%" PRIx64 " to 0x%" PRIx64 " of the file\n"),
 		   function->offset, annotate->end);
 	out_printf(out, _("%s of %s samples in it (%.2f %%), %s with what it calls (%.2f %%)\n"),
-		   self, samples, share(annotate->self, annotate->tally.samples), total,
-		   share(own_total(annotate), annotate->tally.samples));
+		   self, samples, amount_percent(annotate->self, tally->all), total,
+		   amount_percent(own_total(annotate), tally->all));
+	print_event(tally, out);
 	if (annotate->why_no_code) {
 		g_autofree char *why = text_escape(annotate->why_no_code);
 
 		out_printf(out, _("Without instructions: %s\n"), why);
 	}
-	if (annotate->self == 0)
+	if (annotate->self.samples == 0)
 		out_text(out, _("No sample hit its own code, only what it calls\n"));
 }
 
 /* Counts and shares, blank where they are zero; columns that it took. */
-static unsigned print_count(const struct annotate *annotate, struct out *out, uint64_t self,
-			    const uint64_t *total)
+static unsigned print_count(const struct annotate *annotate, struct out *out, struct amount self,
+			    const struct amount *total)
 {
-	double percent = share(self, annotate->self);
+	double percent = amount_percent(self, annotate->self);
+	unsigned used = total ? 28 : 19;
 
-	reader_style(&annotate->reader, out, self ? reader_heat(percent) : READER_PLAIN);
-	if (self)
-		out_printf(out, "%8.2f %9" PRIu64 " ", percent, self);
+	reader_style(&annotate->reader, out, self.samples ? reader_heat(percent) : READER_PLAIN);
+	if (self.samples)
+		out_printf(out, "%8.2f %9" PRIu64 " ", percent, self.samples);
 	else
 		out_printf(out, "%8s %9s ", "", "");
-	if (total && *total)
-		out_printf(out, "%8.2f ", share(*total, own_total(annotate)));
+	used += tally_print_weight(&annotate->tally, out, self.samples ? &self : NULL);
+	if (total && total->samples)
+		out_printf(out, "%8.2f ", amount_percent(*total, own_total(annotate)));
 	else if (total)
 		out_printf(out, "%8s ", "");
-	return total ? 28 : 19;
+	return used;
 }
 
 static void end_line(const struct annotate *annotate, struct out *out, const char *text,
@@ -280,6 +304,13 @@ static void print_group_head(struct annotate *annotate, struct out *out,
 	out_char(out, '\n');
 }
 
+/* Something is left out; the mark for it ends in that column. */
+static void print_gap(const struct annotate *annotate, struct out *out, int column)
+{
+	(void)tally_print_weight(&annotate->tally, out, NULL);
+	out_printf(out, "%*s\n", column, "...");
+}
+
 /* Which of n things in a row are shown: all, or those near one that was hit. */
 static uint8_t *choose(const struct annotate *annotate, guint n,
 		       bool (*is_hit)(const struct annotate *annotate, guint index,
@@ -302,7 +333,7 @@ static bool is_hit_line(const struct annotate *annotate, guint index, const void
 {
 	const struct annotate_line *line = line_at(annotate, ((const uint32_t *)data)[index]);
 
-	return line->self || line->total;
+	return line->self.samples || line->total.samples;
 }
 
 /* The lines of one function in one file. */
@@ -320,7 +351,7 @@ static void print_group(struct annotate *annotate, struct out *out, const uint32
 		if (!chosen[i] || (!source && !is_hit_line(annotate, i, order)))
 			continue;
 		if (source && before && line->line > before + MAX_GAP)
-			out_printf(out, "%*s\n", annotate->wants_total ? 34 : 25, "...");
+			print_gap(annotate, out, annotate->wants_total ? 34 : 25);
 		for (uint32_t gap = before + 1;
 		     source && before && line->line <= before + MAX_GAP && gap < line->line; gap++)
 			print_line(annotate, out, NULL, source, gap);
@@ -350,6 +381,7 @@ static void print_lines(struct annotate *annotate, struct out *out, const GArray
 	out_char(out, '\n');
 	reader_style(&annotate->reader, out, READER_BOLD);
 	out_printf(out, "%8s %9s ", _("self %"), _("samples"));
+	tally_print_weight_title(&annotate->tally, out);
 	if (annotate->wants_total)
 		out_printf(out, "%8s ", _("total %"));
 	out_printf(out, "%6s  %s\n", _("line"), _("source"));
@@ -368,7 +400,7 @@ static void print_lines(struct annotate *annotate, struct out *out, const GArray
 static bool is_hit_instruction(const struct annotate *annotate, guint index, const void *data)
 {
 	(void)data;
-	return instruction_at(annotate, index)->self > 0;
+	return instruction_at(annotate, index)->self.samples > 0;
 }
 
 /* Where the instructions that follow come from. */
@@ -381,11 +413,13 @@ static void print_origin(const struct annotate *annotate, struct out *out,
 						line->line,
 						line->is_inlined ? _("  inlined: ") : "",
 						line->is_inlined ? line->function : "");
+	unsigned used = 21;
 
 	if (!line->file)
 		return;
+	used += tally_print_weight(&annotate->tally, out, NULL);
 	out_printf(out, "%*s", 21, "");
-	end_line(annotate, out, text, 21);
+	end_line(annotate, out, text, used);
 }
 
 static void print_instructions(const struct annotate *annotate, struct out *out)
@@ -396,15 +430,16 @@ static void print_instructions(const struct annotate *annotate, struct out *out)
 	bool gap = false;
 
 	reader_style(&annotate->reader, out, READER_BOLD);
-	out_printf(out, "\n%8s %9s %10s  %s\n", _("self %"), _("samples"), _("address"),
-		   _("instruction"));
+	out_printf(out, "\n%8s %9s ", _("self %"), _("samples"));
+	tally_print_weight_title(&annotate->tally, out);
+	out_printf(out, "%10s  %s\n", _("address"), _("instruction"));
 	reader_style(&annotate->reader, out, READER_PLAIN);
 	for (guint i = 0; i < n; i++) {
 		const struct annotate_instruction *at = instruction_at(annotate, i);
 		unsigned used;
 
 		if (!chosen[i] && !gap)
-			out_printf(out, "%29s\n", "...");
+			print_gap(annotate, out, 29);
 		gap = !chosen[i];
 		if (gap)
 			continue;

@@ -111,7 +111,7 @@ static bool is_called(const struct annotate *annotate, uint32_t index, const cha
 
 static bool was_hit(const struct annotate *annotate, uint32_t index)
 {
-	return tally_count_at(annotate->tally.counts, index).total > 0;
+	return tally_count_at(annotate->tally.counts, index).total.samples > 0;
 }
 
 static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
@@ -120,12 +120,11 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 	struct tally_count x = tally_count_at(annotate->tally.counts, a);
 	struct tally_count y = tally_count_at(annotate->tally.counts, b);
+	int order = amount_compare(x.self, y.self);
 
-	if (x.self != y.self)
-		return x.self > y.self ? -1 : 1;
-	if (x.total != y.total)
-		return x.total > y.total ? -1 : 1;
-	return a < b ? -1 : a > b;
+	if (order == 0)
+		order = amount_compare(x.total, y.total);
+	return order ? order : a < b ? -1 : a > b;
 }
 
 /* The functions that samples hit and that `is_one` says are meant, those with most samples first. */
@@ -149,7 +148,7 @@ static void add_candidate(struct annotate *annotate, uint32_t index)
 	const char *path = functions_image(annotate->tally.functions, index);
 
 	g_string_append_printf(to, "  %10" PRIu64 "  ",
-			       tally_count_at(annotate->tally.counts, index).self);
+			       tally_count_at(annotate->tally.counts, index).self.samples);
 	if (function->is_inlined || strcmp(function->kind, "unresolved") == 0)
 		g_string_append(to, function->name);
 	else
@@ -203,7 +202,7 @@ static bool refuse_none(struct annotate *annotate, const char *text, GError **er
 	const char *meant = suggest(annotate, text);
 
 	add_candidates(annotate, similar);
-	if (annotate->tally.samples == 0)
+	if (annotate->tally.all.samples == 0)
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("there are no samples in capture '%s', or none that pass the filters"),
@@ -237,7 +236,7 @@ static bool refuse_inlined(struct annotate *annotate, const char *text, GError *
 
 	for (uint32_t i = FUNCTION_LOST + 1; ok && i < around.callers->len; i++) {
 		const struct function *caller = functions_at(around.functions, i);
-		uint64_t total = tally_count_at(around.callers, i).total;
+		uint64_t total = tally_count_at(around.callers, i).total.samples;
 
 		if (total > 0)
 			g_ptr_array_add(annotate->candidates, g_strdup_printf("  %10" PRIu64 "  %s",
@@ -343,6 +342,7 @@ int verb_annotate(int argc, char **argv)
 		{ NULL, reader_process_options, &annotate.reader },
 		{ NULL, reader_thread_options, &annotate.reader },
 		{ NULL, reader_cpu_options, &annotate.reader },
+		{ NULL, reader_event_options, &annotate.reader },
 		{ N_("Output"), reader_output_options, &annotate.reader },
 		{ NULL, reader_pager_options, &annotate.reader },
 		{ NULL }

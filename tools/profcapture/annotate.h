@@ -15,7 +15,7 @@ struct annotate_line {
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	bool is_inlined;      /* of another function than the one that is shown */
-	uint64_t self, total;
+	struct amount self, total;
 	uint64_t first; /* offset of its first instruction */
 };
 
@@ -23,7 +23,7 @@ struct annotate_instruction {
 	uint64_t offset, address; /* in the file, and as the file counts */
 	char *text;               /* NULL = unknown */
 	uint32_t line;            /* index of lines */
-	uint64_t self;
+	struct amount self;
 };
 
 struct annotate {
@@ -46,7 +46,7 @@ struct annotate {
 	GArray *lines;        /* struct annotate_line; of a file 0 is what no line is known of */
 	GHashTable *known_lines; /* struct annotate_line → index */
 	GHashTable *sources;     /* file → struct source_text or NULL */
-	uint64_t self;           /* samples of all instructions */
+	struct amount self;      /* of all instructions */
 };
 
 extern const char *const annotate_by_names[];

@@ -4,7 +4,7 @@
  *
  * Invariants: (1) what is lost is said before anything else          [test_readers: loss first]
  *             (2) a capture of which nothing can be read is an error  [test_readers: nothing readable]
- * Does not read samples (samples.c) nor names beyond those of the losses (names.c).
+ * Reads no samples (sampled-events.c, tally.c), nor names beyond those of the losses (names.c).
  */
 #include "config.h"
 
@@ -325,6 +325,8 @@ struct capture *capture_open(const char *file, GError **error)
 	struct capture *capture = g_new0(struct capture, 1);
 
 	capture->file = g_strdup(file);
+	capture->sampled = g_new(struct sampled_events, 1);
+	sampled_events_init(capture->sampled);
 	capture->losses = g_array_new(FALSE, FALSE, sizeof(struct capture_loss));
 	capture->loss_indexes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	capture->metadata =
@@ -346,6 +348,8 @@ void capture_free(struct capture *capture)
 	g_hash_table_unref(capture->metadata_of);
 	g_array_unref(capture->losses);
 	g_hash_table_unref(capture->loss_indexes);
+	sampled_events_done(capture->sampled);
+	g_free(capture->sampled);
 	names_free(capture->names);
 	prof_reader_free(capture->reader);
 	g_free(capture->file);
@@ -520,10 +524,21 @@ static void write_number(const struct capture *capture, struct json *json, const
 		json_null(json, key);
 }
 
+/* The one that readers count by default. */
+static const char *first_event(const struct capture *capture)
+{
+	const struct sampled_events *events = capture->sampled;
+	const char *name = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
+
+	return name ? name : capture_metadata(capture, "event");
+}
+
 void capture_write_json(const struct capture *capture, struct json *json, const char *key)
 {
 	static const uint8_t unknown[16];
 
+	/* What of them cannot be read is left out, as everywhere. */
+	(void)sampled_events_read(capture->sampled, capture->reader, capture->names, NULL);
 	json_begin_object(json, key);
 	json_string(json, "file", capture->file);
 	write_uuid(json, "uuid", prof_reader_info(capture->reader)->uuid);
@@ -536,7 +551,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "start_monotonic_ns",
 		  capture->n_segments ? capture->segments[0].start_monotonic_ns : 0);
 	json_int(json, "duration_ns", capture->duration_ns);
-	json_string(json, "event", capture_metadata(capture, "event"));
+	json_string(json, "event", first_event(capture));
 	write_number(capture, json, "frequency_hz");
 	json_string(json, "call_graph", capture_metadata(capture, "call_graph"));
 	write_command(capture, json);
@@ -544,6 +559,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "events", capture->events);
 	json_uint(json, "lost", capture->lost);
 	json_uint(json, "missed_ticks", capture->missed_ticks);
+	sampled_events_write(capture->sampled, json, "sources");
 	json_end(json);
 }
 

@@ -10,6 +10,7 @@
 
 #include "tools/common/json.h"
 #include "tools/common/names.h"
+#include "tools/profcapture/sampled-events.h"
 
 struct capture_loss {
 	const char *stream, *cause;
@@ -21,6 +22,7 @@ struct capture {
 	char *file; /* as given; "-" is standard input */
 	struct prof_reader *reader;
 	struct names *names;
+	struct sampled_events *sampled; /* sampled_events_read() fills them in */
 	enum prof_state state;
 	const struct prof_segment *segments;
 	size_t n_segments;

@@ -65,11 +65,11 @@ static void note_few(struct diff *diff, unsigned side)
 {
 	const struct diff_side *of = &diff->sides[side];
 
-	if (diff->measure != DIFF_PEAK && of->all.events < DIFF_LEAST_ALL)
+	if (diff->measure != DIFF_PEAK && diff_evidence(diff, &of->all) < DIFF_LEAST_ALL)
 		add(diff, "few",
 		    g_strdup_printf(
 			    _("'%s' has %.0f of what is counted, too few to tell a change from noise: it takes %d"),
-			    diff_reader(diff, side)->capture->file, of->all.events,
+			    diff_reader(diff, side)->capture->file, diff_evidence(diff, &of->all),
 			    DIFF_LEAST_ALL));
 }
 
@@ -87,7 +87,8 @@ static void note_sampling(struct diff *diff)
 
 static bool check_events(struct diff *diff, GError **error)
 {
-	const char *a = metadata(diff, DIFF_A, "event"), *b = metadata(diff, DIFF_B, "event");
+	const char *a = tally_event_name(&diff->sides[DIFF_A].tally);
+	const char *b = tally_event_name(&diff->sides[DIFF_B].tally);
 	bool is_different = strcmp(a, b) != 0;
 
 	if (is_different && diff->norm != DIFF_BY_SAMPLES) {
@@ -98,7 +99,7 @@ static bool check_events(struct diff *diff, GError **error)
 		return false;
 	}
 	if (is_different)
-		note_text(diff, "event", "event", _("the event"));
+		add(diff, "event", g_strdup_printf(_("the event differs: '%s' and '%s'"), a, b));
 	if (diff->sides[DIFF_A].tally.period_ns != diff->sides[DIFF_B].tally.period_ns ||
 	    diff->sides[DIFF_A].tally.period_ns == 0)
 		note_text(diff, "frequency", "frequency_hz", _("the frequency"));

@@ -227,8 +227,9 @@ static void add_interrupts(struct diff *diff)
 
 static bool can_test(const struct diff *diff)
 {
-	return diff->measure != DIFF_PEAK && diff->sides[DIFF_A].all.events >= DIFF_LEAST_ALL &&
-	       diff->sides[DIFF_B].all.events >= DIFF_LEAST_ALL;
+	return diff->measure != DIFF_PEAK &&
+	       diff_evidence(diff, &diff->sides[DIFF_A].all) >= DIFF_LEAST_ALL &&
+	       diff_evidence(diff, &diff->sides[DIFF_B].all) >= DIFF_LEAST_ALL;
 }
 
 static void give_slots(struct diff *diff)
@@ -239,7 +240,9 @@ static void give_slots(struct diff *diff)
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
 
 		/* How many both have together says nothing of how they differ. */
-		if (row->counts[DIFF_A].events + row->counts[DIFF_B].events >= DIFF_LEAST_EVENTS)
+		if (diff_evidence(diff, &row->counts[DIFF_A]) +
+			    diff_evidence(diff, &row->counts[DIFF_B]) >=
+		    DIFF_LEAST_EVENTS)
 			row->slot = ++slots;
 	}
 	diff->tests = slots;
@@ -274,7 +277,7 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 		for (unsigned i = 0; i < NOISE_BLOCKS; i++)
 			scaled[side][i] = of[side][i] * diff->scale[side];
 		blocks[side] = (struct noise_blocks){ scaled[side], diff->sides[side].weights,
-						      row->counts[side].events };
+						      diff_evidence(diff, &row->counts[side]) };
 	}
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
 }

@@ -138,6 +138,8 @@ static void write_head(const struct diff *diff, struct json *json)
 	json_string(json, "normalised_by", by_mark ? by_mark : norms[diff->norm]);
 	json_string(json, "metric", metrics[diff->measure]);
 	json_string(json, "unit", diff->unit);
+	if (diff->measure == DIFF_SAMPLES)
+		json_string(json, "event", tally_event_name(&diff->sides[DIFF_A].tally));
 	json_begin_array(json, "captures");
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
 		capture_write_json(diff_reader(diff, side)->capture, json, NULL);
@@ -249,6 +251,18 @@ static void print_name(const struct diff *diff, struct out *out, const struct di
 	out_char(out, '\n');
 }
 
+/* Which event they are of, where that needs to be said. */
+static void print_event(const struct tally *tally, struct out *out)
+{
+	g_autofree char *event = text_escape(tally_event_name(tally));
+
+	if (!tally_is_weighted(tally) && tally->reader->capture->sampled->all->len < 2)
+		return;
+	out_printf(out, _(", of %s"), event);
+	tally_print_sum(tally, out);
+	tally_print_other_events(tally, out);
+}
+
 static void print_side(const struct diff *diff, struct out *out, unsigned side)
 {
 	const struct diff_side *of = &diff->sides[side];
@@ -258,9 +272,12 @@ static void print_side(const struct diff *diff, struct out *out, unsigned side)
 	g_autofree char *duration = text_duration((uint64_t)(of->to_ns - of->from_ns));
 
 	out_printf(out,
-		   diff->measure == DIFF_SAMPLES ? _("%s: %s samples in %s, '%s'\n")
-						 : _("%s: %s allocations in %s, '%s'\n"),
+		   diff->measure == DIFF_SAMPLES ? _("%s: %s samples in %s, '%s'")
+						 : _("%s: %s allocations in %s, '%s'"),
 		   side == DIFF_A ? "a" : "b", count, duration, file);
+	if (diff->measure == DIFF_SAMPLES)
+		print_event(&of->tally, out);
+	out_char(out, '\n');
 }
 
 static const char *unit_text(const struct diff *diff)
@@ -273,6 +290,9 @@ static const char *unit_text(const struct diff *diff)
 		{ "ns", N_("milliseconds of CPU time") },
 		{ "ns_per_mark", N_("milliseconds of CPU time a mark") },
 		{ "samples", N_("samples") },
+		{ "events", N_("events") },
+		{ "events_per_s", N_("events a second") },
+		{ "events_per_mark", N_("events a mark") },
 		{ "samples_per_s", N_("samples a second") },
 		{ "samples_per_mark", N_("samples a mark") },
 		{ "bytes", N_("bytes") },

@@ -18,6 +18,13 @@ static struct diff_count *count_of(GArray *counts, uint32_t index)
 	return &((struct diff_count *)(void *)counts->data)[index];
 }
 
+static void add_to(struct diff_count *to, double count)
+{
+	to->count += count;
+	to->events++;
+	to->squares += count * count;
+}
+
 static void set_range(struct diff_side *side, const struct reader *reader)
 {
 	side->from_ns = MAX_OF(reader->from_ns, INT64_C(0));
@@ -75,7 +82,7 @@ static void find_interrupts(const struct diff *diff, struct diff_side *side)
 					(strcmp(function->kind, "kernel") == 0 &&
 					 diff_is_interrupt(function->name));
 		if (side->is_interrupt[i])
-			side->interrupts += (double)node->count.self;
+			side->interrupts += (double)node->count.self.weight;
 	}
 }
 
@@ -83,23 +90,18 @@ static void count_samples(const struct diff *diff, struct diff_side *side)
 {
 	const GArray *each = side->tally.each;
 
-	for (uint32_t i = 1; i < side->tally.tree.nodes->len; i++) {
-		const struct tally_node *node = node_at(side, i);
-		struct diff_count *count;
-
-		if (node->count.self == 0 || side->is_interrupt[i])
-			continue;
-		count = count_of(side->counts, diff->paths ? i : node->entity);
-		count->count += (double)node->count.self;
-		count->events += (double)node->count.self;
-	}
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
+		double weight = (double)sample->weight;
 
-		if (!side->is_interrupt[sample->node])
-			side->blocks[block_at(side, sample->time_ns)]++;
+		if (side->is_interrupt[sample->node])
+			continue;
+		add_to(count_of(side->counts,
+				diff->paths ? sample->node : node_at(side, sample->node)->entity),
+		       weight);
+		add_to(&side->all, weight);
+		side->blocks[block_at(side, sample->time_ns)] += weight;
 	}
-	side->all.count = side->all.events = (double)each->len - side->interrupts;
 }
 
 static bool read_samples(struct diff *diff, struct diff_side *side, const char *file,
@@ -139,7 +141,8 @@ static void fill_samples(struct diff *diff, unsigned index)
 		slot = diff_row_at(diff, g_array_index(side->rows, uint32_t, key) - 1)->slot;
 
 		if (slot)
-			diff_blocks(diff, slot, index)[block_at(side, sample->time_ns)]++;
+			diff_blocks(diff, slot, index)[block_at(side, sample->time_ns)] +=
+				(double)sample->weight;
 	}
 }
 
@@ -149,13 +152,6 @@ struct watch {
 	const struct diff *diff;
 	struct diff_side *side;
 };
-
-static void add_to(struct diff_count *to, double count)
-{
-	to->count += count;
-	to->events++;
-	to->squares += count * count;
-}
 
 static void allocated(int64_t time_ns, const struct memory_block *block, double blocks, void *data)
 {

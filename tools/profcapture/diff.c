@@ -145,7 +145,13 @@ static void share_options(struct diff *diff)
 
 /* ---- units --------------------------------------------------------------------------------------- */
 
-/* CPU time is known where both captures say how much a sample stands for. */
+static bool has_unit(const struct diff *diff, const char *unit)
+{
+	return strcmp(tally_unit(&diff->sides[DIFF_A].tally), unit) == 0 &&
+	       strcmp(tally_unit(&diff->sides[DIFF_B].tally), unit) == 0;
+}
+
+/* CPU time, or a number of events, is known where both captures say how much a sample stands for. */
 static void choose_unit(struct diff *diff)
 {
 	static const char *const units[][4] = {
@@ -155,18 +161,20 @@ static void choose_unit(struct diff *diff)
 		[DIFF_PEAK] = { "bytes", "bytes", "bytes", "bytes" },
 	};
 	static const char *const timed[] = { "percent", "percent_cpu", "ns", "ns_per_mark" };
-	bool is_timed = diff->measure == DIFF_SAMPLES && diff->sides[DIFF_A].tally.period_ns &&
-			diff->sides[DIFF_B].tally.period_ns;
+	static const char *const counted[] = { "percent", "events_per_s", "events",
+					       "events_per_mark" };
+	bool is_timed = diff->measure == DIFF_SAMPLES && has_unit(diff, "ns");
+	bool is_counted = diff->measure == DIFF_SAMPLES && has_unit(diff, "events");
 
-	diff->unit = is_timed ? timed[diff->norm] : units[diff->measure][diff->norm];
+	diff->unit = is_timed     ? timed[diff->norm]
+		     : is_counted ? counted[diff->norm]
+				  : units[diff->measure][diff->norm];
 	for (unsigned i = 0; i < DIFF_SIDES; i++) {
-		double period_ns = (double)diff->sides[i].tally.period_ns;
-
 		diff->scale[i] = 1;
 		if (diff->norm == DIFF_BY_SAMPLES)
 			diff->scale[i] = 100;
-		else if (is_timed)
-			diff->scale[i] = diff->norm == DIFF_BY_TIME ? period_ns / 1e7 : period_ns;
+		else if (is_timed && diff->norm == DIFF_BY_TIME)
+			diff->scale[i] = 1 / 1e7; /* ns a second in percent */
 	}
 }
 
@@ -219,6 +227,7 @@ int verb_diff(int argc, char **argv)
 		{ NULL, reader_process_options, &diff.options },
 		{ NULL, reader_thread_options, &diff.options },
 		{ NULL, reader_cpu_options, &diff.options },
+		{ NULL, reader_event_options, &diff.options },
 		{ N_("Frames, as in pprof"), frame_filter_options, &diff.filters },
 		{ N_("Output"), reader_output_options, &diff.options },
 		{ NULL }

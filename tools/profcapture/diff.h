@@ -24,9 +24,9 @@ enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
 
 /* What ended in one row of the side's own: by function, or by node of its tree. */
 struct diff_count {
-	double count; /* samples, bytes, calls */
-	double events;
-	double squares; /* of memory: sum of those of what each event counts */
+	double count;   /* what samples stand for, bytes, calls */
+	double events;  /* samples, allocations */
+	double squares; /* sum of those of what each event counts */
 };
 
 struct diff_side {
@@ -118,6 +118,19 @@ static inline const struct reader *diff_reader(const struct diff *diff, unsigned
 {
 	return diff->measure == DIFF_SAMPLES ? &diff->sides[side].reader
 					     : &diff->sides[side].memory.reader;
+}
+
+/*
+ * How many samples of equal weight would be as much evidence (Kish's effective sample size). A few heavy samples decide a sum of
+ * weights, so the number of samples would promise more certainty than there is. Equal weights give the number itself.
+ */
+static inline double diff_evidence(const struct diff *diff, const struct diff_count *count)
+{
+	/* Rounding must not take a sample away. */
+	return diff->measure == DIFF_SAMPLES && count->squares > 0
+		       ? MIN_OF(count->events,
+				count->count * count->count / count->squares * (1 + 1e-9))
+		       : count->events;
 }
 
 /* Reads a capture. */

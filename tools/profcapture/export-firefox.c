@@ -81,7 +81,15 @@ static void write_meta(struct firefox *firefox)
 	json_begin_object(json, "meta");
 	json_uint(json, "version", 27);
 	json_uint(json, "preprocessedProfileVersion", FORMAT_VERSION);
-	json_string(json, "product", title);
+	if (tally_is_weighted(&firefox->export->tally) && !export_is_time(firefox->export)) {
+		/* The format has no unit for events. */
+		g_autofree char *counted =
+			g_strdup_printf("%s, %s", tally_event_name(&firefox->export->tally), title);
+
+		json_string(json, "product", counted);
+	} else {
+		json_string(json, "product", title);
+	}
 	json_string(json, "importedFrom", "profcapture " PROF_VERSION);
 	firefox_ms(json, "interval", period ? (int64_t)period : 1000000);
 	firefox_ms(json, "startTime", capture->n_segments ? capture->segments[0].wall_ns : 0);
@@ -110,6 +118,14 @@ static void write_meta(struct firefox *firefox)
 
 /* ---- threads ------------------------------------------------------------------------------------ */
 
+static void write_weights(struct json *json, const char *key, const GArray *samples)
+{
+	json_begin_array(json, key);
+	for (guint i = 0; i < samples->len; i++)
+		json_uint(json, NULL, g_array_index(samples, struct tally_sample, i).weight);
+	json_end(json);
+}
+
 static void write_samples(struct firefox *firefox, const GArray *samples)
 {
 	const struct tally_sample *all = (const struct tally_sample *)(void *)samples->data;
@@ -128,10 +144,12 @@ static void write_samples(struct firefox *firefox, const GArray *samples)
 	}
 	json_end(json);
 	/* a sample of a clock of CPU time is what was used since the last one */
-	if (export_period(firefox->export))
-		firefox_constant(json, "threadCPUDelta", samples->len,
-				 (int64_t)export_period(firefox->export));
-	json_null(json, "weight");
+	if (export_is_time(firefox->export))
+		write_weights(json, "threadCPUDelta", samples);
+	if (tally_is_weighted(&firefox->export->tally))
+		write_weights(json, "weight", samples);
+	else
+		json_null(json, "weight");
 	json_string(json, "weightType", "samples");
 	json_uint(json, "length", samples->len);
 	json_end(json);

@@ -2,7 +2,8 @@
 /*
  * Export-folded - "comm;outermost;…;innermost count", a line for each stack of threads of one name
  *
- * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a name, the count last.
+ * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a name, the count last: samples of a
+ * clock, or what the samples of another event stand for.
  */
 #include "config.h"
 
@@ -49,7 +50,7 @@ static GHashTable *collapse(const struct export *export)
 			count = g_new0(uint64_t, 1);
 			g_hash_table_insert(counts, g_strdup(line->str), count);
 		}
-		*count += stack->weight;
+		*count += export_value_of(export, stack->amount);
 	}
 	return counts;
 }

@@ -186,7 +186,7 @@ static void to_locations(struct pprof *pprof, GArray *path)
 		location_at(pprof, g_array_index(path, uint32_t, i))->is_used = true;
 }
 
-/* Of each type in their order: samples, time, what was allocated and what lives. */
+/* Of each type in their order: samples, what they stand for, what was allocated and what lives. */
 enum { MOST_VALUES = 6 };
 
 static void write_sample(struct pprof *pprof, uint32_t of_thread, uint32_t node,
@@ -213,21 +213,38 @@ static void write_sample(struct pprof *pprof, uint32_t of_thread, uint32_t node,
 	write_message(pprof, PROFILE_SAMPLE, message);
 }
 
+/* Does the capture say what samples stand for? */
+static bool has_weights(const struct export *export)
+{
+	return export->tally.event && export->tally.event->unit;
+}
+
+/* What samples stand for: of a clock what pprof calls CPU time, else the event by its name. */
+static const char *weight_type(const struct export *export)
+{
+	return export_is_time(export) ? "cpu" : tally_event_name(&export->tally);
+}
+
+static void write_weight_type(struct pprof *pprof, unsigned field)
+{
+	write_type(pprof, field, weight_type(pprof->export),
+		   export_is_time(pprof->export) ? "nanoseconds" : "count");
+}
+
 static void write_samples(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;
 	const struct allocations *allocations = export->allocations;
-	uint64_t period = export_period(export);
-	size_t n = 1 + (period != 0), all = n + (allocations ? 4 : 0);
+	size_t n = 1 + has_weights(export), all = n + (allocations ? 4 : 0);
 	g_autoptr(GArray) stacks = export_stacks(export);
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
 	for (guint i = 0; i < stacks->len; i++) {
 		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
-		uint64_t values[MOST_VALUES] = { stack->weight };
+		uint64_t values[MOST_VALUES] = { stack->amount.samples };
 
-		if (period)
-			values[1] = stack->weight * period;
+		if (has_weights(export))
+			values[1] = stack->amount.weight;
 		write_sample(pprof, stack->thread, stack->node, values, all, path);
 	}
 	for (guint i = 0; allocations && i < allocations->sums->len; i++) {
@@ -243,15 +260,15 @@ static void write_samples(struct pprof *pprof)
 	}
 }
 
-/* As Go's heap profiles have them. What is shown first is time, where there is any. */
+/* As Go's heap profiles have them. What is shown first is what samples stand for, where that is known. */
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;
-	const char *first = export_period(export) ? "cpu" : "samples";
+	const char *first = has_weights(export) ? weight_type(export) : "samples";
 
 	write_type(pprof, PROFILE_SAMPLE_TYPE, "samples", "count");
-	if (export_period(export))
-		write_type(pprof, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
+	if (has_weights(export))
+		write_weight_type(pprof, PROFILE_SAMPLE_TYPE);
 	if (!export->allocations)
 		return;
 	write_type(pprof, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
@@ -316,19 +333,19 @@ static void write_location(struct pprof *pprof, uint32_t index)
 	write_message(pprof, PROFILE_LOCATION, message);
 }
 
-/* The image with the most samples that is a file. */
+/* The image with the most weight that is a file. */
 static uint32_t main_image(const struct pprof *pprof)
 {
 	const struct tally *tally = &pprof->export->tally;
 	const struct names *names = pprof->export->reader.capture->names;
-	g_autofree uint64_t *samples = g_new0(uint64_t, names->images->len);
+	g_autofree uint64_t *weights = g_new0(uint64_t, names->images->len);
 	uint32_t most = NAMES_NONE;
 
 	for (guint i = 0; i < tally->functions->all->len; i++) {
 		uint32_t image = functions_at(tally->functions, i)->image;
 
-		samples[image] += tally_count_at(tally->counts, i).self;
-		if (image > NAMES_LOST && samples[image] > samples[most] &&
+		weights[image] += tally_count_at(tally->counts, i).self.weight;
+		if (image > NAMES_LOST && weights[image] > weights[most] &&
 		    names_image_at(names, image)->kind == PROF_IMAGE_FILE)
 			most = image;
 	}
@@ -367,9 +384,13 @@ static void write_times(struct pprof *pprof)
 		write_number(pprof, PROFILE_TIME,
 			     (uint64_t)MAX_OF(capture->segments[0].wall_ns, 0));
 	write_number(pprof, PROFILE_DURATION, (uint64_t)MAX_OF(capture->duration_ns, 0));
-	if (export_period(pprof->export)) {
-		write_type(pprof, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
-		write_number(pprof, PROFILE_PERIOD, export_period(pprof->export));
+	if (has_weights(pprof->export)) {
+		uint64_t period = export_period(pprof->export);
+
+		write_weight_type(pprof, PROFILE_PERIOD_TYPE);
+		/* 0: the kernel adapts it */
+		write_number(pprof, PROFILE_PERIOD,
+			     period ? period : pprof->export->tally.event->period);
 	}
 }
 

@@ -55,15 +55,20 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 {
 	const struct names *names = export->reader.capture->names;
 	const struct names_thread *at = names_thread_at(names, thread);
-	uint64_t period = export->value == EXPORT_SAMPLES ? export_period(export) : 0, sum = 0;
-	g_autofree char *name = g_strdup_printf("%s (%" PRIu64 "/%" PRIu64 ")",
-						export_thread_name(export, thread),
-						names_process_at(names, at->process)->pid, at->tid);
+	bool is_weighted = export->value == EXPORT_SAMPLES && tally_is_weighted(&export->tally);
+	bool is_time = export->value == EXPORT_SAMPLES && export_is_time(export);
+	uint64_t sum = 0;
+	/* The format has no unit for events. */
+	g_autofree char *name = g_strdup_printf(
+		"%s (%" PRIu64 "/%" PRIu64 ")%s%s", export_thread_name(export, thread),
+		names_process_at(names, at->process)->pid, at->tid,
+		is_weighted && !is_time ? " " : "",
+		is_weighted && !is_time ? tally_event_name(&export->tally) : "");
 
 	json_begin_object(json, NULL);
 	json_string(json, "type", "sampled");
 	json_string(json, "name", name);
-	json_string(json, "unit", period ? "nanoseconds" : are_bytes(export) ? "bytes" : "none");
+	json_string(json, "unit", is_time ? "nanoseconds" : are_bytes(export) ? "bytes" : "none");
 	json_uint(json, "startValue", 0);
 	json_begin_array(json, "samples");
 	for (guint i = 0; stacks && i < stacks->len; i++)
@@ -71,8 +76,8 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_end(json);
 	json_begin_array(json, "weights");
 	for (guint i = 0; stacks && i < stacks->len; i++) {
-		uint64_t weight = g_array_index(stacks, struct export_stack, i).weight *
-				  (period ? period : 1);
+		struct amount amount = g_array_index(stacks, struct export_stack, i).amount;
+		uint64_t weight = is_time ? amount.weight : export_value_of(export, amount);
 
 		json_uint(json, NULL, weight);
 		sum += weight;
@@ -89,7 +94,7 @@ static GArray *in_order(const struct export *export)
 
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
-		struct export_stack stack = { sample->thread, sample->node, 1 };
+		struct export_stack stack = { sample->thread, sample->node, { 1, sample->weight } };
 
 		g_array_append_val(stacks, stack);
 	}

@@ -96,9 +96,11 @@ static GArray *allocation_stacks(const struct export *export)
 
 	for (guint i = 0; i < sums->len; i++) {
 		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
-		struct export_stack stack = { sum->thread, sum->node, sum_value(export, sum) };
+		struct export_stack stack = { sum->thread,
+					      sum->node,
+					      { .weight = sum_value(export, sum) } };
 
-		if (stack.weight > 0)
+		if (stack.amount.weight > 0)
 			g_array_append_val(stacks, stack);
 	}
 	return stacks;
@@ -108,23 +110,23 @@ static GArray *sample_stacks(const struct export *export)
 {
 	const GArray *each = export->tally.each;
 	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
-	struct number_map counts;
-	uint64_t key;
-	uint32_t samples;
-	size_t at = 0;
+	struct number_map indexes;
 
-	number_map_init(&counts);
+	number_map_init(&indexes);
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
+		uint32_t *index =
+			number_map_at(&indexes, (uint64_t)sample->thread << 32 | sample->node);
+		struct export_stack stack = { sample->thread, sample->node, { 0 } };
 
-		++*number_map_at(&counts, (uint64_t)sample->thread << 32 | sample->node);
+		if (*index == 0) {
+			g_array_append_val(stacks, stack);
+			*index = stacks->len;
+		}
+		amount_add(&g_array_index(stacks, struct export_stack, *index - 1).amount,
+			   (struct amount){ 1, sample->weight });
 	}
-	while (number_map_next(&counts, &at, &key, &samples)) {
-		struct export_stack stack = { (uint32_t)(key >> 32), (uint32_t)key, samples };
-
-		g_array_append_val(stacks, stack);
-	}
-	number_map_done(&counts);
+	number_map_done(&indexes);
 	return stacks;
 }
 
@@ -222,6 +224,18 @@ uint32_t export_line(const struct export *export, uint32_t frame)
 uint64_t export_period(const struct export *export)
 {
 	return export->tally.period_ns;
+}
+
+bool export_is_time(const struct export *export)
+{
+	return export->tally.event && sampled_event_is_clock(export->tally.event);
+}
+
+uint64_t export_value_of(const struct export *export, struct amount amount)
+{
+	return export->value != EXPORT_SAMPLES || tally_is_weighted(&export->tally)
+		       ? amount.weight
+		       : amount.samples;
 }
 
 const char *export_thread_name(const struct export *export, uint32_t thread)
@@ -350,6 +364,21 @@ static bool read_allocations(struct export *export, GError **error)
 	return true;
 }
 
+/* The formats have one event. */
+static void warn_other_events(const struct export *export)
+{
+	const struct sampled_events *events = export->reader.capture->sampled;
+	g_autofree char *others = NULL;
+
+	if (!export->tally.event || export->value != EXPORT_SAMPLES)
+		return;
+	others = sampled_events_others(events, (uint32_t)(export->tally.event -
+							  sampled_event_at(events, 0)));
+	if (others)
+		cli_warning(_("these are the samples of %s; also recorded: %s (--event NAME)"),
+			    tally_event_name(&export->tally), others);
+}
+
 static bool export_run(struct export *export, const char *input, GError **error)
 {
 	if (!frame_filters_open(&export->filters, error) ||
@@ -369,6 +398,7 @@ static bool export_run(struct export *export, const char *input, GError **error)
 		cli_warning(_(
 			"there are no samples in it; what was allocated is there: --value alloc-space, or inuse-space for what is not freed"));
 	find_files(export);
+	warn_other_events(export);
 	if (export->reader.capture->lost)
 		cli_warning(
 			_("the capture lost events, which formats of others cannot say: profcapture info '%s' lists them"),
@@ -399,6 +429,7 @@ int verb_export(int argc, char **argv)
 					    { NULL, reader_process_options, &export.reader },
 					    { NULL, reader_thread_options, &export.reader },
 					    { NULL, reader_cpu_options, &export.reader },
+					    { NULL, reader_event_options, &export.reader },
 					    { N_("Frames, as in pprof"), frame_filter_options,
 					      &export.filters },
 					    { NULL } };

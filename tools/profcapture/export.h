@@ -33,10 +33,10 @@ enum export_value {
 	EXPORT_INUSE_SPACE,
 };
 
-/* How much of the value ended in a node on a thread; not 0. */
+/* How much of the value ended in a node on a thread; not 0. Of allocations that is the weight. */
 struct export_stack {
 	uint32_t thread, node;
-	uint64_t weight;
+	struct amount amount;
 };
 
 /* All of them, ordered by thread and node: struct export_stack. */
@@ -51,8 +51,12 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->tally.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
-/* Nanoseconds that a sample stands for; 0: nobody knows. */
+/* Nanoseconds between two samples of a clock; 0: it is not one, or not known. */
 uint64_t export_period(const struct export *export);
+/* Do samples count nanoseconds? */
+bool export_is_time(const struct export *export);
+/* What a stack has of the value, for a format that has one: samples where their number says it all, else what they stand for. */
+uint64_t export_value_of(const struct export *export, struct amount amount);
 /* A thread's name, or its process's program; never NULL. */
 const char *export_thread_name(const struct export *export, uint32_t thread);
 /* What was recorded: the command, or "profd". */

@@ -133,22 +133,22 @@ static bool passes(const struct frame_filters *filters, struct path path)
 	       (!filters->regex[FRAME_FOCUS] || path.met & BIT(FRAME_FOCUS));
 }
 
-uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, bool inlined, uint32_t *ret_nodes,
-			     uint32_t *ret_frames)
+struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
+				  const struct functions *functions, bool inlined,
+				  uint32_t *ret_nodes, uint32_t *ret_frames)
 {
 	g_autofree struct path *paths = g_new(struct path, stacks->n);
 	const struct walk walk = { filters, stacks, paths, ret_frames, inlined };
-	uint64_t taken = 0;
+	struct amount taken = { 0 };
 
 	/* A caller comes before what it calls: its own samples were looked at when others come to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
 		struct path path = { .shown = STACKS_NO_ROW, .frame = row };
-		uint64_t self = stacks->self[row];
+		struct amount self = stacks->self[row];
 
 		ret_frames[row] = row;
-		if (stacks->total[row] == 0)
+		if (stacks->total[row].samples == 0)
 			continue;
 		if (parent != STACKS_NO_ROW)
 			path = paths[parent];
@@ -156,12 +156,12 @@ uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stack
 			path.frame = row;
 		paths[row] =
 			go_down(&walk, row, path, matches(filters, functions, stacks->entity[row]));
-		stacks->self[row] = stacks->total[row] = 0;
+		stacks->self[row] = stacks->total[row] = (struct amount){ 0 };
 		ret_nodes[row] = passes(filters, paths[row]) ? paths[row].shown : STACKS_NO_ROW;
 		if (ret_nodes[row] == STACKS_NO_ROW)
-			taken += self;
+			amount_add(&taken, self);
 		else
-			stacks->self[ret_nodes[row]] += self;
+			amount_add(&stacks->self[ret_nodes[row]], self);
 	}
 	stacks_sum(stacks);
 	return taken;

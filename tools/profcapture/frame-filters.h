@@ -50,6 +50,6 @@ bool frame_filters_want_bare(const struct frame_filters *filters);
  * By node, ret_nodes: the one that a sample which ended there ends in now, or STACKS_NO_ROW where it was taken; ret_frames, of those
  * that are shown: the outermost one of the same frame that is.
  */
-uint64_t frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
-			     const struct functions *functions, bool inlined, uint32_t *ret_nodes,
-			     uint32_t *ret_frames);
+struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
+				  const struct functions *functions, bool inlined,
+				  uint32_t *ret_nodes, uint32_t *ret_frames);

@@ -126,7 +126,7 @@ static void gather_processes(struct info *info)
 		const struct names_thread *thread = names_thread_at(names, i);
 		struct process_info *process = process_info_of(info, thread->process);
 
-		process->samples += tally_count_at(info->threads.counts, i).self;
+		process->samples += tally_count_at(info->threads.counts, i).self.samples;
 		if (!process->comm || thread->tid == names_process_at(names, thread->process)->pid)
 			process->comm = thread->comm;
 	}
@@ -153,7 +153,7 @@ static void gather_images(struct info *info)
 
 	for (guint i = 0; i < info->functions.counts->len; i++)
 		samples[functions_at(info->functions.functions, i)->image] +=
-			tally_count_at(info->functions.counts, i).self;
+			tally_count_at(info->functions.counts, i).self.samples;
 	info->images = g_array_new(FALSE, TRUE, sizeof(struct image_info));
 	for (uint32_t i = NAMES_LOST; i < names->images->len; i++) {
 		struct image_info image = { .image = i, .samples = samples[i] };
@@ -172,6 +172,7 @@ static bool gather(struct info *info, const char *file, GError **error)
 	info->processes = g_array_new(FALSE, TRUE, sizeof(struct process_info));
 	info->functions.by = TALLY_FUNCTION;
 	info->threads.by = TALLY_THREAD;
+	info->functions.wants_all_events = info->threads.wants_all_events = true;
 	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
 	    !tally_run(&info->threads, &info->reader, error) ||
 	    !capture_each_exit(info->reader.capture, note_exit, info, error))
@@ -361,7 +362,7 @@ static void print_head(const struct info *info, struct out *out)
 static void print_quality(const struct info *info, struct out *out)
 {
 	const uint64_t *unwind = info->functions.unwind;
-	uint64_t samples = info->functions.samples;
+	uint64_t samples = info->functions.all.samples;
 	g_autofree char *unresolved = text_count(info->functions.unresolved);
 
 	if (samples == 0)
@@ -388,6 +389,23 @@ static void print_tables(const struct info *info, struct out *out)
 		out_printf(out, " %12" PRIu64 " %8" PRIu64 " %12" PRIu64 " %12.2f\n", table->rows,
 			   table->chunks, table->bytes,
 			   table->rows ? (double)table->bytes / (double)table->rows : 0.0);
+	}
+}
+
+static void print_events(const struct info *info, struct out *out)
+{
+	const struct sampled_events *events = info->reader.capture->sampled;
+
+	if (events->all->len == 0)
+		return;
+	out_printf(out, "\n%12s %20s  %-8s %s\n", _("samples"), _("weight"), _("unit"), _("event"));
+	for (uint32_t i = 0; i < events->all->len; i++) {
+		const struct sampled_event *event = sampled_event_at(events, i);
+
+		out_printf(out, "%12" PRIu64 " %20" PRIu64 "  %-8s ", event->counted.samples,
+			   event->counted.weight, event->unit ? event->unit : "-");
+		text_cell(out, event->name ? event->name : "-", 0, TEXT_LEFT);
+		out_char(out, '\n');
 	}
 }
 
@@ -461,6 +479,7 @@ int verb_info(int argc, char **argv)
 	print_head(&info, out);
 	print_quality(&info, out);
 	print_tables(&info, out);
+	print_events(&info, out);
 	print_samples(&info, out);
 	return CLI_OK;
 }

@@ -30,6 +30,12 @@ const struct cli_option reader_cpu_options[] = {
 	{ NULL },
 };
 
+const struct cli_option reader_event_options[] = {
+	{ "event", 0, CLI_STRING, offsetof(struct reader, event), N_("NAME"),
+	  N_("Use the samples of this event (default: the first recorded)") },
+	{ NULL },
+};
+
 const struct cli_option reader_thread_options[] = {
 	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID", N_("only these threads") },
 	{ "comm", 0, CLI_LIST, offsetof(struct reader, comms), N_("NAME"),

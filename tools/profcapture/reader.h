@@ -26,6 +26,7 @@ struct reader {
 	struct units_range range;
 	GArray *pids, *tids, *cpus; /* of uint32_t; NULL = all */
 	GPtrArray *comms;           /* of text; NULL = all */
+	const char *event;          /* of samples; NULL = the first that was recorded */
 	uint64_t limit;             /* 0 = all; READER_LIMIT_UNSET: text_limit for text, else all */
 	uint64_t text_limit;
 	int format; /* enum reader_format */
@@ -45,6 +46,7 @@ extern const struct cli_option reader_time_options[];    /* --from --to */
 extern const struct cli_option reader_process_options[]; /* --pid */
 extern const struct cli_option reader_thread_options[];  /* --tid --comm */
 extern const struct cli_option reader_cpu_options[];     /* --cpu */
+extern const struct cli_option reader_event_options[];   /* --event */
 extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const char *const reader_formats[];

@@ -2,7 +2,8 @@
 /*
  * Report-hint - the largest of what a report lacks, and what to do about it
  *
- * Compared are records that were lost, samples whose stack was cut, and samples without a name; the image or the cause that most of
+ * Compared are records that were lost, samples whose stack was cut, and samples without a name: numbers of samples and not what they
+ * stand for, because each sample is one that could have been recorded, unwound or named. The image or the cause that most of
  * them are of decides on the advice. One line, as more would not be read.
  * [test-report-hint has a capture for each advice]
  */
@@ -156,7 +157,7 @@ static struct report_hint of_names(const struct tally *tally)
 
 		if (strcmp(function->kind, "unresolved") != 0 || function->image <= NAMES_LOST)
 			continue;
-		samples[function->image] += tally_count_at(tally->counts, i).self;
+		samples[function->image] += tally_count_at(tally->counts, i).self.samples;
 		if (most == NAMES_LOST || samples[function->image] > samples[most])
 			most = function->image;
 	}
@@ -181,8 +182,9 @@ struct report_hint report_hint_find(const struct tally *tally)
 	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
 		found[2] = of_names(tally);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {
-		if (i > 0 && tally->samples)
-			found[i].percent = 100.0 * (double)found[i].count / (double)tally->samples;
+		if (i > 0 && tally->all.samples)
+			found[i].percent = 100.0 * (double)found[i].count /
+					   (double)tally->all.samples;
 		if (found[i].percent >= REPORT_HINT_MIN_PCT && found[i].percent > hint.percent &&
 		    found[i].advice)
 			hint = found[i];

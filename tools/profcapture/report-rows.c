@@ -2,7 +2,7 @@
 /*
  * Report-rows - one line an entity, and what is around one function
  *
- * Rows are sorted by self, then total, then name, so that the same capture gives the same bytes.
+ * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the same bytes.
  */
 #include "config.h"
 
@@ -10,6 +10,7 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Of a name so many columns are always shown. */
@@ -52,13 +53,12 @@ void report_describe(const struct report *report, struct report_line *line)
 gint report_compare_lines(gconstpointer left, gconstpointer right)
 {
 	const struct report_line *a = left, *b = right;
-	int order;
+	int order = amount_compare(a->count.self, b->count.self);
 
-	if (a->count.self != b->count.self)
-		return a->count.self > b->count.self ? -1 : 1;
-	if (a->count.total != b->count.total)
-		return a->count.total > b->count.total ? -1 : 1;
-	order = g_strcmp0(a->name, b->name);
+	if (order == 0)
+		order = amount_compare(a->count.total, b->count.total);
+	if (order == 0)
+		order = g_strcmp0(a->name, b->name);
 	if (order == 0)
 		order = g_strcmp0(a->image, b->image);
 	if (order == 0)
@@ -68,11 +68,12 @@ gint report_compare_lines(gconstpointer left, gconstpointer right)
 
 static bool worth_a_line(const struct report *report, uint32_t entity, struct tally_count count)
 {
-	if (report->no_children && count.self == 0)
+	if (report->no_children && count.self.samples == 0)
 		return false;
 	/* A thread that only waited has a row too. */
-	return count.total > 0 || (report->times && entity < report->times->len &&
-				   g_array_index(report->times, struct run_time, entity).known);
+	return count.total.samples > 0 ||
+	       (report->times && entity < report->times->len &&
+		g_array_index(report->times, struct run_time, entity).known);
 }
 
 static GArray *lines_of(const struct report *report, const GArray *counts)
@@ -106,10 +107,12 @@ static guint shown(const struct report *report, const GArray *lines)
 
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
 {
-	json_uint(json, "self", count.self);
-	json_uint(json, "total", count.total);
+	json_uint(json, "self", count.self.samples);
+	json_uint(json, "total", count.total.samples);
 	json_double(json, "self_pct", report_percent(report, count.self));
 	json_double(json, "total_pct", report_percent(report, count.total));
+	json_uint(json, "self_weight", count.self.weight);
+	json_uint(json, "total_weight", count.total.weight);
 }
 
 static void write_pid(struct json *json, const struct names *names, uint32_t process)
@@ -184,7 +187,7 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 	}
 }
 
-#define COUNT_COLUMNS "self", "total", "self_pct", "total_pct", NULL
+#define COUNT_COLUMNS "self", "total", "self_pct", "total_pct", "self_weight", "total_weight", NULL
 static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
 						"kind", "file",     "line",  COUNT_COLUMNS };
 static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
@@ -198,7 +201,7 @@ static const char *const *const columns_by[] = {
 	thread_columns,   process_columns,  cgroup_columns
 };
 
-static const uint32_t *timeline_of(const struct report *report, uint32_t entity)
+static const struct amount *timeline_of(const struct report *report, uint32_t entity)
 {
 	static const struct tally_timeline none;
 	const GArray *all = report->tally.timelines;
@@ -211,7 +214,11 @@ static void write_timeline(const struct report *report, struct json *json, uint3
 {
 	json_begin_array(json, "timeline");
 	for (unsigned i = 0; i < TALLY_BINS; i++)
-		json_uint(json, NULL, timeline_of(report, entity)[i]);
+		json_uint(json, NULL, timeline_of(report, entity)[i].samples);
+	json_end(json);
+	json_begin_array(json, "timeline_weight");
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		json_uint(json, NULL, timeline_of(report, entity)[i].weight);
 	json_end(json);
 }
 
@@ -267,6 +274,7 @@ static void print_columns(const struct report *report, struct out *out)
 		out_printf(out, "%8s %8s %10s  ", _("self %"), _("total %"), _("samples"));
 	else
 		out_printf(out, "%8s %10s  ", _("self %"), _("samples"));
+	tally_print_weight_title(&report->tally, out);
 	if (report->tally.wants_timeline)
 		out_printf(out, "%-*s  ", TALLY_BINS, _("over time"));
 	if (report->tally.by == TALLY_THREAD)
@@ -283,16 +291,18 @@ static void print_columns(const struct report *report, struct out *out)
 static unsigned print_count(const struct report *report, struct out *out, struct tally_count count)
 {
 	double self = report_percent(report, count.self);
+	unsigned used = has_children(report) ? 30 : 21;
 
 	reader_style(&report->reader, out, reader_heat(self));
 	if (has_children(report))
 		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", self,
-			   report_percent(report, count.total), count.self);
+			   report_percent(report, count.total), count.self.samples);
 	else
-		out_printf(out, "%8.2f %10" PRIu64 "  ", self, count.self);
+		out_printf(out, "%8.2f %10" PRIu64 "  ", self, count.self.samples);
+	used += tally_print_weight(&report->tally, out, &count.self);
 	if (reader_heat(self) != READER_PLAIN)
 		reader_style(&report->reader, out, READER_PLAIN);
-	return has_children(report) ? 30 : 21;
+	return used;
 }
 
 /* Returns the columns that it took. */
@@ -403,13 +413,14 @@ static unsigned print_timeline(const struct report *report, struct out *out, uin
 {
 	static const char *const levels[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	const uint64_t highest = ARRAY_SIZE(levels) - 1;
-	const uint32_t *self = timeline_of(report, entity);
+	const struct amount *self = timeline_of(report, entity);
 	uint64_t most = 1;
 
 	for (unsigned i = 0; i < TALLY_BINS; i++)
-		most = MAX_OF(most, (uint64_t)self[i]);
+		most = MAX_OF(most, self[i].weight);
 	for (unsigned i = 0; i < TALLY_BINS; i++)
-		out_text(out, levels[(self[i] * highest + most - 1) / most]);
+		out_text(out, levels[(size_t)ceil((double)self[i].weight / (double)most *
+						  (double)highest)]);
 	out_text(out, "  ");
 	return TALLY_BINS + 2;
 }
@@ -471,7 +482,7 @@ static uint32_t focus_index(const struct report *report)
 
 		if ((strcmp(f->name, report->tally.focus) == 0 ||
 		     strcmp(f->raw_name, report->tally.focus) == 0) &&
-		    tally_count_at(report->tally.counts, i).total > 0)
+		    tally_count_at(report->tally.counts, i).total.samples > 0)
 			return i;
 	}
 	return FUNCTION_NO_STACK;

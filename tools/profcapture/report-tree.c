@@ -55,7 +55,7 @@ static void tree_init(struct tree *tree, const struct report *report)
 	for (uint32_t i = 1; i < n; i++) {
 		const struct tally_node *node = node_at(report, i);
 
-		if (node->count.total == 0)
+		if (node->count.total.samples == 0)
 			continue;
 		tree->next[i] = tree->first[node->parent];
 		tree->first[node->parent] = i;
@@ -120,9 +120,8 @@ static void write_root(struct json *json)
 static double percent_of_parent(const struct report *report, const struct tally_node *node,
 				uint32_t index)
 {
-	uint64_t above = index ? node_at(report, node->parent)->count.total : node->count.total;
-
-	return above ? 100.0 * (double)node->count.total / (double)above : 0;
+	return amount_percent(node->count.total, index ? node_at(report, node->parent)->count.total
+						       : node->count.total);
 }
 
 static void write_node(const struct tree *tree, struct json *json, uint32_t index, const char *key,
@@ -194,8 +193,8 @@ void report_show_tree(struct report *report, struct out *out)
 	struct tree tree;
 	bool is_cut;
 
-	root->count =
-		(struct tally_count){ .total = report->tally.samples - report->tally.filtered };
+	root->count = (struct tally_count){ .total = amount_less(report->tally.all,
+								 report->tally.filtered) };
 	tree_init(&tree, report);
 	is_cut = report->tally.tree.cut || has_folded(&tree, 0, 0);
 	if (report->reader.format == READER_TEXT) {

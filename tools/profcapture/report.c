@@ -2,7 +2,7 @@
 /*
  * profcapture report - where the time went
  *
- * Percentages are of the samples that pass the filters. What was lost, and how good stacks and names are, is said first.
+ * Percentages are of what the samples that pass the filters stand for. What was lost, and how good stacks and names are, is said first.
  */
 #include "config.h"
 
@@ -45,9 +45,9 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-double report_percent(const struct report *report, uint64_t samples)
+double report_percent(const struct report *report, struct amount amount)
 {
-	return report->tally.samples ? 100.0 * (double)samples / (double)report->tally.samples : 0;
+	return amount_percent(amount, report->tally.all);
 }
 
 /* ---- what stands before every answer ------------------------------------------------------------ */
@@ -93,11 +93,19 @@ void report_write_head(const struct report *report, struct json *json)
 
 	json_string(json, "by", tally_by_names[tally->by]);
 	json_string(json, "metric", "samples");
-	json_uint(json, "total", tally->samples);
-	json_uint(json, "self_total", tally->samples - tally->filtered);
+	json_string(json, "event", tally_event_name(tally));
+	json_string(json, "unit", tally_unit(tally));
+	json_uint(json, "total", tally->all.samples);
+	json_uint(json, "self_total", tally->all.samples - tally->filtered.samples);
+	json_uint(json, "total_weight", tally->all.weight);
+	json_uint(json, "self_total_weight", tally->all.weight - tally->filtered.weight);
 	json_begin_object(json, "modes");
-	json_uint(json, "user", tally->samples - tally->kernel);
-	json_uint(json, "kernel", tally->kernel);
+	json_uint(json, "user", tally->all.samples - tally->kernel.samples);
+	json_uint(json, "kernel", tally->kernel.samples);
+	json_end(json);
+	json_begin_object(json, "modes_weight");
+	json_uint(json, "user", tally->all.weight - tally->kernel.weight);
+	json_uint(json, "kernel", tally->kernel.weight);
 	json_end(json);
 	if (tally->period_ns)
 		json_uint(json, "period_ns", tally->period_ns);
@@ -118,12 +126,13 @@ void report_write_head(const struct report *report, struct json *json)
 static void print_filtered(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
-	g_autofree char *samples = text_count(tally->samples - tally->filtered);
+	struct amount passed = amount_less(tally->all, tally->filtered);
+	g_autofree char *samples = text_count(passed.samples);
 
 	if (tally->filters)
 		out_printf(out, _("%s of them (%.2f %%) pass the filters of frames\n"), samples,
-			   report_percent(report, tally->samples - tally->filtered));
-	if (tally->mode == TALLY_ANY_MODE && tally->kernel)
+			   report_percent(report, passed));
+	if (tally->mode == TALLY_ANY_MODE && tally->kernel.samples)
 		out_printf(out, _("In the kernel: %.2f %%\n"),
 			   report_percent(report, tally->kernel));
 	else if (tally->mode != TALLY_ANY_MODE)
@@ -150,12 +159,11 @@ void report_print_head(const struct report *report, struct out *out)
 	const struct tally *tally = &report->tally;
 	const struct capture *capture = report->reader.capture;
 	struct report_hint hint = report_hint_find(tally);
-	g_autofree char *samples = text_count(tally->samples);
+	g_autofree char *samples = text_count(tally->all.samples);
 	int64_t from = MAX_OF(report->reader.from_ns, 0);
 	int64_t to = MIN_OF(report->reader.to_ns, capture->duration_ns);
 	g_autofree char *duration = text_duration(from < to ? (uint64_t)(to - from) : 0);
-	g_autofree char *event = text_escape(
-		capture_metadata(capture, "event") ? capture_metadata(capture, "event") : "-");
+	g_autofree char *event = text_escape(tally_event_name(tally));
 
 	reader_print_losses(&report->reader, out, READER_LOSSES);
 	print_command(report, out);
@@ -164,6 +172,8 @@ void report_print_head(const struct report *report, struct out *out)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
 	if (tally->period_ns)
 		out_printf(out, _(", one every %.3f ms"), (double)tally->period_ns / 1e6);
+	tally_print_sum(tally, out);
+	tally_print_other_events(tally, out);
 	out_char(out, '\n');
 	if (report->per_mark)
 		print_per_mark(report, out);
@@ -302,6 +312,7 @@ int verb_report(int argc, char **argv)
 		{ NULL, reader_process_options, &report.reader },
 		{ NULL, reader_thread_options, &report.reader },
 		{ NULL, reader_cpu_options, &report.reader },
+		{ NULL, reader_event_options, &report.reader },
 		{ N_("Frames, as in pprof"), frame_filter_options, &report.filters },
 		{ N_("Output"), reader_output_options, &report.reader },
 		{ NULL, reader_pager_options, &report.reader },

@@ -23,7 +23,7 @@ struct report {
 	struct json json;
 };
 
-/* A branch of a tree below this share of the samples is shown only with --limit 0. */
+/* A branch of a tree below this share of the weight is shown only with --limit 0. */
 #define REPORT_TREE_MIN_PCT 0.5
 
 /* An entity with what it is sorted by. */
@@ -35,7 +35,7 @@ struct report_line {
 	uint64_t offset;
 };
 
-double report_percent(const struct report *report, uint64_t samples);
+double report_percent(const struct report *report, struct amount amount);
 /* Fills in the name, the image and the offset of line->entity. */
 void report_describe(const struct report *report, struct report_line *line);
 /* By self, then total, then name: never equal for two entities. */

@@ -105,8 +105,8 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	stacks->parent = g_new(uint32_t, stacks->n);
 	stacks->order = g_new(uint32_t, stacks->n);
 	stacks->entity = g_new0(uint32_t, stacks->n);
-	stacks->self = g_new0(uint64_t, stacks->n);
-	stacks->total = g_new0(uint64_t, stacks->n);
+	stacks->self = g_new0(struct amount, stacks->n);
+	stacks->total = g_new0(struct amount, stacks->n);
 	if (stacks->n > 0) {
 		sort_rows(stacks, ids->numbers);
 		link_parents(stacks, ids->numbers);
@@ -147,8 +147,8 @@ static void make_room(struct stacks *stacks)
 	stacks->parent = g_renew(uint32_t, stacks->parent, stacks->room);
 	stacks->order = g_renew(uint32_t, stacks->order, stacks->room);
 	stacks->entity = g_renew(uint32_t, stacks->entity, stacks->room);
-	stacks->self = g_renew(uint64_t, stacks->self, stacks->room);
-	stacks->total = g_renew(uint64_t, stacks->total, stacks->room);
+	stacks->self = g_renew(struct amount, stacks->self, stacks->room);
+	stacks->total = g_renew(struct amount, stacks->total, stacks->room);
 }
 
 /* A parent is made before its children, so order holds. */
@@ -165,7 +165,7 @@ static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t funct
 	stacks->parent[node] = parent;
 	stacks->order[node] = node;
 	stacks->entity[node] = function;
-	stacks->self[node] = stacks->total[node] = 0;
+	stacks->self[node] = stacks->total[node] = (struct amount){ 0 };
 	stacks->n++;
 	return node;
 }
@@ -208,9 +208,9 @@ void stacks_sum(struct stacks *stacks)
 	for (size_t i = stacks->n; i > 0; i--) {
 		uint32_t row = stacks->order[i - 1], parent = stacks->parent[row];
 
-		stacks->total[row] += stacks->self[row];
+		amount_add(&stacks->total[row], stacks->self[row]);
 		if (parent != STACKS_NO_ROW)
-			stacks->total[parent] += stacks->total[row];
+			amount_add(&stacks->total[parent], stacks->total[row]);
 	}
 }
 
@@ -222,7 +222,7 @@ void stacks_settle(struct stacks *stacks,
 	for (size_t row = 0; row < stacks->n_rows; row++) {
 		ssize_t frame;
 
-		if (stacks->total[row] == 0)
+		if (stacks->total[row].samples == 0)
 			continue;
 		frame = frame_row(stacks, (uint32_t)row);
 		stacks->entity[row] = frame < 0 ? lost
@@ -239,11 +239,11 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t node = STACKS_NO_ROW;
 
-		if (stacks->self[i] == 0)
+		if (stacks->self[i].samples == 0)
 			continue;
 		for (uint32_t row = (uint32_t)i; row != STACKS_NO_ROW; row = stacks->parent[row])
 			node = make_node(inverted, node, stacks->entity[row]);
-		inverted->self[node] += stacks->self[i];
+		amount_add(&inverted->self[node], stacks->self[i]);
 	}
 	stacks_sum(inverted);
 	return inverted;
@@ -263,7 +263,7 @@ void stacks_insert(struct stacks *stacks,
 
 	for (size_t i = 0; i < n_before; i++) {
 		uint32_t entities[FUNCTIONS_MAX_INLINED], row = stacks->order[i];
-		ssize_t frame = row < stacks->n_rows && stacks->total[row] > 0
+		ssize_t frame = row < stacks->n_rows && stacks->total[row].samples > 0
 					? frame_row(stacks, row)
 					: -1;
 		size_t n = frame < 0 ? 0 : inlined(stacks->epoch, (size_t)frame, entities, data);
@@ -274,7 +274,7 @@ void stacks_insert(struct stacks *stacks,
 			make_room(stacks);
 			stacks->parent[node] = stacks->parent[row];
 			stacks->entity[node] = stacks->entity[row];
-			stacks->self[node] = 0;
+			stacks->self[node] = (struct amount){ 0 };
 			stacks->total[node] = stacks->total[row];
 			stacks->parent[row] = node;
 			stacks->entity[row] = entities[j];
@@ -304,7 +304,7 @@ static struct lists list_children(const struct stacks *stacks)
 		size_t parent = stacks->parent[row] == STACKS_NO_ROW ? stacks->n
 								     : stacks->parent[row];
 
-		if (stacks->total[row] == 0)
+		if (stacks->total[row].samples == 0)
 			continue;
 		lists.next[row] = lists.first[parent];
 		lists.first[parent] = row;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "tools/common/number-map.h"
+#include "tools/profcapture/amount.h"
 #include "tools/profcapture/functions.h"
 
 /* A stack is cut where it is deeper, and where a parent's id is not smaller than its own. */
@@ -22,10 +23,10 @@ struct stacks {
 	size_t room;
 	uint32_t *parent; /* by row of the table of stacks, as all of these; STACKS_NO_ROW = root */
 	uint32_t *entity; /* what the caller counts by: set by stacks_settle() */
-	uint64_t *self;   /* samples that end in the node */
-	uint64_t *total;  /* samples in it or below: after stacks_settle() */
-	uint32_t *order;  /* rows by rising id, so that parents come first */
-	uint64_t cut;     /* nodes cut off from a parent that cannot be */
+	struct amount *self;        /* samples that end in the node */
+	struct amount *total;       /* samples in it or below: after stacks_settle() */
+	uint32_t *order;            /* rows by rising id, so that parents come first */
+	uint64_t cut;               /* nodes cut off from a parent that cannot be */
 	struct stacks_timed *timed; /* by row; NULL where no name depends on the time */
 	struct number_map made;     /* parent + 1 and function → row */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) what has min_share of all samples is in the tree, with all of its samples    [test-report: pruned]
+ * Invariants: (1) what has min_share of all weight is in the tree, with all of its samples     [test-report: pruned]
  *             (2) the tree has at most depth / min_share nodes an epoch                        [test-report: pruned]
  */
 #include "config.h"
@@ -52,8 +52,8 @@ static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
 {
 	struct tally_node *node = &g_array_index(nodes, struct tally_node, index);
 
-	node->count.self += count.self;
-	node->count.total += count.total;
+	amount_add(&node->count.self, count.self);
+	amount_add(&node->count.total, count.total);
 }
 
 /* Parents come before children in order, so their nodes are known. Without `grow`, what has no node is left out. */
@@ -69,7 +69,7 @@ static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *ind
 		uint32_t parent =
 			stacks->parent[row] == STACKS_NO_ROW ? 0 : node_of[stacks->parent[row]];
 
-		if (stacks->total[row] == 0)
+		if (stacks->total[row].samples == 0)
 			continue;
 		if (grow)
 			node_of[row] = get_node(nodes, index, parent, stacks->entity[row]);
@@ -94,7 +94,7 @@ static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
 	for (guint i = 1; i < nodes->len; i++) {
 		const struct tally_node *node = &g_array_index(nodes, struct tally_node, i);
 
-		if ((double)node->count.total < min) {
+		if ((double)node->count.total.weight < min) {
 			tree->cut = true;
 			continue;
 		}
@@ -115,13 +115,13 @@ static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, doub
 	number_map_done(&index);
 }
 
-void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t samples)
+void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t weight)
 {
 	tree->epochs++;
 	if (tree->counting || tree->min_share == 0)
 		merge(tree, tree->nodes, &tree->index, !tree->counting, stacks);
 	else
-		add_heavy(tree, stacks, tree->min_share * ROUNDING * (double)samples);
+		add_heavy(tree, stacks, tree->min_share * ROUNDING * (double)weight);
 }
 
 uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity)

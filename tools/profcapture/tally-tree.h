@@ -3,8 +3,8 @@
  * Tally-tree - the call tree of all epochs, merged by what is called
  *
  * A tree of everything can have as many nodes as there are distinct stacks in all epochs together. Who shows only
- * branches above a share sets min_share, and gets those alone, with exact counts. What has the share of all samples has
- * it of the samples of at least one epoch: so the first pass keeps what is heavy in any epoch, and a second one, where
+ * branches above a share sets min_share, and gets those alone, with exact counts. What has the share of all weight has
+ * it of the weight of at least one epoch: so the first pass keeps what is heavy in any epoch, and a second one, where
  * there was more than one epoch, counts those.
  */
 #pragma once
@@ -13,7 +13,7 @@
 #include "tools/profcapture/stacks.h"
 
 struct tally_count {
-	uint64_t self, total;
+	struct amount self, total;
 };
 
 /* Node 0 is above the roots. Nodes 1 and 2 are samples without a stack and with one that the capture lost. */
@@ -24,7 +24,7 @@ struct tally_node {
 
 struct tally_tree {
 	/* what is wanted */
-	double min_share; /* of the samples; 0 = everything */
+	double min_share; /* of the weight; 0 = everything */
 	/* the answer */
 	GArray *nodes; /* struct tally_node, a parent before its children */
 	bool cut;      /* branches were left out */
@@ -37,8 +37,8 @@ struct tally_tree {
 
 void tally_tree_init(struct tally_tree *tree);
 void tally_tree_done(struct tally_tree *tree);
-/* Adds the stacks of an epoch, which are settled. `samples` is how many the epoch has. */
-void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t samples);
+/* Adds the stacks of an epoch, which are settled. `weight` is that of all of its samples. */
+void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t weight);
 /* Of a whole tree, the node that a node of the stacks added last became. */
 static inline uint32_t tally_tree_node(const struct tally_tree *tree, uint32_t row)
 {

@@ -2,7 +2,7 @@
 /*
  * Tally - samples counted by what they hit
  *
- * Invariants: (1) the self counts of all entities sum up to `samples`        [test-report: sums]
+ * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
  *             (2) a sample is counted at most once in an entity's total      [test-report: recursion]
  *             (3) the work is a constant a sample and a constant a distinct stack node
  */
@@ -14,6 +14,7 @@
 #include "tools/profcapture/stacks.h"
 
 #include <glib/gi18n.h>
+#include <inttypes.h>
 #include <string.h>
 
 const char *const tally_by_names[] = { "function", "line",   "image", "thread",
@@ -28,22 +29,27 @@ struct pass {
 	struct tally *tally;
 	struct names_epoch *epoch; /* NULL before the first sample */
 	struct stacks *stacks;     /* NULL where stacks are not wanted */
-	uint64_t samples_before;   /* of the epochs before */
+	uint64_t weight_before;    /* of the epochs before */
 	GHashTable *cgroup_ids;    /* interned path → index in tally->cgroups */
 	GArray *on_path;           /* uint32_t: how often the entity is between root and here */
 	GArray *caller_on, *callee_on;
 	uint32_t focus_on;
-	GByteArray *is_focus;      /* by function: 0 = not asked yet */
-	struct number_map by_node; /* node and entity → samples, where filters choose among them */
-	guint first_sample;        /* of the epoch, in tally->each */
-	GArray *node_timelines;    /* struct tally_timeline by node of the epoch */
+	GByteArray *is_focus; /* by function: 0 = not asked yet */
+	struct number_map
+		by_node;      /* node and entity → index + 1 in `amounts`, where filters choose */
+	GArray *amounts;      /* struct amount */
+	uint32_t event;       /* whose samples count */
+	uint64_t last_source; /* and its event */
+	uint32_t last_event;
+	guint first_sample;     /* of the epoch, in tally->each */
+	GArray *node_timelines; /* struct tally_timeline by node of the epoch */
 };
 
-enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, N_COLUMNS };
+enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, WEIGHT, N_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
-	PROF_SAMPLE_TIME,      PROF_SAMPLE_THREAD, PROF_SAMPLE_CPU,
-	PROF_SAMPLE_STACK,     PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD,
-	PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP, PROF_SAMPLE_MODE,
+	PROF_SAMPLE_TIME,   PROF_SAMPLE_THREAD,      PROF_SAMPLE_CPU,       PROF_SAMPLE_STACK,
+	PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP,
+	PROF_SAMPLE_MODE,   PROF_SAMPLE_WEIGHT,
 };
 
 /* ---- counting ----------------------------------------------------------------------------------- */
@@ -55,12 +61,12 @@ static struct tally_count *count_of(GArray *counts, uint32_t entity)
 	return &g_array_index(counts, struct tally_count, entity);
 }
 
-static void count_entity(struct pass *pass, uint32_t entity, uint64_t samples)
+static void count_entity(struct pass *pass, uint32_t entity, struct amount amount)
 {
 	struct tally_count *count = count_of(pass->tally->counts, entity);
 
-	count->self += samples;
-	count->total += samples;
+	amount_add(&count->self, amount);
+	amount_add(&count->total, amount);
 }
 
 static uint32_t *number_of(GArray *numbers, uint32_t entity)
@@ -134,9 +140,9 @@ static void enter_plain(const struct stacks *stacks, uint32_t row, void *data)
 	uint32_t entity = stacks->entity[row];
 	struct tally_count *count = count_of(pass->tally->counts, entity);
 
-	count->self += stacks->self[row];
+	amount_add(&count->self, stacks->self[row]);
 	if ((*number_of(pass->on_path, entity))++ == 0)
-		count->total += stacks->total[row];
+		amount_add(&count->total, stacks->total[row]);
 }
 
 static void leave_plain(const struct stacks *stacks, uint32_t row, void *data)
@@ -174,9 +180,9 @@ static void enter_edge(GArray *on, GArray *counts, uint32_t entity, const struct
 {
 	struct tally_count *count = count_of(counts, entity);
 
-	count->self += stacks->self[row];
+	amount_add(&count->self, stacks->self[row]);
 	if ((*number_of(on, entity))++ == 0)
-		count->total += stacks->total[row];
+		amount_add(&count->total, stacks->total[row]);
 }
 
 static void enter_focus(const struct stacks *stacks, uint32_t row, void *data)
@@ -189,9 +195,9 @@ static void enter_focus(const struct stacks *stacks, uint32_t row, void *data)
 	enter_plain(stacks, row, data);
 	if (is_focus(pass, here)) {
 		tally->focus_found = true;
-		tally->focus_count.self += stacks->self[row];
+		amount_add(&tally->focus_count.self, stacks->self[row]);
 		if (pass->focus_on++ == 0)
-			tally->focus_count.total += stacks->total[row];
+			amount_add(&tally->focus_count.total, stacks->total[row]);
 		if (parent != STACKS_NO_ROW)
 			enter_edge(pass->caller_on, tally->callers, stacks->entity[parent], stacks,
 				   row);
@@ -223,10 +229,10 @@ static void count_unresolved(struct pass *pass)
 	if (!by_function(pass->tally))
 		return;
 	for (size_t row = 0; row < stacks->n; row++)
-		if (stacks->self[row] &&
+		if (stacks->self[row].samples &&
 		    strcmp(functions_at(pass->tally->functions, stacks->entity[row])->kind,
 			   "unresolved") == 0)
-			pass->tally->unresolved += stacks->self[row];
+			pass->tally->unresolved += stacks->self[row].samples;
 }
 
 /* The place of a node becomes what is counted. A frame's outermost node comes last, because the others refer to it. */
@@ -252,17 +258,19 @@ static uint32_t *filter(struct pass *pass)
 	uint32_t *nodes = g_new(uint32_t, stacks->n);
 	g_autofree uint32_t *frames = g_new(uint32_t, stacks->n);
 	uint64_t key;
-	uint32_t samples;
+	uint32_t index;
 	size_t at = 0;
 
-	tally->filtered += frame_filters_apply(tally->filters, stacks, tally->functions,
-					       tally->inlined, nodes, frames);
+	amount_add(&tally->filtered, frame_filters_apply(tally->filters, stacks, tally->functions,
+							 tally->inlined, nodes, frames));
 	for (size_t i = stacks->n; i > 0; i--)
 		settle_place(tally, stacks, stacks->order[i - 1], frames[stacks->order[i - 1]]);
-	while (number_map_next(&pass->by_node, &at, &key, &samples))
+	while (number_map_next(&pass->by_node, &at, &key, &index))
 		if (nodes[key >> 32] != STACKS_NO_ROW)
-			count_entity(pass, (uint32_t)key, samples);
+			count_entity(pass, (uint32_t)key,
+				     g_array_index(pass->amounts, struct amount, index - 1));
 	number_map_clear(&pass->by_node);
+	g_array_set_size(pass->amounts, 0);
 	return nodes;
 }
 
@@ -271,7 +279,7 @@ static void add_to_tree(struct pass *pass)
 	struct stacks *inverted = pass->tally->inverted ? stacks_invert(pass->stacks) : NULL;
 
 	tally_tree_add(&pass->tally->tree, inverted ? inverted : pass->stacks,
-		       pass->tally->samples - pass->samples_before);
+		       pass->tally->all.weight - pass->weight_before);
 	stacks_free(inverted);
 }
 
@@ -313,7 +321,7 @@ static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 			continue;
 		to = timeline_of(pass->tally->timelines, pass->stacks->entity[node]);
 		for (unsigned i = 0; i < TALLY_BINS; i++)
-			to->self[i] += from->self[i];
+			amount_add(&to->self[i], from->self[i]);
 	}
 	g_array_set_size(pass->node_timelines, 0);
 }
@@ -352,7 +360,10 @@ static void finish_epoch(struct pass *pass)
 
 static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 {
-	pass->samples_before = pass->tally->samples;
+	pass->weight_before = pass->tally->all.weight;
+	pass->last_source = UINT64_MAX;
+	pass->last_event =
+		sampled_events_of(pass->tally->reader->capture->sampled, number, pass->last_source);
 	pass->epoch = names_epoch(pass->tally->reader->capture->names, number, error);
 	if (!pass->epoch || !names_load_identities(pass->epoch, error))
 		return false;
@@ -366,23 +377,23 @@ static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 
 /* ---- reading the samples ------------------------------------------------------------------------ */
 
-static void count_without_frames(struct tally *tally, uint64_t stack)
+static void count_without_frames(struct tally *tally, uint64_t stack, struct amount amount)
 {
 	bool functions = counts_functions(tally);
 	uint32_t entity = stack == 0 ? (functions ? FUNCTION_NO_STACK : NAMES_NONE)
 				     : (functions ? FUNCTION_LOST : NAMES_LOST);
 	struct tally_count *count = count_of(tally->counts, entity);
 
-	count->self++;
-	count->total++;
+	amount_add(&count->self, amount);
+	amount_add(&count->total, amount);
 	if (functions)
 		tally->unresolved++;
 	if (tally->wants_tree) {
 		/* A root of its own, once for each of the two. */
 		struct tally_node *nodes = (struct tally_node *)(void *)tally->tree.nodes->data;
 
-		nodes[1 + entity].count.self++;
-		nodes[1 + entity].count.total++;
+		amount_add(&nodes[1 + entity].count.self, amount);
+		amount_add(&nodes[1 + entity].count.total, amount);
 	}
 }
 
@@ -401,78 +412,97 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 	return pass->tally->cgroups->len - 1;
 }
 
+/* A sample that counts. */
+struct hit {
+	uint64_t time_ns, stack;
+	uint32_t segment, thread;
+	struct amount amount;
+};
+
 /* The node that the sample ended in; STACKS_NO_ROW where it has no stack that the capture knows. */
-static uint32_t node_of(struct pass *pass, uint64_t stack, uint32_t segment, uint64_t time_ns)
+static uint32_t node_of(struct pass *pass, const struct hit *hit)
 {
-	ssize_t row = names_row(pass->epoch, NAMES_STACK, stack);
+	ssize_t row = names_row(pass->epoch, NAMES_STACK, hit->stack);
 
 	if (row < 0 || (size_t)row >= pass->stacks->n_rows)
 		return STACKS_NO_ROW;
-	return stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, segment, time_ns);
+	return stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, hit->segment,
+			     hit->time_ns);
 }
 
-static void keep_sample(struct pass *pass, uint32_t node, uint32_t thread, uint32_t segment,
-			uint64_t time_ns)
+static void keep_sample(struct pass *pass, uint32_t node, const struct hit *hit)
 {
-	struct tally_sample sample = { capture_time(pass->tally->reader->capture, segment, time_ns),
-				       thread, node };
+	struct tally_sample sample = { capture_time(pass->tally->reader->capture, hit->segment,
+						    hit->time_ns),
+				       hit->thread, node, hit->amount.weight };
 
 	if (pass->tally->wants_samples)
 		g_array_append_val(pass->tally->each, sample);
 }
 
-static void count_in_time(struct pass *pass, GArray *timelines, uint32_t index, uint32_t segment,
-			  uint64_t time_ns)
+static void count_in_time(struct pass *pass, GArray *timelines, uint32_t index,
+			  const struct hit *hit)
 {
 	const struct tally *tally = pass->tally;
 	int64_t since;
 
 	if (!tally->wants_timeline)
 		return;
-	since = capture_time(tally->reader->capture, segment, time_ns) - tally->bins_from_ns;
+	since = capture_time(tally->reader->capture, hit->segment, hit->time_ns) -
+		tally->bins_from_ns;
 	since = MAX_OF(since, 0);
-	timeline_of(timelines, index)
-		->self[MIN_OF((uint64_t)since / tally->bin_ns, (uint64_t)TALLY_BINS - 1)]++;
+	amount_add(
+		&timeline_of(timelines, index)
+			 ->self[MIN_OF((uint64_t)since / tally->bin_ns, (uint64_t)TALLY_BINS - 1)],
+		hit->amount);
 }
 
-static void count_stack(struct pass *pass, uint32_t thread, uint64_t stack, uint32_t segment,
-			uint64_t time_ns)
+static void count_stack(struct pass *pass, const struct hit *hit)
 {
-	uint32_t node = node_of(pass, stack, segment, time_ns);
+	uint32_t entity = hit->stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST;
+	uint32_t node = node_of(pass, hit);
 
 	if (node != STACKS_NO_ROW) {
-		pass->stacks->self[node]++;
-		count_in_time(pass, pass->node_timelines, node, segment, time_ns);
-		keep_sample(pass, node, thread, segment, time_ns);
+		amount_add(&pass->stacks->self[node], hit->amount);
+		count_in_time(pass, pass->node_timelines, node, hit);
+		keep_sample(pass, node, hit);
 	} else if (pass->tally->filters && !frame_filters_want_bare(pass->tally->filters)) {
-		pass->tally->filtered++;
+		amount_add(&pass->tally->filtered, hit->amount);
 	} else {
-		count_without_frames(pass->tally, stack);
-		count_in_time(pass, pass->tally->timelines,
-			      stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST, segment, time_ns);
-		keep_sample(pass, BARE | (stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST), thread,
-			    segment, time_ns);
+		count_without_frames(pass->tally, hit->stack, hit->amount);
+		count_in_time(pass, pass->tally->timelines, entity, hit);
+		keep_sample(pass, BARE | entity, hit);
 	}
 }
 
+static struct amount *amount_by_node(struct pass *pass, uint32_t node, uint32_t entity)
+{
+	uint32_t *index = number_map_at(&pass->by_node, (uint64_t)node << 32 | entity);
+
+	if (*index == 0) {
+		g_array_set_size(pass->amounts, pass->amounts->len + 1);
+		*index = pass->amounts->len;
+	}
+	return &g_array_index(pass->amounts, struct amount, *index - 1);
+}
+
 /* Counts a sample in what is no part of its stack. */
-static void count_by(struct pass *pass, uint32_t entity, uint64_t stack, uint32_t segment,
-		     uint64_t time_ns)
+static void count_by(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
 	uint32_t node;
 
 	if (!pass->tally->filters) {
-		count_entity(pass, entity, 1);
+		count_entity(pass, entity, hit->amount);
 		return;
 	}
-	node = node_of(pass, stack, segment, time_ns);
+	node = node_of(pass, hit);
 	if (node != STACKS_NO_ROW) {
-		pass->stacks->self[node]++;
-		++*number_map_at(&pass->by_node, (uint64_t)node << 32 | entity);
+		amount_add(&pass->stacks->self[node], hit->amount);
+		amount_add(amount_by_node(pass, node, entity), hit->amount);
 	} else if (frame_filters_want_bare(pass->tally->filters)) {
-		count_entity(pass, entity, 1);
+		count_entity(pass, entity, hit->amount);
 	} else {
-		pass->tally->filtered++;
+		amount_add(&pass->tally->filtered, hit->amount);
 	}
 }
 
@@ -495,34 +525,61 @@ static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
 		tally->unwind[UNWIND_GUESSED]++;
 }
 
+static struct amount amount_of(const struct tally *tally, const struct prof_array *weights,
+			       size_t i)
+{
+	return (struct amount){
+		1, tally->event ? sampled_event_weight(tally->event, array_number_or(weights, i, 0))
+				: 1
+	};
+}
+
 static void count_sample(struct pass *pass, const struct prof_batch *batch, size_t i,
 			 uint32_t thread)
 {
 	const struct prof_array *c = batch->columns;
 	struct tally *tally = pass->tally;
-	uint64_t stack = array_number_or(&c[STACK], i, 0);
-	uint64_t time_ns = array_number_or(&c[TIME], i, 0);
+	const struct hit hit = {
+		.time_ns = array_number_or(&c[TIME], i, 0),
+		.stack = array_number_or(&c[STACK], i, 0),
+		.segment = batch->segment,
+		.thread = thread,
+		.amount = amount_of(tally, &c[WEIGHT], i),
+	};
 
-	tally->samples++;
+	amount_add(&tally->all, hit.amount);
+	tally->least_weight = MIN_OF(tally->least_weight, hit.amount.weight);
+	tally->most_weight = MAX_OF(tally->most_weight, hit.amount.weight);
 	count_unwind(tally, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL)
-		tally->kernel++;
+		amount_add(&tally->kernel, hit.amount);
 	switch (tally->by) {
 	case TALLY_THREAD:
-		count_by(pass, thread, stack, batch->segment, time_ns);
+		count_by(pass, thread, &hit);
 		break;
 	case TALLY_PROCESS:
-		count_by(pass, names_thread_at(tally->functions->names, thread)->process, stack,
-			 batch->segment, time_ns);
+		count_by(pass, names_thread_at(tally->functions->names, thread)->process, &hit);
 		break;
 	case TALLY_CGROUP:
-		count_by(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)), stack,
-			 batch->segment, time_ns);
+		count_by(pass, cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0)), &hit);
 		break;
 	default:
-		count_stack(pass, thread, stack, batch->segment, time_ns);
+		count_stack(pass, &hit);
 	}
+}
+
+/* Samples that follow each other are mostly of one source. */
+static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
+{
+	if (pass->tally->wants_all_events)
+		return true;
+	if (source != pass->last_source) {
+		pass->last_source = source;
+		pass->last_event =
+			sampled_events_of(pass->tally->reader->capture->sampled, epoch, source);
+	}
+	return pass->last_event == pass->event;
 }
 
 static void count_batch(struct pass *pass, const struct prof_batch *batch)
@@ -540,6 +597,8 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 		uint32_t thread = NAMES_NONE;
 
 		if (time < from || time > to)
+			continue;
+		if (!is_of_event(pass, batch->epoch, array_number_or(&c[SOURCE], i, 0)))
 			continue;
 		if (pass->tally->mode != TALLY_ANY_MODE &&
 		    (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL) !=
@@ -584,8 +643,8 @@ static void forget_counts(struct tally *tally)
 {
 	g_array_set_size(tally->counts, 0);
 	memset(tally->unwind, 0, sizeof(tally->unwind));
-	tally->samples = tally->unresolved = tally->bad_stacks = 0;
-	tally->filtered = tally->kernel = 0;
+	tally->all = tally->filtered = tally->kernel = (struct amount){ 0 };
+	tally->unresolved = tally->bad_stacks = 0;
 }
 
 static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
@@ -617,50 +676,6 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 	return ok;
 }
 
-/* ---- the period of the samples' sources --------------------------------------------------------- */
-
-static uint64_t source_period(struct names_epoch *epoch, const struct prof_array *c, size_t row)
-{
-	const char *unit = names_text(epoch, array_number_or(&c[0], row, 0));
-	uint64_t period = array_number_or(&c[1], row, 0);
-	uint64_t frequency = array_number_or(&c[2], row, 0);
-
-	if (frequency)
-		return 1000000000 / frequency;
-	return unit && strcmp(unit, "ns") == 0 ? period : 0;
-}
-
-static bool read_period(struct tally *tally, GError **error)
-{
-	static const uint16_t columns[] = { PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
-					    PROF_SOURCE_FREQUENCY };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SOURCE,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct names *names = tally->reader->capture->names;
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool first = true, ok = true;
-	int r = prof_cursor_new(names->reader, &options, &cursor);
-
-	if (r != 0)
-		return r == PROF_NO_TABLE ||
-		       capture_error(error, r, _("cannot read '%s'"), tally->reader->capture->file);
-	while (ok && prof_cursor_next(cursor, &batch) == 0) {
-		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
-
-		ok = names_load(epoch, NAMES_STRING, error);
-		for (size_t i = 0; ok && i < batch.rows; i++) {
-			uint64_t period = source_period(epoch, batch.columns, i);
-
-			tally->period_ns = first || period == tally->period_ns ? period : 0;
-			first = false;
-		}
-	}
-	prof_cursor_free(cursor);
-	return ok;
-}
-
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
 static void set_bins(struct tally *tally)
@@ -677,6 +692,7 @@ static void set_bins(struct tally *tally)
 static void answer_init(struct tally *tally)
 {
 	set_bins(tally);
+	tally->least_weight = UINT64_MAX;
 	tally->counts = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
@@ -697,6 +713,7 @@ static void pass_init(struct pass *pass, struct tally *tally)
 	pass->is_focus = g_byte_array_new();
 	pass->node_timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
 	number_map_init(&pass->by_node);
+	pass->amounts = g_array_new(FALSE, TRUE, sizeof(struct amount));
 }
 
 static void pass_done(struct pass *pass)
@@ -709,6 +726,23 @@ static void pass_done(struct pass *pass)
 	g_byte_array_unref(pass->is_focus);
 	g_array_unref(pass->node_timelines);
 	number_map_done(&pass->by_node);
+	g_array_unref(pass->amounts);
+}
+
+/* Which samples are wanted. */
+static bool choose_event(struct tally *tally, uint32_t *ret_event, GError **error)
+{
+	const struct capture *capture = tally->reader->capture;
+
+	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error) ||
+	    !sampled_events_find(capture->sampled, tally->reader->event, capture->file, ret_event,
+				 error))
+		return false;
+	if (tally->wants_all_events || *ret_event == SAMPLED_NO_EVENT)
+		return true;
+	tally->event = sampled_event_at(capture->sampled, *ret_event);
+	tally->period_ns = sampled_event_period_ns(tally->event);
+	return true;
 }
 
 bool tally_run(struct tally *tally, struct reader *reader, GError **error)
@@ -717,12 +751,13 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 					       .columns = sample_columns,
 					       .n_columns = N_COLUMNS };
 	struct pass pass;
+	uint32_t event;
 	bool ok;
 
 	tally->reader = reader;
 	answer_init(tally);
 	tally->functions = functions_new(reader->capture->names, error);
-	if (!tally->functions || !read_period(tally, error))
+	if (!tally->functions || !choose_event(tally, &event, error))
 		return false;
 	tally->functions->inlined = tally->inlined || tally->filters;
 	if (tally->places || tally->filters)
@@ -734,6 +769,7 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
 				   &options.t_to);
 	pass_init(&pass, tally);
+	pass.event = event;
 	ok = read_samples(&pass, &options, error);
 	pass_done(&pass);
 	return ok;
@@ -754,6 +790,86 @@ void tally_done(struct tally *tally)
 	*tally = (struct tally){ 0 };
 }
 
+const char *tally_event_name(const struct tally *tally)
+{
+	const char *recorded = capture_metadata(tally->reader->capture, "event");
+
+	if (tally->event && tally->event->name)
+		return tally->event->name;
+	return recorded ? recorded : "-";
+}
+
+const char *tally_unit(const struct tally *tally)
+{
+	return tally->event && tally->event->unit ? tally->event->unit : "samples";
+}
+
+bool tally_is_weighted(const struct tally *tally)
+{
+	if (!tally->event || !tally->event->unit || tally->all.samples == 0)
+		return false;
+	return tally->least_weight != tally->most_weight ||
+	       (!sampled_event_is_clock(tally->event) && tally->most_weight != 1);
+}
+
+#define WEIGHT_COLUMNS 14u
+
+void tally_print_weight_title(const struct tally *tally, struct out *out)
+{
+	const char *title = tally_event_name(tally);
+
+	if (!tally_is_weighted(tally))
+		return;
+	if (strcmp(tally_unit(tally), "ns") == 0)
+		title = "ns";
+	else if (text_width(title) > WEIGHT_COLUMNS)
+		title = _("events");
+	text_cell(out, title, WEIGHT_COLUMNS, TEXT_RIGHT);
+	out_text(out, "  ");
+}
+
+unsigned tally_print_weight(const struct tally *tally, struct out *out, const struct amount *amount)
+{
+	if (!tally_is_weighted(tally))
+		return 0;
+	if (amount)
+		out_printf(out, "%*" PRIu64 "  ", (int)WEIGHT_COLUMNS, amount->weight);
+	else
+		out_printf(out, "%*s  ", (int)WEIGHT_COLUMNS, "");
+	return WEIGHT_COLUMNS + 2;
+}
+
+void tally_print_sum(const struct tally *tally, struct out *out)
+{
+	g_autofree char *weight = text_count(tally->all.weight);
+
+	if (!tally_is_weighted(tally))
+		return;
+	if (strcmp(tally_unit(tally), "ns") == 0)
+		out_printf(out, _(", which stand for %s ns"), weight);
+	else
+		out_printf(out, _(", which stand for %s events"), weight);
+}
+
+void tally_print_other_events(const struct tally *tally, struct out *out)
+{
+	const struct sampled_events *events = tally->reader->capture->sampled;
+	g_autofree char *names = NULL, *escaped = NULL;
+
+	if (!tally->event)
+		return;
+	names = sampled_events_others(events,
+				      (uint32_t)(tally->event - sampled_event_at(events, 0)));
+	if (!names)
+		return;
+	escaped = text_escape(names);
+	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
+}
+
+/*
+ * These are shares of samples, not of weight: they say how well samples could be explained, and each sample was one attempt,
+ * whatever it stands for.
+ */
 void tally_print_quality(const struct tally *tally, struct out *out)
 {
 	static const char *const kinds[] = { N_("complete"), N_("truncated"), N_("guessed"),
@@ -777,7 +893,7 @@ void tally_print_quality(const struct tally *tally, struct out *out)
 	}
 	if (tally->unresolved)
 		out_printf(out, _("Without a name: %s samples (%.2f %%)\n"), unresolved,
-			   100.0 * (double)tally->unresolved / (double)tally->samples);
+			   100.0 * (double)tally->unresolved / (double)tally->all.samples);
 }
 
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)

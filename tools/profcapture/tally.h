@@ -2,8 +2,8 @@
 /*
  * Tally - samples counted by what they hit
  *
- * One pass over the samples counts them by stack, thread and cgroup; each epoch's distinct stacks are then walked once.
- * A sample is one, whatever its weight: `metric` is "samples".
+ * One pass over the samples of one event counts them by stack, thread and cgroup; each epoch's distinct stacks are then walked once.
+ * Every count is an amount: how many samples there are and how much they stand for (amount.h).
  */
 #pragma once
 
@@ -38,22 +38,25 @@ struct tally_sample {
 	int64_t time_ns; /* relative */
 	uint32_t thread; /* index of names */
 	uint32_t node;
+	uint64_t weight;
 };
 
 /* Into so many equal parts the range of time is divided. */
 #define TALLY_BINS 24
 
 struct tally_timeline {
-	uint32_t self[TALLY_BINS];
+	struct amount self[TALLY_BINS];
 };
 
 struct tally {
 	/* what is wanted */
 	enum tally_by by;
 	bool wants_tree;
-	bool wants_samples;  /* with a whole tree: each sample; sixteen bytes of memory each */
+	bool wants_samples;  /* with a whole tree: each sample; 24 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
-	bool inverted;       /* the tree goes from what was hit to who called it */
+	/* Samples of all events, each with a weight of 1, because their units have no sum; else those of the reader's event. */
+	bool wants_all_events;
+	bool inverted;                 /* the tree goes from what was hit to who called it */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
@@ -71,13 +74,15 @@ struct tally {
 	GArray *timelines;    /* struct tally_timeline by entity, with `wants_timeline` */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
-	GPtrArray *cgroups;  /* interned paths; 0 is NULL: none */
-	uint64_t samples;    /* of the time, threads, CPUs, spans and mode that are wanted */
-	uint64_t filtered;   /* of them: frame filters took them away */
-	uint64_t unresolved; /* of them: the leaf has no name */
-	uint64_t kernel;     /* of them: taken in the kernel */
+	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
+	const struct sampled_event *event; /* NULL: the capture has none, or all are wanted */
+	struct amount all; /* of the event, time, threads, CPUs, spans and mode that are wanted */
+	struct amount filtered;             /* of them: frame filters took them away */
+	struct amount kernel;               /* of them: taken in the kernel */
+	uint64_t unresolved;                /* samples of them: the leaf has no name */
+	uint64_t least_weight, most_weight; /* of a sample of them */
 	uint64_t unwind[UNWIND_KINDS];
-	uint64_t period_ns; /* 0 = unknown, or not the same for all */
+	uint64_t period_ns; /* of a clock; 0 = the event is none, or not the same for all */
 	uint64_t bad_stacks;
 	struct tally_tree tree; /* with `wants_tree` */
 	GArray *each; /* struct tally_sample in the order of the capture, with `wants_samples` */
@@ -97,6 +102,22 @@ static inline struct tally_count tally_count_at(const GArray *counts, uint32_t e
 				    : (struct tally_count){ 0 };
 }
 
+/* The name of what is counted, as text shows it: the event's, or what the capture says of itself. */
+const char *tally_event_name(const struct tally *tally);
+/* "ns", "events", or "samples" where nothing says what they stand for. */
+const char *tally_unit(const struct tally *tally);
+/* Do its samples stand for something that their number does not say? Those of a clock with one period do not, nor does one
+ * sample for each event. */
+bool tally_is_weighted(const struct tally *tally);
+/* In text a column of what samples stand for, and its title, where their number does not say it; else nothing. `amount` NULL is
+ * a blank cell. Both end with spaces. Returns the columns that it took. */
+void tally_print_weight_title(const struct tally *tally, struct out *out);
+unsigned tally_print_weight(const struct tally *tally, struct out *out,
+			    const struct amount *amount);
+/* ", which stand for 122,500 events", under the same condition. */
+void tally_print_sum(const struct tally *tally, struct out *out);
+/* "; also recorded: page-faults (--event NAME)", where there are other events. */
+void tally_print_other_events(const struct tally *tally, struct out *out);
 /* For people: how good user stacks and names are, where they are not perfect; at most two lines. */
 void tally_print_quality(const struct tally *tally, struct out *out);
 /* The object UNWIND. */

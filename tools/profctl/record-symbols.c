@@ -42,12 +42,12 @@ static int open_image(const struct names_image *image, void *data)
 	return debug_files_open_path(symbols->debug_files, image->path);
 }
 
-/* By what `profcapture report` would say of the last segment. */
+/* By what `profcapture info` would say of the last segment. */
 static bool count_unresolved(struct record_symbols *symbols)
 {
 	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", symbols->fd);
 	CLEANUP_READER struct reader reader = { 0 };
-	CLEANUP(tally_done) struct tally tally = { .by = TALLY_FUNCTION };
+	CLEANUP(tally_done) struct tally tally = { .by = TALLY_FUNCTION, .wants_all_events = true };
 
 	if (!reader_open(&reader, path, &symbols->error))
 		return false;

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Amount - samples, and what they stand for
+ *
+ * The kernel adapts how many events pass between two samples, so equal numbers of samples may stand for very different
+ * numbers of events. Shares are of the weight; the number of samples says how firm a share is. The two travel in one struct, so
+ * that code that sums samples cannot leave out their weight.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct amount {
+	uint64_t samples;
+	uint64_t weight; /* in the unit of the event */
+};
+
+/* A sum that a hostile file makes overflow wraps. */
+static inline void amount_add(struct amount *to, struct amount what)
+{
+	to->samples += what.samples;
+	to->weight += what.weight;
+}
+
+static inline struct amount amount_less(struct amount from, struct amount what)
+{
+	return (struct amount){ from.samples - what.samples, from.weight - what.weight };
+}
+
+/* Share of the weight, in percent. */
+static inline double amount_percent(struct amount part, struct amount whole)
+{
+	return whole.weight ? 100.0 * (double)part.weight / (double)whole.weight : 0;
+}
+
+/* The heavier first; of equals that with more samples. */
+static inline int amount_compare(struct amount a, struct amount b)
+{
+	if (a.weight != b.weight)
+		return a.weight > b.weight ? -1 : 1;
+	return a.samples > b.samples ? -1 : a.samples < b.samples;
+}
