@@ -9,6 +9,7 @@
  *           callers are those of the function that is asked for                                       [callers]
  *           keys go into a process, to callers and back; what is selected stays so                    [browse]
  *           equal rows keep their order; a filter takes no heed of case                                [order]
+ *           rows are ordered by what their samples stand for                                           [weights]
  *           unknown ids, nonsense and names with escapes are harmless                                  [hostile]
  *           where too much is known, a new epoch begins from nothing                                   [forgets]
  */
@@ -59,10 +60,16 @@ static void begin_with_stack(struct build *build)
 	add_stack(build, 1, 0, 1);
 }
 
-static void add_sample(struct build *build, unsigned second, unsigned thread, unsigned stack)
+static void add_weighted(struct build *build, unsigned second, unsigned thread, unsigned stack,
+			 uint64_t weight)
 {
 	BUILD(build, PROF_TABLE_SAMPLE, N(second * SECOND + 7), N(thread), N(0), N(PROF_MODE_USER),
-	      N(stack), N(1), N(0), N(PROF_METHOD_CFI), N(PROF_STOP_ROOT), N(0));
+	      N(stack), N(weight), N(0), N(PROF_METHOD_CFI), N(PROF_STOP_ROOT), N(0));
+}
+
+static void add_sample(struct build *build, unsigned second, unsigned thread, unsigned stack)
+{
+	add_weighted(build, second, thread, stack, 1);
 }
 
 /* All that was built so far. */
@@ -86,8 +93,8 @@ static void read_into(struct live *live, const struct build *build)
 static const char *rows_of(const struct live *live, const struct top_view *view)
 {
 	static char text[512];
-	uint64_t samples;
-	g_autoptr(GArray) rows = top_view_rows(view, live, &samples);
+	struct amount all;
+	g_autoptr(GArray) rows = top_view_rows(view, live, &all);
 	size_t at = 0;
 
 	text[0] = 0;
@@ -95,7 +102,7 @@ static const char *rows_of(const struct live *live, const struct top_view *view)
 		const struct top_row *row = &g_array_index(rows, struct top_row, i);
 
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s %d %d", i ? ", " : "",
-				       row->name, (int)row->self, (int)row->total);
+				       row->name, (int)row->self.samples, (int)row->total.samples);
 	}
 	return text;
 }
@@ -122,6 +129,26 @@ static void window(void)
 	CHECK_INT(top_view_samples(&live), 8 + 9 + 10);
 	CHECK_INT(top_view_seconds(&live), 3);
 	CHECK_STR(functions_of(&live), "lib.so 27 27");
+}
+
+static void weights(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+	struct top_view view = { .kind = TOP_THREADS };
+	struct amount all;
+
+	begin_with_stack(&build);
+	for (unsigned i = 0; i < 3; i++)
+		add_weighted(&build, 1, 1, 1, 10);
+	add_weighted(&build, 1, 2, 1, 70);
+	build_finish(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	CHECK_STR(rows_of(&live, &view), "Two 1 1, one 3 3");
+	g_array_unref(top_view_rows(&view, &live, &all));
+	CHECK_INT(all.samples, 4);
+	CHECK_INT(all.weight, 100);
 }
 
 static void epochs(void)
@@ -287,7 +314,7 @@ static void browse(void)
 	CHECK_INT(browse.selected, 1);
 	press_all(&browse, "\n"); /* the functions of "one" */
 	CHECK_STATUS(&browse, "only one, pid 100   by self");
-	CHECK_INT(browse.samples, 1);
+	CHECK_INT(browse.all.samples, 1);
 	press_all(&browse, "j\n");
 	CHECK_STATUS(&browse, "only one, pid 100   callers of b   by self");
 	press_all(&browse, "<<");
@@ -356,6 +383,7 @@ static void forgets(void)
 int main(void)
 {
 	RUN(window);
+	RUN(weights);
 	RUN(epochs);
 	RUN(names);
 	RUN(recursion);

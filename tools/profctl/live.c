@@ -65,14 +65,18 @@ static void know_nothing(struct live *live)
 	number_map_init(&live->node_numbers);
 	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)
 		number_map_init(&live->ids[i]);
-	for (unsigned i = 0; i < live->n_slices; i++)
+	for (unsigned i = 0; i < live->n_slices; i++) {
 		number_map_init(&live->slices[i].counts);
+		live->slices[i].amounts = g_array_new(FALSE, TRUE, sizeof(struct amount));
+	}
 }
 
 static void forget(struct live *live)
 {
-	for (unsigned i = 0; i < live->n_slices; i++)
+	for (unsigned i = 0; i < live->n_slices; i++) {
 		number_map_done(&live->slices[i].counts);
+		g_array_unref(live->slices[i].amounts);
+	}
 	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)
 		number_map_done(&live->ids[i]);
 	number_map_done(&live->node_numbers);
@@ -421,15 +425,25 @@ static void add_sample(struct live *live, const struct prof_batch *batch, size_t
 		number_map_get(&live->ids[LIVE_STACKS], number(&columns[PROF_SAMPLE_STACK], row));
 	uint32_t thread =
 		number_map_get(&live->ids[LIVE_THREADS], number(&columns[PROF_SAMPLE_THREAD], row));
+	uint32_t *index;
 
 	live->samples++;
 	if (second + live->n_slices <= live->last_second)
 		return; /* before the window */
 	live->last_second = MAX_OF(live->last_second, second);
-	if (slice->second != second)
+	if (slice->second != second) {
 		number_map_clear(&slice->counts);
+		g_array_set_size(slice->amounts, 0);
+	}
 	slice->second = second;
-	++*number_map_at(&slice->counts, (uint64_t)node << 32 | thread);
+	index = number_map_at(&slice->counts, (uint64_t)node << 32 | thread);
+	if (*index == 0) {
+		g_array_set_size(slice->amounts, slice->amounts->len + 1);
+		*index = slice->amounts->len;
+	}
+	amount_add(&g_array_index(slice->amounts, struct amount, *index - 1),
+		   (struct amount){
+			   1, MAX_OF(number(&columns[PROF_SAMPLE_WEIGHT], row), UINT64_C(1)) });
 }
 
 static void add_loss(struct live *live, const struct prof_batch *batch, size_t row)

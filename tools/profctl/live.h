@@ -11,6 +11,7 @@
 
 #include "libcapture/prof-capture.h"
 #include "tools/common/number-map.h"
+#include "tools/profcapture/amount.h"
 
 #include <glib.h>
 #include <stdbool.h>
@@ -63,7 +64,8 @@ struct live_node {
 /* The samples of a second; a key is node << 32 | thread. */
 struct live_slice {
 	uint64_t second;
-	struct number_map counts;
+	struct number_map counts; /* to an index + 1 */
+	GArray *amounts;          /* struct amount */
 };
 
 enum live_ids {

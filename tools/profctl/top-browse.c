@@ -69,7 +69,7 @@ void top_browse_count(struct top_browse *browse)
 	browse->generation = browse->live->generation;
 	view.filter = browse->filter->len ? browse->filter->str : NULL;
 	g_array_unref(browse->rows);
-	browse->rows = top_view_rows(&view, browse->live, &browse->samples);
+	browse->rows = top_view_rows(&view, browse->live, &browse->all);
 	find_selected(browse);
 }
 

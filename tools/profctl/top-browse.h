@@ -8,7 +8,7 @@ struct top_browse {
 	const struct live *live;
 	struct top_view view; /* without its filter */
 	GArray *rows;         /* of struct top_row */
-	uint64_t samples;     /* that they are shares of */
+	struct amount all;    /* that they are shares of */
 	guint selected;       /* of the rows */
 	uint32_t selected_number;
 	GArray *steps;   /* back */

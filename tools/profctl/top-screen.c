@@ -131,19 +131,19 @@ static char *row_text(const struct top_content *content, const struct top_row *r
 	switch (content->kind) {
 	case TOP_PROCESSES:
 	case TOP_THREADS:
-		append_share(line, row->self, content->cpu_samples);
-		append_share(line, row->self, (double)content->samples);
+		append_share(line, row->self.samples, content->cpu_samples);
+		append_share(line, row->self.weight, (double)content->all.weight);
 		g_string_append_printf(
-			line, "%8" PRIu64 " %8" PRIu64 "  %s", row->self,
+			line, "%8" PRIu64 " %8" PRIu64 "  %s", row->self.samples,
 			content->kind == TOP_PROCESSES
 				? LIVE_AT(live->processes, live_process, row->number)->pid
 				: LIVE_AT(live->threads, live_thread, row->number)->tid,
 			row->name);
 		break;
 	default:
-		append_share(line, row->self, (double)content->samples);
-		append_share(line, row->total, (double)content->samples);
-		g_string_append_printf(line, "%8" PRIu64, row->total);
+		append_share(line, row->self.weight, (double)content->all.weight);
+		append_share(line, row->total.weight, (double)content->all.weight);
+		g_string_append_printf(line, "%8" PRIu64, row->total.samples);
 		append_function(line, live, row->number, row->name);
 		break;
 	}

@@ -11,7 +11,7 @@ struct top_content {
 	enum top_sort sort;
 	const struct live *live;
 	const GArray *rows; /* of struct top_row */
-	uint64_t samples;   /* that the rows are shares of */
+	struct amount all;  /* that the rows are shares of */
 	double cpu_samples; /* that a CPU which is never idle would have */
 	guint selected;     /* of the rows */
 };

@@ -40,27 +40,27 @@ static struct step *steps_new(const struct live *live)
 	return steps;
 }
 
-static void count_function(struct counting *counting, uint32_t function, uint64_t samples)
+static void count_function(struct counting *counting, uint32_t function, struct amount amount)
 {
 	if (counting->seen[function] == counting->serial)
 		return;
 	counting->seen[function] = counting->serial;
-	counting->rows[function].total += samples;
+	amount_add(&counting->rows[function].total, amount);
 }
 
-static void count_stack(struct counting *counting, uint32_t node, uint64_t samples)
+static void count_stack(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;
 
-	counting->rows[steps[node].function].self += samples;
+	amount_add(&counting->rows[steps[node].function].self, amount);
 	do {
-		count_function(counting, steps[node].function, samples);
+		count_function(counting, steps[node].function, amount);
 		node = steps[node].parent;
 	} while (node);
 }
 
 /* self: where the function was the innermost one. */
-static void count_callers(struct counting *counting, uint32_t node, uint64_t samples)
+static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;
 
@@ -71,29 +71,29 @@ static void count_callers(struct counting *counting, uint32_t node, uint64_t sam
 		if (steps[at].function != counting->view->function ||
 		    counting->seen[caller] == counting->serial)
 			continue;
-		count_function(counting, caller, samples);
+		count_function(counting, caller, amount);
 		if (at == node)
-			counting->rows[caller].self += samples;
+			amount_add(&counting->rows[caller].self, amount);
 	}
 }
 
-static void count(struct counting *counting, uint32_t node, uint32_t thread, uint64_t samples)
+static void count(struct counting *counting, uint32_t node, uint32_t thread, struct amount amount)
 {
 	uint32_t process = LIVE_AT(counting->live->threads, live_thread, thread)->process;
 
 	counting->serial++;
 	switch (counting->view->kind) {
 	case TOP_FUNCTIONS:
-		count_stack(counting, node, samples);
+		count_stack(counting, node, amount);
 		break;
 	case TOP_CALLERS:
-		count_callers(counting, node, samples);
+		count_callers(counting, node, amount);
 		break;
 	case TOP_PROCESSES:
-		counting->rows[process].self += samples;
+		amount_add(&counting->rows[process].self, amount);
 		break;
 	default:
-		counting->rows[thread].self += samples;
+		amount_add(&counting->rows[thread].self, amount);
 		break;
 	}
 }
@@ -114,42 +114,44 @@ unsigned top_view_seconds(const struct live *live)
 
 uint64_t top_view_samples(const struct live *live)
 {
-	uint64_t samples = 0, key;
-	uint32_t n;
+	uint64_t samples = 0;
 
 	for (unsigned i = 0; i < live->n_slices; i++) {
-		size_t at = 0;
+		const struct live_slice *slice = &live->slices[i];
 
-		while (in_window(live, &live->slices[i]) &&
-		       number_map_next(&live->slices[i].counts, &at, &key, &n))
-			samples += n;
+		for (guint n = 0; in_window(live, slice) && n < slice->amounts->len; n++)
+			samples += g_array_index(slice->amounts, struct amount, n).samples;
 	}
 	return samples;
 }
 
-static uint64_t count_window(struct counting *counting)
+static struct amount count_window(struct counting *counting)
 {
 	const struct live *live = counting->live;
-	uint64_t samples = 0, key;
-	uint32_t n;
+	struct amount all = { 0 };
+	uint64_t key;
+	uint32_t index;
 
 	for (unsigned i = 0; i < live->n_slices; i++) {
+		const struct live_slice *slice = &live->slices[i];
 		size_t at = 0;
 
-		if (!in_window(live, &live->slices[i]))
+		if (!in_window(live, slice))
 			continue;
-		while (number_map_next(&live->slices[i].counts, &at, &key, &n)) {
+		while (number_map_next(&slice->counts, &at, &key, &index)) {
+			struct amount amount =
+				g_array_index(slice->amounts, struct amount, index - 1);
 			uint32_t thread = (uint32_t)key;
 
 			if (counting->view->process &&
 			    LIVE_AT(live->threads, live_thread, thread)->process !=
 				    counting->view->process)
 				continue;
-			samples += n;
-			count(counting, (uint32_t)(key >> 32), thread, n);
+			amount_add(&all, amount);
+			count(counting, (uint32_t)(key >> 32), thread, amount);
 		}
 	}
-	return samples;
+	return all;
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------- */
@@ -172,12 +174,12 @@ static gint compare(gconstpointer a, gconstpointer b, gpointer data)
 {
 	const struct top_row *x = a, *y = b;
 	enum top_sort sort = *(const enum top_sort *)data;
-	uint64_t first = sort == TOP_BY_SELF ? x->self : x->total;
-	uint64_t second = sort == TOP_BY_SELF ? y->self : y->total;
+	int order = sort == TOP_BY_SELF ? amount_compare(x->self, y->self)
+					: amount_compare(x->total, y->total);
 	int by_name;
 
-	if (sort != TOP_BY_NAME && first != second)
-		return first < second ? 1 : -1;
+	if (sort != TOP_BY_NAME && order)
+		return order;
 	by_name = strcmp(x->name, y->name);
 	return by_name ? by_name : (x->number > y->number) - (x->number < y->number);
 }
@@ -201,7 +203,7 @@ static bool is_wanted(const char *filter, const char *name)
 	return !filter || strstr(folded, filter);
 }
 
-GArray *top_view_rows(const struct top_view *view, const struct live *live, uint64_t *ret_samples)
+GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all)
 {
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct top_row));
 	g_autofree char *filter = view->filter ? g_utf8_casefold(view->filter, -1) : NULL;
@@ -215,11 +217,11 @@ GArray *top_view_rows(const struct top_view *view, const struct live *live, uint
 	};
 	enum top_sort sort = view->sort;
 
-	*ret_samples = count_window(&counting);
+	*ret_all = count_window(&counting);
 	for (size_t i = 0; i < n; i++) {
 		if (view->kind == TOP_PROCESSES || view->kind == TOP_THREADS)
 			all[i].total = all[i].self;
-		if (!all[i].total)
+		if (!all[i].total.samples)
 			continue;
 		all[i].number = (uint32_t)i;
 		all[i].name = name_of(view, live, (uint32_t)i);

@@ -13,8 +13,8 @@ enum top_sort { TOP_BY_SELF, TOP_BY_TOTAL, TOP_BY_NAME, TOP_SORTS };
 
 struct top_row {
 	const char *name; /* borrowed of `live` until rows are added to it */
-	uint64_t self,
-		total; /* samples; total: with what was called. Of processes and threads both are the same */
+	struct amount self,
+		total; /* total: with what was called. Of processes and threads both are the same */
 	uint32_t number; /* of the function, process or thread in `live` */
 };
 
@@ -27,8 +27,8 @@ struct top_view {
 	const char *filter; /* only rows whose name has this text, whatever the case; NULL = all */
 };
 
-/* Of struct top_row; *ret_samples: those of the window, or of the view's process. */
-GArray *top_view_rows(const struct top_view *view, const struct live *live, uint64_t *ret_samples);
+/* Of struct top_row; *ret_all: the samples of the window, or of the view's process. */
+GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all);
 /* Samples of the window. */
 uint64_t top_view_samples(const struct live *live);
 /* Seconds of the window that have samples. */

@@ -96,7 +96,7 @@ static void draw(struct top *top)
 		.sort = top->browse.view.sort,
 		.live = &top->live,
 		.rows = top->browse.rows,
-		.samples = top->browse.samples,
+		.all = top->browse.all,
 		.selected = top->browse.selected,
 	};
 
