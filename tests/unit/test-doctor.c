@@ -143,6 +143,7 @@ static void machine_init(void)
 	machine.root = g_dir_make_tmp("doctor-XXXXXX", NULL);
 	machine.own = machine.own_kernel = machine.system = 0;
 	machine.cycles = -ENOENT;
+	machine.tracepoint = 316;
 	machine.procmap_query = machine.map_file = machine.write = 0;
 	machine.bus_profd = machine.bus_polkit = machine.library = 0;
 	machine.largest_ring = 1 << 20;
