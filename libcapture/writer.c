@@ -300,7 +300,7 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 				struct prof_writer **ret_writer)
 {
 	struct prof_writer *writer = calloc(1, sizeof(*writer));
-	uint64_t size;
+	uint64_t size = 0;
 	int r;
 
 	if (!writer)
@@ -319,6 +319,9 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 	if (!r)
 		r = size > 0 ? writer_append(writer, options) : writer_start(writer, options);
 	if (r) {
+		/* what a disk that is full took of it */
+		if (writer->sink.touched > size && size > 0 && ftruncate(fd, (off_t)size) < 0)
+			errno = 0;
 		prof_writer_free(writer);
 		return r;
 	}

@@ -12,6 +12,7 @@
 
 #include <glib/gi18n.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHUNK_ROWS (64u << 10)
 
@@ -22,7 +23,12 @@ static const enum prof_table tables[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, P
 bool added_epoch_begin(struct added_epoch *added, int fd, GError **error)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_EXTEND };
+	off_t size = lseek(fd, 0, SEEK_END);
 	int r = prof_writer_new(fd, &options, &added->writer);
+
+	added->fd = fd;
+	/* Where that failed somebody else may be writing. */
+	added->size = added->writer ? size : -1;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tables); i++) {
 		r = prof_block_new(prof_table_v1(tables[i]), &added->blocks[tables[i]]);
@@ -40,6 +46,9 @@ bool added_epoch_begin(struct added_epoch *added, int fd, GError **error)
 
 void added_epoch_done(struct added_epoch *added)
 {
+	/* Fails on a file system that is read-only since then. */
+	if (added->writer && added->size >= 0 && ftruncate(added->fd, added->size) < 0)
+		g_debug("the rows that were added cannot be removed");
 	for (size_t i = 0; i < ARRAY_SIZE(added->blocks); i++)
 		prof_block_free(added->blocks[i]);
 	prof_writer_free(added->writer);
@@ -76,6 +85,8 @@ bool added_epoch_finish(struct added_epoch *added, GError **error)
 	r = write_all(added);
 	if (r == 0)
 		r = prof_writer_finish(added->writer);
+	if (r == 0)
+		added->size = -1;
 	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
 }
 

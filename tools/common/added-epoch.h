@@ -11,7 +11,9 @@
 #include "tools/common/symbols.h"
 
 struct added_epoch {
-	struct prof_writer *writer;                     /* NULL: not begun */
+	struct prof_writer *writer; /* NULL: not begun */
+	int fd;                     /* borrowed */
+	off_t size;                 /* of the file before; -1: not to be restored */
 	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* by table; NULL: none of it is added */
 	GHashTable *texts;                              /* text → id */
 	GStringChunk *kept;                             /* owns the texts that are keys */
@@ -22,6 +24,7 @@ struct added_epoch {
 bool added_epoch_begin(struct added_epoch *added, int fd, GError **error);
 /* Makes the capture finished again; nothing where it was not begun. */
 bool added_epoch_finish(struct added_epoch *added, GError **error);
+/* Without added_epoch_finish(), or where that failed, the file is as it was before. */
 void added_epoch_done(struct added_epoch *added);
 
 /* `process`: the id that it has in this epoch, of an image that belongs to one; else 0. */
