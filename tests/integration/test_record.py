@@ -74,6 +74,28 @@ def test_pid_of_a_thread_or_a_zombie(profctl, capture, spawn, compile_c):
     assert not capture.exists()
 
 
+def test_pid_of_a_kernel_thread(profctl, capture, require):
+    require(root=True)
+    if Path("/proc/2/comm").read_text() != "kthreadd\n":
+        pytest.skip("a container has no kernel threads")
+    done = profctl("record", "-p", 2, "-d", 0.2, "-o", capture, check=None)
+    assert "process 2 ('kthreadd') is a kernel thread" in done.stderr
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_processes_that_are_left(profctl, capture, tmp_path, n):
+    """A daemon has no parent of the command any more. What has ended is not named."""
+    script = "sleep 0.01 & " + f"(setsid sleep 30 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
+    done = profctl("record", "--json", "-o", capture, "--", "sh", "-c", script)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert json.loads(done.stdout)["data"]["command"]["still_running"] == sorted(pids)
+    listed = ",".join(map(str, sorted(pids)))
+    assert f"{n} process{'es' * (n > 1)} it started {'is' if n == 1 else 'are'} still running: --pid {listed}\n" in done.stderr
+
+
+
 def test_command_and_its_children(profctl, profcapture, capture, busy):
     script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; true"
     data = recorded(profctl, "--no-symbols", "-F", 4999, "-o", capture, "--", "sh", "-c", script)
@@ -198,7 +220,8 @@ static void *brief(void *argument)
 }
 int main(int argc, char **argv)
 {
-	pthread_t thread;
+	pthread_t thread, briefs[100];
+	int n = atoi(argv[1]);
 
 	prctl(PR_SET_NAME, "wall");
 	pthread_create(&thread, NULL, sleeper, NULL);
@@ -206,11 +229,12 @@ int main(int argc, char **argv)
 		pthread_create(&thread, NULL, spinner, NULL);
 	puts("ready");
 	fflush(stdout);
-	for (int i = 0; i < atoi(argv[1]); i++) {
+	for (int i = 0; i < n; i++) {
 		usleep(150000);
-		pthread_create(&thread, NULL, brief, NULL);
+		pthread_create(&briefs[i], NULL, brief, NULL);
 	}
-	sleep(1);
+	for (int i = 0; i < n; i++)
+		pthread_join(briefs[i], NULL);
 	return 0;
 }
 """

@@ -12,8 +12,11 @@
 #include "tools/common/cli.h"
 
 #include <glib/gi18n.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/wait.h>
+
+#define MAX_LEFT 8u /* pids in the text */
 
 struct loss {
 	const char *stream, *cause;
@@ -177,6 +180,23 @@ static void print_excluded(const struct record_result *result)
 		fprintf(stderr, _("Processes without allocations: %s (%s)\n"), count, list->str);
 }
 
+static void print_left(const struct record_result *result)
+{
+	g_autoptr(GString) list = g_string_new(NULL);
+	unsigned n = result->left ? result->left->len : 0;
+
+	for (unsigned i = 0; i < MIN_OF(n, MAX_LEFT); i++)
+		g_string_append_printf(list, "%s%" PRIu32, i ? "," : "",
+				       g_array_index(result->left, uint32_t, i));
+	if (n > MAX_LEFT)
+		g_string_append(list, ",...");
+	if (n > 0)
+		fprintf(stderr,
+			ngettext("%u process it started is still running: --pid %s\n",
+				 "%u processes it started are still running: --pid %s\n", n),
+			n, list->str);
+}
+
 void record_result_print(const struct record_result *result)
 {
 	uint64_t start = record_result_number(result, "start-time");
@@ -193,6 +213,7 @@ void record_result_print(const struct record_result *result)
 		events, elapsed, file, bytes);
 	print_stacks(result);
 	print_excluded(result);
+	print_left(result);
 	for (char **step = steps; *step; step++) {
 		g_autofree char *escaped = text_escape(*step);
 
@@ -222,6 +243,10 @@ static void write_command(const struct record_result *result, struct json *json)
 		json_int(json, "exit", WEXITSTATUS(result->wait_status));
 		json_null(json, "signal");
 	}
+	json_begin_array(json, "still_running");
+	for (unsigned i = 0; result->left && i < result->left->len; i++)
+		json_uint(json, NULL, g_array_index(result->left, uint32_t, i));
+	json_end(json);
 	json_end(json);
 }
 

@@ -12,11 +12,12 @@ struct record_result {
 	GVariant *summary; /* of Finished; NULL where profd could not tell */
 	pid_t command_pid; /* 0: none ran */
 	int wait_status;
-	uint64_t bytes; /* of the capture as it is now */
-	bool system;    /* the system's profd made it */
-	bool kept;      /* it is in a file */
-	bool symbols;   /* names were added */
-	bool memory;    /* allocations were recorded */
+	const GArray *left; /* pids (uint32_t) of what it started and still runs; NULL: none ran */
+	uint64_t bytes;     /* of the capture as it is now */
+	bool system;        /* the system's profd made it */
+	bool kept;          /* it is in a file */
+	bool symbols;       /* names were added */
+	bool memory;        /* allocations were recorded */
 	bool has_unresolved;
 	uint64_t unresolved_samples; /* where known */
 };

@@ -13,11 +13,13 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/client.h"
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
 #include "tools/profctl/progress.h"
 #include "tools/profctl/record-control.h"
+#include "tools/profctl/record-left.h"
 #include "tools/profctl/record-options.h"
 #include "tools/profctl/record-result.h"
 #include "tools/profctl/record-symbols.h"
@@ -330,10 +332,10 @@ static bool check_pid(uint32_t pid, GError **error)
 	g_autofree char *process = status_of(pid, "Tgid:");
 	g_autofree char *state = status_of(pid, "State:");
 	g_autofree char *threads = status_of(pid, "Threads:");
+	g_autofree char *memory = status_of(pid, "VmSize:");
+	g_autofree char *name = status_of(pid, "Name:");
 
 	if (process && strtoul(process, NULL, 10) != pid) {
-		g_autofree char *name = status_of(pid, "Name:");
-
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("%" PRIu32 " is a thread ('%s') of process %s; use --pid %s"), pid,
 			    name ? name : "?", process, process);
@@ -348,6 +350,10 @@ static bool check_pid(uint32_t pid, GError **error)
 			    pid);
 		return false;
 	}
+	if (state && *state != 'Z' && !memory)
+		cli_warning(_("process %" PRIu32 " ('%s') is a kernel thread: it has kernel stacks "
+			      "only, and none while it sleeps"),
+			    pid, name ? name : "?");
 	return true;
 }
 
@@ -450,7 +456,7 @@ static void judge(struct recording *recording, const struct record_result *resul
 		g_set_error(
 			&recording->error, CLI_ERROR, CLI_FAILURE,
 			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
-			recording->reason, failed ? ": " : "", failed ? g_strerror(failed) : "",
+			recording->reason, failed ? ": " : "", failed ? ERRNO_TEXT(failed) : "",
 			recording->output.path);
 	} else if (nothing_captured(recording, result)) {
 		g_set_error(&recording->error, CLI_ERROR, CLI_NOTHING_CAPTURED,
@@ -493,6 +499,7 @@ static int end(struct recording *recording)
 		.wait_status = recording->command.wait_status,
 		.memory = recording->options.memory.wanted,
 	};
+	g_autoptr(GArray) left = NULL;
 	bool ran = recording->command.pid && recording->started;
 	int status;
 
@@ -503,6 +510,9 @@ static int end(struct recording *recording)
 		result.symbols = add_names(recording, &result);
 		if (recording->gave_up)
 			return CLI_INTERRUPTED;
+		if (ran)
+			result.left = left =
+				record_left_find(recording->output.fd, recording->command.pid);
 		result.kept = output_is_kept(&recording->output);
 		result.bytes = output_bytes(&recording->output);
 		if (!result.bytes)

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record left - the processes of a command that outlive it
+ *
+ * A daemon has another parent by then, so the capture is asked who was whose. A pid counts if the process that has it now
+ * started when the recorded one did.
+ */
+#include "tools/profctl/record-left.h"
+
+#include "tools/common/names.h"
+
+#include <inttypes.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define MAX_ANCESTORS 1000
+#define START_FIELD 20 /* of /proc/PID/stat, from the state on, which is 0 */
+
+struct process {
+	uint64_t pid, ppid, start_ns;
+};
+
+static void add_processes(struct names_epoch *epoch, GHashTable *processes)
+{
+	size_t rows = prof_dictionary_rows(epoch->tables[NAMES_PROCESS]);
+
+	for (size_t row = 0; row < rows; row++) {
+		struct process *process = g_new0(struct process, 1);
+
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row, &process->pid);
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row, &process->ppid);
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row,
+				   &process->start_ns);
+		g_hash_table_replace(processes, &process->pid, process);
+	}
+}
+
+static void read_processes(struct names *names, GHashTable *processes)
+{
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+	uint32_t last = 0;
+
+	if (prof_chunks_new(names->reader, PROF_TABLE_PROCESS, &chunks) != 0)
+		return;
+	while (prof_chunks_next(chunks, &chunk) == 0) {
+		struct names_epoch *epoch =
+			chunk.epoch == last ? NULL : names_epoch(names, chunk.epoch, NULL);
+
+		last = chunk.epoch;
+		if (epoch && names_load(epoch, NAMES_PROCESS, NULL) && epoch->tables[NAMES_PROCESS])
+			add_processes(epoch, processes);
+	}
+	prof_chunks_free(chunks);
+}
+
+static bool is_descendant(GHashTable *processes, const struct process *process, uint64_t command)
+{
+	for (int i = 0; process && i < MAX_ANCESTORS; i++) {
+		if (process->ppid == command)
+			return true;
+		process = g_hash_table_lookup(processes, &process->ppid);
+	}
+	return false;
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* /proc counts ticks since the boot, and time in suspend too. */
+static bool is_running(const struct process *process)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", process->pid);
+	g_autofree char *text = NULL;
+	g_auto(GStrv) fields = NULL;
+	int64_t tick_ns = NS_PER_S / sysconf(_SC_CLK_TCK), started;
+	const char *end;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL) || !(end = strrchr(text, ')')))
+		return false;
+	fields = g_strsplit(end + 1 + strspn(end + 1, " "), " ", -1);
+	if (g_strv_length(fields) <= START_FIELD || *fields[0] == 'Z' || *fields[0] == 'X')
+		return false;
+	started = g_ascii_strtoll(fields[START_FIELD - 1], NULL, 10) * tick_ns -
+		  (clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC));
+	return llabs(started - (int64_t)process->start_ns) <= 2 * tick_ns;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	const uint32_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
+}
+
+GArray *record_left_find(int fd, pid_t command)
+{
+	g_autoptr(GHashTable)
+		processes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+	GArray *pids = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	const struct process *process;
+	struct prof_reader *reader;
+	struct names *names;
+	GHashTableIter iter;
+
+	if (prof_reader_open(fd, &reader) != 0)
+		return pids;
+	names = names_new(reader);
+	read_processes(names, processes);
+	names_free(names);
+	prof_reader_free(reader);
+	g_hash_table_iter_init(&iter, processes);
+	while (g_hash_table_iter_next(&iter, NULL, (void **)&process)) {
+		uint32_t pid = (uint32_t)process->pid;
+
+		if (is_descendant(processes, process, (uint64_t)command) && is_running(process))
+			g_array_append_val(pids, pid);
+	}
+	g_array_sort(pids, compare_pids);
+	return pids;
+}
