@@ -12,6 +12,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/child.h"
 
 #include "arch/base.h"
@@ -173,8 +174,9 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 		*ret_pid = pid;
 		return true;
 	}
-	return broker_fail(error, BROKER_ERROR_FAILED, "starting \"%s\": %s; %s", path,
-			   g_strerror(failed),
-			   own_folder ? "it has to be installed beside profd"
-				      : "PROF_LIBEXEC_DIR names the folder that it is in");
+	return broker_fail(error, BROKER_ERROR_FAILED, "starting \"%s\": %s%s", path,
+			   ERRNO_TEXT(failed),
+			   failed == EAGAIN || failed == ENOMEM ? ""
+			   : own_folder ? "; it has to be installed beside profd"
+					: "; PROF_LIBEXEC_DIR names the folder that it is in");
 }

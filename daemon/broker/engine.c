@@ -12,6 +12,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/engine.h"
 
 #include "arch/base.h"
@@ -160,7 +161,7 @@ struct engine *engine_new(const struct engine_listener *listener, void *data, ui
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-		broker_fail(error, BROKER_ERROR_FAILED, "making a socket: %s", g_strerror(errno));
+		broker_fail(error, BROKER_ERROR_FAILED, "making a socket: %s", ERRNO_TEXT(errno));
 		return NULL;
 	}
 	ours = sockets[0];
@@ -336,7 +337,7 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 			outgoing_free(message);
 			return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 					   "keeping a descriptor for the engine: %s",
-					   g_strerror(errno));
+					   ERRNO_TEXT(errno));
 		}
 		message->fds[message->n_fds] = copy;
 	}
@@ -387,6 +388,6 @@ bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t 
 	/* EPIPE: it died, and `gone` says so */
 	if (failed && failed != EPIPE && failed != ECONNRESET)
 		return broker_fail(error, BROKER_ERROR_FAILED, "sending to the engine: %s",
-				   g_strerror(failed));
+				   ERRNO_TEXT(failed));
 	return true;
 }

@@ -17,6 +17,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/files.h"
 
 #include "arch/base.h"
@@ -86,7 +87,7 @@ static bool seal(const struct request *request, GError **error)
 		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0)
 		return true;
 	return broker_fail(error, BROKER_ERROR_FAILED, "passing on what /proc says: %s",
-			   g_strerror(errno));
+			   ERRNO_TEXT(errno));
 }
 
 /* Takes over the request and fd. */
@@ -100,7 +101,7 @@ static void finish(struct files *files, struct request *request, const struct fi
 		files->listener->image(answer, steal_fd(&fd), files->data);
 	else if (answer->error)
 		error = g_error_new(BROKER_ERROR, BROKER_ERROR_FAILED, "reading \"/proc\": %s",
-				    g_strerror(answer->error));
+				    ERRNO_TEXT(answer->error));
 	else
 		seal(request, &error);
 	if (request->message.type == FILES_SNAPSHOT)
@@ -422,7 +423,7 @@ static void add_snapshot(struct files *files, const struct files_snapshot *snaps
 		g_autoptr(GError) error = NULL;
 
 		broker_fail(&error, BROKER_ERROR_FAILED, "making a file in memory: %s",
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		files->listener->snapshot(&request->message.snapshot, tag, -1, error, files->data);
 		request_free(request);
 		return;

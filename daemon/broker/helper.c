@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/helper.h"
 
 #include "arch/base.h"
@@ -93,8 +94,8 @@ static bool start(struct helper *helper, GError **error)
 	int sockets[2];
 
 	if (page < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
-		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket: %s",
-				   g_strerror(errno));
+		return broker_fail(error, BROKER_ERROR_FAILED,
+				   "making a socket or a page of memory: %s", ERRNO_TEXT(errno));
 	helper->socket = sockets[0];
 	theirs = sockets[1];
 	return child_spawn("profd-files", NULL, (const int[]){ theirs, page }, 2, &helper->pid,

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/images.h"
 
 #include "arch/base.h"
@@ -138,7 +139,7 @@ bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **
 		fd = fcntl(image->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "opening image %" PRIu64 ": %s", id,
-				   g_strerror(errno));
+				   ERRNO_TEXT(errno));
 	*ret_fd = fd;
 	return true;
 }

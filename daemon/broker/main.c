@@ -15,6 +15,7 @@
 #include "config.h"
 
 #include "arch/base.h"
+#include "arch/errno-text.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/control.h"
 #include "daemon/broker/descriptors.h"
@@ -32,11 +33,13 @@
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #define BUS_NAME "org.profd.Profiler1"
 #define IDLE_TIMEOUT_S 60
 #define MAX_TURNS 1000
+#define MIN_DESCRIPTORS 128
 
 /* Of --system. */
 struct arguments {
@@ -112,7 +115,6 @@ static void serve_the_rest(void)
 
 static int run(struct program *program)
 {
-	images_raise_limit();
 	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
@@ -141,7 +143,7 @@ static bool keep_numbers(void)
 {
 	if (child_keep_numbers())
 		return true;
-	fprintf(stderr, "profd: /dev/null: %s\n", g_strerror(errno));
+	fprintf(stderr, "profd: /dev/null: %s\n", ERRNO_TEXT(errno));
 	return false;
 }
 
@@ -333,6 +335,20 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
+/* With fewer, errors would come from wherever the last number was used. */
+static bool has_descriptors(void)
+{
+	struct rlimit limit;
+
+	images_raise_limit();
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= MIN_DESCRIPTORS)
+		return true;
+	fprintf(stderr,
+		_("profd: RLIMIT_NOFILE (`ulimit -Hn`) is %llu, and profd needs %d or more\n"),
+		(unsigned long long)limit.rlim_cur, MIN_DESCRIPTORS);
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
@@ -346,9 +362,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (parse_system(argc, argv, &arguments))
-		return serve_system(&arguments);
+		return has_descriptors() ? serve_system(&arguments) : 1;
 	if (argc == 2 && parse_number(argv[1], "--private=") >= 0)
-		return serve_private(parse_number(argv[1], "--private="));
+		return has_descriptors() ? serve_private(parse_number(argv[1], "--private=")) : 1;
 	fprintf(help ? stdout : stderr,
 		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private=FD | --version\n"),
 		"profd");

@@ -14,6 +14,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/perf.h"
 
 #include "arch/base.h"
@@ -108,7 +109,7 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 			"service, where profd is installed and the administrator allows it; run as root, or "
 			"give profd CAP_PERFMON; `sysctl kernel.perf_event_paranoid=0` as root, until the next "
 			"boot (2 is enough for your own processes)%s",
-			name, g_strerror(failed),
+			name, ERRNO_TEXT(failed),
 			read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
 			failed == EPERM
 				? "; in a container, a seccomp profile that allows perf_event_open"
@@ -138,7 +139,7 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 			name);
 	default:
 		return broker_fail(error, BROKER_ERROR_FAILED, "opening event \"%s\" on CPU %u: %s",
-				   name, cpu, g_strerror(failed));
+				   name, cpu, ERRNO_TEXT(failed));
 	}
 }
 
@@ -231,7 +232,7 @@ static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool 
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 				   "mapping a ring of %zu KiB for CPU %u: %s; raise `ulimit -l` or "
 				   "kernel.perf_event_mlock_kb (now %ld)",
-				   bytes >> 10, cpu->cpu, g_strerror(errno),
+				   bytes >> 10, cpu->cpu, ERRNO_TEXT(errno),
 				   read_setting("/proc/sys/kernel/perf_event_mlock_kb", 0));
 	}
 	cpu->maps[which] = map;
@@ -300,7 +301,7 @@ static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu,
 			return broker_fail(
 				error, BROKER_ERROR_NOT_SUPPORTED,
 				"events \"%s\" and \"%s\" cannot be recorded together: %s",
-				plan->events[0].name, plan->events[i].name, g_strerror(errno));
+				plan->events[0].name, plan->events[i].name, ERRNO_TEXT(errno));
 	}
 	return true;
 }
@@ -467,7 +468,7 @@ static bool begin(struct perf_plan *plan, const GArray *cpus, GError **error)
 		if (ioctl(cpu->fds[0], PERF_EVENT_IOC_ENABLE, 0) < 0)
 			return broker_fail(error, BROKER_ERROR_FAILED,
 					   "enabling the events of CPU %u: %s", cpu->cpu,
-					   g_strerror(errno));
+					   ERRNO_TEXT(errno));
 	}
 	plan->begun(plan->data);
 	return true;

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/session-object.h"
 
 #include "arch/base.h"
@@ -321,7 +322,7 @@ static bool can_pass(int fd, GError **error)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
-				   g_strerror(errno));
+				   ERRNO_TEXT(errno));
 	failed = packet_send(sockets[0], &part, 1, fd, MSG_DONTWAIT) < 0 ? errno : 0;
 	close(sockets[0]);
 	close(sockets[1]);
@@ -330,7 +331,7 @@ static bool can_pass(int fd, GError **error)
 		       error, BROKER_ERROR_LIMIT_EXCEEDED,
 		       "passing the descriptor on failed: %s; too many of this user's are on their way "
 		       "between processes: try again, or raise `ulimit -n`",
-		       g_strerror(failed));
+		       ERRNO_TEXT(failed));
 }
 
 static bool return_fd(GDBusMethodInvocation *invocation, int fd, GError **error)

@@ -9,6 +9,7 @@
 #include "daemon/broker/session-own.h"
 
 #include "arch/base.h"
+#include "arch/errno-text.h"
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
@@ -189,7 +190,7 @@ static bool send_config(struct session *session, GError **error)
 			fds[n++] = fd;
 		else if (!optional)
 			ok = broker_fail(error, BROKER_ERROR_FAILED, "opening \"%s\": %s", paths[i],
-					 g_strerror(errno));
+					 ERRNO_TEXT(errno));
 	}
 	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
 	ok = ok &&

@@ -18,6 +18,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/session-own.h"
 
 #include "arch/base.h"
@@ -124,7 +125,7 @@ static bool check_capture(int fd, bool append, struct statx *ret_status, GError 
 	if (flags < 0 ||
 	    statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) < 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION, "capture: %s",
-				   g_strerror(errno));
+				   ERRNO_TEXT(errno));
 	if (!S_ISREG(status.stx_mode) && !S_ISFIFO(status.stx_mode))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "the capture must be a regular file or a pipe");

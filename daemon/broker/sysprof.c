@@ -16,6 +16,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "daemon/broker/sysprof.h"
 
 #include "arch/base.h"
@@ -231,12 +232,12 @@ bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, G
 	/* A packet is a request, whoever else sends one meanwhile. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
-				   g_strerror(errno));
+				   ERRNO_TEXT(errno));
 	if (setsockopt(sockets[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0) {
 		close(sockets[0]);
 		close(sockets[1]);
 		return broker_fail(error, BROKER_ERROR_FAILED, "SO_PASSCRED failed: %s",
-				   g_strerror(errno));
+				   ERRNO_TEXT(errno));
 	}
 	(void)setsockopt(sockets[0], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on));
 	sysprof = g_new0(struct sysprof, 1);

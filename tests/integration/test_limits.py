@@ -10,6 +10,7 @@ from recordings import until
 from stacks import build, read
 from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 from test_stacks import RECURSION
+from test_tasks import home  # noqa: F401 (fixture)
 
 
 def rss(pid):
@@ -135,3 +136,30 @@ def test_descriptors_under_way(require, under_way, profd, file, capture, profcap
     # on a busy machine a process may take too long to be read
     assert {arguments[0] for _, _, name, arguments in profd.signals if name == "Warning"} <= {"process-hangs"}
     assert len(profcapture.json("info", capture)["data"]["processes"]) > 1
+
+
+# ---- the limits of a process
+
+LIMITED = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", "-all", "prlimit"]
+
+
+@pytest.mark.parametrize("limit, name", [*((f"--nofile={n}", "RLIMIT_NOFILE") for n in (7, 16, 40, 64, 70)),
+                                         *((f"--fsize={n}", "RLIMIT_FSIZE") for n in (512, 2048)),
+                                         ("--nproc=1", "RLIMIT_NPROC")])
+def test_low_limits(profctl, home, limit, name):
+    """What fails for a limit names it."""
+    done = profctl("record", "-o", home / "test.cap", "--", "true", prefix=[*LIMITED, limit], check=None)
+    assert done.returncode != 0 and name in done.stderr, done.stderr
+
+
+def test_symbols_that_do_not_fit(profctl, profcapture, tmp_path):
+    """A capture stays as it was where its names find no room."""
+    capture = tmp_path / "test.cap"
+    profctl("record", "--no-symbols", "-o", capture, "--", "python3", "-c", "sum(range(10**7))")
+    before = capture.read_bytes()
+    for room in 1, 200, 2000:
+        done = profcapture("symbolize", capture, prefix=["prlimit", f"--fsize={len(before) + room}"], check=1)
+        assert "File too large" in done.stderr
+        assert capture.read_bytes() == before
+    profcapture("symbolize", capture)
+    profcapture("verify", capture)

@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/command.h"
 
 #include "arch/packet.h"
@@ -34,7 +35,7 @@ static bool fail_exec(const char *name, int failed, GError **error)
 {
 	g_set_error(error, CLI_ERROR, exec_status(failed), _("cannot run '%s': %s"), name,
 		    failed == ENOENT && !strchr(name, '/') ? _("command not found")
-							   : g_strerror(failed));
+							   : ERRNO_TEXT(failed));
 	return false;
 }
 
@@ -155,12 +156,12 @@ bool command_start(struct command *command, char **argv, const struct preload *p
 		return fail_exec(argv[0], ENOENT, error);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		return false;
 	}
 	if (pipe2(failure, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot start a process: %s"),
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		return false;
 	}
 	if (pid == 0) {

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/output.h"
 
 #include "libcapture/prof-capture.h"
@@ -30,7 +31,7 @@ static bool fail(GError **error, const char *act, const char *path)
 	bool denied = errno == EACCES || errno == EPERM;
 
 	g_set_error(error, CLI_ERROR, denied ? CLI_NOT_PERMITTED : CLI_FAILURE, "%s '%s': %s", act,
-		    path, g_strerror(errno));
+		    path, ERRNO_TEXT(errno));
 	return false;
 }
 

@@ -12,6 +12,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/preload.h"
 
 #include "arch/base.h"
@@ -90,7 +91,7 @@ bool preload_init(struct preload *preload, const struct preload_memory *memory, 
 		g_set_error(
 			error, CLI_ERROR, CLI_FAILURE,
 			_("cannot record allocations: '%s': %s; PROF_LIB_DIR names the folder that it is in"),
-			preload->library, g_strerror(failed));
+			preload->library, ERRNO_TEXT(failed));
 		return false;
 	}
 	if (strpbrk(preload->library, SEPARATORS)) {

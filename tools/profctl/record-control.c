@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/record-control.h"
 
 #include "arch/base.h"
@@ -50,7 +51,7 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		return false;
 	}
 	*ret_control = (struct record_control){

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/client.h"
 #include "tools/profctl/live-names.h"
 #include "tools/profctl/record-options.h"
@@ -309,7 +310,7 @@ static bool open_pipe(struct top *top, GError **error)
 
 	if (pipe2(fds, O_CLOEXEC) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot open a pipe: %s"),
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		return false;
 	}
 	top->read_fd = fds[0];

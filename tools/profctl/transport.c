@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/transport.h"
 
 #include "arch/spawn.h"
@@ -92,7 +93,7 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot make a socket: %s"),
-			    g_strerror(errno));
+			    ERRNO_TEXT(errno));
 		return false;
 	}
 	*ret_socket = sockets[0];
@@ -101,8 +102,10 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 	if (r != 0) {
 		g_set_error(
 			error, CLI_ERROR, CLI_NO_DAEMON,
-			_("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
-			path, g_strerror(-r));
+			r == -EAGAIN || r == -ENOMEM
+				? _("cannot start '%s': %s")
+				: _("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
+			path, ERRNO_TEXT(-r));
 		return false;
 	}
 	return true;

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/profctl/wake.h"
 
 #include "libcollector/control.h"
@@ -143,7 +144,7 @@ static bool fail_to_open(int32_t pid, int failed, GError **error)
 	else
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("cannot open the memory of process %" PRId32 ": %s"), pid,
-			    g_strerror(failed));
+			    ERRNO_TEXT(failed));
 	return false;
 }
 
@@ -259,7 +260,7 @@ static const char *reason_of(int32_t status)
 		return _(
 			"it does not reach profd, as it may be in another network namespace or root");
 	default:
-		return status < 0 ? g_strerror(-status) : _("the session does not take it");
+		return status < 0 ? ERRNO_TEXT(-status) : _("the session does not take it");
 	}
 }
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Errno text - strerror(), and which of the process's limits an error comes from
+ *
+ *     fprintf(stderr, "cannot make a pipe: %s\n", ERRNO_TEXT(errno));
+ */
+#pragma once
+
+#define ERRNO_TEXT_BYTES 256
+/* Valid until the end of the block. */
+#define ERRNO_TEXT(error) errno_text((error), (char[ERRNO_TEXT_BYTES]){ "" })
+
+/* Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE, `ulimit -n`, is 64)". */
+const char *errno_text(int error, char *buffer);
