@@ -22,6 +22,8 @@ struct prof_cursor {
 	const uint8_t *at, *end; /* rest of the open chunk's payload */
 	uint64_t rows_left;
 	uint64_t lost_chunks, lost_rows;
+	size_t next_damage; /* in the reader's list; those before it lie before the open chunk */
+	uint64_t breaks;
 };
 
 PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
@@ -75,11 +77,27 @@ static bool in_time(const struct prof_cursor *cursor, uint64_t t_min, uint64_t t
 }
 
 /* The chunk that is open cannot be read on. */
-static void cursor_lose(struct prof_cursor *cursor)
+static int cursor_lose(struct prof_cursor *cursor)
 {
 	cursor->lost_chunks++;
 	cursor->lost_rows += cursor->rows_left;
+	cursor->breaks++;
 	cursor->is_open = false;
+	return lost_add(cursor->reader->lost, &cursor->chunk, cursor->rows_left);
+}
+
+/* Takes notice of stretches before an offset that may have held chunks of the table. */
+static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
+{
+	const struct damage_list *damage = &cursor->reader->damage;
+
+	for (; cursor->next_damage < damage->n; cursor->next_damage++) {
+		const struct prof_damage *at = &damage->items[cursor->next_damage];
+
+		if (at->offset > offset)
+			return;
+		cursor->breaks += damage_is_stretch(cursor->reader, at);
+	}
 }
 
 /* Opens the next chunk that is wanted and good. 0, PROF_END, -errno. */
@@ -91,18 +109,23 @@ static int cursor_open_chunk(struct prof_cursor *cursor)
 		struct entry entry;
 		int r = entries_cursor_next(&cursor->entries, &entry);
 
+		if (r == PROF_END)
+			cursor_pass(cursor, UINT64_MAX);
 		if (r)
 			return r;
+		cursor_pass(cursor, entry.chunk.offset);
 		r = load_chunk(cursor->reader, &entry.chunk, &cursor->stored, &header, &cursor->at,
 			       &reason);
 		if (r < 0)
 			return r;
+		cursor->chunk = entry.chunk;
 		cursor->rows_left = entry.chunk.rows;
 		if (r > 0) {
-			cursor_lose(cursor);
+			r = cursor_lose(cursor);
+			if (r)
+				return r;
 			continue;
 		}
-		cursor->chunk = entry.chunk;
 		cursor->is_open = true;
 		cursor->end = cursor->at + header.stored;
 		return 0;
@@ -130,7 +153,9 @@ PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *
 		if (r < 0)
 			return r;
 		if (r > 0) {
-			cursor_lose(cursor);
+			r = cursor_lose(cursor);
+			if (r)
+				return r;
 			continue;
 		}
 		cursor->rows_left -= group.rows;
@@ -150,6 +175,11 @@ PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *re
 {
 	*ret_chunks = cursor->lost_chunks;
 	*ret_rows = cursor->lost_rows;
+}
+
+PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor)
+{
+	return cursor->breaks;
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------- */

@@ -620,8 +620,8 @@ struct prof_damage {
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t sequence; /* UINT64_MAX = unknown, as below */
-	uint64_t rows;
-	uint32_t table; /* 0 = unknown */
+	uint64_t rows;     /* that are lost */
+	uint32_t table;    /* 0 = unknown */
 	uint32_t stream;
 	enum prof_damage_reason reason;
 };
@@ -649,6 +649,8 @@ struct prof_reader_info {
 	uint64_t chunks; /* of data */
 	uint32_t epochs; /* number of epochs that have chunks */
 	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
+	uint64_t
+		second_at; /* where another capture begins that was joined to this one; 0: none does */
 };
 
 struct prof_reader;
@@ -666,6 +668,20 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 							    size_t *ret_n);
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
+/*
+ * What could not be read so far by anything that reads through this reader: cursors, dictionaries, scans and checks. It grows as
+ * they proceed, so ask after reading. Each chunk counts once. Where opening found no chunk at all, rows of any table may be
+ * missing, so these stretches are in the answer for every table.
+ */
+struct prof_lost {
+	uint64_t chunks; /* of the table that lose rows */
+	uint64_t rows;   /* that these lose */
+	uint64_t flawed; /* damaged chunks that lose none: indexes, padding, times out of order */
+	uint64_t stretches;
+};
+/* `table` 0: of all. May be called from any thread. */
+PROF_PUBLIC void prof_reader_lost(const struct prof_reader *reader, unsigned int table,
+				  struct prof_lost *ret_lost);
 /* NULL when the capture has no such table. */
 PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_reader *reader,
 							   unsigned int id);
@@ -676,6 +692,12 @@ PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct 
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
 						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
+/* Reads the chunks of data that wanted() asks for (NULL: all), and all chunks that hold no rows, and checks their bytes without
+ * decoding them; prof_reader_lost() has what is damaged. 0 or -errno. */
+PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reader,
+						 bool (*wanted)(const struct prof_chunk *chunk,
+								void *data),
+						 void *data);
 /* Walks all headers of the file, whatever the index says, and checks every chunk; the callback gets each damage in
  * file order and stops the walk by returning non-zero, which is then returned. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
@@ -738,6 +760,9 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
+/* At how many places before the next batch, since the cursor was made, rows may be missing: damaged chunks of the table, and
+ * stretches of the file in which no chunk could be found. When it has risen, the batch does not follow on the one before. */
+PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor);
 
 /* ---- Stream: a capture that is still being written, as it comes ---------------------------------- */
 
@@ -761,7 +786,8 @@ PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
 struct prof_dictionary;
 
-/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids unresolved. */
+/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids unresolved:
+ * prof_reader_lost(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *reader,
 						     unsigned int table, uint32_t epoch,
 						     const uint16_t *columns, size_t n_columns,

@@ -7,7 +7,8 @@
  * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete chunks
  *                                                                            [test-capture-reader: prefixes]
  *             (2) damage to headers, schema, index and checkpoints loses no row  [test-capture-reader: flips]
- *             (3) nothing in a reader changes after open, so threads may share it [test-capture-reader: threads]
+ *             (3) nothing in a reader changes after open but the list of what could not be read, which has a lock,
+ *                 so threads may share it                                         [test-capture-threads]
  */
 #include "libcapture/reader.h"
 
@@ -100,6 +101,15 @@ int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t byte
 	return damage_list_add(&reader->damage, &damage);
 }
 
+bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage)
+{
+	if (damage->offset < FILE_HEADER_BYTES ||
+	    (reader->info.second_at && damage->offset >= reader->info.second_at))
+		return false;
+	return damage->reason == PROF_DAMAGE_ORDER ||
+	       (damage->reason == PROF_DAMAGE_HEADER && damage->bytes > 0);
+}
+
 /* ---- What was found ----------------------------------------------------------------------------- */
 
 /* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
@@ -167,6 +177,27 @@ static int reader_settle_state(struct prof_reader *reader)
 	return 0;
 }
 
+/*
+ * Two captures joined by cat(1): the chunks of the second one are none of this file, because their salt differs or their
+ * sequence goes back, so that its header stands in what was skipped, or in what a cut first capture's last chunk claims.
+ */
+static int reader_find_second(struct prof_reader *reader)
+{
+	int r = PROF_END;
+
+	for (size_t i = 0; r == PROF_END && i < reader->damage.n; i++) {
+		const struct prof_damage *damage = &reader->damage.items[i];
+		uint64_t end = damage->offset + damage->bytes, from = damage->offset;
+
+		if (from < FILE_HEADER_BYTES || damage->bytes == 0)
+			continue;
+		if (end == reader->size && reader->entries.n > 0)
+			from = MIN_OF(from, reader->entries.last.chunk.offset);
+		r = find_file_header(reader, from, end, &reader->info.second_at);
+	}
+	return r == PROF_END ? 0 : r;
+}
+
 static int reader_load(struct prof_reader *reader)
 {
 	int r;
@@ -181,7 +212,8 @@ static int reader_load(struct prof_reader *reader)
 	reader->info.epochs = reader->epochs.n;
 	epoch_set_done(&reader->epochs);
 	reader->info.chunks = reader->entries.n_data;
-	return reader_settle_state(reader);
+	r = reader_find_second(reader);
+	return r ? r : reader_settle_state(reader);
 }
 
 /* ---- The file ----------------------------------------------------------------------------------- */
@@ -345,7 +377,9 @@ PROF_PUBLIC int prof_reader_open(int fd, struct prof_reader **ret_reader)
 	if (!reader)
 		return -ENOMEM;
 	reader->fd = -1;
-	r = reader_open_file(reader, fd);
+	r = lost_new(&reader->lost);
+	if (!r)
+		r = reader_open_file(reader, fd);
 	if (!r)
 		r = reader_load_header(reader);
 	if (!r)
@@ -363,6 +397,7 @@ PROF_PUBLIC void prof_reader_free(struct prof_reader *reader)
 	if (!reader)
 		return;
 	index_forget(reader);
+	lost_free(reader->lost);
 	if (reader->fd >= 0)
 		close(reader->fd);
 	free(reader);
@@ -394,6 +429,17 @@ PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reade
 {
 	*ret_n = reader->damage.n;
 	return reader->damage.items;
+}
+
+PROF_PUBLIC void prof_reader_lost(const struct prof_reader *reader, unsigned int table,
+				  struct prof_lost *ret_lost)
+{
+	struct prof_lost lost = { 0 };
+
+	lost_sum(reader->lost, table, &lost);
+	for (size_t i = 0; i < reader->damage.n; i++)
+		lost.stretches += damage_is_stretch(reader, &reader->damage.items[i]);
+	*ret_lost = lost;
 }
 
 PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_reader *reader,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "libcapture/entries.h"
+#include "libcapture/lost.h"
 
 struct damage_list {
 	struct prof_damage *items;
@@ -37,7 +38,8 @@ struct prof_reader {
 	uint64_t v1_tables;      /* bit n: there is data of table n */
 	struct gap_list gaps;
 	struct damage_list damage;
-	uint64_t end; /* where the last whole chunk ends */
+	struct lost *lost; /* met while reading */
+	uint64_t end;      /* where the last whole chunk ends */
 	uint64_t next_sequence;
 	uint64_t last_checkpoint; /* offset; 0 = none */
 };
@@ -51,6 +53,9 @@ MUST_CHECK int epoch_set_add(struct epoch_set *set, uint32_t epoch);
 
 MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 				 uint64_t sequence, enum prof_damage_reason reason);
+
+/* Whether chunks, nobody knows of which tables, may have stood there. */
+bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage);
 
 /* ---- index.c ------------------------------------------------------------------------------------ */
 
@@ -115,5 +120,8 @@ void walk_done(struct walk *walk);
 uint64_t walk_end(const struct walk *walk);
 /* 0, -errno, or what settled() returned; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
+/* The header of a capture, at any offset, whole in [from, to). 0, PROF_END: there is none, -errno. */
+MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
+				uint64_t *ret_offset);
 /* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */
 MUST_CHECK int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset);

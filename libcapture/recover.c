@@ -95,7 +95,11 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 		      enum prof_damage_reason reason)
 {
 	const struct prof_damage damage = {
-		.offset = offset, .bytes = bytes, .sequence = sequence, .reason = reason
+		.offset = offset,
+		.bytes = bytes,
+		.sequence = sequence,
+		.rows = reason == PROF_DAMAGE_INDEX ? 0 : UINT64_MAX,
+		.reason = reason,
 	};
 
 	return damage_list_add(&walk->damage, &damage);
@@ -195,6 +199,7 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 		.offset = walk->at,
 		.bytes = walk->reader->size - walk->at,
 		.sequence = walk->next_sequence,
+		.rows = UINT64_MAX,
 		.reason = cut || walk->reader->size - walk->at < CHUNK_HEADER_BYTES
 				  ? PROF_DAMAGE_CUT
 				  : PROF_DAMAGE_HEADER,
@@ -374,6 +379,31 @@ int walk_run(struct walk *walk)
 			return r;
 	}
 	return walk_settle(walk);
+}
+
+int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
+		     uint64_t *ret_offset)
+{
+	CLEANUP(buffer_done) struct buffer block = { 0 };
+	int r = buffer_reserve(&block, SEARCH_BYTES);
+
+	for (; !r && from < to && to - from >= FILE_HEADER_BYTES;
+	     from += SEARCH_BYTES - FILE_HEADER_BYTES + 1) {
+		struct file_header header;
+		unsigned int bad_copies;
+		size_t n;
+
+		r = read_at(reader->fd, from, block.data, MIN_OF((uint64_t)SEARCH_BYTES, to - from),
+			    &n);
+		for (size_t at = 0; !r && at + FILE_HEADER_BYTES <= n; at++) {
+			if (!file_magic_matches(block.data + at, FILE_HEADER_BYTES) ||
+			    file_header_decode(block.data + at, &header, &bad_copies) != 0)
+				continue;
+			*ret_offset = from + at;
+			return 0;
+		}
+	}
+	return r ? r : PROF_END;
 }
 
 /* The last good checkpoint that starts in [from, from + SEARCH_BYTES), or PROF_END. */

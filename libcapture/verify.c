@@ -169,12 +169,72 @@ static int check_other(struct checker *checker, const struct entry *entry,
 	return r;
 }
 
+/* Passes on what a check of a chunk returned; damage is kept for prof_reader_lost(). */
+static int note_result(const struct prof_reader *reader, const struct prof_chunk *chunk,
+		       uint64_t rows_lost, int result)
+{
+	int r = result == PROF_DAMAGED ? lost_add(reader->lost, chunk, rows_lost) : 0;
+
+	return r ? r : result;
+}
+
+static int check_entry(struct checker *checker, const struct entry *entry,
+		       struct prof_damage *ret_damage)
+{
+	struct prof_damage damage = { 0 };
+	int r = entry->kind == CHUNK_DATA ? check_data(checker, &entry->chunk, &damage)
+					  : check_other(checker, entry, &damage);
+
+	if (r == PROF_DAMAGED)
+		*ret_damage = damage;
+	return note_result(checker->reader, &entry->chunk, damage.rows, r);
+}
+
 PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct prof_chunk *chunk,
 				  struct prof_damage *ret_damage)
 {
 	CLEANUP(checker_done) struct checker checker = { .reader = reader };
+	const struct entry entry = { .chunk = *chunk, .kind = CHUNK_DATA };
 
-	return check_data(&checker, chunk, ret_damage);
+	return check_entry(&checker, &entry, ret_damage);
+}
+
+/* ---- All bytes, and no more than these ---------------------------------------------------------- */
+
+/* A chunk whose bytes are what was written decodes, unless the writer was wrong; that is found by what decodes it. */
+static int scan_data(struct checker *checker, const struct prof_chunk *chunk)
+{
+	enum prof_damage_reason reason;
+	struct chunk_header header;
+	const uint8_t *payload;
+	int r = load_chunk(checker->reader, chunk, &checker->stored, &header, &payload, &reason);
+
+	r = note_result(checker->reader, chunk, chunk->rows, r);
+	if (!r)
+		r = note_result(checker->reader, chunk, 0, check_padding(checker->reader, chunk));
+	return r;
+}
+
+PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
+				 bool (*wanted)(const struct prof_chunk *chunk, void *data),
+				 void *data)
+{
+	CLEANUP(checker_done) struct checker checker = { .reader = reader };
+	CLEANUP(entries_cursor_done) struct entries_cursor cursor;
+	struct prof_damage damage;
+	struct entry entry;
+	int r = entries_cursor_init(&cursor, &reader->entries,
+				    &(struct entries_filter){ .others = true });
+
+	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
+		if (entry.kind != CHUNK_DATA)
+			r = check_entry(&checker, &entry, &damage);
+		else if (!wanted || wanted(&entry.chunk, data))
+			r = scan_data(&checker, &entry.chunk);
+		if (r == PROF_DAMAGED)
+			r = 0;
+	}
+	return r == PROF_END ? 0 : r;
 }
 
 /* ---- The whole file ----------------------------------------------------------------------------- */
@@ -235,7 +295,9 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 		damage.reason = hole->reason;
 		named = true;
 		report->chunks++;
-		r = report_one(report, &damage);
+		r = lost_add(report->reader->lost, &report->next_known.chunk, damage.rows);
+		if (!r)
+			r = report_one(report, &damage);
 		if (r)
 			return r;
 	}
@@ -250,8 +312,7 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 static int report_entry(struct report *report, const struct entry *entry)
 {
 	struct prof_damage damage;
-	int r = entry->kind == CHUNK_DATA ? check_data(&report->checker, &entry->chunk, &damage)
-					  : check_other(&report->checker, entry, &damage);
+	int r = check_entry(&report->checker, entry, &damage);
 
 	report->chunks++;
 	if (r == PROF_DAMAGED)

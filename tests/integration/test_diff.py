@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import schema
 from captures import make, unprintable
+from format_reader import Capture
 
 SLOW = 7
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
@@ -55,6 +56,29 @@ def test_slower_in_another_build(profcapture, recordings):
         assert sorted(works) == sorted(f"work_{i}" for i in range(20))
         if "--paths" in options:
             assert first["path"][-2:] == ["run", f"work_{SLOW}"]
+
+
+@pytest.mark.parametrize("table", ["string", "image", "frame", "stack", "symbol", "sample"])
+def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
+    """One bit in a capture that is slower: what is missing may be what changed, so nothing is judged, whichever side it is on."""
+    whole, damaged = recordings["slow"], tmp_path / "damaged.cap"
+    profcapture("diff", recordings["one"], whole, "--fail-over", "5%", check=7)
+    data, layout = bytearray(whole.read_bytes()), Capture(whole.read_bytes())
+    chunk = next(chunk for chunk in layout.chunks if chunk.table == layout.table(table)["id"])
+    data[chunk.offset + 96 + chunk.stored // 2] ^= 4
+    damaged.write_bytes(data)
+    for sides in (recordings["one"], damaged), (damaged, recordings["one"]):
+        for options in [], ["--paths"], ["--normalise", "time"]:
+            done = profcapture("diff", *sides, "--fail-over", "5%", *options, check=8)
+            assert f"capture '{damaged}' is damaged" in done.stderr and "no verdict" in done.stderr
+            assert "by more than noise" not in done.stdout and f"Note: '{damaged}' is damaged" in done.stdout
+            found = diff(profcapture, *sides, *options)
+            assert found["significant"] is None and "damage" in [note["code"] for note in found["notes"]]
+            assert {row["significant"] for row in found["rows"]} == {None}
+    # what recover makes of it is whole, and still lacks the same
+    profcapture("recover", damaged, "-o", tmp_path / "recovered.cap")
+    done = profcapture("diff", recordings["one"], tmp_path / "recovered.cap", "--fail-over", "5%", check=8)
+    assert "made of a damaged capture" in done.stdout
 
 
 def test_sums(profcapture, recordings):

@@ -11,7 +11,9 @@
  *           a flip in header, checkpoint, index or trailer loses no row                 [flips]
  *           a flip in a chunk loses that chunk's rows, counted, and no other            [flips]
  *           a lost dictionary chunk leaves ids unresolved and nothing else              [lost_names]
- *           verify sees every flip, in padding too                                      [flips]
+ *           verify sees every flip, in padding too, and so does a scan                  [flips]
+ *           a reader counts a chunk once that was met by scan, cursor, dictionary, check [lost_once]
+ *           a capture that cat(1) joined to another one is found where it begins        [joined]
  */
 #include "config.h"
 
@@ -148,6 +150,9 @@ struct contents {
 	enum prof_state state;
 	uint64_t cut_at;
 	bool damage; /* what verify finds */
+	bool is_scan_clean;
+	struct prof_lost scan_lost,
+		lost; /* after the scan, and after reading and verifying all the rest */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -216,11 +221,17 @@ static int read_all(int fd, struct contents *contents)
 		return r;
 	contents->state = prof_reader_info(reader)->state;
 	contents->cut_at = prof_reader_info(reader)->cut_at;
+	r = prof_reader_scan(reader, NULL, NULL);
+	prof_reader_lost(reader, 0, &contents->scan_lost);
+	contents->is_scan_clean = contents->scan_lost.chunks == 0 &&
+				  contents->scan_lost.flawed == 0 &&
+				  contents->state != PROF_STATE_DAMAGED;
 	tables = prof_reader_tables(reader, &contents->tables);
 	for (size_t i = 0; r == 0 && i < contents->tables; i++)
 		r = read_table(reader, tables[i], contents);
 	if (r == 0)
 		r = prof_reader_verify(reader, note_damage, &contents->damage, &chunks, &good);
+	prof_reader_lost(reader, 0, &contents->lost);
 	prof_reader_free(reader);
 	return r == PROF_DAMAGED && contents->damage ? 0 : r;
 }
@@ -257,7 +268,7 @@ static bool take_original(int fd, enum prof_state state)
 	memcpy(original.chunks, chunks, original.n_chunks * sizeof(*chunks));
 	prof_reader_free(reader);
 	CHECK_INT(read_all(fd, &original.contents), 0);
-	CHECK(!original.contents.damage);
+	CHECK(!original.contents.damage && original.contents.is_scan_clean);
 	return CHECK_INT(original.contents.state, state);
 }
 
@@ -347,7 +358,10 @@ static bool flip_is_right(int fd, size_t bit)
 
 	if (!CHECK_INT(r, 0) || !CHECK_INT(got.tables, original.contents.tables))
 		return false;
-	if (!CHECK(got.damage))
+	if (!CHECK(got.damage) || !CHECK(!got.is_scan_clean) ||
+	    !CHECK_INT(got.scan_lost.rows, got.lost_rows) ||
+	    !CHECK_INT(got.lost.rows, got.lost_rows) ||
+	    !CHECK_INT(got.lost.chunks, got.lost_rows > 0))
 		return false;
 	for (size_t i = 0; i < original.n_chunks; i++) {
 		uint64_t sequence = original.chunks[i].sequence;
@@ -435,6 +449,106 @@ static void lost_names(void)
 	prof_reader_free(reader);
 }
 
+/* ---- what a reader remembers ------------------------------------------------------------------------------------ */
+
+static bool lost_is(const struct prof_reader *reader, unsigned int table, uint64_t chunks,
+		    uint64_t rows)
+{
+	struct prof_lost lost;
+
+	prof_reader_lost(reader, table, &lost);
+	return CHECK_INT(lost.chunks, chunks) & CHECK_INT(lost.rows, rows) &
+	       CHECK_INT(lost.flawed, 0) & CHECK_INT(lost.stretches, 0);
+}
+
+static const struct prof_chunk *first_of(unsigned int table)
+{
+	for (size_t i = 0; i < original.n_chunks; i++)
+		if (original.chunks[i].table == table)
+			return &original.chunks[i];
+	return NULL;
+}
+
+static bool flip_payload(const struct prof_chunk *chunk)
+{
+	off_t at = (off_t)chunk->offset + CHUNK_HEADER_BYTES + 40;
+	uint8_t byte = original.data[at] ^ 1;
+
+	return pwrite(original.fd, &byte, 1, at) == 1;
+}
+
+static bool wants_symbols(const struct prof_chunk *chunk, void *data)
+{
+	(void)data;
+	return chunk->table == PROF_TABLE_SYMBOL;
+}
+
+static void lost_once(void)
+{
+	static struct contents contents;
+	const struct prof_chunk *symbols, *samples;
+	struct prof_reader *reader = NULL;
+	struct prof_damage damage;
+
+	REQUIRE(make_original(2, 50));
+	symbols = first_of(PROF_TABLE_SYMBOL);
+	samples = first_of(PROF_TABLE_SAMPLE);
+	REQUIRE(symbols && samples && flip_payload(symbols) && flip_payload(samples));
+	REQUIRE(prof_reader_open(original.fd, &reader) == 0);
+	CHECK(lost_is(reader, 0, 0, 0)); /* nobody has read */
+	for (int i = 0; i < 2; i++) {
+		struct prof_dictionary *names = NULL;
+
+		CHECK(prof_dictionary_load(reader, PROF_TABLE_SYMBOL, symbols->epoch, NULL, 0,
+					   &names) == 0);
+		prof_dictionary_free(names);
+		CHECK(lost_is(reader, 0, 1, 50) && lost_is(reader, PROF_TABLE_SYMBOL, 1, 50));
+	}
+	CHECK(prof_reader_check(reader, symbols, &damage) == PROF_DAMAGED);
+	CHECK(prof_reader_scan(reader, wants_symbols, NULL) == 0);
+	CHECK(lost_is(reader, 0, 1, 50) && lost_is(reader, PROF_TABLE_SAMPLE, 0, 0));
+	CHECK(prof_reader_scan(reader, NULL, NULL) == 0);
+	CHECK(read_table(reader, prof_table_v1(PROF_TABLE_SAMPLE), &contents) == 0);
+	CHECK(lost_is(reader, 0, 2, 100) && lost_is(reader, PROF_TABLE_SAMPLE, 1, 50));
+	prof_reader_free(reader);
+}
+
+/* Whole ones, the same one twice, and one that was cut at an odd place before another. */
+static void joined(void)
+{
+	static const size_t cuts[] = { 0, 1, 500 };
+	CLEANUP_CLOSE int other = memfd_create("other", MFD_CLOEXEC);
+	uint8_t bytes[1 << 16];
+	ssize_t n;
+
+	REQUIRE(write_all_tables(other, 1, 2) == 0);
+	n = pread(other, bytes, sizeof(bytes), 0);
+	REQUIRE(n > 0 && n < (ssize_t)sizeof(bytes));
+	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
+		for (int twice = 0; twice < 2; twice++) {
+			CLEANUP_CLOSE int fd = memfd_create("joined", MFD_CLOEXEC);
+			struct prof_reader *reader = NULL;
+			struct prof_lost lost;
+			size_t first;
+
+			REQUIRE(make_original(1, 4));
+			first = original.bytes - cuts[i];
+			REQUIRE(write(fd, original.data, first) == (ssize_t)first);
+			REQUIRE(write(fd, twice ? original.data : bytes,
+				      twice ? original.bytes : (size_t)n) > 0);
+			REQUIRE(prof_reader_open(fd, &reader) == 0);
+			CHECK_INT(prof_reader_info(reader)->second_at, first);
+			CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_DAMAGED);
+			prof_reader_lost(reader, 0, &lost);
+			if (cuts[i] == 0) {
+				CHECK_INT(lost.stretches, 0);
+				CHECK_INT(prof_reader_info(reader)->chunks, original.n_chunks);
+			}
+			prof_reader_free(reader);
+		}
+	}
+}
+
 int main(void)
 {
 	RUN(prefixes);
@@ -442,5 +556,7 @@ int main(void)
 	RUN(flips_crashed);
 	RUN(flips_large_sampled);
 	RUN(lost_names);
+	RUN(lost_once);
+	RUN(joined);
 	return test_end();
 }

@@ -62,9 +62,9 @@ static struct capture *rewritten(struct capture *from, struct rewrite_options op
 		return NULL;
 	}
 	capture = open_capture(to);
-	CHECK_INT(capture->state, PROF_STATE_FINISHED);
+	CHECK_INT(capture_state(capture), PROF_STATE_FINISHED);
 	CHECK(capture_check(capture, 0, NULL));
-	CHECK_INT(capture->unreadable_chunks, 0);
+	CHECK_INT(capture_unreadable(capture, 0).chunks, 0);
 	return capture;
 }
 

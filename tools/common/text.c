@@ -242,3 +242,8 @@ char *text_count(uint64_t count)
 	}
 	return g_string_free(to, FALSE);
 }
+
+const char *text_at_least(void)
+{
+	return g_get_charset(NULL) ? "≥" : ">=";
+}

@@ -45,3 +45,5 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
+/* Stands before a number that is a lower bound: "≥", or ">=" where the locale has no such character. */
+const char *text_at_least(void);

@@ -66,9 +66,9 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 	return (uint64_t)clock;
 }
 
-const char *capture_state_name(enum prof_state state)
+const char *capture_state_name(const struct capture *capture)
 {
-	switch (state) {
+	switch (capture_state(capture)) {
 	case PROF_STATE_FINISHED:
 		return "finished";
 	case PROF_STATE_UNFINISHED:
@@ -107,9 +107,9 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 	end = capture_time(capture, chunk->segment, chunk->t_max);
 	capture->duration_ns = MAX_OF(capture->duration_ns, end);
 	if (is_event_table(table))
-		capture->events += chunk->rows;
+		capture->indexed_events += chunk->rows;
 	if (table->id == PROF_TABLE_SAMPLE)
-		capture->samples += chunk->rows;
+		capture->indexed_samples += chunk->rows;
 	return true;
 }
 
@@ -220,7 +220,6 @@ static bool read_small_table(struct capture *capture, unsigned table,
 		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 	while ((r = prof_cursor_next(cursor, &batch)) == 0)
 		add(capture, &batch);
-	capture_add_cursor(capture, table, cursor);
 	prof_cursor_free(cursor);
 	return r == PROF_END ||
 	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
@@ -232,17 +231,18 @@ static bool nothing_readable(const struct capture *capture)
 {
 	uint64_t n = prof_reader_info(capture->reader)->chunks;
 
-	return capture->state != PROF_STATE_FINISHED && (n == 0 || capture->unreadable_chunks >= n);
+	return capture_state(capture) != PROF_STATE_FINISHED &&
+	       (n == 0 || capture_unreadable(capture, 0).chunks >= n);
 }
 
-static bool refuse_nothing(const struct capture *capture, GError **error)
+bool capture_refuse_nothing(const struct capture *capture, GError **error)
 {
 	if (!nothing_readable(capture))
 		return true;
 	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
 		    _("nothing in capture '%s' can be read: it is %s and has no whole chunk; "
 		      "record again"),
-		    capture->file, capture_state_name(capture->state));
+		    capture->file, capture_state_name(capture));
 	return false;
 }
 
@@ -311,13 +311,12 @@ static bool capture_init(struct capture *capture, GError **error)
 {
 	if (!open_reader(capture, error) || !check_schema(capture, error))
 		return false;
-	capture->state = prof_reader_info(capture->reader)->state;
 	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
 	capture->names = names_new(capture->reader);
 	return capture_each_chunk(capture, 0, count_chunk, capture, error) &&
 	       read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	       read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
-	       refuse_nothing(capture, error);
+	       capture_refuse_nothing(capture, error);
 }
 
 struct capture *capture_open(const char *file, GError **error)
@@ -356,41 +355,80 @@ void capture_free(struct capture *capture)
 	g_free(capture);
 }
 
-static void note_unreadable(struct capture *capture, unsigned table, uint64_t chunks, uint64_t rows)
-{
-	const struct prof_table_def *def = prof_reader_table(capture->reader, table);
+/* ---- damage ------------------------------------------------------------------------------------ */
 
-	if (chunks == 0)
-		return;
-	capture->state = PROF_STATE_DAMAGED;
-	capture->unreadable_chunks += chunks;
-	capture->unreadable_rows += rows;
-	if (def && is_event_table(def))
-		capture->events -= MIN_OF(rows, capture->events);
-	if (table == PROF_TABLE_SAMPLE)
-		capture->samples -= MIN_OF(rows, capture->samples);
+struct prof_lost capture_unreadable(const struct capture *capture, unsigned table)
+{
+	struct prof_lost lost;
+
+	prof_reader_lost(capture->reader, table, &lost);
+	return lost;
 }
 
-void capture_add_cursor(struct capture *capture, unsigned table, const struct prof_cursor *cursor)
+bool capture_lacks_rows(const struct capture *capture, unsigned table)
 {
-	uint64_t chunks, rows;
+	struct prof_lost lost = capture_unreadable(capture, table);
 
-	prof_cursor_lost(cursor, &chunks, &rows);
-	note_unreadable(capture, table, chunks, rows);
+	return lost.rows > 0 || lost.stretches > 0;
+}
+
+enum prof_state capture_state(const struct capture *capture)
+{
+	struct prof_lost lost = capture_unreadable(capture, 0);
+
+	return capture->is_damaged || lost.chunks > 0 || lost.flawed > 0
+		       ? PROF_STATE_DAMAGED
+		       : prof_reader_info(capture->reader)->state;
+}
+
+uint64_t capture_samples(const struct capture *capture)
+{
+	uint64_t lost = capture_unreadable(capture, PROF_TABLE_SAMPLE).rows;
+
+	return capture->indexed_samples - MIN_OF(lost, capture->indexed_samples);
+}
+
+uint64_t capture_events(const struct capture *capture)
+{
+	uint64_t events = capture->indexed_events;
+	size_t n;
+	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (is_event_table(tables[i]))
+			events -= MIN_OF(capture_unreadable(capture, tables[i]->id).rows, events);
+	return events;
+}
+
+struct scan {
+	const struct capture *capture;
+	int64_t from_ns, to_ns;
+};
+
+static bool is_in_scan(const struct prof_chunk *chunk, void *data)
+{
+	const struct scan *scan = data;
+	const struct prof_table_def *table = prof_reader_table(scan->capture->reader, chunk->table);
+
+	return !table || !(table->flags & PROF_TABLE_TIMED) ||
+	       (capture_time(scan->capture, chunk->segment, chunk->t_min) <= scan->to_ns &&
+		capture_time(scan->capture, chunk->segment, chunk->t_max) >= scan->from_ns);
+}
+
+bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error)
+{
+	struct scan scan = { capture, from_ns, to_ns };
+	int r = prof_reader_scan(capture->reader, is_in_scan, &scan);
+
+	return r == 0 || capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 }
 
 static bool check_chunk(const struct prof_chunk *chunk, void *data, GError **error)
 {
-	struct capture *capture = data;
+	const struct capture *capture = data;
 	struct prof_damage damage;
-	int r;
+	int r = prof_reader_check(capture->reader, chunk, &damage);
 
-	/* What is wrong with these two was noted when the capture was opened. */
-	if (chunk->table == PROF_TABLE_LOSS || chunk->table == PROF_TABLE_METADATA)
-		return true;
-	r = prof_reader_check(capture->reader, chunk, &damage);
-	if (r == PROF_DAMAGED)
-		note_unreadable(capture, chunk->table, 1, chunk->rows);
 	return r == 0 || r == PROF_DAMAGED ||
 	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 }
@@ -398,7 +436,7 @@ static bool check_chunk(const struct prof_chunk *chunk, void *data, GError **err
 bool capture_check(struct capture *capture, unsigned table, GError **error)
 {
 	return capture_each_chunk(capture, table, check_chunk, capture, error) &&
-	       refuse_nothing(capture, error);
+	       capture_refuse_nothing(capture, error);
 }
 
 /* ---- what is said about it --------------------------------------------------------------------- */
@@ -426,18 +464,90 @@ const char *capture_metadata_of(const struct capture *capture, uint32_t segment,
 	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
 
-void capture_warn(const struct capture *capture)
+/* As a shell would read it. */
+static char *shell_word(const char *word)
+{
+	bool is_plain = *word && !strpbrk(word, " \t\n\"'\\$`*?;&|<>()");
+
+	return is_plain ? g_strdup(word) : g_shell_quote(word);
+}
+
+static void warn_unfinished(const struct capture *capture)
 {
 	const struct prof_reader_info *info = prof_reader_info(capture->reader);
 
-	if (capture->state == PROF_STATE_UNFINISHED)
-		cli_warning(_("capture '%s' is unfinished: it ends at byte %" PRIu64 " of %" PRIu64
-			      "; 'profcapture recover' makes a finished one"),
-			    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
-	else if (capture->state == PROF_STATE_DAMAGED)
-		cli_warning(_("capture '%s' is damaged: %" PRIu64 " unreadable chunks with %" PRIu64
-			      " rows were left out; 'profcapture verify' lists them"),
-			    capture->file, capture->unreadable_chunks, capture->unreadable_rows);
+	cli_warning(_("capture '%s' is unfinished: it ends at byte %" PRIu64 " of %" PRIu64
+		      "; 'profcapture recover' makes a finished one"),
+		    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
+}
+
+/* "symbol, frame" */
+static char *unreadable_tables(const struct capture *capture)
+{
+	GString *names = g_string_new(NULL);
+	size_t n;
+	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (capture_unreadable(capture, tables[i]->id).chunks > 0)
+			g_string_append_printf(names, "%s%s", names->len ? ", " : "",
+					       tables[i]->name);
+	return g_string_free(names, FALSE);
+}
+
+static void warn_damaged(const struct capture *capture)
+{
+	struct prof_lost lost = capture_unreadable(capture, 0);
+	g_autofree char *tables = unreadable_tables(capture);
+
+	if (lost.chunks > 0)
+		cli_warning(ngettext("capture '%s' is damaged: %" PRIu64
+				     " unreadable chunk with %" PRIu64
+				     " rows (%s) was left out; 'profcapture verify' lists it",
+				     "capture '%s' is damaged: %" PRIu64
+				     " unreadable chunks with %" PRIu64
+				     " rows (%s) were left out; 'profcapture verify' lists them",
+				     (unsigned long)lost.chunks),
+			    capture->file, lost.chunks, lost.rows, *tables ? tables : "?");
+	if (lost.stretches > 0)
+		cli_warning(_("capture '%s' is damaged: rows of any table may be missing where no "
+			      "chunk can be found; 'profcapture verify' lists these places"),
+			    capture->file);
+	if (lost.chunks == 0 && lost.stretches == 0 &&
+	    prof_reader_info(capture->reader)->second_at == 0)
+		cli_warning(_("capture '%s' is damaged, but no row is lost; 'profcapture verify' "
+			      "lists what is"),
+			    capture->file);
+}
+
+static void warn_second(const struct capture *capture)
+{
+	uint64_t at = prof_reader_info(capture->reader)->second_at;
+	g_autofree char *quoted = shell_word(capture->file);
+
+	cli_warning(
+		_("a second capture starts at byte %" PRIu64
+		  " of '%s' and was not read; this makes it a file of its own: tail -c +%" PRIu64
+		  " %s > second.cap"),
+		at, capture->file, at + 1, quoted);
+}
+
+void capture_warn(struct capture *capture)
+{
+	struct prof_lost lost = capture_unreadable(capture, 0);
+	uint64_t warned_of = lost.chunks + lost.rows + lost.flawed + 1;
+
+	if (capture->warned_of == warned_of)
+		return;
+	if (capture->is_quiet)
+		;
+	else if (capture_state(capture) == PROF_STATE_UNFINISHED)
+		warn_unfinished(capture);
+	else if (capture_state(capture) == PROF_STATE_DAMAGED)
+		warn_damaged(capture);
+	if (capture->warned_of == 0 && prof_reader_info(capture->reader)->second_at)
+		warn_second(capture);
+	capture->warned_of = warned_of;
 }
 
 void capture_print_command(const struct capture *capture, struct out *out)
@@ -448,13 +558,11 @@ void capture_print_command(const struct capture *capture, struct out *out)
 
 	for (gsize start = 0; start < length;) {
 		g_autofree char *word = g_strndup(bytes + start, length - start);
-		g_autofree char *quoted = strpbrk(word, " \t\n\"'\\$`*?;&|<>()") || !*word
-						  ? g_shell_quote(word)
-						  : NULL;
+		g_autofree char *quoted = shell_word(word);
 
 		if (start > 0)
 			out_char(out, ' ');
-		text_cell(out, quoted ? quoted : word, 0, TEXT_LEFT);
+		text_cell(out, quoted, 0, TEXT_LEFT);
 		start += strlen(word) + 1;
 	}
 }
@@ -533,6 +641,40 @@ static const char *first_event(const struct capture *capture)
 	return name ? name : capture_metadata(capture, "event");
 }
 
+/* A stretch in which no chunk can be found has neither a table nor a number of rows. */
+static void write_damage(const struct capture *capture, struct json *json)
+{
+	uint64_t second_at = prof_reader_info(capture->reader)->second_at;
+	uint64_t stretches = capture_unreadable(capture, 0).stretches;
+	size_t n;
+	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
+
+	json_begin_array(json, "unreadable");
+	for (size_t i = 0; i < n; i++) {
+		struct prof_lost lost = capture_unreadable(capture, tables[i]->id);
+
+		if (lost.chunks == 0)
+			continue;
+		json_begin_object(json, NULL);
+		json_string(json, "table", tables[i]->name);
+		json_uint(json, "chunks", lost.chunks);
+		json_uint(json, "rows", lost.rows);
+		json_end(json);
+	}
+	if (stretches > 0) {
+		json_begin_object(json, NULL);
+		json_null(json, "table");
+		json_null(json, "chunks");
+		json_null(json, "rows");
+		json_end(json);
+	}
+	json_end(json);
+	if (second_at)
+		json_uint(json, "second_capture_at", second_at);
+	else
+		json_null(json, "second_capture_at");
+}
+
 void capture_write_json(const struct capture *capture, struct json *json, const char *key)
 {
 	static const uint8_t unknown[16];
@@ -542,7 +684,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_begin_object(json, key);
 	json_string(json, "file", capture->file);
 	write_uuid(json, "uuid", prof_reader_info(capture->reader)->uuid);
-	json_string(json, "state", capture_state_name(capture->state));
+	json_string(json, "state", capture_state_name(capture));
 	json_string(json, "host", capture_metadata(capture, "host"));
 	json_string(json, "kernel", capture_metadata(capture, "kernel"));
 	json_string(json, "arch", capture_metadata(capture, "arch"));
@@ -555,11 +697,12 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	write_number(capture, json, "frequency_hz");
 	json_string(json, "call_graph", capture_metadata(capture, "call_graph"));
 	write_command(capture, json);
-	json_uint(json, "samples", capture->samples);
-	json_uint(json, "events", capture->events);
+	json_uint(json, "samples", capture_samples(capture));
+	json_uint(json, "events", capture_events(capture));
 	json_uint(json, "lost", capture->lost);
 	json_uint(json, "missed_ticks", capture->missed_ticks);
 	sampled_events_write(capture->sampled, json, "sources");
+	write_damage(capture, json);
 	json_end(json);
 }
 

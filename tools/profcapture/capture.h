@@ -23,14 +23,14 @@ struct capture {
 	struct prof_reader *reader;
 	struct names *names;
 	struct sampled_events *sampled; /* sampled_events_read() fills them in */
-	enum prof_state state;
 	const struct prof_segment *segments;
 	size_t n_segments;
 	int64_t duration_ns;
-	uint64_t samples; /* rows that can be read, as far as is known */
-	uint64_t events;  /* rows of timed tables but loss and metadata */
+	uint64_t indexed_samples, indexed_events; /* as the chunks' headers have them */
 	uint64_t lost, missed_ticks;
-	uint64_t unreadable_chunks, unreadable_rows;
+	bool is_damaged;          /* where no reading shows it */
+	bool is_quiet;            /* capture_warn() leaves damage to the verb */
+	uint64_t warned_of;       /* capture_warn(): damaged chunks and lost rows, plus 1 */
 	GArray *losses;           /* of struct capture_loss, by stream and cause */
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
@@ -65,15 +65,29 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
-/* Runs prof_reader_check() on the chunks of a table (0 = all), so that state and counts are exact from then on. */
+/*
+ * Damage. Whatever reads through the capture's reader (cursors, dictionaries) leaves behind in it what it could not read; these
+ * report it, and the state and counts follow from it. Damage of payloads is met when they are read, so:
+ */
+/* Reads all dictionaries, and what reaches into the range of relative times: damaged bytes are known from then on. */
+bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error);
+/* False where nothing of the capture can be read, as far as is known. */
+bool capture_refuse_nothing(const struct capture *capture, GError **error);
+/* Decodes the chunks of a table (0 = all), so that also damage behind whole bytes is known, and what exactly is lost. */
 bool capture_check(struct capture *capture, unsigned table, GError **error);
-/* To be told what a cursor of `table` skipped. */
-void capture_add_cursor(struct capture *capture, unsigned table, const struct prof_cursor *cursor);
+/* What of a table (0 = all) could not be read so far. */
+struct prof_lost capture_unreadable(const struct capture *capture, unsigned table);
+/* May rows of a table be missing, as far as is known? */
+bool capture_lacks_rows(const struct capture *capture, unsigned table);
+enum prof_state capture_state(const struct capture *capture);
+const char *capture_state_name(const struct capture *capture);
+/* Rows that can be read: samples, and those of all timed tables but loss and metadata. */
+uint64_t capture_samples(const struct capture *capture);
+uint64_t capture_events(const struct capture *capture);
 
-const char *capture_state_name(enum prof_state state);
-
-/* On stderr: that the capture is unfinished or damaged, when it is. */
-void capture_warn(const struct capture *capture);
+/* On stderr: that the capture is unfinished, damaged or joined with another, when it is. Says it once, and again when more
+ * damage was met. */
+void capture_warn(struct capture *capture);
 /* The "capture" object, and the array of LOSS. */
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key);

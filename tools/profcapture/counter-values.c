@@ -149,7 +149,6 @@ bool counter_values_read(struct counter_values *values,
 		return r == PROF_NO_TABLE ||
 		       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
 	ok = read_rows(values, cursor, found, data, error);
-	capture_add_cursor(capture, PROF_TABLE_COUNTER_VALUE, cursor);
 	prof_cursor_free(cursor);
 	return ok;
 }

@@ -50,6 +50,27 @@ static void note_duration(struct diff *diff)
 	}
 }
 
+/* What is missing may be what changed, and a name that is missing is in no row of its function. */
+static void note_damage(struct diff *diff, unsigned side)
+{
+	const struct capture *capture = diff_reader(diff, side)->capture;
+
+	if (capture_state(capture) == PROF_STATE_DAMAGED)
+		add(diff, "damage",
+		    g_strdup_printf(_("'%s' is damaged, so no change is judged"), capture->file));
+	else if (capture_metadata(capture, "damaged"))
+		add(diff, "damage",
+		    g_strdup_printf(_("'%s' was made of a damaged capture, so no change is judged"),
+				    capture->file));
+	else if (capture->names->lost)
+		add(diff, "damage",
+		    g_strdup_printf(_("'%s' lacks names that it refers to, so no change is judged"),
+				    capture->file));
+	else
+		return;
+	diff->is_damaged = true;
+}
+
 static void note_losses(struct diff *diff, unsigned side)
 {
 	const struct capture *capture = diff_reader(diff, side)->capture;
@@ -89,7 +110,9 @@ static bool check_events(struct diff *diff, GError **error)
 {
 	const char *a = tally_event_name(&diff->sides[DIFF_A].tally);
 	const char *b = tally_event_name(&diff->sides[DIFF_B].tally);
-	bool is_different = strcmp(a, b) != 0;
+	/* A name that damage took is no other one; note_damage() has it. */
+	bool is_different = strcmp(a, b) != 0 && strcmp(a, NAMES_LOST_TEXT) != 0 &&
+			    strcmp(b, NAMES_LOST_TEXT) != 0;
 
 	if (is_different && diff->norm != DIFF_BY_SAMPLES) {
 		g_set_error(
@@ -116,6 +139,7 @@ bool diff_note_all(struct diff *diff, GError **error)
 	note_text(diff, "arch", "arch", _("the architecture"));
 	note_duration(diff);
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		note_damage(diff, side);
 		note_losses(diff, side);
 		note_few(diff, side);
 	}

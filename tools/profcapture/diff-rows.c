@@ -302,7 +302,7 @@ static void compare(const struct diff *diff, struct diff_row *row, const double 
 	if (is_sampled(diff))
 		row->noise = MAX_OF(row->noise, LEAST_CHANGE * whole(diff));
 	row->has_noise = true;
-	row->is_significant = fabs(row->b - row->a) > row->noise;
+	row->is_significant = !diff->is_damaged && fabs(row->b - row->a) > row->noise;
 }
 
 static void judge(const struct diff *diff, struct diff_row *row)
@@ -317,7 +317,7 @@ static void judge(const struct diff *diff, struct diff_row *row)
 	} else if (diff->measure == DIFF_PEAK && !is_sampled(diff)) {
 		/* It is what it was, and no estimate. */
 		row->has_noise = true;
-		row->is_significant = row->a != row->b;
+		row->is_significant = !diff->is_damaged && row->a != row->b;
 	}
 }
 

@@ -61,7 +61,7 @@ static void write_function(const struct diff *diff, struct json *json, const str
 	json_null(json, "line");
 }
 
-static void write_change(struct json *json, const struct diff_row *row)
+static void write_change(const struct diff *diff, struct json *json, const struct diff_row *row)
 {
 	double percent;
 
@@ -76,7 +76,10 @@ static void write_change(struct json *json, const struct diff_row *row)
 		json_double(json, "noise", row->noise);
 	else
 		json_null(json, "noise");
-	json_bool(json, "significant", row->is_significant);
+	if (diff->is_damaged)
+		json_null(json, "significant");
+	else
+		json_bool(json, "significant", row->is_significant);
 }
 
 /* Names from the root to the row. */
@@ -102,7 +105,7 @@ static void write_row(const struct diff *diff, struct json *json, const struct d
 	json_bool(json, "inlined", diff_identity_at(diff, row)->is_inlined);
 	if (diff->paths)
 		write_path(diff, json, row);
-	write_change(json, row);
+	write_change(diff, json, row);
 	rows_end(json);
 }
 
@@ -155,9 +158,12 @@ static void write_head(const struct diff *diff, struct json *json)
 	}
 	json_end(json);
 	json_uint(json, "compared", diff->tests);
-	json_uint(json, "significant", diff->significant);
+	if (diff->is_damaged)
+		json_null(json, "significant");
+	else
+		json_uint(json, "significant", diff->significant);
 	json_begin_object(json, "all");
-	write_change(json, &diff->all);
+	write_change(diff, json, &diff->all);
 	json_end(json);
 	if (diff->processes)
 		write_processes(diff, json);
@@ -224,7 +230,7 @@ static void print_change(const struct diff *diff, struct out *out, const struct 
 		print_number(diff, out, row->noise, false);
 		out_text(out, " ");
 	}
-	out_printf(out, "%-7s ", row->is_significant ? "" : _("noise"));
+	out_printf(out, "%-7s ", diff->is_damaged ? "-" : row->is_significant ? "" : _("noise"));
 }
 
 static void print_name(const struct diff *diff, struct out *out, const struct diff_row *row)
@@ -323,10 +329,11 @@ static void print_head(const struct diff *diff, struct out *out)
 		out_printf(out, _("Note: %s\n"), text);
 		reader_style(reader, out, READER_PLAIN);
 	}
-	out_printf(out,
-		   diff->paths ? _("%u of %u call paths changed by more than noise\n")
-			       : _("%u of %u functions changed by more than noise\n"),
-		   diff->significant, diff->order->len);
+	if (!diff->is_damaged)
+		out_printf(out,
+			   diff->paths ? _("%u of %u call paths changed by more than noise\n")
+				       : _("%u of %u functions changed by more than noise\n"),
+			   diff->significant, diff->order->len);
 	out_printf(out, _("Numbers are %s\n\n"), unit_text(diff));
 }
 
@@ -399,10 +406,15 @@ static void tell(const struct diff *diff, const char *name, double percent)
 			  diff->fail_percent);
 }
 
-unsigned diff_tell_exceeded(const struct diff *diff)
+int diff_judge(const struct diff *diff)
 {
 	unsigned n = 0;
 	double percent;
+
+	if (diff->is_damaged) {
+		cli_error(_("no verdict on --fail-over: a capture is damaged; record it again"));
+		return CLI_NO_VERDICT;
+	}
 
 	if (exceeds(diff, &diff->all, &percent)) {
 		tell(diff, _("(all)"), percent);
@@ -419,5 +431,5 @@ unsigned diff_tell_exceeded(const struct diff *diff)
 	}
 	if (n > TOLD_EXCEEDED)
 		cli_error(_("and %u more"), n - TOLD_EXCEEDED);
-	return n;
+	return n > 0 ? CLI_THRESHOLD : CLI_OK;
 }

@@ -243,5 +243,5 @@ int verb_diff(int argc, char **argv)
 	if (!diff_run(&diff, argv, &error))
 		return cli_fail(error);
 	diff_show(&diff, out_stdout());
-	return diff.fail_percent >= 0 && diff_tell_exceeded(&diff) > 0 ? CLI_THRESHOLD : CLI_OK;
+	return diff.fail_percent >= 0 ? diff_judge(&diff) : CLI_OK;
 }

@@ -86,6 +86,7 @@ struct diff {
 	GArray *blocks;                 /* double: by slot, side and block */
 	struct diff_row all;
 	unsigned tests, significant;
+	bool is_damaged;      /* a capture, or names in it: no change is judged */
 	GPtrArray *processes; /* of memory: struct diff_process */
 	GArray *notes;        /* struct diff_note */
 	struct json json;
@@ -164,5 +165,5 @@ void diff_notes_done(struct diff *diff);
 void diff_list_processes(struct diff *diff);
 
 void diff_show(struct diff *diff, struct out *out);
-/* On stderr, what grew by more than --fail-over; returns how many. */
-unsigned diff_tell_exceeded(const struct diff *diff);
+/* On stderr, what grew by more than --fail-over, or why that cannot be said; an exit status. */
+int diff_judge(const struct diff *diff);

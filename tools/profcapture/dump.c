@@ -342,7 +342,7 @@ static bool count_rows(struct dump *dump, uint64_t *ret_rows, GError **error)
 	struct row_count count = { .dump = dump };
 
 	if (dump->reader.timed || dump->reader.cpus || reader_filters_threads(&dump->reader) ||
-	    capture->unreadable_chunks > 0)
+	    capture_unreadable(capture, 0).rows > 0)
 		return each_row(dump, false, 0, ret_rows, error);
 	if (!capture_each_chunk(capture, 0, count_chunk, &count, error))
 		return false;

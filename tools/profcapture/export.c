@@ -393,7 +393,7 @@ static bool export_run(struct export *export, const char *input, GError **error)
 	capture_warn(export->reader.capture);
 	if (!read_allocations(export, error))
 		return false;
-	if (export->reader.capture->samples == 0 && export->value == EXPORT_SAMPLES &&
+	if (capture_samples(export->reader.capture) == 0 && export->value == EXPORT_SAMPLES &&
 	    formats[export->format].allocations == NO_ALLOCATIONS && allocations_are_there(export))
 		cli_warning(_(
 			"there are no samples in it; what was allocated is there: --value alloc-space, or inuse-space for what is not freed"));

@@ -336,13 +336,13 @@ static void print_head(const struct info *info, struct out *out)
 	const struct prof_reader_info *reader = prof_reader_info(capture->reader);
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	g_autofree char *bytes = text_bytes(reader->bytes);
-	g_autofree char *samples = text_count(capture->samples);
-	g_autofree char *events = text_count(capture->events);
+	g_autofree char *samples = text_count(capture_samples(capture));
+	g_autofree char *events = text_count(capture_events(capture));
 
 	reader_print_losses(&info->reader, out, info->reader.limit);
 	out_printf(out, "%-14s ", _("File"));
 	text_cell(out, capture->file, 0, TEXT_LEFT);
-	out_printf(out, ", %s, %s\n", bytes, capture_state_name(capture->state));
+	out_printf(out, ", %s, %s\n", bytes, capture_state_name(capture));
 	print_metadata(capture, out, _("Host"), "host");
 	print_metadata(capture, out, _("Kernel"), "kernel");
 	print_metadata(capture, out, _("Machine"), "arch");

@@ -156,8 +156,6 @@ static bool read_table(struct memory_heaps *heaps, const struct prof_cursor_opti
 		ok = names && names_load_identities(names, error) &&
 		     rows(heaps, names, &batch, data, error);
 	}
-	if (options->t_to == 0)
-		capture_add_cursor(capture, options->table, cursor);
 	prof_cursor_free(cursor);
 	return ok && (r == PROF_END ||
 		      capture_error(error, r, _("cannot read allocations of '%s'"), capture->file));

@@ -200,10 +200,8 @@ static void peek(struct stream *stream)
 		stream->last = UINT64_MAX;
 }
 
-static void close_stream(struct pass *pass, struct stream *stream)
+static void close_stream(struct stream *stream)
 {
-	capture_add_cursor(pass->capture, stream->is_free ? PROF_TABLE_FREE : PROF_TABLE_ALLOC,
-			   stream->cursor);
 	prof_cursor_free(stream->cursor);
 	stream->cursor = NULL;
 }
@@ -214,7 +212,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 
 	stream->at = 0;
 	if (r != 0) {
-		close_stream(pass, stream);
+		close_stream(stream);
 		return r == PROF_END ||
 		       capture_error(error, r, _("cannot read allocations of '%s'"),
 				     pass->capture->file);
@@ -342,7 +340,7 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 		struct memory_event event;
 
 		if (stream->time > pass->to) {
-			close_stream(pass, stream);
+			close_stream(stream);
 			continue;
 		}
 		if (stream->time >= start) {

@@ -92,7 +92,6 @@ bool memory_read_warnings(struct memory *memory, GError **error)
 	number_map_init(&known);
 	ok = read_rows(memory, cursor, &known, error);
 	number_map_done(&known);
-	capture_add_cursor(capture, PROF_TABLE_LOG, cursor);
 	prof_cursor_free(cursor);
 	return ok;
 }

@@ -323,7 +323,7 @@ static bool check_recorded(const struct memory *memory, GError **error)
 			return false;
 	if (has_rows)
 		return true;
-	capture_warn(capture);
+	capture_warn(memory->reader.capture);
 	out_init(&command, -1);
 	capture_print_command(capture, &command);
 	g_set_error(

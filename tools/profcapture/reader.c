@@ -225,11 +225,23 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	reader->columns = reader->format == READER_TEXT ? cli_columns(out_stdout()->fd) : 0;
 	reader->verdicts = g_byte_array_new();
 	reader->capture = capture_open(file, error);
-	return reader->capture && resolve_range(reader, error);
+	if (!reader->capture)
+		return false;
+	reader->capture->is_quiet = reader->judges_damage;
+	if (resolve_range(reader, error) &&
+	    capture_scan(reader->capture, reader->from_ns, reader->to_ns, error) &&
+	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)))
+		return true;
+	capture_free(reader->capture);
+	reader->capture = NULL;
+	return false;
 }
 
 void reader_done(struct reader *reader)
 {
+	/* Damage that a verb met late, or did not warn of. */
+	if (reader->capture)
+		capture_warn(reader->capture);
 	capture_free(reader->capture);
 	if (reader->verdicts)
 		g_byte_array_unref(reader->verdicts);
@@ -364,8 +376,10 @@ uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables
 bool reader_misses_rows(const struct reader *reader, const char *table)
 {
 	const struct capture *capture = reader->capture;
+	const struct prof_table_def *def = prof_reader_table_by_name(capture->reader, table);
 
-	if (capture->unreadable_chunks)
+	if (def ? capture_lacks_rows(capture, def->id)
+		: capture_unreadable(capture, 0).stretches > 0)
 		return true;
 	for (guint i = 0; i < capture->losses->len; i++) {
 		const struct capture_loss *loss =

@@ -33,6 +33,7 @@ struct reader {
 	bool json;
 	int color; /* enum cli_color */
 	bool no_pager;
+	bool judges_damage; /* it is the verb's answer: no warning, and a capture of which nothing is left is not refused */
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
@@ -51,7 +52,8 @@ extern const struct cli_option reader_output_options[];  /* --limit --format --j
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const char *const reader_formats[];
 
-/* Opens and resolves the range. A verb calls capture_warn() once it knows what could be read. */
+/* Opens, resolves the range, and reads what is in it once, so that damage is known before anything is printed. A verb calls
+ * capture_warn() before it answers; reader_done() does what a verb forgot. */
 bool reader_open(struct reader *reader, const char *file, GError **error);
 void reader_done(struct reader *reader);
 #define CLEANUP_READER CLEANUP(reader_done)

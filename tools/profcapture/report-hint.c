@@ -78,7 +78,7 @@ static struct report_hint of_losses(const struct tally *tally)
 	uint64_t most = 0;
 
 	hint.percent = capture->lost ? 100.0 * (double)capture->lost /
-					       (double)(capture->lost + capture->events)
+					       (double)(capture->lost + capture_events(capture))
 				     : 0;
 	for (guint i = 0; i < capture->losses->len; i++) {
 		const struct capture_loss *loss =

@@ -130,6 +130,11 @@ static const char *process_comm(const struct report *report, uint32_t process)
 	return process < report->process_comms->len ? report->process_comms->pdata[process] : NULL;
 }
 
+static bool are_times_incomplete(const struct report *report)
+{
+	return capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH);
+}
+
 static void write_thread(const struct report *report, struct json *json, uint32_t entity)
 {
 	const struct names *names = report->reader.capture->names;
@@ -158,6 +163,7 @@ static void write_thread(const struct report *report, struct json *json, uint32_
 		json_null(json, "preempted_ns");
 		json_null(json, "runnable_ns");
 	}
+	json_bool(json, "times_incomplete", are_times_incomplete(report));
 }
 
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
@@ -191,9 +197,11 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
 						"kind", "file",     "line",  COUNT_COLUMNS };
 static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
-static const char *const thread_columns[] = { "pid",         "tid",        "comm",
-					      "run_ns",      "wait_ns",    "preempted_ns",
-					      "runnable_ns", COUNT_COLUMNS };
+static const char *const thread_columns[] = { "pid",         "tid",
+					      "comm",        "run_ns",
+					      "wait_ns",     "preempted_ns",
+					      "runnable_ns", "times_incomplete",
+					      COUNT_COLUMNS };
 static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
 static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
 static const char *const *const columns_by[] = {
@@ -305,6 +313,15 @@ static unsigned print_count(const struct report *report, struct out *out, struct
 	return used;
 }
 
+static void print_time(const struct report *report, struct out *out, uint64_t ns)
+{
+	g_autofree char *text = g_strdup_printf(
+		"%s%.6f", are_times_incomplete(report) ? text_at_least() : "", (double)ns / 1e9);
+	unsigned width = text_width(text);
+
+	out_printf(out, "%*s%s s ", width < 10 ? (int)(10 - width) : 0, "", text);
+}
+
 /* Returns the columns that it took. */
 static unsigned print_times(const struct report *report, struct out *out, uint32_t entity)
 {
@@ -312,13 +329,14 @@ static unsigned print_times(const struct report *report, struct out *out, uint32
 
 	if (entity < report->times->len)
 		time = g_array_index(report->times, struct run_time, entity);
-	if (time.known)
-		out_printf(out, "%10.6f s %10.6f s %10.6f s ", (double)time.run_ns / 1e9,
-			   (double)time.wait_ns / 1e9, (double)time.preempted_ns / 1e9);
-	else
+	if (time.known) {
+		print_time(report, out, time.run_ns);
+		print_time(report, out, time.wait_ns);
+		print_time(report, out, time.preempted_ns);
+	} else
 		out_printf(out, "%12s %12s %12s ", "-", "-", "-");
 	if (has_wakeups(report) && time.known)
-		out_printf(out, "%10.6f s ", (double)time.runnable_ns / 1e9);
+		print_time(report, out, time.runnable_ns);
 	else if (has_wakeups(report))
 		out_printf(out, "%12s ", "-");
 	out_char(out, ' ');

@@ -111,6 +111,8 @@ void report_write_head(const struct report *report, struct json *json)
 		json_uint(json, "period_ns", tally->period_ns);
 	else
 		json_null(json, "period_ns");
+	json_bool(json, "incomplete",
+		  capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE));
 	tally_write_unwind(tally, json, "unwind");
 	report_hint_write(&hint, json, "hint");
 	if (tally->wants_timeline) {
@@ -180,6 +182,12 @@ void report_print_head(const struct report *report, struct out *out)
 	print_filtered(report, out);
 	tally_print_quality(tally, out);
 	report_hint_print(&hint, out);
+	if (capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
+		out_text(out,
+			 _("Samples could not be read: counts are lower bounds, and shares are "
+			   "of what is left\n"));
+	if (tally->by == TALLY_THREAD && capture_lacks_rows(capture, PROF_TABLE_SWITCH))
+		out_text(out, _("Context switches could not be read: times are lower bounds\n"));
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
 	reader_print_lost_names(&report->reader, out);

@@ -24,7 +24,7 @@ struct remake {
 	struct reader reader;
 	const char *output;
 	bool force;
-	GArray *damages; /* struct prof_damage, for recover */
+	GArray *damages; /* struct prof_damage */
 };
 
 static const struct cli_option options[] = {
@@ -57,9 +57,13 @@ static bool refuse_same_file(const struct remake *remake, const char *input, GEr
 
 /* ---- the verbs ---------------------------------------------------------------------------------- */
 
+/* What a capture lost by being cut is no news to who wants a smaller one of the rest. */
 static int add_damage(const struct prof_damage *damage, void *data)
 {
-	g_array_append_vals(data, damage, 1);
+	struct remake *remake = data;
+
+	if (remake->kind == RECOVER || damage->reason != PROF_DAMAGE_CUT)
+		g_array_append_vals(remake->damages, damage, 1);
 	return 0;
 }
 
@@ -69,10 +73,8 @@ static bool find_damages(struct remake *remake, GError **error)
 	uint64_t chunks, good;
 	int r;
 
-	if (remake->kind != RECOVER)
-		return capture_check(capture, 0, error);
 	remake->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
-	r = prof_reader_verify(capture->reader, add_damage, remake->damages, &chunks, &good);
+	r = prof_reader_verify(capture->reader, add_damage, remake, &chunks, &good);
 	return r >= 0 || capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 }
 
@@ -104,8 +106,7 @@ static bool remake_run(struct remake *remake, const char *input, GError **error)
 	if (!refuse_same_file(remake, input, error) ||
 	    !reader_open(&remake->reader, input, error) || !find_damages(remake, error))
 		return false;
-	if (remake->kind != RECOVER)
-		capture_warn(remake->reader.capture);
+	capture_warn(remake->reader.capture);
 	return write_result(remake, error);
 }
 
@@ -119,7 +120,8 @@ static void remake_done(struct remake *remake)
 static int remake_verb(enum kind kind, const char *description, int argc, char **argv)
 {
 	const struct cli_spec spec = { N_("FILE -o NEW"), description, 1, 1 };
-	CLEANUP(remake_done) struct remake remake = { .kind = kind };
+	CLEANUP(remake_done)
+	struct remake remake = { .kind = kind, .reader.judges_damage = kind == RECOVER };
 	const struct cli_group plain[] = { { NULL, options, &remake }, { NULL } };
 	const struct cli_group timed[] = { { NULL, options, &remake },
 					   { N_("What is read"), reader_time_options,

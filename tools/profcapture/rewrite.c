@@ -45,6 +45,7 @@ struct rewrite {
 	bool cuts_switches;         /* there are switch rows after the end */
 	GArray *damages;            /* struct damage_row, by segment and time */
 	guint next_damage;
+	bool is_damaged; /* a loss row was added for what is damaged, and not only cut */
 	uint64_t rows;
 	uint64_t
 		task_row; /* ordinal of the task row at hand, from the first segment that is kept */
@@ -58,6 +59,8 @@ struct damage_row {
 	const char *stream;
 	uint64_t count, bytes;
 	uint64_t offset;
+	bool is_cut;
+	bool is_timed; /* rows of a table that has times; else names, which any time may need */
 };
 
 /* What the last switch row of a thread says, and what the thread is called there. */
@@ -492,6 +495,11 @@ static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
 	return time <= rewrite->end;
 }
 
+static uint64_t in_slice(const struct rewrite *rewrite, uint64_t time)
+{
+	return MIN_OF(MAX_OF(time, rewrite->start), rewrite->end);
+}
+
 /* Brings a row that stays into [start, end]. */
 static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy,
 		    struct prof_value *values)
@@ -530,7 +538,7 @@ struct dating {
 	struct damage_row now;
 };
 
-/* The rows of a stretch were written between the chunks around it. */
+/* The index has the times of a chunk that it lists. The rows of a stretch were written between the chunks around it. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -542,8 +550,14 @@ static bool date_damages(const struct prof_chunk *chunk, void *data, GError **er
 		struct damage_row *row =
 			&g_array_index(dating->damages, struct damage_row, dating->next);
 
-		if (chunk->offset <= row->offset)
+		if (chunk->offset < row->offset)
 			break;
+		if (chunk->offset == row->offset) {
+			row->segment = chunk->segment;
+			row->time = chunk->t_min;
+			row->time_end = chunk->t_max;
+			continue;
+		}
 		row->segment = now->segment;
 		row->time = row->time_end = now->time;
 		if (chunk->segment == now->segment)
@@ -589,6 +603,7 @@ static bool date_all(struct rewrite *rewrite, GError **error)
 static bool list_damages(struct rewrite *rewrite, GError **error)
 {
 	const GArray *damages = rewrite->options->file_damages;
+	uint64_t second_at = prof_reader_info(rewrite->from->reader)->second_at;
 
 	rewrite->damages = g_array_new(FALSE, TRUE, sizeof(struct damage_row));
 	for (guint i = 0; damages && i < damages->len; i++) {
@@ -600,28 +615,47 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 			.count = damage->rows == UINT64_MAX ? 0 : damage->rows,
 			.bytes = damage->bytes,
 			.offset = damage->offset,
+			.is_cut = damage->reason == PROF_DAMAGE_CUT,
+			.is_timed = table && table->flags & PROF_TABLE_TIMED,
 		};
 
-		/* An index that is damaged, or an end right behind a whole chunk, is no loss of rows. */
-		if (damage->reason == PROF_DAMAGE_INDEX || damage->bytes == 0)
+		/* An index that is damaged, or an end right behind a whole chunk, is no loss of rows; nor is another capture. */
+		if (damage->rows == 0 || damage->bytes == 0 ||
+		    (second_at && damage->offset >= second_at))
 			continue;
 		g_array_append_val(rewrite->damages, row);
 	}
 	return date_all(rewrite, error);
 }
 
-static bool add_damage(struct rewrite *rewrite, size_t table, const struct damage_row *row,
-		       GError **error)
+static bool damage_stays(const struct rewrite *rewrite, const struct damage_row *row)
+{
+	return !rewrite->options->timed || !row->is_timed ||
+	       (row->segment == rewrite->segment->number && row->time <= rewrite->end &&
+		row->time_end >= rewrite->start);
+}
+
+/* A row of a table of version 1, which every capture has that was written by this version. */
+static bool add_row(struct rewrite *rewrite, unsigned table, const struct prof_value *values,
+		    GError **error)
+{
+	for (size_t i = 0; i < rewrite->copier.n_tables; i++)
+		if (rewrite->copier.tables[i]->id == table)
+			return new_capture_add(&rewrite->to, i, values, error);
+	return true;
+}
+
+static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GError **error)
 {
 	struct prof_value values[PROF_MAX_COLUMNS] = { 0 };
 
-	values[PROF_LOSS_TIME] = PROF_NUMBER(row->time);
-	values[PROF_LOSS_TIME_END] = PROF_NUMBER(row->time_end);
+	values[PROF_LOSS_TIME] = PROF_NUMBER(in_slice(rewrite, row->time));
+	values[PROF_LOSS_TIME_END] = PROF_NUMBER(in_slice(rewrite, row->time_end));
 	values[PROF_LOSS_STREAM] = PROF_BYTES(row->stream, strlen(row->stream));
 	values[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE);
 	values[PROF_LOSS_COUNT] = PROF_NUMBER(row->count);
 	values[PROF_LOSS_BYTES] = PROF_NUMBER(row->bytes);
-	return new_capture_add(&rewrite->to, table, values, error);
+	return add_row(rewrite, PROF_TABLE_LOSS, values, error);
 }
 
 /* Adds the rows that belong before a time of a segment. */
@@ -633,12 +667,36 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 
 		if (row->segment > segment || (row->segment == segment && row->time > time))
 			return true;
-		for (size_t i = 0; i < rewrite->copier.n_tables; i++)
-			if (rewrite->copier.tables[i]->id == PROF_TABLE_LOSS &&
-			    !add_damage(rewrite, i, row, error))
-				return false;
+		if (!damage_stays(rewrite, row))
+			continue;
+		if (!add_damage(rewrite, row, error))
+			return false;
+		rewrite->is_damaged |= !row->is_cut;
 	}
 	return true;
+}
+
+/* At the end of the new capture. */
+static bool add_metadata(struct rewrite *rewrite, const char *key, const char *value,
+			 GError **error)
+{
+	uint64_t last =
+		capture_clock(rewrite->from, rewrite->segment->number, rewrite->from->duration_ns);
+	const struct prof_value values[PROF_METADATA_COLUMNS] = {
+		[PROF_METADATA_TIME] = PROF_NUMBER(in_slice(rewrite, last)),
+		[PROF_METADATA_KEY] = PROF_BYTES(key, strlen(key)),
+		[PROF_METADATA_VALUE] = PROF_BYTES(value, strlen(value)),
+	};
+
+	return add_row(rewrite, PROF_TABLE_METADATA, values, error);
+}
+
+/* What the new capture was made of. */
+static bool add_origin(struct rewrite *rewrite, GError **error)
+{
+	g_autofree char *file = g_path_get_basename(rewrite->from->file);
+
+	return !rewrite->is_damaged || add_metadata(rewrite, "damaged", file, error);
 }
 
 /* ---- copying ------------------------------------------------------------------------------------ */
@@ -833,7 +891,8 @@ static bool run(struct rewrite *rewrite, int fd, GError **error)
 	row_copier_init(&rewrite->copier, from, &rewrite->to);
 	return list_damages(rewrite, error) && write_heaps(rewrite, first, error) &&
 	       begin_states(rewrite, first, error) && copy_parts(rewrite, error) &&
-	       copy_symbols(rewrite, error) && new_capture_finish(&rewrite->to, error);
+	       add_origin(rewrite, error) && copy_symbols(rewrite, error) &&
+	       new_capture_finish(&rewrite->to, error);
 }
 
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,

@@ -14,8 +14,8 @@ struct rewrite_options {
 	const char *file; /* of the result, for messages */
 	bool timed;       /* only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
-	bool merge_epochs;    /* fill epochs and chunks */
-	GArray *file_damages; /* struct prof_damage that get a loss row each, or NULL */
+	bool merge_epochs; /* fill epochs and chunks */
+	GArray *file_damages; /* struct prof_damage that get a loss row each where they lost rows, or NULL */
 };
 
 struct rewrite_result {

@@ -69,10 +69,18 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 	}
 }
 
+/* Rows may be missing here: whether a thread ran in a gap that begins before it is not known, so such a gap counts as nothing. */
+static void forget_gaps(GArray *times)
+{
+	for (guint i = 0; i < times->len; i++)
+		g_array_index(times, struct run_time, i).left_ns = INT64_MAX;
+}
+
 static bool read_rows(struct reader *reader, struct prof_cursor *cursor, GArray *times,
 		      GError **error)
 {
 	struct prof_batch batch;
+	uint64_t breaks = 0;
 	int r;
 
 	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
@@ -80,12 +88,14 @@ static bool read_rows(struct reader *reader, struct prof_cursor *cursor, GArray 
 
 		if (!epoch || !names_load_identities(epoch, error))
 			return false;
+		if (prof_cursor_breaks(cursor) != breaks)
+			forget_gaps(times);
+		breaks = prof_cursor_breaks(cursor);
 		add_batch(reader, epoch, &batch, times);
 	}
 	if (r != PROF_END)
 		return capture_error(error, r, _("cannot read context switches of '%s'"),
 				     reader->capture->file);
-	capture_add_cursor(reader->capture, PROF_TABLE_SWITCH, cursor);
 	return true;
 }
 

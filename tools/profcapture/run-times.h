@@ -7,6 +7,8 @@
  * and counts as nothing: a recording has rows without a length where a thread that is on no CPU begins and ends.
  * Where wake-ups were not recorded, a thread that waits does so until it runs, and one that was forked is preempted until
  * then. So the times of a thread come to how long it was there, one way or the other.
+ * What damage took, and each gap around that, counts as nothing either: times are lower bounds where capture_lacks_rows()
+ * says so of the table  [test_damage: times_are_lower_bounds]
  */
 #pragma once
 

@@ -73,11 +73,13 @@ static bool check_capture(const char *file, GError **error)
 {
 	struct capture *capture = capture_open(file, error);
 
-	if (!capture)
-		return false;
-	capture_warn(capture);
+	bool ok = capture && capture_scan(capture, INT64_MIN, INT64_MAX, error) &&
+		  capture_refuse_nothing(capture, error);
+
+	if (ok)
+		capture_warn(capture);
 	capture_free(capture);
-	return true;
+	return ok;
 }
 
 static bool symbolize(const char *file, struct debug_files *debug_files,

@@ -668,8 +668,6 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 		if (again) {
 			forget_counts(tally);
 			capture->names->lost = names_lost;
-		} else if (ok) {
-			capture_add_cursor(capture, PROF_TABLE_SAMPLE, cursor);
 		}
 		prof_cursor_free(cursor);
 	}

@@ -14,10 +14,20 @@
 struct verify {
 	struct reader reader;
 	GArray *damages; /* struct prof_damage */
-	uint64_t chunks, good_chunks, cut_chunks, rows_lost;
+	uint64_t chunks, good_chunks, cut_chunks;
+	uint64_t rows_lost; /* at least, where some stretch's are not known */
+	bool is_rows_known;
 	enum prof_state state;
 	struct json json;
 };
+
+/* What lies behind the header of a joined capture is none of this one. */
+static bool belongs_to_second(const struct verify *verify, const struct prof_damage *damage)
+{
+	uint64_t second_at = prof_reader_info(verify->reader.capture->reader)->second_at;
+
+	return second_at && damage->offset >= second_at;
+}
 
 static int found(const struct prof_damage *damage, void *data)
 {
@@ -26,6 +36,8 @@ static int found(const struct prof_damage *damage, void *data)
 	g_array_append_vals(verify->damages, damage, 1);
 	if (damage->rows != UINT64_MAX)
 		verify->rows_lost += damage->rows;
+	else if (!belongs_to_second(verify, damage))
+		verify->is_rows_known = false;
 	if (damage->reason == PROF_DAMAGE_CUT)
 		verify->cut_chunks++;
 	else
@@ -42,13 +54,14 @@ static bool verify_run(struct verify *verify, const char *file, GError **error)
 		return false;
 	reader = verify->reader.capture->reader;
 	verify->state = prof_reader_info(reader)->state;
+	verify->is_rows_known = true;
 	verify->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
 	r = prof_reader_verify(reader, found, verify, &verify->chunks, &verify->good_chunks);
 	if (r < 0)
 		return capture_error(error, r, _("cannot read capture '%s'"), file);
 	if (verify->good_chunks + verify->cut_chunks < verify->chunks)
 		verify->state = PROF_STATE_DAMAGED;
-	verify->reader.capture->state = verify->state;
+	verify->reader.capture->is_damaged = verify->state == PROF_STATE_DAMAGED;
 	return true;
 }
 
@@ -98,7 +111,7 @@ static void write_verify(struct verify *verify)
 	const struct prof_reader_info *info = prof_reader_info(verify->reader.capture->reader);
 
 	reader_begin(&verify->reader, json, "verify", shown(verify) < verify->damages->len);
-	json_string(json, "state", capture_state_name(verify->state));
+	json_string(json, "state", capture_state_name(verify->reader.capture));
 	json_uint(json, "bytes", info->bytes);
 	json_uint(json, "chunks", verify->chunks);
 	json_uint(json, "good_chunks", verify->good_chunks);
@@ -112,6 +125,7 @@ static void write_verify(struct verify *verify)
 	}
 	json_end(json);
 	json_uint(json, "rows_lost", verify->rows_lost);
+	json_bool(json, "rows_lost_is_least", !verify->is_rows_known);
 	reader_end(&verify->reader, json);
 }
 
@@ -121,9 +135,12 @@ static void print_verify(const struct verify *verify, struct out *out)
 
 	text_cell(out, verify->reader.capture->file, 0, TEXT_LEFT);
 	out_printf(out,
-		   _(": %s, %" PRIu64 " of %" PRIu64 " chunks are good, %" PRIu64
-		     " rows are lost\n"),
-		   capture_state_name(verify->state), verify->good_chunks, verify->chunks,
+		   verify->is_rows_known
+			   ? _(": %s, %" PRIu64 " of %" PRIu64 " chunks are good, %" PRIu64
+			       " rows are lost\n")
+			   : _(": %s, %" PRIu64 " of %" PRIu64 " chunks are good, at least %" PRIu64
+			       " rows are lost\n"),
+		   capture_state_name(verify->reader.capture), verify->good_chunks, verify->chunks,
 		   verify->rows_lost);
 	if (info->cut_at != UINT64_MAX)
 		out_printf(out, _("The readable part ends at byte %" PRIu64 " of %" PRIu64 "\n"),
@@ -136,7 +153,11 @@ static void print_verify(const struct verify *verify, struct out *out)
 		out_printf(out, _("byte %" PRIu64 ", %" PRIu64 " bytes: %s, table "),
 			   damage->offset, damage->bytes, prof_damage_reason_name(damage->reason));
 		text_cell(out, table ? table : "-", 0, TEXT_LEFT);
-		if (damage->rows != UINT64_MAX)
+		if (belongs_to_second(verify, damage))
+			out_text(out, _(", another capture"));
+		else if (damage->rows == UINT64_MAX)
+			out_text(out, _(", rows not known"));
+		else
 			out_printf(out, _(", %" PRIu64 " rows"), damage->rows);
 		out_char(out, '\n');
 	}
@@ -162,7 +183,8 @@ int verb_verify(int argc, char **argv)
 		   "damaged. Exits with 0 only if it is finished and whole."),
 		1, 1
 	};
-	CLEANUP(verify_done) struct verify verify = { .reader.limit = 0 };
+	CLEANUP(verify_done)
+	struct verify verify = { .reader.limit = 0, .reader.judges_damage = true };
 	const struct cli_group groups[] = { { NULL, reader_output_options, &verify.reader },
 					    { NULL } };
 	struct out *out = out_stdout();

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Damage is never silent: whichever bit of a capture is another, every verb warns and says so in its JSON.
+
+What is damaged is known from format_reader.py, which reads the file as docs/format.md describes it.
+"""
+import json
+import random
+import re
+import shutil
+import subprocess
+
+import pytest
+import schema
+from captures import HEADER_BYTES, make
+from format_reader import Capture, Chunk
+from slices import part
+
+CHUNK_HEADER = 96
+ROWS = 300
+FORMATS = "folded", "firefox", "pprof", "speedscope"
+# FLIPPED, WHOLE and NEW stand for the capture that was damaged, what it was before, and what is made of it
+VERBS = [
+    ["info", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json", "--table", "sample", "--resolve"],
+    ["report", "FLIPPED", "--json"], ["report", "FLIPPED", "--json", "--tree"], ["report", "FLIPPED", "--json", "--inline"],
+    *(["report", "FLIPPED", "--json", "--by", by] for by in ("line", "image", "thread", "process", "cgroup")),
+    ["report", "FLIPPED"], ["annotate", "FLIPPED", "--json", "main"], ["memory", "FLIPPED", "--json"],
+    ["memory", "FLIPPED", "--json", "--leaks"], ["marks", "FLIPPED", "--json"], ["counters", "FLIPPED", "--json"],
+    ["diff", "WHOLE", "FLIPPED", "--json"], ["diff", "FLIPPED", "WHOLE", "--json"],
+    *(["export", "FLIPPED", "--to", name, "-o", "NEW"] for name in FORMATS),
+    ["cut", "FLIPPED", "--from", "0", "-o", "NEW"], ["compact", "FLIPPED", "-o", "NEW"], ["symbolize", "FLIPPED"],
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("damage") / "whole.cap", "--all-tables", "--rows", ROWS, "--chunk-rows", 100)
+
+
+@pytest.fixture(scope="module")
+def chunks(whole):
+    return Capture(whole.read_bytes())
+
+
+def places(chunks):
+    """An offset in each part of the first chunk of each kind and table, and in both copies of the file's header."""
+    first, at = {}, HEADER_BYTES
+    while at < len(chunks.data):
+        chunk = Chunk(chunks.data, at, chunks.salt)
+        first.setdefault((chunk.kind, chunk.table), chunk)
+        at = chunk.end
+    yield from (40, HEADER_BYTES - 40)
+    for chunk in first.values():
+        yield chunk.offset + 40
+        if chunk.stored:
+            yield chunk.offset + CHUNK_HEADER + chunk.stored // 2
+        if chunk.stored % 8:
+            yield chunk.offset + CHUNK_HEADER + chunk.stored
+
+
+def flip(source, target, offset):
+    data = bytearray(source.read_bytes())
+    data[offset] ^= 0x10
+    target.write_bytes(data)
+    return target
+
+
+def flip_in(chunks, source, target, table):
+    """One bit of the payload of the table's first chunk, which is returned."""
+    chunk = next(chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"])
+    flip(source, target, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
+    return chunk
+
+
+def states(output):
+    """Of all captures that the output tells of."""
+    found = [output["capture"]["state"]]
+    return found + [capture["state"] for capture in output["data"].get("captures", [])]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb))
+def test_a_flipped_bit_anywhere(profcapture, whole, chunks, tmp_path, verb):
+    flipped = tmp_path / "flipped.cap"
+    for offset in part(places(chunks), 10, VERBS.index(verb)):
+        flip(whole, flipped, offset)
+        (tmp_path / "new").unlink(missing_ok=True)
+        names = {"FLIPPED": flipped, "WHOLE": whole, "NEW": tmp_path / "new"}
+        done = profcapture(*(names.get(word, word) for word in verb), check=None)
+        assert done.returncode in (0, 6) or verb[0] == "annotate" and done.returncode == 2, (offset, done.stderr)
+        assert f"capture '{flipped}' is damaged" in done.stderr, offset
+        if "--json" in verb and done.returncode == 0:
+            output = json.loads(done.stdout)
+            schema.check(profcapture, verb[0], output)
+            assert "damaged" in states(output), offset
+
+
+def test_nothing_is_said_of_a_whole_one(profcapture, whole, tmp_path):
+    for verb in VERBS:
+        copy = shutil.copy(whole, tmp_path / "copy.cap")
+        names = {"FLIPPED": copy, "WHOLE": whole, "NEW": tmp_path / "new"}
+        (tmp_path / "new").unlink(missing_ok=True)
+        done = profcapture(*(names.get(word, word) for word in verb), check=None)
+        assert "is damaged" not in done.stderr and "second capture" not in done.stderr
+        if "--json" in verb and done.returncode == 0:
+            output = json.loads(done.stdout)
+            assert set(states(output)) == {"finished"}
+            assert output["capture"]["unreadable"] == [] and output["capture"]["second_capture_at"] is None
+
+
+def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
+    """verify, info and report count the rows of a chunk once, and as many as it had."""
+    flipped = tmp_path / "flipped.cap"
+    for table in "sample", "symbol", "stack", "alloc", "loss", "metadata", "task":
+        chunk = flip_in(chunks, whole, flipped, table)
+        assert profcapture.json("verify", flipped, check=3)["data"]["rows_lost"] == chunk.rows
+        for verb in ["verify"], ["info"], ["report"], ["report", "--by", "thread"], ["dump"]:
+            capture = profcapture.json(*verb, flipped, check=3 if verb == ["verify"] else 0)["capture"]
+            assert capture["unreadable"] == [{"table": table, "chunks": 1, "rows": chunk.rows}], verb
+            assert capture["samples"] == ROWS - (chunk.rows if table == "sample" else 0)
+        assert f"1 unreadable chunk with {chunk.rows} rows ({table})" in profcapture("report", flipped).stderr
+
+
+def test_what_lies_outside_of_the_range(profcapture, whole, chunks, tmp_path):
+    """Names are needed at any time. Rows that the answer does not need are checked between --from and --to; verify looks everywhere."""
+    flipped, end = tmp_path / "flipped.cap", profcapture.json("info", whole)["capture"]["duration_ns"]
+    late = ["--from", f"{end - 1}ns"]
+    flip_in(chunks, whole, flipped, "alloc")
+    assert profcapture.json("report", flipped, *late)["capture"]["state"] == "finished"
+    assert profcapture.json("report", flipped, "--to", "1ms")["capture"]["state"] == "damaged"
+    assert profcapture.json("verify", flipped, check=3)["capture"]["state"] == "damaged"
+    flip_in(chunks, whole, flipped, "symbol")
+    assert profcapture.json("report", flipped, *late)["capture"]["state"] == "damaged"
+
+
+def test_a_cut_file_is_not_damaged(profcapture, whole, tmp_path):
+    cut = tmp_path / "cut.cap"
+    cut.write_bytes(whole.read_bytes()[:-1000])
+    for verb in "info", "report", "dump":
+        done = profcapture(verb, cut, "--json")
+        assert "is unfinished" in done.stderr and "is damaged" not in done.stderr
+        assert json.loads(done.stdout)["capture"]["state"] == "unfinished"
+
+
+def run_times(chunks, lost):
+    """ns that each thread ran, waited and was preempted, from the rows of all chunks of switches but one. A gap is known only if
+    no row can be missing in it."""
+    names = ["wait", "preempted", "running", "preempted"]  # by number; a thread that was woken and waits for a CPU is preempted
+    tids = {row["id"]: row["tid"] for row, _ in chunks.rows("thread")}
+    left, times, skipped = {}, {}, False
+    for row, chunk in chunks.rows("switch"):
+        if chunk.offset == lost:
+            left = {}
+            continue
+        time = times.setdefault(tids.get(row["thread"]), dict.fromkeys(names + ["run"], 0))
+        time["run"] += max(row["time"] - row["start"], 0)
+        if row["thread"] in left:
+            ended, how = left[row["thread"]]
+            time[names[how]] += max(row["start"] - ended, 0)
+        left[row["thread"]] = row["time"], row["state"]
+    times.pop(None, None)
+    found = {tid: (time["run"], time["wait"], time["preempted"]) for tid, time in times.items()}
+    return {tid: time for tid, time in found.items() if any(time)}
+
+
+def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
+    """Of threads whose switches are damaged: never more than there was, nothing guessed, and shown as what they are."""
+
+    def reported(path):
+        rows = profcapture.json("report", path, "--by", "thread", "--limit", 0)["data"]["rows"]
+        known = {row["tid"]: (row["run_ns"], row["wait_ns"], row["preempted_ns"]) for row in rows if row["run_ns"] is not None}
+        return known, {row["times_incomplete"] for row in rows}
+
+    flipped = tmp_path / "flipped.cap"
+    in_full = run_times(chunks, None)
+    assert reported(whole) == (in_full, {False})
+    assert "≥" not in profcapture("report", whole, "--by", "thread").stdout
+    smaller = 0
+    for chunk in [chunk for chunk in chunks.chunks if chunk.table == chunks.table("switch")["id"]]:
+        flip(whole, flipped, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
+        times, incomplete = reported(flipped)
+        assert times == run_times(chunks, chunk.offset) and incomplete == {True}
+        assert all(part <= all for tid in times for part, all in zip(times[tid], in_full[tid]))
+        smaller += times != in_full
+        text = profcapture("report", flipped, "--by", "thread").stdout
+        run, wait, preempted = (f"≥{ns / 1e9:.6f} s" for ns in next(iter(times.values())))
+        assert run in text and wait in text and preempted in text and "times are lower bounds" in text
+        assert "times_incomplete" in profcapture("report", flipped, "--by", "thread", "--format", "csv").stdout
+    assert smaller >= 2
+    c_locale = profcapture("report", flipped, "--by", "thread", env={"LC_ALL": "C"}).stdout
+    assert f">={next(iter(times.values()))[0] / 1e9:.6f} s" in c_locale
+    # of what samples count
+    flip_in(chunks, whole, flipped, "sample")
+    assert profcapture.json("report", flipped)["data"]["incomplete"]
+    assert "counts are lower bounds" in profcapture("report", flipped).stdout
+    assert not profcapture.json("report", whole)["data"]["incomplete"]
+
+
+@pytest.mark.parametrize("maker", ["cut", "compact", "recover"])
+def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker):
+    """What a finished capture is made of was damaged: its losses say so."""
+    flipped, new = tmp_path / "flipped.cap", tmp_path / "new.cap"
+    for table in "stack", "sample":
+        chunk = flip_in(chunks, whole, flipped, table)
+        profcapture(maker, flipped, *(["--from", "0"] if maker == "cut" else []), "-o", new, "--force")
+        losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
+        assert (table, chunk.rows) in [(loss["stream"], loss["count"]) for loss in losses if loss["cause"] == "file-damage"]
+    # a slice that the damage is not in
+    if maker == "cut":
+        end = profcapture.json("info", whole)["capture"]["duration_ns"]
+        profcapture(maker, flipped, "--from", f"{end - 1}ns", "-o", new, "--force")
+        losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
+        assert "sample" not in [loss["stream"] for loss in losses if loss["cause"] == "file-damage"]
+
+
+@pytest.mark.parametrize("second", ["another", "the same"])
+def test_joined_captures(profcapture, whole, tmp_path, second):
+    """As cat(1) joins them: the first is read, and what is said of the second one makes it a capture again."""
+    other = whole if second == "the same" else make(tmp_path / "other.cap", "--rows", 40)
+    joined, size = tmp_path / "it's joined.cap", whole.stat().st_size
+    for first in size, size - random.Random(1).randrange(1, 3000):
+        joined.write_bytes(whole.read_bytes()[:first] + other.read_bytes())
+        done = profcapture("report", joined, "--json")
+        capture = json.loads(done.stdout)["capture"]
+        assert capture["second_capture_at"] == first and capture["state"] == "damaged"
+        assert f"a second capture starts at byte {first} of '{joined}'" in done.stderr
+        if first == size:
+            assert capture["samples"] == ROWS and "is damaged" not in done.stderr
+        command = re.search(r": (tail .*) > second.cap$", done.stderr, re.MULTILINE)[1]
+        extracted = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=True).stdout
+        assert extracted == other.read_bytes()
+    for verb in ["info"], ["dump"], ["export", "--to", "folded", "-o", tmp_path / "new"]:
+        assert "a second capture starts" in profcapture(*verb, joined).stderr
+    assert ", another capture" in profcapture("verify", joined, check=3).stdout
+    profcapture("recover", joined, "-o", tmp_path / "recovered.cap")
+    losses = profcapture.json("info", tmp_path / "recovered.cap", "--limit", 0)["data"]["loss"]
+    assert sum(loss["bytes"] for loss in losses if loss["cause"] == "file-damage" and loss["stream"] == "unknown") < other.stat().st_size
