@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import jsonschema
@@ -255,8 +256,8 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
     assert len(briefs) == 6
     for tid, begin, end, _ in briefs:
         (found,) = [ns for (comm, of), ns in times.items() if of == tid]
-        # from its fork, before it ran, to its exit; on a busy machine that takes a while
-        assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 30e6, (tid, end - begin, found)
+        # from its fork, before it ran, to its exit: when several others share its CPU that takes a while
+        assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 150e6, (tid, end - begin, found)
     piece = capture.with_name("piece.cap")
     profcapture("cut", "--from", "0.4s", "--to", "0.9s", capture, "-o", piece)
     for sliced in times_of(profcapture, "--from", "0.4s", "--to", "0.9s", capture), times_of(profcapture, piece):
@@ -278,7 +279,8 @@ def test_runnable(profctl, profcapture, capture, compile_c):
         tid, _, _, delay = map(int, line.split())
         # it slept for 50 times 4 ms; a timer is late by up to 0.1 ms, or more where the host is busy
         assert 200e6 <= rows[tid]["wait_ns"] <= 200e6 + 50 * 0.5e6, rows[tid]
-        assert abs(rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"] - delay) <= 0.05 * delay + 5e6, (delay, rows[tid])
+        # the kernel's number has the host's share of the CPUs in it, and is taken before the thread's end
+        assert abs(rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"] - delay) <= 0.15 * delay + 10e6, (delay, rows[tid])
         assert rows[tid]["runnable_ns"] > 0
 
 
@@ -297,6 +299,60 @@ def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, s
         assert abs(ns - duration) <= 0.005 * duration + 5e6, (key, ns, duration)
     (sleeper,) = profcapture.json("report", "--by", "thread", "--comm", "sleeper", capture)["data"]["rows"]
     assert (sleeper["run_ns"], sleeper["preempted_ns"]) == (0, 0)
+
+
+RENAMED = r"""
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+__attribute__((noinline)) void spin(double seconds)
+{
+	for (double end = now() + seconds; now() < end;)
+		;
+}
+static void *work(void *argument)
+{
+	prctl(PR_SET_NAME, "first");
+	spin(0.3);
+	prctl(PR_SET_NAME, "second");
+	spin(0.6);
+	prctl(PR_SET_NAME, "third");
+	spin(0.1);
+	return NULL;
+}
+int main(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, work, NULL);
+	pthread_join(thread, NULL);
+	return 0;
+}
+"""
+
+
+def test_thread_that_renames_itself(profctl, profcapture, capture, compile_c):
+    """It is chosen, and shown in stacks, by the name that it had then: 0.3, 0.6 and 0.1 s of CPU time."""
+    profctl("record", "--no-symbols", "-o", capture, "--", compile_c("renamed", RENAMED, "-O1", "-pthread"))
+    expected = {"first": 300, "second": 600, "third": 100}
+    folded, rows = Counter(), profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+    for line in profcapture("export", "--to", "folded", capture).stdout.splitlines():
+        folded[line.split(";")[0]] += int(line.rsplit(" ", 1)[1])
+    for name, samples in expected.items():
+        found = profcapture.json("report", "--by", "thread", "--comm", name, capture)["data"]
+        assert abs(found["self_total"] - samples) <= 0.05 * samples + 5
+        assert found["self_total"] == folded[name] == len([row for row in rows if row["comm"] == name])
+        (row,) = [row for row in found["rows"] if row["self"]]
+        assert (row["comm"], row["names"]) == ("third", 3)
+        assert abs(row["run_ns"] - samples * 1e6) <= 0.05 * samples * 1e6 + 10e6
+    assert " third (3 names)" in profcapture("report", "--by", "thread", capture).stdout
 
 
 HOSTILE = r"""

@@ -512,6 +512,63 @@ static void test_run_times(void)
 	build_done(&build);
 }
 
+static void check_samples(struct build *build, const char *comm, unsigned n)
+{
+	struct answer answer = { .tally.by = TALLY_THREAD };
+
+	answer.reader.comms = g_ptr_array_new_with_free_func(g_free);
+	g_ptr_array_add(answer.reader.comms, g_strdup(comm));
+	REQUIRE(run(&answer, build));
+	CHECK_INT(answer.tally.all.samples, n);
+	done(&answer);
+}
+
+/* Thread 1 is renamed twice, and gets its first name again; thread 2 never is. */
+static void test_thread_names(void)
+{
+	static const unsigned texts[] = { 20, 21, 20 };
+	struct build build;
+	struct answer answer = { 0 };
+	const struct thread_names *names;
+	uint64_t t = BUILD_START;
+
+	begin(&build);
+	build_text(&build, 20, "first");
+	build_text(&build, 21, "second");
+	BUILD(&build, PROF_TABLE_TASK, N(t + 5), N(1), N(PROF_TASK_FORK), N(8), PROF_NULL, N(0));
+	BUILD(&build, PROF_TABLE_TASK, N(t + 5), N(2), N(PROF_TASK_EXISTS), N(8), PROF_NULL, N(0));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		BUILD(&build, PROF_TABLE_TASK, N(t + 10 * (i + 1)), N(1), N(PROF_TASK_COMM_CHANGE),
+		      N(texts[i]), PROF_NULL, N(0));
+	stack(&build, 1, 0, 1);
+	samples(&build, 80, 1); /* each thread has every other one */
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	REQUIRE(reader_load_names(&answer.reader, NULL));
+	names = answer.reader.thread_names;
+	/* thread 1 has index 2 */
+	CHECK_STR(thread_names_at(names, 2, 0), "comm");
+	CHECK_STR(thread_names_at(names, 2, 9), "comm");
+	CHECK_STR(thread_names_at(names, 2, 10), "first");
+	CHECK_STR(thread_names_at(names, 2, 29), "second");
+	CHECK_STR(thread_names_at(names, 2, 1000), "first");
+	CHECK_INT(thread_names_until(names, 2, 9), 10);
+	CHECK_INT(thread_names_until(names, 2, 10), 20);
+	CHECK(thread_names_until(names, 2, 30) == INT64_MAX);
+	CHECK(thread_names_until(names, 3, 30) == INT64_MAX);
+	CHECK_INT(thread_names_count(names, 2), 2);
+	CHECK_INT(thread_names_count(names, 3), 1);
+	CHECK_STR(thread_names_at(names, 3, 50), "comm");
+	CHECK(!thread_names_at(names, NAMES_NONE, 50));
+	done(&answer);
+	/* of thread 1: 0 to 8, 10 to 18 and 30 to 78, and 20 to 28 */
+	check_samples(&build, "comm", 5 + 40);
+	check_samples(&build, "first", 5 + 25);
+	check_samples(&build, "second", 5);
+	check_samples(&build, "third", 0);
+	build_done(&build);
+}
+
 /* Rows without a length say what the time is to and from which there is no other row. */
 static void test_run_times_of_ends(void)
 {
@@ -755,6 +812,7 @@ int main(void)
 	RUN(test_filters);
 	RUN(test_run_times);
 	RUN(test_run_times_of_ends);
+	RUN(test_thread_names);
 	RUN(test_boots);
 	return test_end();
 }

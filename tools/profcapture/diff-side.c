@@ -239,7 +239,7 @@ static void count_mark(const struct span *span, void *data)
 
 	if (span->kind == SPAN_NO_BEGIN || g_strcmp0(span->name, search->name) != 0 ||
 	    span->start_ns < search->reader->from_ns || span->start_ns > search->reader->to_ns ||
-	    !reader_wants_thread(search->reader, span->thread))
+	    !reader_wants_thread_at(search->reader, span->thread, span->start_ns))
 		return;
 	search->side->weights[block_at(search->side, span->start_ns)]++;
 	search->side->marks++;

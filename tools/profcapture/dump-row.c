@@ -261,6 +261,11 @@ uint64_t dump_number(const struct dump_stream *stream, unsigned column)
 	return array_number_or(&stream->batch.columns[column], stream->row, 0);
 }
 
+int64_t dump_time(const struct dump *dump, const struct dump_stream *stream)
+{
+	return capture_time(dump->reader.capture, stream->batch.segment, dump_number(stream, 0));
+}
+
 struct dump_owner dump_owner_of(const struct dump *dump, const struct dump_stream *stream)
 {
 	struct dump_owner owner = { NAMES_NONE, NAMES_NONE };
@@ -460,6 +465,14 @@ static void print_frame(struct dump *dump, uint32_t place, bool is_inlined)
 	out_text(dump->out, is_inlined ? "  (inline)\n" : "\n");
 }
 
+/* At the time of the row, where it has one. */
+static const char *comm_of(const struct dump *dump, const struct dump_stream *stream,
+			   const struct dump_owner *owner)
+{
+	return stream->timed ? reader_comm_at(&dump->reader, owner->thread, dump_time(dump, stream))
+			     : names_thread_at(dump->reader.capture->names, owner->thread)->comm;
+}
+
 static void write_owner(struct dump *dump, const struct dump_stream *stream,
 			const struct dump_owner *owner)
 {
@@ -479,7 +492,7 @@ static void write_owner(struct dump *dump, const struct dump_stream *stream,
 			json_null(json, "tid");
 	}
 	if (!stream->own_comm)
-		json_string(json, "comm", names_thread_at(names, owner->thread)->comm);
+		json_string(json, "comm", comm_of(dump, stream, owner));
 }
 
 void dump_write_row(struct dump *dump, const struct dump_stream *stream,
@@ -490,9 +503,7 @@ void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 	rows_begin(json);
 	json_string(json, "table", stream->table->name);
 	if (stream->timed)
-		json_int(json, "time_ns",
-			 capture_time(dump->reader.capture, stream->batch.segment,
-				      dump_number(stream, 0)));
+		json_int(json, "time_ns", dump_time(dump, stream));
 	else
 		json_null(json, "time_ns");
 	write_owner(dump, stream, owner);
@@ -516,10 +527,11 @@ void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 	rows_end(json);
 }
 
-static void print_owner(struct dump *dump, const struct dump_owner *owner)
+static void print_owner(struct dump *dump, const struct dump_stream *stream,
+			const struct dump_owner *owner)
 {
 	const struct names *names = dump->reader.capture->names;
-	const char *comm = names_thread_at(names, owner->thread)->comm;
+	const char *comm = comm_of(dump, stream, owner);
 
 	if (owner->process > NAMES_LOST)
 		print_uint(dump->out, names_process_at(names, owner->process)->pid);
@@ -547,7 +559,7 @@ void dump_print_row(struct dump *dump, const struct dump_stream *stream,
 	}
 	print_text(out, stream->table->name, strlen(stream->table->name));
 	out_char(out, ' ');
-	print_owner(dump, owner);
+	print_owner(dump, stream, owner);
 	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
 		struct cell cell;
 

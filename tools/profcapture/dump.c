@@ -51,8 +51,7 @@ static bool row_wanted(struct dump *dump, const struct dump_stream *stream,
 		       const struct dump_owner *owner)
 {
 	if (stream->timed && dump->reader.timed) {
-		int64_t time = capture_time(dump->reader.capture, stream->batch.segment,
-					    dump_number(stream, 0));
+		int64_t time = dump_time(dump, stream);
 
 		if (time < dump->reader.from_ns || time > dump->reader.to_ns)
 			return false;
@@ -64,7 +63,9 @@ static bool row_wanted(struct dump *dump, const struct dump_stream *stream,
 	if (!reader_filters_threads(&dump->reader))
 		return true;
 	if (stream->thread != NO_COLUMN)
-		return reader_wants_thread(&dump->reader, owner->thread);
+		return stream->timed ? reader_wants_thread_at(&dump->reader, owner->thread,
+							      dump_time(dump, stream))
+				     : reader_wants_thread(&dump->reader, owner->thread);
 	return stream->process != NO_COLUMN && process_wanted(dump, owner->process);
 }
 
@@ -426,7 +427,7 @@ int verb_dump(int argc, char **argv)
 	json_init(&dump.json, dump.out);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!reader_open(&dump.reader, argv[0], &error))
+	if (!reader_open(&dump.reader, argv[0], &error) || !reader_load_names(&dump.reader, &error))
 		return cli_fail(error);
 	status = choose_tables(&dump);
 	if (status != CLI_CONTINUE)

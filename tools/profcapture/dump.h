@@ -44,6 +44,8 @@ struct dump_owner {
 
 /* A column of the row at hand; 0 for NO_COLUMN, lists and nulls. */
 uint64_t dump_number(const struct dump_stream *stream, unsigned column);
+/* Of a timed row: relative. */
+int64_t dump_time(const struct dump *dump, const struct dump_stream *stream);
 struct dump_owner dump_owner_of(const struct dump *dump, const struct dump_stream *stream);
 /* As JSON, ndjson or CSV; as a line of text. */
 void dump_write_row(struct dump *dump, const struct dump_stream *stream,

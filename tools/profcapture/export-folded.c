@@ -37,7 +37,7 @@ static GHashTable *collapse(const struct export *export)
 		uint64_t *count;
 
 		g_string_truncate(line, 0);
-		append_name(line, export_thread_name(export, stack->thread));
+		append_name(line, stack->name);
 		export_path(export, stack->node, path);
 		for (guint k = 0; k < path->len; k++) {
 			g_string_append_c(line, ';');

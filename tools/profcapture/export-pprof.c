@@ -189,7 +189,7 @@ static void to_locations(struct pprof *pprof, GArray *path)
 /* Of each type in their order: samples, what they stand for, what was allocated and what lives. */
 enum { MOST_VALUES = 6 };
 
-static void write_sample(struct pprof *pprof, uint32_t of_thread, uint32_t node,
+static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *name, uint32_t node,
 			 const uint64_t *values, size_t n, GArray *path)
 {
 	const struct export *export = pprof->export;
@@ -207,7 +207,7 @@ static void write_sample(struct pprof *pprof, uint32_t of_thread, uint32_t node,
 	for (size_t i = 0; i < n; i++)
 		append_varint(packed, values[i]);
 	append_bytes(message, SAMPLE_VALUE, packed->data, packed->len);
-	append_label(pprof, message, "thread", export_thread_name(export, of_thread), 0);
+	append_label(pprof, message, "thread", name, 0);
 	append_label(pprof, message, "pid", NULL, names_process_at(names, thread->process)->pid);
 	append_label(pprof, message, "tid", NULL, thread->tid);
 	write_message(pprof, PROFILE_SAMPLE, message);
@@ -245,7 +245,7 @@ static void write_samples(struct pprof *pprof)
 
 		if (has_weights(export))
 			values[1] = stack->amount.weight;
-		write_sample(pprof, stack->thread, stack->node, values, all, path);
+		write_sample(pprof, stack->thread, stack->name, stack->node, values, all, path);
 	}
 	for (guint i = 0; allocations && i < allocations->sums->len; i++) {
 		const struct allocation_sum *sum =
@@ -256,7 +256,8 @@ static void write_samples(struct pprof *pprof)
 		values[n + 1] = (uint64_t)llround(sum->bytes);
 		values[n + 2] = (uint64_t)llround(sum->live_objects);
 		values[n + 3] = (uint64_t)llround(sum->live_bytes);
-		write_sample(pprof, sum->thread, sum->node, values, all, path);
+		write_sample(pprof, sum->thread, export_thread_name(export, sum->thread), sum->node,
+			     values, all, path);
 	}
 }
 

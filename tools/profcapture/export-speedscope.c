@@ -94,7 +94,9 @@ static GArray *in_order(const struct export *export)
 
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
-		struct export_stack stack = { sample->thread, sample->node, { 1, sample->weight } };
+		struct export_stack stack = { .thread = sample->thread,
+					      .node = sample->node,
+					      .amount = { 1, sample->weight } };
 
 		g_array_append_val(stacks, stack);
 	}

@@ -70,9 +70,12 @@ static gint compare_stacks(gconstpointer left, gconstpointer right)
 {
 	const struct export_stack *a = left, *b = right;
 
+	int order;
+
 	if (a->thread != b->thread)
 		return a->thread < b->thread ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
+	order = strcmp(a->name, b->name);
+	return order ? order : a->node < b->node ? -1 : a->node > b->node;
 }
 
 /* What is sampled of allocations stands for so much. */
@@ -98,7 +101,8 @@ static GArray *allocation_stacks(const struct export *export)
 		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
 		struct export_stack stack = { sum->thread,
 					      sum->node,
-					      { .weight = sum_value(export, sum) } };
+					      { .weight = sum_value(export, sum) },
+					      export_thread_name(export, sum->thread) };
 
 		if (stack.amount.weight > 0)
 			g_array_append_val(stacks, stack);
@@ -106,27 +110,53 @@ static GArray *allocation_stacks(const struct export *export)
 	return stacks;
 }
 
+static const char *name_at(const struct export *export, const struct tally_sample *sample)
+{
+	const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
+
+	return name ? name : export_thread_name(export, sample->thread);
+}
+
+static guint hash_stack(gconstpointer key)
+{
+	const struct export_stack *stack = key;
+	uint64_t hash = ((uint64_t)stack->thread << 32 | stack->node) *
+			UINT64_C(0x9e3779b97f4a7c15);
+
+	return (guint)(hash >> 32) ^ g_direct_hash(stack->name);
+}
+
+static gboolean same_stack(gconstpointer left, gconstpointer right)
+{
+	const struct export_stack *a = left, *b = right;
+
+	return a->thread == b->thread && a->node == b->node && a->name == b->name;
+}
+
 static GArray *sample_stacks(const struct export *export)
 {
 	const GArray *each = export->tally.each;
 	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
-	struct number_map indexes;
+	g_autoptr(GHashTable) known = g_hash_table_new_full(hash_stack, same_stack, g_free, NULL);
+	GHashTableIter iter;
+	gpointer key;
 
-	number_map_init(&indexes);
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
-		uint32_t *index =
-			number_map_at(&indexes, (uint64_t)sample->thread << 32 | sample->node);
-		struct export_stack stack = { sample->thread, sample->node, { 0 } };
+		struct export_stack stack = { .thread = sample->thread,
+					      .node = sample->node,
+					      .name = name_at(export, sample) };
+		struct export_stack *at;
 
-		if (*index == 0) {
-			g_array_append_val(stacks, stack);
-			*index = stacks->len;
+		if (!g_hash_table_lookup_extended(known, &stack, (gpointer *)&at, NULL)) {
+			at = g_memdup2(&stack, sizeof(stack));
+			g_hash_table_add(known, at);
 		}
-		amount_add(&g_array_index(stacks, struct export_stack, *index - 1).amount,
-			   (struct amount){ 1, sample->weight });
+		amount_add(&at->amount, (struct amount){ 1, sample->weight });
 	}
-	number_map_done(&indexes);
+	g_hash_table_iter_init(&iter, known);
+	while (g_hash_table_iter_next(&iter, &key, NULL))
+		g_array_append_vals(stacks, key, 1);
 	return stacks;
 }
 
@@ -382,7 +412,8 @@ static void warn_other_events(const struct export *export)
 static bool export_run(struct export *export, const char *input, GError **error)
 {
 	if (!frame_filters_open(&export->filters, error) ||
-	    !reader_open(&export->reader, input, error))
+	    !reader_open(&export->reader, input, error) ||
+	    !reader_load_names(&export->reader, error))
 		return false;
 	export->tally.wants_tree = export->tally.wants_samples = true;
 	export->tally.places = formats[export->format].places;

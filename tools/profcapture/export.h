@@ -37,9 +37,10 @@ enum export_value {
 struct export_stack {
 	uint32_t thread, node;
 	struct amount amount;
+	const char *name; /* what the thread was called then; never NULL */
 };
 
-/* All of them, ordered by thread and node: struct export_stack. */
+/* All of them, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
 /* Threads (index of names) that have any, in the order of their processes' and their own ids: uint32_t. */
 GArray *export_threads(const struct export *export);

@@ -23,7 +23,7 @@ static void keep_mark(const struct span *span, void *data)
 	GArray **marks;
 
 	if (span->end_ns < reader->from_ns || span->start_ns > reader->to_ns ||
-	    !reader_wants_thread(reader, span->thread))
+	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
 		return;
 	if (firefox->marks->len <= span->thread)
 		g_ptr_array_set_size(firefox->marks, (gint)span->thread + 1);

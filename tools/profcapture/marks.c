@@ -81,7 +81,7 @@ static void add_span(const struct span *span, void *data)
 	struct series *series;
 
 	if (span->start_ns < marks->reader.from_ns || span->start_ns > marks->reader.to_ns ||
-	    !reader_wants_thread(&marks->reader, span->thread))
+	    !reader_wants_thread_at(&marks->reader, span->thread, span->start_ns))
 		return;
 	series = series_of(marks, span);
 	switch (span->kind) {

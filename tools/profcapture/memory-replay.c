@@ -293,7 +293,9 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 		.is_free = stream->is_free,
 		.kind = (uint8_t)MIN_OF(array_number_or(&c[KIND], stream->at, 0), UINT64_C(255)),
 		.is_counted = stream->time >= pass->from,
-		.is_wanted = reader_wants_thread(replay->heaps->reader, stream->thread),
+		.is_wanted = reader_wants_thread_at(replay->heaps->reader, stream->thread,
+						    capture_time(pass->capture, pass->segment,
+								 stream->time)),
 	};
 	if (stream->is_free) {
 		event->has_address = array_number(&c[ADDRESS], stream->at, &address);

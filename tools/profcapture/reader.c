@@ -182,7 +182,10 @@ static bool judge_thread(const struct reader *reader, uint32_t index)
 		return false;
 	if (reader->tids && (index <= NAMES_LOST || !has_number(reader->tids, thread->tid)))
 		return false;
-	return !reader->comms || has_text(reader->comms, thread->comm);
+	for (guint i = 0; reader->comms && i < reader->comms->len; i++)
+		if (thread_names_has(reader->thread_names, index, reader->comms->pdata[i]))
+			return true;
+	return !reader->comms;
 }
 
 bool reader_wants_thread(struct reader *reader, uint32_t thread)
@@ -200,6 +203,26 @@ bool reader_wants_thread(struct reader *reader, uint32_t thread)
 	if (reader->verdicts->data[thread] == UNKNOWN)
 		reader->verdicts->data[thread] = judge_thread(reader, thread) ? YES : NO;
 	return reader->verdicts->data[thread] == YES;
+}
+
+bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns)
+{
+	return reader_wants_thread(reader, thread) &&
+	       (!reader->comms ||
+		has_text(reader->comms, thread_names_at(reader->thread_names, thread, time_ns)));
+}
+
+bool reader_load_names(struct reader *reader, GError **error)
+{
+	if (!reader->thread_names)
+		reader->thread_names = thread_names_read(reader->capture, error);
+	return reader->thread_names;
+}
+
+const char *reader_comm_at(const struct reader *reader, uint32_t thread, int64_t time_ns)
+{
+	return reader->thread_names ? thread_names_at(reader->thread_names, thread, time_ns)
+				    : names_thread_at(reader->capture->names, thread)->comm;
 }
 
 void reader_forget_threads(struct reader *reader)
@@ -230,7 +253,8 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	reader->capture->is_quiet = reader->judges_damage;
 	if (resolve_range(reader, error) &&
 	    capture_scan(reader->capture, reader->from_ns, reader->to_ns, error) &&
-	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)))
+	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)) &&
+	    (!reader->comms || reader_load_names(reader, error)))
 		return true;
 	capture_free(reader->capture);
 	reader->capture = NULL;
@@ -242,6 +266,7 @@ void reader_done(struct reader *reader)
 	/* Damage that a verb met late, or did not warn of. */
 	if (reader->capture)
 		capture_warn(reader->capture);
+	thread_names_free(reader->thread_names);
 	capture_free(reader->capture);
 	if (reader->verdicts)
 		g_byte_array_unref(reader->verdicts);

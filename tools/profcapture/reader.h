@@ -16,6 +16,7 @@
 
 #include "tools/common/cli.h"
 #include "tools/profcapture/capture.h"
+#include "tools/profcapture/thread-names.h"
 
 #define READER_LIMIT_UNSET UINT64_MAX
 
@@ -40,7 +41,9 @@ struct reader {
 	bool colored;           /* text is */
 	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
 	bool timed;             /* the range is less than everything */
-	GByteArray *verdicts;   /* of reader_wants_thread(), by thread index: 0 = not asked yet */
+	struct thread_names *
+		thread_names; /* read where threads are chosen by name, or reader_load_names() was called */
+	GByteArray *verdicts; /* of reader_wants_thread(), by thread index: 0 = not asked yet */
 };
 
 extern const struct cli_option reader_time_options[];    /* --from --to */
@@ -61,8 +64,13 @@ void reader_done(struct reader *reader);
 /* Clock values of [from_ns, to_ns] in a segment. */
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
 			uint64_t *ret_to);
-/* Do --pid, --tid and --comm let this thread (index of names) pass? */
+/* Do --pid, --tid and --comm let this thread (index of names) pass, at some time? */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
+/* The same at a relative time, as threads may have had several names. */
+bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
+/* What threads are called at each time; false: failure. reader_comm_at() is the last name where that was not called. */
+bool reader_load_names(struct reader *reader, GError **error);
+const char *reader_comm_at(const struct reader *reader, uint32_t thread, int64_t time_ns);
 void reader_forget_threads(struct reader *reader); /* after names_forget() */
 bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Is anything but the time filtered by? */

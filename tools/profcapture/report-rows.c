@@ -147,6 +147,7 @@ static void write_thread(const struct report *report, struct json *json, uint32_
 	else
 		json_null(json, "tid");
 	json_string(json, "comm", thread->comm);
+	json_uint(json, "names", thread_names_count(report->reader.thread_names, entity));
 	if (entity < report->times->len)
 		time = g_array_index(report->times, struct run_time, entity);
 	if (time.known) {
@@ -197,10 +198,9 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
 						"kind", "file",     "line",  COUNT_COLUMNS };
 static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
-static const char *const thread_columns[] = { "pid",         "tid",
-					      "comm",        "run_ns",
-					      "wait_ns",     "preempted_ns",
-					      "runnable_ns", "times_incomplete",
+static const char *const thread_columns[] = { "pid",          "tid",         "comm",
+					      "names",        "run_ns",      "wait_ns",
+					      "preempted_ns", "runnable_ns", "times_incomplete",
 					      COUNT_COLUMNS };
 static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
 static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
@@ -394,6 +394,8 @@ void report_print_entity(const struct report *report, struct out *out, uint32_t 
 	const struct names *names = report->reader.capture->names;
 	const struct names_thread *thread;
 	g_autofree char *text = NULL;
+	g_autofree char *other = NULL;
+	unsigned n_names;
 
 	switch (report->tally.by) {
 	case TALLY_FUNCTION:
@@ -405,9 +407,11 @@ void report_print_entity(const struct report *report, struct out *out, uint32_t 
 		break;
 	case TALLY_THREAD:
 		thread = names_thread_at(names, entity);
-		text = g_strdup_printf("%" PRIu64 "/%" PRIu64 " %s",
+		n_names = thread_names_count(report->reader.thread_names, entity);
+		other = n_names > 1 ? g_strdup_printf(_(" (%u names)"), n_names) : NULL;
+		text = g_strdup_printf("%" PRIu64 "/%" PRIu64 " %s%s",
 				       names_process_at(names, thread->process)->pid, thread->tid,
-				       thread->comm ? thread->comm : "-");
+				       thread->comm ? thread->comm : "-", other ? other : "");
 		break;
 	case TALLY_PROCESS:
 		text = g_strdup_printf("%" PRIu64 " %s", names_process_at(names, entity)->pid,

@@ -283,6 +283,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		return false;
 	if (report->tally.by == TALLY_PROCESS)
 		list_process_comms(report);
+	if (report->tally.by == TALLY_THREAD && !reader_load_names(&report->reader, error))
+		return false;
 	/* Run times are of threads, and not of what happens inside of spans. */
 	if (report->tally.by == TALLY_THREAD)
 		report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))

@@ -19,11 +19,28 @@ static uint64_t part_in_range(const struct reader *reader, int64_t from, int64_t
 	return from < to ? (uint64_t)to - (uint64_t)from : 0;
 }
 
-static void add_row(const struct reader *reader, struct run_time *at, int64_t start, int64_t end,
-		    uint64_t cpu, bool has_wakeups)
+/* Of it the part in which the thread has a name that is wanted. */
+static uint64_t wanted_part(struct reader *reader, uint32_t thread, int64_t from, int64_t to)
+{
+	uint64_t sum = 0;
+
+	if (!reader->comms)
+		return part_in_range(reader, from, to);
+	while (from < to) {
+		int64_t next = MIN_OF(thread_names_until(reader->thread_names, thread, from), to);
+
+		if (reader_wants_thread_at(reader, thread, from))
+			sum += part_in_range(reader, from, next);
+		from = next;
+	}
+	return sum;
+}
+
+static void add_row(struct reader *reader, uint32_t thread, struct run_time *at, int64_t start,
+		    int64_t end, uint64_t cpu, bool has_wakeups)
 {
 	if (at->is_there && at->left_ns < start) {
-		uint64_t gap = part_in_range(reader, at->left_ns, start);
+		uint64_t gap = wanted_part(reader, thread, at->left_ns, start);
 
 		if (at->left_how == PROF_SWITCH_WAIT)
 			at->wait_ns += gap;
@@ -34,7 +51,7 @@ static void add_row(const struct reader *reader, struct run_time *at, int64_t st
 			at->runnable_ns += gap;
 	}
 	if (reader_wants_cpu(reader, cpu))
-		at->run_ns += part_in_range(reader, start, end);
+		at->run_ns += wanted_part(reader, thread, start, end);
 	at->left_ns = end;
 	at->is_there = true;
 	at->known = at->run_ns || at->wait_ns || at->preempted_ns || at->runnable_ns;
@@ -49,7 +66,7 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 		      const struct prof_batch *batch, GArray *times)
 {
 	const struct prof_array *c = batch->columns;
-	bool has_wakeups = run_times_have_wakeups(reader->capture);
+	bool has_wakeups = capture_metadata_of(reader->capture, batch->segment, "wakeups") != NULL;
 
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
@@ -62,7 +79,7 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 		if (times->len <= thread)
 			g_array_set_size(times, thread + 1);
 		at = &g_array_index(times, struct run_time, thread);
-		add_row(reader, at, capture_time(reader->capture, batch->segment, start),
+		add_row(reader, thread, at, capture_time(reader->capture, batch->segment, start),
 			capture_time(reader->capture, batch->segment, end),
 			array_number_or(&c[CPU], i, UINT64_MAX), has_wakeups);
 		at->left_how = (uint32_t)array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING);

@@ -609,7 +609,9 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 			continue;
 		if (threads)
 			thread = names_thread(pass->epoch, array_number_or(&c[THREAD], i, 0));
-		if (!reader_wants_thread(reader, thread))
+		if (reader_filters_threads(reader) &&
+		    !reader_wants_thread_at(reader, thread,
+					    capture_time(reader->capture, batch->segment, time)))
 			continue;
 		if (inside && !span_set_has(inside, thread,
 					    capture_time(reader->capture, batch->segment, time)))

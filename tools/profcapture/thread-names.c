@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Thread-names - what a thread was called at a time
+ *
+ * Kept are the names of threads that were renamed; the others have that of the dictionary. So the table is read twice.
+ * Threads are found by what they are, not by their index, which names_forget() gives to others.
+ * Invariants: (1) before the first name that is known a thread is called that   [test-report: thread_names]
+ *             (2) a thread that was not renamed has the name of the dictionary [test-report: thread_names]
+ */
+#include "config.h"
+
+#include "tools/profcapture/thread-names.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+enum { TIME, THREAD, EVENT, COMM, N_COLUMNS };
+static const uint16_t columns[N_COLUMNS] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
+					     PROF_TASK_COMM };
+
+/* Without padding: it is compared as bytes. */
+struct identity {
+	uint64_t pid, exec_generation, process_start, tid, start;
+};
+
+struct named {
+	int64_t since_ns; /* relative */
+	const char *name; /* interned */
+	bool inherited;   /* of who created it */
+};
+
+struct thread_names {
+	struct capture *capture;
+	GHashTable *
+		threads; /* struct identity → GArray of struct named, by time; those that were renamed */
+	bool are_known; /* which those are */
+};
+
+static guint hash_identity(gconstpointer key)
+{
+	const struct identity *identity = key;
+	uint64_t hash = identity->pid * UINT64_C(0x9e3779b97f4a7c15) + identity->tid +
+			identity->start * 31 + identity->exec_generation;
+
+	return (guint)(hash ^ hash >> 32);
+}
+
+static gboolean same_identity(gconstpointer left, gconstpointer right)
+{
+	return memcmp(left, right, sizeof(struct identity)) == 0;
+}
+
+static struct identity identity_of(const struct names *names, uint32_t index)
+{
+	const struct names_thread *thread = names_thread_at(names, index);
+	const struct names_process *process = names_process_at(names, thread->process);
+
+	return (struct identity){ process->pid, process->exec_generation, process->start_time,
+				  thread->tid, thread->start_time };
+}
+
+static void free_names(gpointer data)
+{
+	g_array_unref(data);
+}
+
+static void add_name(struct thread_names *names, uint32_t thread, struct named named)
+{
+	struct identity identity = identity_of(names->capture->names, thread);
+	GArray *all = g_hash_table_lookup(names->threads, &identity);
+
+	if (all &&
+	    (all->len == 0 || g_array_index(all, struct named, all->len - 1).name != named.name))
+		g_array_append_val(all, named);
+}
+
+static void add_renamed(struct thread_names *names, uint32_t thread)
+{
+	struct identity identity = identity_of(names->capture->names, thread);
+
+	if (!g_hash_table_contains(names->threads, &identity))
+		g_hash_table_insert(names->threads, g_memdup2(&identity, sizeof(identity)),
+				    g_array_new(FALSE, FALSE, sizeof(struct named)));
+}
+
+static void add_batch(struct thread_names *names, struct names_epoch *epoch,
+		      const struct prof_batch *batch)
+{
+	const struct prof_array *c = batch->columns;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint64_t comm = array_number_or(&c[COMM], i, 0);
+		uint64_t event = array_number_or(&c[EVENT], i, PROF_TASK_EXISTS);
+		const char *name = comm ? names_text(epoch, comm) : NULL;
+
+		if (thread <= NAMES_LOST || !name)
+			continue;
+		if (!names->are_known && event == PROF_TASK_COMM_CHANGE)
+			add_renamed(names, thread);
+		if (names->are_known)
+			add_name(names, thread,
+				 (struct named){ capture_time(names->capture, batch->segment,
+							      array_number_or(&c[TIME], i, 0)),
+						 name, event == PROF_TASK_FORK });
+	}
+}
+
+static bool read_rows(struct thread_names *names, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
+						     .columns = columns,
+						     .n_columns = N_COLUMNS };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(names->capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read the threads of '%s'"),
+				     names->capture->file);
+	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(names->capture->names, batch.epoch, error);
+
+		ok = epoch && names_load_identities(epoch, error);
+		if (ok)
+			add_batch(names, epoch, &batch);
+	}
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END || capture_error(error, r, _("cannot read the threads of '%s'"),
+						     names->capture->file));
+}
+
+struct thread_names *thread_names_read(struct capture *capture, GError **error)
+{
+	struct thread_names *names = g_new0(struct thread_names, 1);
+	uint64_t lost = capture->names->lost;
+	bool ok;
+
+	names->capture = capture;
+	names->threads = g_hash_table_new_full(hash_identity, same_identity, g_free, free_names);
+	ok = read_rows(names, error);
+	names->are_known = true;
+	if (ok && g_hash_table_size(names->threads) > 0)
+		ok = read_rows(names, error);
+	/* nobody asked for these */
+	capture->names->lost = lost;
+	if (ok)
+		return names;
+	thread_names_free(names);
+	return NULL;
+}
+
+void thread_names_free(struct thread_names *names)
+{
+	if (!names)
+		return;
+	g_hash_table_unref(names->threads);
+	g_free(names);
+}
+
+static const GArray *names_of(const struct thread_names *names, uint32_t thread)
+{
+	struct identity identity = identity_of(names->capture->names, thread);
+
+	return thread > NAMES_LOST ? g_hash_table_lookup(names->threads, &identity) : NULL;
+}
+
+/* How many of them it had got by then. */
+static guint count_until(const GArray *all, int64_t time_ns)
+{
+	guint low = 0, high = all ? all->len : 0;
+
+	while (low < high) {
+		guint middle = low + (high - low) / 2;
+
+		if (g_array_index(all, struct named, middle).since_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const char *thread_names_at(const struct thread_names *names, uint32_t thread, int64_t time_ns)
+{
+	const GArray *all = names_of(names, thread);
+	guint n = count_until(all, time_ns);
+
+	if (!all || all->len == 0)
+		return names_thread_at(names->capture->names, thread)->comm;
+	return g_array_index(all, struct named, n ? n - 1 : 0).name;
+}
+
+int64_t thread_names_until(const struct thread_names *names, uint32_t thread, int64_t time_ns)
+{
+	const GArray *all = names_of(names, thread);
+	guint n = count_until(all, time_ns);
+
+	return all && n < all->len ? g_array_index(all, struct named, n).since_ns : INT64_MAX;
+}
+
+unsigned thread_names_count(const struct thread_names *names, uint32_t thread)
+{
+	const GArray *all = names_of(names, thread);
+	g_autoptr(GHashTable) set = NULL;
+
+	if (!all)
+		return names_thread_at(names->capture->names, thread)->comm != NULL;
+	if (all->len == 1)
+		return 1;
+	set = g_hash_table_new(NULL, NULL);
+	for (guint i = 0; i < all->len; i++)
+		if (!g_array_index(all, struct named, i).inherited)
+			g_hash_table_add(set, (gpointer)g_array_index(all, struct named, i).name);
+	return g_hash_table_size(set);
+}
+
+bool thread_names_has(const struct thread_names *names, uint32_t thread, const char *name)
+{
+	const GArray *all = names_of(names, thread);
+
+	for (guint i = 0; all && i < all->len; i++)
+		if (strcmp(g_array_index(all, struct named, i).name, name) == 0)
+			return true;
+	return !all && g_strcmp0(names_thread_at(names->capture->names, thread)->comm, name) == 0;
+}
