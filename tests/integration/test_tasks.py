@@ -17,6 +17,7 @@ import pytest
 
 from recordings import end_when_recorded, recorded, until
 from stacks import at, read, settled
+from test_record import WALL, times_of
 from test_stack_programs import PYTHON, SOURCE
 from test_targets import FAMILY, assert_family, rows
 
@@ -166,6 +167,24 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
         for row in sorted(rows(profcapture, capture, "switch"), key=lambda row: row["time_ns"]):
             assert row["start"] >= last.get(row[key], 0) - 1000, (key, row)
             last[row[key]] = row["time_ns"]
+
+
+def test_all_time_is_known(profctl, profcapture, capture, program):
+    """As with privilege; but nothing says when a thread was woken, and that is not called 0."""
+    done = profctl("record", "--no-symbols", "-o", capture, "--", program("wall", WALL), 4, prefix=as_user())
+    times = {tid: ns for (_, tid), ns in times_of(profcapture, capture).items()}
+    for line in done.stdout.splitlines()[1:]:
+        tid, begin, end, _ = map(int, line.split())
+        assert times[tid] >= 0.995 * (end - begin)
+    sliced = times_of(profcapture, "--from", "0.3s", "--to", "0.5s", capture)
+    whole = [(comm, ns) for (comm, _), ns in sliced.items() if comm in ("wall", "sleeper", "spinner")]
+    assert len(whole) == 5
+    for comm, ns in whole:
+        assert abs(ns - 200e6) <= 0.005 * 200e6, (comm, ns)
+    found = profcapture.json("report", "--by", "thread", capture)["data"]["rows"]
+    assert {row["runnable_ns"] for row in found} == {None}
+    text = profcapture("report", "--by", "thread", capture).stdout
+    assert "runnable" not in text and "when it was woken was not recorded" in text
 
 
 def test_without_children(profcapture, capture, program, spawn):
