@@ -57,6 +57,7 @@ static void note_state(const struct application *application, struct thread *thr
 	switches_note(application->scan->tasks, thread,
 		      state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
 		      MIN_OF(begin_ns, time_ns));
+	thread->may_run = state == 'R';
 }
 
 static void apply_stat(struct application *application, const struct snapshot_item *item)

@@ -42,6 +42,7 @@ static void write_row(struct tasks *tasks, struct thread *thread, uint32_t cpu, 
 		      enum prof_switch_state state, uint64_t time_ns)
 {
 	thread->has_state = true;
+	thread->may_run = false;
 	thread->state = state;
 	tasks_need(tasks, thread);
 	output_add(tasks->output, PROF_TABLE_SWITCH,
@@ -81,7 +82,7 @@ void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns)
 		struct thread *thread = value;
 
 		if (thread->exit_ns || !thread->has_state || thread->state == PROF_SWITCH_RUNNING ||
-		    (thread->state == PROF_SWITCH_RUNNABLE && !all_known))
+		    (thread->may_run && !all_known))
 			continue;
 		switches_note(tasks, thread, thread->state, time_ns);
 	}

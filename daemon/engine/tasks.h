@@ -52,6 +52,7 @@ struct thread {
 	uint32_t n_ns_tids;
 	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
 	bool has_state;
+	bool may_run; /* it was ready when the recording began, and has had no other row */
 	enum prof_switch_state state; /* of its last switch row */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
