@@ -96,10 +96,13 @@ struct functions *functions_new(struct names *names, GError **error)
 	struct functions *functions;
 	struct line_rows *lines;
 	struct code_names *codes;
+	struct own_memory *memory;
 
 	lines = symbols ? line_rows_load(names, error) : NULL;
 	codes = lines ? code_names_load(names, error) : NULL;
-	if (!codes) {
+	memory = codes ? own_memory_load(names, error) : NULL;
+	if (!memory) {
+		code_names_free(codes);
 		line_rows_free(lines);
 		symbol_rows_free(symbols);
 		return NULL;
@@ -113,6 +116,7 @@ struct functions *functions_new(struct names *names, GError **error)
 	functions->symbols = symbols;
 	functions->lines = lines;
 	functions->codes = codes;
+	functions->memory = memory;
 	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
 	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
 	functions->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
@@ -130,6 +134,7 @@ void functions_free(struct functions *functions)
 	symbol_rows_free(functions->symbols);
 	line_rows_free(functions->lines);
 	code_names_free(functions->codes);
+	own_memory_free(functions->memory);
 	g_hash_table_unref(functions->code);
 	g_array_unref(functions->all);
 	g_hash_table_unref(functions->unresolved);
@@ -198,12 +203,15 @@ static uint32_t of_symbol(struct functions *functions, uint32_t image, struct sy
 
 static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t offset)
 {
-	struct function function = { .kind = "unresolved", .image = image, .offset = offset };
+	struct function function = { .kind = "unresolved", .image = image };
 	const char *path;
 	gpointer known;
 	char *name;
 	uint32_t index;
 
+	if (own_memory_is(names_image_at(functions->names, image)))
+		offset = own_memory_start(functions->memory, image, offset);
+	function.offset = offset;
 	if (g_hash_table_lookup_extended(functions->unresolved, &function, NULL, &known))
 		return GPOINTER_TO_UINT(known);
 	path = basename_of(names_image_at(functions->names, image)->path);
@@ -241,13 +249,6 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 	return name->user;
 }
 
-/* Of a frame in memory of a process's own. */
-static bool is_own_memory(const struct names_image *image)
-{
-	return (image->kind == PROF_IMAGE_ANON || image->kind == PROF_IMAGE_JIT) &&
-	       image->process > NAMES_LOST;
-}
-
 /* Where a frame is: its image, its offset, and the offset that is looked up. False: the capture does not say. */
 static bool read_frame(struct names_epoch *epoch, size_t row, uint32_t *ret_image,
 		       uint64_t *ret_offset, uint64_t *ret_looked_up)
@@ -272,7 +273,7 @@ static uint32_t look_up(struct functions *functions, struct names_epoch *epoch, 
 
 	if (!read_frame(epoch, row, &image, &offset, &looked_up))
 		return FUNCTION_LOST;
-	if (is_own_memory(names_image_at(functions->names, image)) &&
+	if (own_memory_is(names_image_at(functions->names, image)) &&
 	    code_names_any(functions->codes))
 		return FUNCTION_TIMED;
 	symbol = symbol_rows_find(functions->symbols, image, looked_up);

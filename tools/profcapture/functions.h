@@ -13,6 +13,7 @@
 #include "tools/common/json.h"
 #include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
+#include "tools/profcapture/own-memory.h"
 
 #define FUNCTION_NO_STACK 0u
 #define FUNCTION_LOST 1u
@@ -44,6 +45,7 @@ struct functions {
 	struct symbol_rows *symbols;
 	struct line_rows *lines;
 	struct code_names *codes;
+	struct own_memory *memory;
 	GHashTable *code;        /* process and name → index */
 	GArray *all;             /* of struct function */
 	GHashTable *whole;       /* struct function, without its place → index */

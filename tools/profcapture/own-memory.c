@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/own-memory.h"
+
+#include "tools/common/capture-error.h"
+
+#include <glib/gi18n.h>
+
+enum { START, LENGTH, IMAGE, N_COLUMNS };
+static const uint16_t columns[N_COLUMNS] = { PROF_MAPPING_START, PROF_MAPPING_LENGTH,
+					     PROF_MAPPING_IMAGE };
+
+struct range {
+	uint64_t start, end, reach; /* reach: the end of all that start no later */
+};
+
+struct own_memory {
+	GHashTable *ranges; /* image → GArray of struct range, by start */
+};
+
+static void free_ranges(gpointer ranges)
+{
+	g_array_unref(ranges);
+}
+
+bool own_memory_is(const struct names_image *image)
+{
+	return (image->kind == PROF_IMAGE_ANON || image->kind == PROF_IMAGE_JIT) &&
+	       image->process > NAMES_LOST;
+}
+
+static void add_row(struct own_memory *memory, struct names_epoch *epoch,
+		    const struct prof_batch *batch, size_t row)
+{
+	const struct prof_array *c = batch->columns;
+	uint64_t id, length;
+	struct range range;
+	uint32_t image;
+	GArray *ranges;
+
+	if (!array_number(&c[START], row, &range.start) ||
+	    !array_number(&c[LENGTH], row, &length) || !array_number(&c[IMAGE], row, &id) ||
+	    !add_u64(range.start, length, &range.end))
+		return;
+	image = names_image(epoch, id);
+	if (!own_memory_is(names_image_at(epoch->names, image)))
+		return;
+	ranges = g_hash_table_lookup(memory->ranges, GUINT_TO_POINTER(image));
+	if (!ranges) {
+		ranges = g_array_new(FALSE, FALSE, sizeof(range));
+		g_hash_table_insert(memory->ranges, GUINT_TO_POINTER(image), ranges);
+	}
+	g_array_append_val(ranges, range);
+}
+
+static gint compare_ranges(gconstpointer left, gconstpointer right)
+{
+	const struct range *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+static void settle(struct own_memory *memory)
+{
+	GHashTableIter iter;
+	GArray *ranges;
+
+	g_hash_table_iter_init(&iter, memory->ranges);
+	while (g_hash_table_iter_next(&iter, NULL, (void **)&ranges)) {
+		uint64_t reach = 0;
+
+		g_array_sort(ranges, compare_ranges);
+		for (guint i = 0; i < ranges->len; i++) {
+			struct range *range = &g_array_index(ranges, struct range, i);
+
+			range->reach = reach = MAX_OF(reach, range->end);
+		}
+	}
+}
+
+static bool read_rows(struct own_memory *memory, struct names *names, struct prof_cursor *cursor,
+		      GError **error)
+{
+	struct prof_batch batch;
+	int r;
+
+	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
+
+		if (!epoch || !names_load_identities(epoch, error))
+			return false;
+		for (size_t i = 0; i < batch.rows; i++)
+			add_row(memory, epoch, &batch, i);
+	}
+	settle(memory);
+	return r == PROF_END || capture_error(error, r, _("cannot read the capture"));
+}
+
+struct own_memory *own_memory_load(struct names *names, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_MAPPING,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct own_memory *memory = g_new0(struct own_memory, 1);
+	struct prof_cursor *cursor = NULL;
+	int r = prof_cursor_new(names->reader, &options, &cursor);
+	bool ok;
+
+	memory->ranges = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_ranges);
+	if (r == PROF_NO_TABLE)
+		return memory;
+	ok = r == 0 ? read_rows(memory, names, cursor, error)
+		    : capture_error(error, r, _("cannot read the capture"));
+	prof_cursor_free(cursor);
+	if (ok)
+		return memory;
+	own_memory_free(memory);
+	return NULL;
+}
+
+void own_memory_free(struct own_memory *memory)
+{
+	if (!memory)
+		return;
+	g_hash_table_unref(memory->ranges);
+	g_free(memory);
+}
+
+uint64_t own_memory_start(const struct own_memory *memory, uint32_t image, uint64_t address)
+{
+	const GArray *ranges = g_hash_table_lookup(memory->ranges, GUINT_TO_POINTER(image));
+	guint low = 0, high = ranges ? ranges->len : 0;
+
+	while (low < high) {
+		guint middle = low + (high - low) / 2;
+
+		if (g_array_index(ranges, struct range, middle).start <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low > 0; low--) {
+		const struct range *range = &g_array_index(ranges, struct range, low - 1);
+
+		if (range->reach <= address)
+			break;
+		if (address < range->end)
+			return range->start;
+	}
+	return address;
+}
