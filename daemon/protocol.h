@@ -257,6 +257,8 @@ struct snapshot_mapping {
 	uint32_t dev_major, dev_minor;
 	uint32_t build_id_size;
 	uint8_t build_id[20];
+	uint32_t is_shared; /* not 0: what the process writes is what the file holds */
+	uint32_t reserved;
 };
 
 /* "Open the file that PID maps executably at start-end": broker opens /proc/PID/map_files/…, else the path below the

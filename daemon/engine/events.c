@@ -121,6 +121,7 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 	struct image_key key = {
 		.path = mmap->name,
 		.path_bytes = strlen(mmap->name),
+		.is_shared = mmap->is_shared,
 		.start = mmap->start,
 	};
 	struct mapping mapping = {
@@ -144,7 +145,10 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 	    record->cpumode == PERF_RECORD_MISC_KERNEL)
 		return;
 	mapping.image = images_of_mapping(events->images, &key);
-	maps_insert(&process->maps, &mapping);
+	if (mapping.image || !process->exe)
+		maps_insert(&process->maps, &mapping);
+	else
+		maps_insert_anonymous(&process->maps, &mapping, process->exe);
 	/* Nothing of it is ever hit: it is mapped so that its path is known. */
 	if (mapping.image && is_jit_dump(mapping.image->path))
 		output_need(events->tasks->output, &mapping.image->row);

@@ -115,11 +115,14 @@ static bool has_prefix(const struct image_key *key, const char *prefix)
 	return key->path_bytes >= n && memcmp(key->path, prefix, n) == 0;
 }
 
-/* Names of fs/proc/task_mmu.c and kernel/events/core.c for what is no file on a disk. */
+/*
+ * Names of fs/proc/task_mmu.c and kernel/events/core.c for what is no file on a disk. A memfd can be either: one that is mapped
+ * privately has its code from a file, and compilers that generate code write through another, shared, mapping.
+ */
 static bool is_anonymous(const struct image_key *key)
 {
 	return key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
-	       has_prefix(key, "/memfd:") || has_prefix(key, "/dev/zero") ||
+	       (has_prefix(key, "/memfd:") && key->is_shared) || has_prefix(key, "/dev/zero") ||
 	       has_prefix(key, "/SYSV") || has_prefix(key, "/anon_hugepage") ||
 	       has_prefix(key, "/[aio]");
 }

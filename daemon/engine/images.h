@@ -64,6 +64,7 @@ struct image_key {
 	const uint8_t *build_id;
 	uint32_t build_id_bytes;
 	uint64_t dev, inode, inode_generation;
+	bool is_shared; /* MAP_SHARED */
 	uint64_t start; /* where it is mapped: the vdso of a 32-bit process is another one */
 };
 

@@ -11,6 +11,8 @@
  */
 #include "daemon/engine/maps.h"
 
+#include "arch/base.h"
+
 #include <string.h>
 
 static uint64_t next_version(void)
@@ -124,6 +126,34 @@ void maps_insert(struct maps **shared, const struct mapping *mapping)
 	memcpy(maps->mappings + first, pieces, n * sizeof(*pieces));
 	maps->n = maps->n - (last - first) + n;
 	maps->version = next_version();
+}
+
+static bool is_program(const struct mapping *mapping, const char *exe)
+{
+	return mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
+	       strcmp(mapping->image->path, exe) == 0;
+}
+
+void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe)
+{
+	struct mapping rest = *mapping;
+
+	while (rest.start < rest.end) {
+		uint32_t i = lower_bound(*maps, rest.start);
+		struct mapping part = rest;
+
+		while (i < (*maps)->n && (*maps)->mappings[i].start < rest.end &&
+		       !is_program(&(*maps)->mappings[i], exe))
+			i++;
+		if (i == (*maps)->n || (*maps)->mappings[i].start >= rest.end) {
+			maps_insert(maps, &rest);
+			return;
+		}
+		part.end = (*maps)->mappings[i].start;
+		rest = upper_part(&rest, MIN_OF(rest.end, (*maps)->mappings[i].end));
+		if (part.start < part.end)
+			maps_insert(maps, &part);
+	}
 }
 
 void maps_replace(struct maps **shared, const struct mapping *scanned, size_t n, uint64_t time_ns)

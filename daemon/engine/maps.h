@@ -28,6 +28,11 @@ void maps_unref(struct maps *maps); /* takes NULL */
 
 /* Puts a mapping over what was there. */
 void maps_insert(struct maps **maps, const struct mapping *mapping);
+/*
+ * The same for anonymous memory, but where the program's own code was, it stays: programs copy their code to huge pages, in its
+ * place (node --use-largepages, HHVM). `exe` is the path of the program.
+ */
+void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe);
 /* What /proc said at time_ns: it replaces whatever is not newer. `scanned` is sorted and its ranges lie apart. */
 void maps_replace(struct maps **maps, const struct mapping *scanned, size_t n, uint64_t time_ns);
 const struct mapping *maps_find(const struct maps *maps, uint64_t address);

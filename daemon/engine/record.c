@@ -215,6 +215,7 @@ static bool parse_mmap2(const struct perf_event_header *header, struct record *r
 		.file_offset = fixed->file_offset,
 		.name = fixed->name,
 		.executable = fixed->protection & PROT_EXEC,
+		.is_shared = fixed->flags & MAP_SHARED,
 	};
 	mmap->dev_major = fixed->dev_major;
 	mmap->dev_minor = fixed->dev_minor;

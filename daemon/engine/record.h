@@ -44,6 +44,7 @@ struct record_mmap {
 	const uint8_t *build_id;
 	const char *name; /* NUL-terminated */
 	bool executable;
+	bool is_shared; /* MAP_SHARED */
 };
 
 struct record_comm {

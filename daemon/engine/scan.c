@@ -170,6 +170,22 @@ static void tidy_mappings(GArray *mappings)
 	g_array_set_size(mappings, to);
 }
 
+/* Anonymous code amid that of a file, exactly in the place of what is missing there, is a copy of that. */
+static void find_copies(GArray *mappings)
+{
+	for (guint i = 1; i + 1 < mappings->len; i++) {
+		struct mapping *mapping = &g_array_index(mappings, struct mapping, i);
+		const struct mapping *before = mapping - 1, *after = mapping + 1;
+
+		if (mapping->image || !before->image || before->image != after->image ||
+		    before->end != mapping->start || mapping->end != after->start ||
+		    after->file_offset - before->file_offset != after->start - before->start)
+			continue;
+		mapping->image = before->image;
+		mapping->file_offset = before->file_offset + (mapping->start - before->start);
+	}
+}
+
 static void finish_mappings(struct application *application)
 {
 	struct process *process = steal_ptr(&application->process);
@@ -179,6 +195,7 @@ static void finish_mappings(struct application *application)
 		return;
 	if (application->pid == 0 || !process->maps_known) {
 		tidy_mappings(mappings);
+		find_copies(mappings);
 		maps_replace(&process->maps, (const struct mapping *)(void *)mappings->data,
 			     mappings->len, application->mappings_ns);
 		process->maps_ns = application->mappings_ns;
@@ -215,6 +232,7 @@ static void collect(struct application *application, const struct snapshot_range
 		.build_id_bytes = range->build_id_bytes,
 		.dev = makedev(range->dev_major, range->dev_minor),
 		.inode = range->inode,
+		.is_shared = range->is_shared,
 		.start = range->start,
 	};
 	struct mapping mapping = {

@@ -196,6 +196,7 @@ static bool parse_maps_line(struct text line, struct snapshot_range *ret_range)
 	    range.end <= range.start || line.end - line.at < 5)
 		return false;
 	range.executable = line.at[2] == 'x';
+	range.is_shared = line.at[3] == 's';
 	line.at += 4;
 	if (!read_char(&line, ' ') || !read_number(&line, 16, &range.file_offset) ||
 	    !read_char(&line, ' ') || !read_number(&line, 16, &major) || !read_char(&line, ':') ||
@@ -243,6 +244,7 @@ bool snapshot_parse_mapping(const char *text, size_t length, struct snapshot_ran
 		.build_id = (const uint8_t *)text + offsetof(struct snapshot_mapping, build_id),
 		.build_id_bytes = mapping.build_id_size,
 		.executable = true,
+		.is_shared = mapping.is_shared,
 		.name = text + sizeof(mapping),
 		.name_bytes = strnlen(text + sizeof(mapping), length - sizeof(mapping)),
 	};

@@ -47,6 +47,7 @@ struct snapshot_range {
 	const uint8_t *build_id;
 	uint32_t build_id_bytes;
 	bool executable;
+	bool is_shared;
 	const char *name; /* not NUL-terminated */
 	size_t name_bytes;
 };

@@ -156,6 +156,7 @@ static int query_mapping(int fd, uint64_t address, struct snapshot_mapping *ret_
 	mapping.inode = query.inode;
 	mapping.dev_major = query.dev_major;
 	mapping.dev_minor = query.dev_minor;
+	mapping.is_shared = (query.vma_flags & UAPI_PROCMAP_QUERY_VMA_SHARED) != 0;
 	mapping.build_id_size = MIN_OF(query.build_id_size, sizeof(mapping.build_id));
 	*ret_mapping = mapping;
 	*ret_name_bytes = query.vma_name_size ? strnlen(name, PATH_MAX) : 0;

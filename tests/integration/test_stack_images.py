@@ -95,6 +95,84 @@ def test_no_cfi(samples_of):
         assert sample.stop != "root" and set(sample.images) == {"nocfi"}, sample
 
 
+IN_MEMORY = r"""
+int main(int argc, char **argv)
+{
+	int from = open(argv[1], O_RDONLY), to = memfd_create("in memory", MFD_CLOEXEC);
+	char *const arguments[] = { (char *)"x", NULL };
+	char bytes[65536];
+	ssize_t n;
+
+	while ((n = read(from, bytes, sizeof(bytes))) > 0)
+		write(to, bytes, n);
+	prctl(PR_SET_NAME, "before");
+	fexecve(to, arguments, environ);
+}
+"""
+# fexecve() names the process by its descriptor, so the program gives itself a name.
+NAMED = "#include <sys/prctl.h>\n" + PROGRAM.replace("	outer();", '	prctl(PR_SET_NAME, "in-memory");\n	outer();')
+
+
+def in_memory(folder):
+    starter = build(folder, "starter", "#include <fcntl.h>\n#include <sys/prctl.h>\n" + IN_MEMORY)
+    return [starter, build(folder, "in-memory", NAMED)]
+
+
+PROGRAMS.add("in-memory", in_memory)
+
+
+def test_memfd(samples_of):
+    samples = at(samples_of("in-memory"))
+    expect(samples, CHAIN)
+    assert all(sample.images[0] == "memfd:in memory" for sample in samples)
+
+
+COPIED = r"""
+__attribute__((section(".hot"), aligned(4096), noipa)) void spin_here(int ms)
+{
+	spin(ms);
+	BEHIND;
+}
+__attribute__((section(".hot"), aligned(4096), noipa)) void spin_there(int ms)
+{
+	spin_here(ms);
+	BEHIND;
+}
+__attribute__((section(".hot"), aligned(4096), noipa)) void last(void)
+{
+}
+int main(int argc, char **argv)
+{
+	static char kept[8192];
+	char *code = (char *)spin_here;
+
+	memcpy(kept, code, sizeof(kept));
+	if (mmap(code, sizeof(kept), PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != code)
+		return 1;
+	memcpy(code, kept, sizeof(kept));
+	if (argc > 1)
+		printf("ready\n"), fflush(stdout), spin_there(100000);
+	spin_there(200);
+	BEHIND;
+}
+"""
+PROGRAMS.add_program("copied", COPIED)
+
+
+def test_copied_code(samples_of):
+    """A program that copies its code to anonymous memory in the same place, as onto huge pages."""
+    expect(at(samples_of("copied")), "spin;spin_here;spin_there;" + MAIN)
+
+
+def test_code_that_was_copied_before(profctl, profcapture, tmp_path, spawn):
+    """The same of a program that runs already."""
+    program = build(tmp_path, "copied", COPIED)
+    target = spawn(program, "wait", stdout=subprocess.PIPE)
+    target.stdout.readline()
+    recorded(profctl, "-p", target.pid, "-d", 0.5, "-o", tmp_path / "test.cap")
+    expect(at(read(profcapture, tmp_path / "test.cap")), "spin;spin_here;spin_there;" + MAIN)
+
+
 def without_section_headers(program):
     data = bytearray(program.read_bytes())
     struct.pack_into("<Q", data, 40, 0)  # e_shoff

@@ -53,6 +53,34 @@ static void test_maps_overlap(void)
 	maps_unref(maps);
 }
 
+/* Anonymous memory stays out of the program's code, and covers everything else. */
+static void test_maps_copied(void)
+{
+	struct image program = { .kind = PROF_IMAGE_FILE, .path = (char *)"/bin/x" };
+	struct image library = { .kind = PROF_IMAGE_FILE, .path = (char *)"/lib/y" };
+	const struct mapping text[] = {
+		{ .start = 0x2000, .end = 0x4000, .file_offset = 0x1000, .image = &program },
+		{ .start = 0x5000, .end = 0x6000, .file_offset = 0x4000, .image = &program },
+		{ .start = 0x7000, .end = 0x8000, .image = &library },
+	};
+	const struct mapping copy = { .start = 0x1000, .end = 0x9000 };
+	struct maps *maps = maps_new();
+
+	for (size_t i = 0; i < ARRAY_SIZE(text); i++)
+		maps_insert(&maps, &text[i]);
+	maps_insert_anonymous(&maps, &copy, "/bin/x");
+	for (uint64_t at = 0x1000; at < 0x9000; at += 0x800) {
+		bool is_text = (at >= 0x2000 && at < 0x4000) || (at >= 0x5000 && at < 0x6000);
+		const struct mapping *found = maps_find(maps, at);
+
+		REQUIRE(found != NULL);
+		CHECK(found->image == (is_text ? &program : NULL));
+		CHECK(!is_text || found->file_offset + (at - found->start) == at - 0x1000);
+	}
+	CHECK(maps_find(maps, 0x9000) == NULL);
+	maps_unref(maps);
+}
+
 static void test_maps_fork(void)
 {
 	struct maps *parent = maps_new(), *child;
@@ -122,7 +150,9 @@ static void test_images(void)
 	CHECK(image_at(&images, "//anon", 0, 0) == NULL);
 	CHECK(image_at(&images, "", 0, 0) == NULL);
 	CHECK(image_at(&images, "[heap]", 0, 0) == NULL);
-	CHECK(image_at(&images, "/memfd:jit (deleted)", 0, 9) == NULL);
+	CHECK(image_at(&images, "/memfd:code (deleted)", 0, 9) != NULL);
+	key = (struct image_key){ .path = "/memfd:jit", .path_bytes = 10, .is_shared = true };
+	CHECK(images_of_mapping(&images, &key) == NULL);
 	CHECK(images_by_id(&images, image->row.id) == image);
 	CHECK(images_by_id(&images, UINT64_MAX) == NULL);
 	images_done(&images);
@@ -609,6 +639,7 @@ static void test_switch_exec(void)
 int main(void)
 {
 	RUN(test_maps_overlap);
+	RUN(test_maps_copied);
 	RUN(test_maps_fork);
 	RUN(test_maps_scan);
 	RUN(test_images);
