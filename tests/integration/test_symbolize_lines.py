@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from format_reader import Capture
 from recordings import INLINED_SPIN, until
 
 # Ends after some hundreds of milliseconds on a CPU, or with an argument never; at RATE that gives enough samples on any machine.
@@ -197,3 +198,55 @@ def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn
     until(lambda: Path(f"/proc/{program.pid}/comm").read_text() == "spin\n", 10)
     profctl("record", "--pid", program.pid, "-F", RATE, "-d", 0.5, "-o", capture)
     check_lines(profcapture, capture)
+
+
+# gcc inlines some calls of it into itself, and into main
+FIB = """
+volatile int sink;
+int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+int main(void) { for (int i = 0; i < 60; i++) sink = fib(30); return 0; }
+"""
+
+
+def innermost(capture, program):
+    """How many samples hit each function of the program, inlined ones included, as addr2line has it; and whether a function is
+    inlined into itself anywhere there."""
+    known = {}
+    for name in "string", "image", "frame", "stack":
+        for row, chunk in capture.rows(name):
+            known[name, chunk.epoch, row["id"]] = row
+    addresses = []
+    for row, chunk in capture.rows("sample"):
+        stack = known["stack", chunk.epoch, row["stack"]]
+        frame = known["frame", chunk.epoch, stack["frame"]]
+        image = known["image", chunk.epoch, frame["image"]]
+        if known["string", chunk.epoch, image["path"]]["text"].decode() == str(program):
+            addresses.append(frame["offset"])
+    command = ["addr2line", "-a", "-f", "-i", "-e", program, *map(hex, addresses)]
+    lines = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout.splitlines()
+    chains = []
+    for line in lines:
+        if line.startswith("0x"):
+            chains.append([])
+        else:
+            chains[-1].append(line)
+    chains = [chain[::2] for chain in chains]
+    hits = {name: sum(chain[0] == name for chain in chains) for name in {chain[0] for chain in chains}}
+    return hits, any(len(set(chain)) < len(chain) for chain in chains)
+
+
+def test_a_function_inlined_into_itself_is_one(profctl, profcapture, require, tmp_path):
+    require("gcc", "addr2line")
+    (tmp_path / "fib.c").write_text(FIB)
+    subprocess.run(["gcc", "-g", "-O2", "fib.c", "-o", "fib"], cwd=tmp_path, check=True)
+    profctl("record", "-F", RATE, "-o", tmp_path / "fib.cap", "--", tmp_path / "fib")
+    hits, is_inlined_into_itself = innermost(Capture((tmp_path / "fib.cap").read_bytes()), tmp_path / "fib")
+    assert is_inlined_into_itself and hits["fib"] > 100
+    for options in [], ["--tree"], ["--callers", "fib"]:
+        data = profcapture.json("report", tmp_path / "fib.cap", "--inline", "--limit", 0, *options)["data"]
+        if "rows" in data:
+            fib, = [row for row in data["rows"] if row["name"] == "fib"]
+            assert fib["self"] == hits["fib"] and fib["total"] <= data["total"]
+            assert fib["file"].endswith("fib.c") and fib["line"] == 3
+    text = profcapture("report", tmp_path / "fib.cap", "--inline").stdout
+    assert len(re.findall(r"\d  fib  \[fib\]$", text, re.MULTILINE)) == 1

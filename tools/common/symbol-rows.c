@@ -11,6 +11,7 @@
 #include "tools/common/symbol-rows.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/common/clone-suffix.h"
 
 /* How many symbols before the nearest are looked at for one that encloses the offset. */
 #define SYMBOL_NESTING 16
@@ -21,6 +22,8 @@
 struct image_symbols {
 	GArray *rows; /* struct symbol_row, or NULL */
 	guint settle_at;
+	GHashTable *
+		by_name; /* name → struct symbol_row, or NULL where several have it; made by the first look-up */
 };
 
 struct symbol_rows {
@@ -46,6 +49,8 @@ static void image_clear(gpointer image)
 
 	if (symbols->rows)
 		g_array_unref(symbols->rows);
+	if (symbols->by_name)
+		g_hash_table_unref(symbols->by_name);
 }
 
 static gint compare_symbols(gconstpointer left, gconstpointer right)
@@ -199,4 +204,31 @@ struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t ima
 			return &at[i - 1];
 	}
 	return NULL;
+}
+
+/* Names are interned. */
+static void index_names(struct image_symbols *symbols)
+{
+	symbols->by_name = g_hash_table_new(NULL, NULL);
+	for (guint i = 0; i < symbols->rows->len; i++) {
+		struct symbol_row *row = &g_array_index(symbols->rows, struct symbol_row, i);
+		gpointer name = (gpointer)row->name;
+
+		if (row->raw_name[clone_suffix_skip(row->raw_name)])
+			continue;
+		g_hash_table_insert(symbols->by_name, name,
+				    g_hash_table_contains(symbols->by_name, name) ? NULL : row);
+	}
+}
+
+struct symbol_row *symbol_rows_named(const struct symbol_rows *rows, uint32_t image,
+				     const char *name)
+{
+	struct image_symbols *symbols = image < rows->images->len ? symbols_at(rows, image) : NULL;
+
+	if (!symbols || !symbols->rows)
+		return NULL;
+	if (!symbols->by_name)
+		index_names(symbols);
+	return g_hash_table_lookup(symbols->by_name, name);
 }

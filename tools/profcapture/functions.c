@@ -449,6 +449,17 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 	}
 }
 
+/* The function itself, where calls of it that are inlined are to count for it: into itself, say. */
+static uint32_t of_inlined(struct functions *functions, const struct function *inlined)
+{
+	struct symbol_row *symbol =
+		functions->joins_inlined
+			? symbol_rows_named(functions->symbols, inlined->image, inlined->name)
+			: NULL;
+
+	return symbol ? of_symbol(functions, inlined->image, symbol) : of_line(functions, inlined);
+}
+
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions)
 {
@@ -470,7 +481,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 		const struct line_call *call = line_rows_call(functions->lines, number);
 
 		set_call(&function, call);
-		ret_functions[i - 1] = of_line(functions, &function);
+		ret_functions[i - 1] = of_inlined(functions, &function);
 		if (functions->detail == FUNCTIONS_PLACES)
 			ret_functions[i - 1] =
 				of_place_in(functions, ret_functions[i - 1], file, at, i);

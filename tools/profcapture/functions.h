@@ -27,7 +27,7 @@ struct function {
 	uint32_t image;  /* index of names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are of what was hit, not of the function */
-	bool is_inlined; /* into others: all calls of it together */
+	bool is_inlined; /* into others: all calls of it together, unless they are joined with it */
 	/* Of a place in a function (FUNCTIONS_PLACES); 0 in others. */
 	uint32_t whole; /* index of what it counts as */
 	uint32_t depth; /* into how many calls of the same frame it is inlined */
@@ -39,7 +39,8 @@ enum functions_detail { FUNCTIONS_WHOLE, FUNCTIONS_LINES, FUNCTIONS_PLACES };
 struct functions {
 	/* what entities of frames are: set before the first is asked for */
 	enum functions_detail detail;
-	bool inlined; /* functions_at_row(): also the calls that are inlined there */
+	bool inlined;       /* functions_at_row(): also the calls that are inlined there */
+	bool joins_inlined; /* these count for the function of their name, where the image has one */
 	/* the rest is its own */
 	struct names *names;
 	struct symbol_rows *symbols;

@@ -275,7 +275,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		return false;
 	report->tally.by = (enum tally_by)report->by;
 	report->tally.wants_tree = report->tree;
-	report->tally.inlined = report->inlined;
+	report->tally.inlined = report->tally.joins_inlined = report->inlined;
 	if (report->reader.limit)
 		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
 	report->tally.focus = report->callers ? report->callers : report->callees;

@@ -760,6 +760,7 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 	if (!tally->functions || !choose_event(tally, &event, error))
 		return false;
 	tally->functions->inlined = tally->inlined || tally->filters;
+	tally->functions->joins_inlined = tally->joins_inlined;
 	if (tally->places || tally->filters)
 		tally->functions->detail = FUNCTIONS_PLACES;
 	else if (tally->by == TALLY_LINE)

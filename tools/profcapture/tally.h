@@ -60,6 +60,7 @@ struct tally {
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
+	bool joins_inlined;            /* and as the same that has code of its own */
 	bool places; /* each place in the source of a function is an entity; by function only */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
