@@ -381,8 +381,19 @@ def test_cut_stands_alone(profcapture, whole, tmp_path):
     )
     assert old == new
     info = profcapture.json("info", tmp_path / "new.cap")
-    assert info["data"]["segments"] == 1 and info["capture"]["duration_ns"] <= 5 * 10**8
+    assert info["data"]["segments"] == 1 and info["capture"]["duration_ns"] == 5 * 10**8
     assert len(rows(profcapture, tmp_path / "new.cap", "--table", "metadata")) >= FIRST
+
+
+@pytest.mark.parametrize("only", ["sample", "loss", "mark", "switch"])
+def test_a_slice_lasts_as_long_as_was_asked_for(profcapture, tmp_path, only):
+    """Whatever its last row is, and however far losses reach beyond it; but not beyond the end of what there was."""
+    whole = make(tmp_path / "whole.cap", "--only", only, "--rows", 1000)
+    end = profcapture.json("info", whole)["capture"]["duration_ns"]
+    for start, stop in (0, 10**8), (123456789, 234567891), (10**8, end + 10**9), (end - 10**6, end):
+        profcapture("cut", whole, "--from", f"{start}ns", "--to", f"{stop}ns", "-o", tmp_path / "new.cap", "--force")
+        profcapture("verify", tmp_path / "new.cap")
+        assert profcapture.json("info", tmp_path / "new.cap")["capture"]["duration_ns"] == min(stop, end) - start
 
 
 def test_cut_of_the_second_segment(profcapture, whole, tmp_path):

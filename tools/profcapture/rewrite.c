@@ -514,6 +514,9 @@ static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy
 		if (values[0].number > rewrite->end)
 			values[PROF_SWITCH_STATE] = PROF_NUMBER(PROF_SWITCH_RUNNING);
 	}
+	if (copy->def->id == PROF_TABLE_LOSS)
+		values[PROF_LOSS_TIME_END].number =
+			in_slice(rewrite, values[PROF_LOSS_TIME_END].number);
 	/* A clock value of a segment that is left out means nothing in this one. */
 	if (rewrite->before || values[0].number < rewrite->start)
 		values[0].number = rewrite->start;
@@ -676,7 +679,7 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 	return true;
 }
 
-/* At the end of the new capture. */
+/* At the end of the new capture, which then lasts as long as the slice, whatever its last row is. */
 static bool add_metadata(struct rewrite *rewrite, const char *key, const char *value,
 			 GError **error)
 {
@@ -696,7 +699,8 @@ static bool add_origin(struct rewrite *rewrite, GError **error)
 {
 	g_autofree char *file = g_path_get_basename(rewrite->from->file);
 
-	return !rewrite->is_damaged || add_metadata(rewrite, "damaged", file, error);
+	return (!rewrite->is_damaged || add_metadata(rewrite, "damaged", file, error)) &&
+	       (!rewrite->options->timed || add_metadata(rewrite, "slice", file, error));
 }
 
 /* ---- copying ------------------------------------------------------------------------------------ */
