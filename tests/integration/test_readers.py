@@ -185,6 +185,38 @@ def test_filters_partition_the_samples(profcapture, whole):
     assert sum(halves) == ROWS + exactly
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [["report"], ["report", "--tree"], ["dump"], ["memory"], ["marks"], ["counters"], ["annotate"], ["export"], ["diff"], ["cut"]],
+    ids=lambda verb: " ".join(verb),
+)
+def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb):
+    """Who asks for a time or a process that a capture has not is told, and the answer stays what it is: empty, and no error."""
+    name = {"diff": [whole], "annotate": ["main"], "export": ["--to", "folded"], "cut": ["-o", tmp_path / "new.cap"]}.get(verb[0], [])
+    pids = sorted({row["pid"] for row in rows(profcapture, whole, "--table", "process")})
+    end = profcapture.json("info", whole)["capture"]["duration_ns"]
+
+    def said(*options):
+        (tmp_path / "new.cap").unlink(missing_ok=True)
+        done = profcapture(*verb, whole, *name, *options, check=None)
+        assert done.returncode == (2 if verb == ["annotate"] else 0), done.stderr
+        return done.stderr
+
+    after = f"is after the end of capture '{whole}', at {end / 1e9:.3f} s"
+    assert f"--from {(end + 10**9) / 1e9:.3f} s {after}" in said("--from", f"{end + 10**9}ns")
+    assert "nothing to read" not in said("--from", "0")
+    if verb == ["cut"]:
+        return
+    absent = pids[-1] + 1
+    listed = ", ".join(map(str, pids[:10])) + (", …" if len(pids) > 10 else "")
+    assert f"no process {absent} in capture '{whole}' (pids: {listed})" in said("--pid", absent)
+    assert f"no process {absent}" in said("--pid", f"{pids[0]},{absent}")
+    assert "no process" not in said("--pid", pids[0])
+    if verb[0] in ("report", "dump", "export", "diff"):
+        assert f"no thread {2**31} in capture '{whole}' (tids: " in said("--tid", 2**31)
+        assert f"no thread 'nobody' in capture '{whole}' (names: " in said("--comm", "nobody")
+
+
 def test_filter_that_matches_nothing(profcapture, whole):
     report = profcapture.json("report", whole, "--comm", "nobody")
     assert report["data"]["rows"] == [] and report["data"]["self_total"] == 0

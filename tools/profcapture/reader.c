@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/reader.h"
 
+#include "tools/common/capture-error.h"
 #include "tools/common/pager.h"
 #include "tools/profcapture/spans.h"
 
@@ -235,6 +236,152 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 	return !reader->cpus || has_number(reader->cpus, cpu);
 }
 
+/* ---- options that nothing passes ---------------------------------------------------------------- */
+
+/* Of those that a capture has, so many are named where one was asked for that it has not. */
+#define NAMED_MOST 10
+
+static void warn_of_range(const struct reader *reader)
+{
+	const struct capture *capture = reader->capture;
+
+	if (reader->from_ns > capture->duration_ns)
+		cli_warning(_("--from %.3f s is after the end of capture '%s', at %.3f s: there is "
+			      "nothing to read"),
+			    (double)reader->from_ns / 1e9, capture->file,
+			    (double)capture->duration_ns / 1e9);
+	if (reader->to_ns < 0)
+		cli_warning(
+			_("--to %.3f s is before the start of capture '%s': there is nothing to "
+			  "read"),
+			(double)reader->to_ns / 1e9, capture->file);
+}
+
+/* Adds what a column of a table has: numbers, or the texts that it refers to. */
+static bool add_column(const struct capture *capture, unsigned table, uint16_t column, bool is_text,
+		       GHashTable *values, GError **error)
+{
+	const struct prof_cursor_options options = { .table = table,
+						     .columns = &column,
+						     .n_columns = 1 };
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	if (r != 0)
+		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *names =
+			is_text ? names_epoch(capture->names, batch.epoch, error) : NULL;
+
+		ok = !is_text || (names && names_load(names, NAMES_STRING, error));
+		for (size_t i = 0; ok && i < batch.rows; i++) {
+			uint64_t value = array_number_or(&batch.columns[0], i, 0);
+			const char *text = is_text && value ? names_text(names, value) : NULL;
+
+			if (text)
+				g_hash_table_add(values, g_strdup(text));
+			else if (!is_text)
+				g_hash_table_add(values, g_strdup_printf("%" PRIu64, value));
+		}
+	}
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END ||
+		      capture_error(error, r, _("cannot read capture '%s'"), capture->file));
+}
+
+static gint compare_values(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const char *a = *(const char *const *)left, *b = *(const char *const *)right;
+
+	/* Numbers without leading zeros: the longer one is greater. */
+	if (data && strlen(a) != strlen(b))
+		return strlen(a) < strlen(b) ? -1 : 1;
+	return strcmp(a, b);
+}
+
+/* "12, 345, …" */
+static char *list_values(GHashTable *values, bool are_numbers)
+{
+	GString *text = g_string_new(NULL);
+	guint n;
+	g_autofree gpointer *all = g_hash_table_get_keys_as_array(values, &n);
+
+	g_qsort_with_data(all, (gint)n, sizeof(*all), compare_values,
+			  GINT_TO_POINTER((gint)are_numbers));
+	for (guint i = 0; i < n && i < NAMED_MOST; i++)
+		g_string_append_printf(text, "%s%s", i ? ", " : "", (const char *)all[i]);
+	if (n > NAMED_MOST)
+		g_string_append(text, ", …");
+	return g_string_free(text, FALSE);
+}
+
+enum absent { ABSENT_PID, ABSENT_TID, ABSENT_COMM };
+
+static void warn_of_absent(const struct reader *reader, GHashTable *values, const char *asked,
+			   enum absent what)
+{
+	g_autofree char *list = NULL;
+
+	if (g_hash_table_contains(values, asked))
+		return;
+	list = list_values(values, what != ABSENT_COMM);
+	cli_warning(what == ABSENT_PID   ? _("no process %s in capture '%s' (pids: %s)")
+		    : what == ABSENT_TID ? _("no thread %s in capture '%s' (tids: %s)")
+					 : _("no thread '%s' in capture '%s' (names: %s)"),
+		    asked, reader->capture->file, *list ? list : "-");
+}
+
+static bool warn_of_numbers(const struct reader *reader, const GArray *asked, enum absent what,
+			    GError **error)
+{
+	g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	unsigned table = what == ABSENT_PID ? PROF_TABLE_PROCESS : PROF_TABLE_THREAD;
+	uint16_t column = what == ABSENT_PID ? PROF_PROCESS_PID : PROF_THREAD_TID;
+
+	if (!asked)
+		return true;
+	if (!add_column(reader->capture, table, column, false, values, error))
+		return false;
+	for (guint i = 0; i < asked->len; i++) {
+		g_autofree char *number =
+			g_strdup_printf("%" PRIu32, g_array_index(asked, uint32_t, i));
+
+		warn_of_absent(reader, values, number, what);
+	}
+	return true;
+}
+
+static bool warn_of_comms(const struct reader *reader, GError **error)
+{
+	g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	uint64_t lost = reader->capture->names->lost;
+
+	if (!reader->comms)
+		return true;
+	if (!add_column(reader->capture, PROF_TABLE_THREAD, PROF_THREAD_COMM, true, values,
+			error) ||
+	    !add_column(reader->capture, PROF_TABLE_TASK, PROF_TASK_COMM, true, values, error))
+		return false;
+	/* These look-ups are none of the answer. */
+	reader->capture->names->lost = lost;
+	for (guint i = 0; i < reader->comms->len; i++)
+		warn_of_absent(reader, values, reader->comms->pdata[i], ABSENT_COMM);
+	return true;
+}
+
+/* An answer without rows is no error, but it may be the question that was wrong. */
+static bool warn_of_options(const struct reader *reader, GError **error)
+{
+	warn_of_range(reader);
+	return warn_of_numbers(reader, reader->pids, ABSENT_PID, error) &&
+	       warn_of_numbers(reader, reader->tids, ABSENT_TID, error) &&
+	       warn_of_comms(reader, error);
+}
+
 /* ---- open and answer ---------------------------------------------------------------------------- */
 
 bool reader_open(struct reader *reader, const char *file, GError **error)
@@ -254,7 +401,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	if (resolve_range(reader, error) &&
 	    capture_scan(reader->capture, reader->from_ns, reader->to_ns, error) &&
 	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)) &&
-	    (!reader->comms || reader_load_names(reader, error)))
+	    (!reader->comms || reader_load_names(reader, error)) && warn_of_options(reader, error))
 		return true;
 	capture_free(reader->capture);
 	reader->capture = NULL;
