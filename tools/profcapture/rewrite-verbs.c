@@ -73,6 +73,12 @@ static bool find_damages(struct remake *remake, GError **error)
 	uint64_t chunks, good;
 	int r;
 
+	if (remake->kind != RECOVER) {
+		if (!capture_check(capture, 0, error))
+			return false;
+		if (capture_state(capture) != PROF_STATE_DAMAGED)
+			return true;
+	}
 	remake->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
 	r = prof_reader_verify(capture->reader, add_damage, remake, &chunks, &good);
 	return r >= 0 || capture_error(error, r, _("cannot read capture '%s'"), capture->file);
