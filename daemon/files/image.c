@@ -23,6 +23,7 @@
 #include "daemon/files/image.h"
 
 #include "arch/base.h"
+#include "arch/regular-file.h"
 #include "arch/uapi.h"
 #include "daemon/files/below.h"
 #include "daemon/files/mounts.h"
@@ -60,42 +61,15 @@ struct target {
 
 /* ---- What a file is ----------------------------------------------------------------------------- */
 
-/* Files that are made up by the kernel when they are read. */
-static bool is_made_up(int handle)
-{
-	static const long magics[] = {
-		PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,       TRACEFS_MAGIC,
-		SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC,
-		EFIVARFS_MAGIC,   BINFMTFS_MAGIC,     SELINUX_MAGIC,       PSTOREFS_MAGIC,
-	};
-	struct statfs status;
-
-	if (fstatfs(handle, &status) < 0)
-		return true;
-	for (size_t i = 0; i < ARRAY_SIZE(magics); i++)
-		if ((long)status.f_type == magics[i])
-			return true;
-	return false;
-}
-
 /* From O_PATH to readable. */
 static int reopen(int handle, int *ret_fd)
 {
-	struct stat status;
-	char path[32];
 	int fd;
 
 	status_progress();
-	if (fstat(handle, &status) < 0)
-		return errno;
-	if (!S_ISREG(status.st_mode) || is_made_up(handle))
-		return EINVAL;
-	if ((uint64_t)status.st_size > MAX_FILE_BYTES)
-		return EFBIG;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", handle);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = regular_file_reopen(handle, MAX_FILE_BYTES);
 	if (fd < 0)
-		return errno;
+		return -fd;
 	*ret_fd = fd;
 	return 0;
 }

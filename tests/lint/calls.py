@@ -17,12 +17,23 @@ RECEIVERS = {
     "tools/common/debuginfod.c": "from our own child",
     "tools/profctl/command.c": "from our own child",
 }
+FOREIGN_PATHS = (
+    "tools/common/debug-", "tools/common/jit-", "tools/common/symbolize.c", "tools/common/other-roots.c",
+    "tools/profcapture/annotate", "tools/profcapture/source-text.c", "tools/profctl/live-names.c", "tools/profctl/record-symbols.c",
+)
 RULES = [
     (
         re.compile(r"(?<![\w.>])(?:recv|recvfrom|recvmsg|recvmmsg|SYS_recvmsg)\b(?=\s*[(,])"),
         ("daemon/", "libcollector/", "tools/"),
         RECEIVERS,
         "use stranger_receive() of daemon/stranger.h, or say in tests/lint/calls.py whose packets these are",
+    ),
+    # A path of a target, a capture or a debug link may lead to a device, a FIFO or a file of /proc.
+    (
+        re.compile(r"(?<![\w.>])(?:open|openat|fopen|SYS_openat2?)\b(?=\s*[(,])(?!.*O_PATH)"),
+        FOREIGN_PATHS,
+        {},
+        "use regular_file_open() of arch/regular-file.h",
     ),
 ]
 
@@ -42,6 +53,8 @@ SELF_TEST = [
     ({"daemon/broker/a.c": "\tn = recv(fd, packet, 1, 0);\n"}, 1),
     ({"daemon/engine/a.c": "\tn = recvmsg(fd, &message, 0);\n\tr = reader_recv(fd);\n"}, 1),
     ({"daemon/stranger.c": "\tn = recvmsg(fd, &message, 0);\n", "tests/unit/a.c": "recv(fd, b, 1, 0);\n"}, 0),
+    ({"tools/common/debug-files.c": "\tfd = open(path, O_RDONLY);\n\troot = open(path, O_PATH | O_CLOEXEC);\n"}, 1),
+    ({"tools/profcapture/source-text.c": "\tfd = debug_files_open(path);\n"}, 0),
     ({"daemon/broker/a.c": " * recvmsg() closes them\n\tSCMP_SYS(recvmsg),\n"}, 0),
 ]
 

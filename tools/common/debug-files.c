@@ -5,7 +5,7 @@
  * Invariants: (1) a file is used only where its build-id, or the checksum of its bytes, is the one asked for
  *                 [test-debug-files: wrong]
  *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold  [test-debug-files: sysroot]
- *             (3) nothing but regular files is opened for longer than a look  [test-debug-files: pipe]
+ *             (3) nothing but regular files is opened  [test-debug-files: pipe]
  *             (4) what is unpacked, and what libdw reads into memory, is bounded
  *             (5) what somebody else has says nothing of a file that is here  [test-debug-files: other]
  *             (6) what is here, or in the file itself, is not fetched  [test-debug-files: fetch]
@@ -13,18 +13,17 @@
 #include "tools/common/debug-files.h"
 
 #include "arch/base.h"
+#include "arch/regular-file.h"
 #include "tools/common/debug-split.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
-#include <linux/openat2.h>
 #include <lzma.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define MAX_SECTIONS_BYTES (UINT64_C(4) << 30)
 #define MAX_UNPACKED_BYTES (UINT64_C(256) << 20)
@@ -100,19 +99,14 @@ static int keep_regular(int opened)
 
 static int open_outside(const char *path)
 {
-	return keep_regular(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+	return MAX_OF(regular_file_open(-1, path), -1);
 }
 
 int debug_files_open_path(const struct debug_files *files, const char *path)
 {
-	const struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-				      .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-
 	if (!path || path[0] != '/')
 		return -1;
-	if (files->root < 0)
-		return open_outside(path);
-	return keep_regular((int)syscall(SYS_openat2, files->root, path, &how, sizeof(how)));
+	return MAX_OF(regular_file_open(files->root < 0 ? -1 : files->root, path), -1);
 }
 
 /* Something below the folders, theirs first; *ret_path is where it was found. */

@@ -9,8 +9,8 @@
 #include "tools/profcapture/source-text.h"
 
 #include "arch/base.h"
+#include "arch/regular-file.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ static GArray *starts_of(const GString *bytes)
 	}
 }
 
-/* Takes the fd. */
+/* Takes the fd; < 0: there is none. */
 static struct source_text *read_source(int opened, const char *path)
 {
 	CLEANUP_CLOSE int fd = opened;
@@ -52,7 +52,7 @@ static struct source_text *read_source(int opened, const char *path)
 	struct stat status;
 	GString *bytes = NULL;
 
-	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+	if (fd >= 0 && fstat(fd, &status) == 0)
 		bytes = read_all(fd);
 	if (!bytes)
 		return NULL;
@@ -72,8 +72,7 @@ static struct source_text *find_below(const char *folder, const char *file)
 
 		tail += strspn(tail, "/");
 		path = g_build_filename(folder, tail, NULL);
-		source =
-			read_source(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), path);
+		source = read_source(regular_file_open(-1, path), path);
 		if (source)
 			return source;
 	}
