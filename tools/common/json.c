@@ -11,6 +11,7 @@
 #include "tools/common/text.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define HAS_ELEMENT 0x80
 
@@ -46,10 +47,35 @@ static void json_puts(struct json *json, const char *text)
 	json_put(json, text, strlen(text));
 }
 
+/*
+ * Valid UTF-8 at `bytes`: how many bytes of it are a character that a terminal obeys (C0, DEL, C1) or that reorders what is
+ * around it (bidi controls, separators of lines). 0: none are.
+ */
+static size_t json_is_control(const char *bytes)
+{
+	unsigned char c = (unsigned char)bytes[0];
+	gunichar wide;
+
+	if (c < 0x20 || c == 0x7f)
+		return 1;
+	/* what begins U+0080 to 00BF, U+0600 to 063F and U+2000 to 2FFF */
+	if (c != 0xc2 && c != 0xd8 && c != 0xe2)
+		return 0;
+	wide = g_utf8_get_char(bytes);
+	if (wide < 0xa0)
+		return 2;
+	if (wide == 0x61c)
+		return 2;
+	return wide == 0x200e || wide == 0x200f || (wide >= 0x2028 && wide <= 0x202e) ||
+			       (wide >= 0x2066 && wide <= 0x2069)
+		       ? 3
+		       : 0;
+}
+
 static void json_put_quoted(struct json *json, const char *bytes, size_t length)
 {
 	g_autoptr(GString) valid = NULL;
-	size_t start = 0;
+	size_t start = 0, n;
 
 	if (!g_utf8_validate(bytes, (gssize)length, NULL)) {
 		valid = g_string_sized_new(length + 16);
@@ -59,20 +85,21 @@ static void json_put_quoted(struct json *json, const char *bytes, size_t length)
 	}
 	json_puts(json, "\"");
 	for (size_t i = 0; i < length; i++) {
-		unsigned char c = (unsigned char)bytes[i];
-		char escaped[8];
+		char c = bytes[i], escaped[8];
 
-		if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+		n = json_is_control(bytes + i);
+		if (n == 0 && c != '"' && c != '\\')
 			continue;
 		json_put(json, bytes + start, i - start);
-		start = i + 1;
-		if (c == '"' || c == '\\')
+		if (n == 0)
 			g_snprintf(escaped, sizeof(escaped), "\\%c", c);
 		else if (c == '\n')
 			g_strlcpy(escaped, "\\n", sizeof(escaped));
 		else
-			g_snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+			g_snprintf(escaped, sizeof(escaped), "\\u%04x", g_utf8_get_char(bytes + i));
 		json_puts(json, escaped);
+		i += n > 0 ? n - 1 : 0;
+		start = i + 1;
 	}
 	json_put(json, bytes + start, length - start);
 	json_puts(json, "\"");
@@ -167,11 +194,27 @@ static void json_scalar(struct json *json, const char *key, const char *text)
 	json_end_value(json);
 }
 
+/*
+ * A text in CSV. One that a spreadsheet would take for a formula gets a ' in front, which spreadsheets take for "this is text". A
+ * terminal gets no character that it would obey.
+ */
+static void json_put_cell(struct json *json, const char *value, size_t length)
+{
+	g_autofree char *escaped = isatty(json->out->fd) ? text_escape_n(value, length) : NULL;
+
+	if (length > 0 && value[0] && strchr("=+-@\t\r", value[0]))
+		g_string_append_c(json->cell, '\'');
+	if (escaped)
+		g_string_append(json->cell, escaped);
+	else
+		text_append_valid(json->cell, value, length);
+}
+
 void json_string_n(struct json *json, const char *key, const char *value, size_t length)
 {
 	json_begin_value(json, key);
 	if (json_at_cell(json))
-		text_append_valid(json->cell, value, length);
+		json_put_cell(json, value, length);
 	else
 		json_put_quoted(json, value, length);
 	json_end_value(json);
