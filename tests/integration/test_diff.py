@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def test_equals_are_equal(profcapture, recordings):
     data = diff(profcapture, recordings["one"], recordings["two"])
     assert data["significant"] == 0 and not any(row["significant"] for row in data["rows"])
     assert data["compared"] >= 20 and data["normalised_by"] == "samples" and data["unit"] == "percent"
-    done = profcapture("diff", recordings["one"], recordings["two"], "--fail-over", "0%")
+    done = profcapture("diff", recordings["one"], recordings["two"], "--normalise", "samples", "--fail-over", "0%")
     assert done.stderr == "" and "0 of " in done.stdout
 
 
@@ -101,6 +102,74 @@ def test_fail_over(profcapture, recordings):
     profcapture("diff", slow, one, "--fail-over=30")
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
         assert "--fail-over" in profcapture("diff", one, slow, "--fail-over", wrong, check=2).stderr
+
+
+RUNS = 3
+
+
+@pytest.fixture(scope="module")
+def runs(profctl, tmp_path_factory):
+    """Several runs of a program, of the same again, and of one that takes three times as long with equal shares."""
+    folder = tmp_path_factory.mktemp("runs")
+    captures = {"a": [], "b": [], "slow": []}
+    for i in range(RUNS):
+        for name, seconds in ("a", "0.4"), ("b", "0.4"), ("slow", "1.2"):
+            captures[name].append(folder / f"{name}{i}.cap")
+            profctl("record", "-q", "-F", "5000", "-e", "cpu-clock", "-o", captures[name][-1], "--", os.environ["MIX"], seconds)
+    return captures
+
+
+def test_several_runs(profcapture, runs):
+    """Means of the runs, and their standard error with Student's factor, computed here from each run alone."""
+    data = diff(profcapture, *runs["a"], "--to", *runs["b"], "--normalise", "run")
+    assert data["runs"] == [RUNS, RUNS] and len(data["captures"]) == 2 * RUNS
+    single = [[diff(profcapture, run, run, "--normalise", "run")["all"]["a"] for run in runs[side]] for side in ("a", "b")]
+    means = [sum(values) / RUNS for values in single]
+    squares = sum((value - mean) ** 2 for values, mean in zip(single, means) for value in values)
+    student = 5.59757  # two-sided 0.005, four degrees of freedom
+    noise = student * (squares / (2 * RUNS - 2) * 2 / RUNS) ** 0.5
+    assert [data["all"]["a"], data["all"]["b"]] == pytest.approx(means)
+    assert data["all"]["noise"] == pytest.approx(max(noise, 0.001 * max(map(max, single))), rel=1e-4)
+    assert not any(row["significant"] for row in data["rows"])
+    assert profcapture("diff", *runs["a"], "--to", *runs["b"], "--fail-over", "5").stderr == ""
+
+
+def test_all_of_it_became_slower(profcapture, runs):
+    """Shares are equal, and the whole run takes three times as long; it is the first row."""
+    a, slow = runs["a"], runs["slow"]
+    assert diff(profcapture, *a, "--to", *slow)["significant"] == 0
+    for files in [*a, "--to", *slow], [a[0], slow[0]]:
+        done = profcapture("diff", *files, "--fail-over", "5%", check=7)
+        assert "'(all)' grew by" in done.stderr.splitlines()[0]
+        lines = done.stdout.splitlines()
+        assert "(all)" in lines[next(i for i, line in enumerate(lines) if "change %" in line) + 1]
+        assert ("One run a side" in done.stdout) == (len(files) == 2)
+        profcapture("diff", *files, "--fail-over", "1000%")
+    profcapture("diff", *slow, "--to", *a, "--fail-over", "5%")
+    # what is a time is no capture
+    assert diff(profcapture, a[0], slow[0], "--to", "0.2s")["runs"] == [1, 1]
+    for wrong in [a[0], "--to"], ["--to", a[0]], [*a]:
+        profcapture("diff", *wrong, check=2)
+
+
+def test_no_verdict(profctl, profcapture, runs, tmp_path):
+    """Status 8, and what is needed."""
+    good, few, unnamed, cut = runs["a"][0], tmp_path / "few.cap", tmp_path / "unnamed.cap", tmp_path / "cut.cap"
+    profctl("record", "-q", "-o", few, "--", "true")
+    profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", os.environ["MIX"], "0.4")
+    cut.write_bytes(good.read_bytes()[:-100])
+    for file, needed in (few, "and 128 are needed"), (unnamed, "'profcapture symbolize"), (cut, "record again"):
+        for files in [good, file], [file, good], [good, "--to", good, file]:
+            done = profcapture("diff", *files, "--fail-over", "5%", check=8)
+            assert "no verdict" in done.stderr and needed in done.stderr and str(file) in done.stderr and "(all)" in done.stdout
+        profcapture("diff", good, file)
+
+
+def test_counts_what_report_counts(profcapture, runs):
+    for file in runs["a"]:
+        samples = profcapture.json("report", file)["data"]["total"]
+        lines = [line for line in profcapture("diff", file, file).stdout.splitlines() if f"'{file}'" in line]
+        assert len(lines) == 2 and all(re.sub(r"\D", "", line.split(" samples")[0]) == str(samples) for line in lines)
 
 
 def test_normalised(profcapture, recordings):

@@ -154,13 +154,51 @@ static void test_slower(void)
 /* Tables of Student's distribution: two-sided, 0.005 and a hundredth of that. */
 static void test_interval(void)
 {
-	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 };
+	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 },
+				  one = { 1, 1 }, two = { 1, 2 }, four = { 1, 4 };
 
 	CHECK(fabs(noise_interval(&exact, 1) - 2.8070) < 0.0005);
 	CHECK(fabs(noise_interval(&sixty, 1) - 2.9146) < 0.0005);
 	CHECK(fabs(noise_interval(&thirty, 1) - 3.0298) < 0.0005);
 	CHECK(fabs(noise_interval(&exact, 100) - 4.0556) < 0.0005);
 	CHECK(fabs(noise_interval(&thirty, 100) - 4.7292) < 0.002);
+	CHECK(fabs(noise_interval(&one, 1) - 127.3213) < 0.001);
+	CHECK(fabs(noise_interval(&two, 1) - 14.0890) < 0.0005);
+	CHECK(fabs(noise_interval(&four, 1) - 5.5976) < 0.0005);
+	CHECK(fabs(noise_interval(&four, 10) - 10.3063) < 0.0005);
+}
+
+/* Normal numbers, with a change that is a third of the noise between runs, or many times it. */
+static void test_runs(void)
+{
+	static const double same[] = { 5, 5, 5 };
+	unsigned wrong = 0, found = 0;
+	struct noise_change change = noise_runs(same, 3, same, 3);
+
+	CHECK(noise_interval(&change, 1) == 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		double a[3], b[4], mean_a = 0, mean_b = 0, interval;
+
+		for (unsigned k = 0; k < 7; k++) {
+			double *value = k < 3 ? &a[k] : &b[k - 3];
+
+			*value = 0;
+			for (unsigned n = 0; n < 12; n++)
+				*value += next_random() - 0.5;
+		}
+		for (unsigned k = 0; k < 3; k++)
+			mean_a += a[k] / 3;
+		for (unsigned k = 0; k < 4; k++)
+			mean_b += b[k] / 4;
+		change = noise_runs(a, 3, b, 4);
+		interval = noise_interval(&change, 1);
+		wrong += fabs(mean_b - mean_a) > interval;
+		found += fabs(mean_b + 10 - mean_a) > interval;
+	}
+	/* 10 are to be expected; 24 have a chance of one in 10 000 */
+	printf("# runs: %u wrong, %u found of 2000\n", wrong, found);
+	CHECK(wrong < 24);
+	CHECK(found > 1900);
 }
 
 /* What is never there, always there, or there is nothing of, is no change and no number that cannot be. */
@@ -217,6 +255,7 @@ int main(void)
 	RUN(test_waves);
 	RUN(test_slower);
 	RUN(test_interval);
+	RUN(test_runs);
 	RUN(test_nothing);
 	RUN(test_images);
 	return test_end();

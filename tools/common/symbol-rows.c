@@ -178,6 +178,11 @@ struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 	return rows;
 }
 
+bool symbol_rows_any(const struct symbol_rows *rows, uint32_t image)
+{
+	return image < rows->images->len && symbols_at(rows, image)->rows;
+}
+
 struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image, uint64_t offset)
 {
 	GArray *symbols = image < rows->images->len ? symbols_at(rows, image)->rows : NULL;

@@ -23,6 +23,8 @@ struct symbol_rows;
 /* Reads every symbol of the capture; inlined ones are left out. */
 struct symbol_rows *symbol_rows_load(struct names *names, GError **error);
 void symbol_rows_free(struct symbol_rows *rows);
+/* Has the image any? */
+bool symbol_rows_any(const struct symbol_rows *rows, uint32_t image);
 /* The innermost symbol of the image that holds the offset, or NULL. */
 struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image,
 				    uint64_t offset);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-notes - what two captures differ in that has nothing to do with what was recorded, and may look like it
+ * Diff-notes - what the captures differ in that has nothing to do with what was recorded, and may look like it
  */
 #include "config.h"
 
@@ -22,38 +22,59 @@ static void add(struct diff *diff, const char *code, char *text)
 	g_array_append_val(diff->notes, note);
 }
 
-static const char *metadata(const struct diff *diff, unsigned side, const char *key)
+static const char *metadata(const struct diff *diff, const struct diff_side *run, const char *key)
 {
-	const char *text = capture_metadata(diff_reader(diff, side)->capture, key);
+	const char *text = capture_metadata(diff_run_reader(diff, run)->capture, key);
 
 	return text ? text : "-";
 }
 
+/* The first run that has something else than the first of all has, or NULL. */
+static const struct diff_side *other_text(const struct diff *diff, const char *key)
+{
+	const char *first = metadata(diff, diff_run(diff, DIFF_A, 0), key);
+
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			if (strcmp(metadata(diff, diff_run(diff, side, i), key), first) != 0)
+				return diff_run(diff, side, i);
+	return NULL;
+}
+
 static void note_text(struct diff *diff, const char *code, const char *key, const char *what)
 {
-	const char *a = metadata(diff, DIFF_A, key), *b = metadata(diff, DIFF_B, key);
+	const struct diff_side *other = other_text(diff, key);
 
-	if (strcmp(a, b) != 0)
-		add(diff, code, g_strdup_printf(_("%s differs: '%s' and '%s'"), what, a, b));
+	if (other)
+		add(diff, code,
+		    g_strdup_printf(_("%s differs: '%s' and '%s'"), what,
+				    metadata(diff, diff_run(diff, DIFF_A, 0), key),
+				    metadata(diff, other, key)));
 }
 
 static void note_duration(struct diff *diff)
 {
-	uint64_t ns[DIFF_SIDES];
+	uint64_t least = UINT64_MAX, most = 0;
 
-	for (unsigned i = 0; i < DIFF_SIDES; i++)
-		ns[i] = (uint64_t)(diff->sides[i].to_ns - diff->sides[i].from_ns);
-	if ((double)MAX_OF(ns[0], ns[1]) > DURATION_RATIO * (double)MIN_OF(ns[0], ns[1])) {
-		g_autofree char *a = text_duration(ns[DIFF_A]), *b = text_duration(ns[DIFF_B]);
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			least = MIN_OF(least, (uint64_t)(run->to_ns - run->from_ns));
+			most = MAX_OF(most, (uint64_t)(run->to_ns - run->from_ns));
+		}
+	}
+	if ((double)most > DURATION_RATIO * (double)least) {
+		g_autofree char *a = text_duration(least), *b = text_duration(most);
 
 		add(diff, "duration", g_strdup_printf(_("durations differ: %s and %s"), a, b));
 	}
 }
 
 /* What is missing may be what changed, and a name that is missing is in no row of its function. */
-static void note_damage(struct diff *diff, unsigned side)
+static void note_damage(struct diff *diff, const struct diff_side *run)
 {
-	const struct capture *capture = diff_reader(diff, side)->capture;
+	const struct capture *capture = diff_run_reader(diff, run)->capture;
 
 	if (capture_state(capture) == PROF_STATE_DAMAGED)
 		add(diff, "damage",
@@ -71,33 +92,32 @@ static void note_damage(struct diff *diff, unsigned side)
 	diff->is_damaged = true;
 }
 
-static void note_losses(struct diff *diff, unsigned side)
+static void note_losses(struct diff *diff, const struct diff_side *run)
 {
-	const struct capture *capture = diff_reader(diff, side)->capture;
+	const struct capture *capture = diff_run_reader(diff, run)->capture;
 	g_autofree char *lost = text_count(capture->lost);
 
-	if ((double)capture->lost > LOSS_SHARE * diff->sides[side].all.events)
+	if ((double)capture->lost > LOSS_SHARE * run->all.events)
 		add(diff, "loss",
 		    g_strdup_printf(_("'%s' lost %s events, which may look like a change"),
 				    capture->file, lost));
 }
 
-static void note_few(struct diff *diff, unsigned side)
+static void note_few(struct diff *diff, const struct diff_side *run)
 {
-	const struct diff_side *of = &diff->sides[side];
+	double evidence = diff_evidence(diff, &run->all);
 
-	if (diff->measure != DIFF_PEAK && diff_evidence(diff, &of->all) < DIFF_LEAST_ALL)
+	if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL)
 		add(diff, "few",
 		    g_strdup_printf(
 			    _("'%s' has %.0f of what is counted, too few to tell a change from noise: it takes %d"),
-			    diff_reader(diff, side)->capture->file, diff_evidence(diff, &of->all),
-			    DIFF_LEAST_ALL));
+			    diff_run_reader(diff, run)->capture->file, evidence, DIFF_LEAST_ALL));
 }
 
-static void note_sampling(struct diff *diff)
+static void note_sampling(struct diff *diff, const struct diff_side *run)
 {
-	double a = diff->sides[DIFF_A].memory.sampled_bytes;
-	double b = diff->sides[DIFF_B].memory.sampled_bytes;
+	double a = diff_run(diff, DIFF_A, 0)->memory.sampled_bytes;
+	double b = run->memory.sampled_bytes;
 
 	if (a != b)
 		add(diff, "sampling",
@@ -106,42 +126,60 @@ static void note_sampling(struct diff *diff)
 			    a, b));
 }
 
-static bool check_events(struct diff *diff, GError **error)
+static bool check_event(struct diff *diff, const struct diff_side *run, GError **error)
 {
-	const char *a = tally_event_name(&diff->sides[DIFF_A].tally);
-	const char *b = tally_event_name(&diff->sides[DIFF_B].tally);
-	/* A name that damage took is no other one; note_damage() has it. */
-	bool is_different = strcmp(a, b) != 0 && strcmp(a, NAMES_LOST_TEXT) != 0 &&
-			    strcmp(b, NAMES_LOST_TEXT) != 0;
+	const char *a = tally_event_name(&diff_run(diff, DIFF_A, 0)->tally);
+	const char *b = tally_event_name(&run->tally);
 
-	if (is_different && diff->norm != DIFF_BY_SAMPLES) {
+	/* A name that damage took is no other one; note_damage() has it. */
+	if (strcmp(a, b) == 0 || strcmp(a, NAMES_LOST_TEXT) == 0 || strcmp(b, NAMES_LOST_TEXT) == 0)
+		return true;
+	if (diff->norm != DIFF_BY_SAMPLES) {
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("samples of '%s' and of '%s' are no measure of the same; only their shares can be compared: --normalise samples"),
 			a, b);
 		return false;
 	}
-	if (is_different)
-		add(diff, "event", g_strdup_printf(_("the event differs: '%s' and '%s'"), a, b));
-	if (diff->sides[DIFF_A].tally.period_ns != diff->sides[DIFF_B].tally.period_ns ||
-	    diff->sides[DIFF_A].tally.period_ns == 0)
-		note_text(diff, "frequency", "frequency_hz", _("the frequency"));
+	add(diff, "event", g_strdup_printf(_("the event differs: '%s' and '%s'"), a, b));
 	return true;
+}
+
+static void note_frequency(struct diff *diff)
+{
+	uint64_t first = diff_run(diff, DIFF_A, 0)->tally.period_ns;
+	bool is_same = first != 0;
+
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			is_same = is_same && diff_run(diff, side, i)->tally.period_ns == first;
+	if (!is_same)
+		note_text(diff, "frequency", "frequency_hz", _("the frequency"));
 }
 
 bool diff_note_all(struct diff *diff, GError **error)
 {
-	if (diff->measure != DIFF_SAMPLES)
-		note_sampling(diff);
-	else if (!check_events(diff, error))
-		return false;
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			if (diff->measure != DIFF_SAMPLES)
+				note_sampling(diff, run);
+			else if (!check_event(diff, run, error))
+				return false;
+		}
+	}
+	if (diff->measure == DIFF_SAMPLES)
+		note_frequency(diff);
 	note_text(diff, "host", "host", _("the machine"));
 	note_text(diff, "arch", "arch", _("the architecture"));
 	note_duration(diff);
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {
-		note_damage(diff, side);
-		note_losses(diff, side);
-		note_few(diff, side);
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			note_damage(diff, diff_run(diff, side, i));
+			note_losses(diff, diff_run(diff, side, i));
+			note_few(diff, diff_run(diff, side, i));
+		}
 	}
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-rows - what is the same in two captures, and whether it changed
+ * Diff-rows - what is the same in the captures, and whether it changed
  *
  * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs different processes. So a function
  * is known by its image's name without folder and version, and by its own, and one that is inlined into others is another one than
@@ -86,14 +86,24 @@ static void identity_free(gpointer data)
 	g_free(id);
 }
 
-static void list_builds(struct diff *diff, unsigned side)
+static void list_builds(struct diff *diff, struct diff_side *run)
 {
-	const struct names *names = diff_reader(diff, side)->capture->names;
+	const struct names *names = diff_run_reader(diff, run)->capture->names;
 
 	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
 		if (names_image_at(names, i)->build_id)
-			g_hash_table_add(diff->builds[side],
-					 (gpointer)names_image_at(names, i)->build_id);
+			g_hash_table_add(run->builds, (gpointer)names_image_at(names, i)->build_id);
+}
+
+/* Has every run of the other side this build? Then a place in it means the same in all. */
+static bool is_build_of_others(const struct diff *diff, unsigned side, const char *build_id)
+{
+	const GPtrArray *others = diff->runs[!side];
+
+	for (guint i = 0; i < others->len; i++)
+		if (!g_hash_table_contains(diff_run(diff, !side, i)->builds, build_id))
+			return false;
+	return true;
 }
 
 /* "bash+0x4e5c0": a function whose symbol is not there is called after its place (docs/architecture.md, "Names"). */
@@ -107,16 +117,16 @@ static bool is_place(const char *name, const char *path)
 	       g_str_has_prefix(name + length, "+0x");
 }
 
-static struct diff_identity *identity_new(const struct diff *diff, unsigned side,
+static struct diff_identity *identity_new(const struct diff *diff, const struct diff_side *run,
 					  const struct function *function)
 {
-	const struct names *names = diff_reader(diff, side)->capture->names;
+	const struct names *names = diff_run_reader(diff, run)->capture->names;
 	const struct names_image *image = names_image_at(names, function->image);
 	bool is_known = function->image > NAMES_LOST;
 	bool is_unresolved = strcmp(function->kind, "unresolved") == 0 ||
 			     is_place(function->name, is_known ? image->path : NULL);
 	bool is_same_build = is_known && image->build_id &&
-			     g_hash_table_contains(diff->builds[!side], image->build_id);
+			     is_build_of_others(diff, run->side, image->build_id);
 	bool is_jit = strcmp(function->kind, "jit") == 0 ||
 		      (is_known && image->kind == PROF_IMAGE_JIT);
 	struct diff_identity *id = g_new(struct diff_identity, 1);
@@ -130,9 +140,9 @@ static struct diff_identity *identity_new(const struct diff *diff, unsigned side
 	return id;
 }
 
-static uint32_t identity_of(struct diff *diff, unsigned side, uint32_t function)
+static uint32_t identity_of(struct diff *diff, struct diff_side *run, uint32_t function)
 {
-	GArray *known = diff->sides[side].identities;
+	GArray *known = run->identities;
 	struct diff_identity *id;
 	gpointer same;
 	uint32_t index;
@@ -142,7 +152,7 @@ static uint32_t identity_of(struct diff *diff, unsigned side, uint32_t function)
 	index = g_array_index(known, uint32_t, function);
 	if (index)
 		return index - 1;
-	id = identity_new(diff, side, functions_at(diff->sides[side].functions, function));
+	id = identity_new(diff, run, functions_at(run->functions, function));
 	same = g_hash_table_lookup(diff->by_identity, id);
 	if (same) {
 		identity_free(id);
@@ -157,51 +167,79 @@ static uint32_t identity_of(struct diff *diff, unsigned side, uint32_t function)
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
+/* By run: what ended in the row. */
+static double *per_run(const struct diff *diff, uint32_t row)
+{
+	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->n_runs];
+}
+
+static void add_row(struct diff *diff, const struct diff_row *row)
+{
+	g_array_append_vals(diff->rows, row, 1);
+	g_array_set_size(diff->per_run, diff->rows->len * diff->n_runs);
+}
+
 /* Index + 1. */
-static uint32_t row_of(struct diff *diff, unsigned side, uint32_t parent, uint32_t function)
+static uint32_t row_of(struct diff *diff, struct diff_side *run, uint32_t parent, uint32_t function)
 {
 	struct diff_row new = { .parent = parent,
 				.function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
-	uint32_t identity = identity_of(diff, side, function), *known;
+	uint32_t identity = identity_of(diff, run, function), *known;
 	struct diff_row *row;
 
 	known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | identity);
 	if (*known == 0) {
 		new.identity = identity;
-		g_array_append_val(diff->rows, new);
+		add_row(diff, &new);
 		*known = diff->rows->len;
 	}
 	row = &g_array_index(diff->rows, struct diff_row, *known - 1);
-	if (row->function[side] == DIFF_NO_FUNCTION)
-		row->function[side] = function;
+	if (row->function[run->side] == DIFF_NO_FUNCTION) {
+		guint index = 0;
+
+		(void)g_ptr_array_find(diff->runs[run->side], run, &index);
+		row->function[run->side] = function;
+		row->run[run->side] = index;
+	}
 	return *known;
 }
 
-static void add_side(struct diff *diff, unsigned index)
+static void add_count(struct diff_count *to, const struct diff_count *count)
 {
-	struct diff_side *side = &diff->sides[index];
-	uint32_t n = side->counts->len;
+	to->count += count->count;
+	to->events += count->events;
+	to->squares += count->squares;
+}
 
-	g_array_set_size(side->rows, n);
+static void add_run(struct diff *diff, struct diff_side *run)
+{
+	uint32_t n = run->counts->len;
+
+	g_array_set_size(run->rows, n);
 	for (uint32_t key = diff->paths; key < n; key++) {
 		const struct diff_count *count =
-			&g_array_index(side->counts, struct diff_count, key);
+			&g_array_index(run->counts, struct diff_count, key);
 		uint32_t parent = 0, function = key, row;
-		struct diff_row *to;
 
 		if (!diff->paths && count->events == 0 && count->count == 0)
 			continue;
 		if (diff->paths) {
-			diff_side_node(diff, side, key, &parent, &function);
-			parent = g_array_index(side->rows, uint32_t, parent);
+			diff_side_node(diff, run, key, &parent, &function);
+			parent = g_array_index(run->rows, uint32_t, parent);
 		}
-		row = row_of(diff, index, parent, function);
-		g_array_index(side->rows, uint32_t, key) = row;
-		to = &g_array_index(diff->rows, struct diff_row, row - 1);
-		to->counts[index].count += count->count;
-		to->counts[index].events += count->events;
-		to->counts[index].squares += count->squares;
+		row = row_of(diff, run, parent, function);
+		g_array_index(run->rows, uint32_t, key) = row;
+		add_count(&g_array_index(diff->rows, struct diff_row, row - 1).counts[run->side],
+			  count);
+		per_run(diff, row - 1)[run->position] += count->count;
 	}
+}
+
+static void each_run(struct diff *diff, void (*act)(struct diff *diff, struct diff_side *run))
+{
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			act(diff, diff_run(diff, side, i));
 }
 
 /* What interrupts did in between is the machine's, which may have more or less to do: a row without a verdict. */
@@ -211,7 +249,8 @@ static void add_interrupts(struct diff *diff)
 	struct diff_identity *id;
 
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		row.counts[side].count = diff->sides[side].interrupts;
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			row.counts[side].count += diff_run(diff, side, i)->interrupts;
 	if (row.counts[DIFF_A].count + row.counts[DIFF_B].count == 0)
 		return;
 	id = g_new0(struct diff_identity, 1);
@@ -220,16 +259,25 @@ static void add_interrupts(struct diff *diff)
 	g_hash_table_insert(diff->by_identity, id, NULL);
 	g_ptr_array_add(diff->identities, id);
 	row.identity = diff->identities->len - 1;
-	g_array_append_val(diff->rows, row);
+	add_row(diff, &row);
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			per_run(diff, diff->rows->len - 1)[run->position] = run->interrupts;
+		}
+	}
 }
 
 /* ---- comparing ----------------------------------------------------------------------------------- */
 
 static bool can_test(const struct diff *diff)
 {
-	return diff->measure != DIFF_PEAK &&
-	       diff_evidence(diff, &diff->sides[DIFF_A].all) >= DIFF_LEAST_ALL &&
-	       diff_evidence(diff, &diff->sides[DIFF_B].all) >= DIFF_LEAST_ALL;
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			if (diff_evidence(diff, &diff_run(diff, side, i)->all) < DIFF_LEAST_ALL)
+				return false;
+	return diff->measure != DIFF_PEAK;
 }
 
 static void give_slots(struct diff *diff)
@@ -246,27 +294,48 @@ static void give_slots(struct diff *diff)
 			row->slot = ++slots;
 	}
 	diff->tests = slots;
+	if (!diff_has_one_run(diff))
+		return;
 	g_array_set_size(diff->blocks, slots * 2 * NOISE_BLOCKS);
 	if (slots > 0)
 		memset(diff->blocks->data, 0, slots * 2 * NOISE_BLOCKS * sizeof(double));
 }
 
-static double ratio(const struct diff *diff, unsigned side, double count)
+static double ratio(const struct diff *diff, const struct diff_side *run, double count)
 {
 	double weight = 0;
 
+	/* Of a run the weights sum up to 1, but for rounding. */
+	if (diff->norm == DIFF_BY_RUN)
+		return count * diff->scale;
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
-		weight += diff->sides[side].weights[i];
-	return weight > 0 ? count / weight * diff->scale[side] : 0;
+		weight += run->weights[i];
+	return weight > 0 ? count / weight * diff->scale : 0;
+}
+
+/* By run, in the unit that is shown. New. */
+static double *ratios(const struct diff *diff, const double *counts)
+{
+	double *values = g_new(double, diff->n_runs);
+
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			values[run->position] = ratio(diff, run, counts[run->position]);
+		}
+	}
+	return values;
 }
 
 static bool is_sampled(const struct diff *diff)
 {
-	return diff->measure == DIFF_SAMPLES || diff->sides[DIFF_A].memory.sampled_bytes > 0 ||
-	       diff->sides[DIFF_B].memory.sampled_bytes > 0;
+	return diff->measure == DIFF_SAMPLES ||
+	       diff_run(diff, DIFF_A, 0)->memory.sampled_bytes > 0 ||
+	       diff_run(diff, DIFF_B, 0)->memory.sampled_bytes > 0;
 }
 
-/* Counts and weights as they are shown, so that both captures have the same unit. */
+/* Counts and weights as they are shown. */
 static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row,
 					  const double *of[DIFF_SIDES])
 {
@@ -275,45 +344,80 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {
 		for (unsigned i = 0; i < NOISE_BLOCKS; i++)
-			scaled[side][i] = of[side][i] * diff->scale[side];
-		blocks[side] = (struct noise_blocks){ scaled[side], diff->sides[side].weights,
+			scaled[side][i] = of[side][i] * diff->scale;
+		blocks[side] = (struct noise_blocks){ scaled[side],
+						      diff_run(diff, side, 0)->weights,
 						      diff_evidence(diff, &row->counts[side]) };
 	}
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
 }
 
-/* All that there is in the one that has more. */
+/* All that there is in the run that has most. */
 static double whole(const struct diff *diff)
 {
-	return MAX_OF(ratio(diff, DIFF_A, diff->sides[DIFF_A].all.count),
-		      ratio(diff, DIFF_B, diff->sides[DIFF_B].all.count));
+	double most = 0;
+
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			most = MAX_OF(most, ratio(diff, run, run->all.count));
+		}
+	}
+	return most;
 }
 
-static void compare(const struct diff *diff, struct diff_row *row, const double *of[DIFF_SIDES])
+/* `of` are the blocks of each side, where there is one run a side; `values` those of all runs. */
+static void compare(const struct diff *diff, struct diff_row *row, const double *of[DIFF_SIDES],
+		    const double *values, unsigned tests)
 {
 	struct noise_change change;
 
-	/* All of a run's allocations: when they are is the same each time, and no noise. As many calls as there are may differ by chance. */
-	if (diff->norm == DIFF_BY_RUN && !is_sampled(diff))
+	if (!diff_has_one_run(diff))
+		change = noise_runs(values, diff->runs[DIFF_A]->len,
+				    values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
+	/*
+	 * All of a run: when it allocates, or had a CPU, is no noise of how much there is of that. As many calls or samples as there are
+	 * may differ by chance.
+	 */
+	else if (diff->norm == DIFF_BY_RUN &&
+		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
 		change = noise_calls(row->counts[DIFF_A].squares, row->counts[DIFF_B].squares);
 	else
 		change = compare_blocks(diff, row, of);
-	row->noise = noise_interval(&change, diff->tests);
+	row->noise = noise_interval(&change, tests);
 	if (is_sampled(diff))
 		row->noise = MAX_OF(row->noise, LEAST_CHANGE * whole(diff));
 	row->has_noise = true;
 	row->is_significant = !diff->is_damaged && fabs(row->b - row->a) > row->noise;
 }
 
-static void judge(const struct diff *diff, struct diff_row *row)
+static double mean(const double *values, guint n)
 {
-	row->a = ratio(diff, DIFF_A, row->counts[DIFF_A].count);
-	row->b = ratio(diff, DIFF_B, row->counts[DIFF_B].count);
-	if (row->slot) {
-		const double *of[] = { diff_blocks(diff, row->slot, DIFF_A),
-				       diff_blocks(diff, row->slot, DIFF_B) };
+	double sum = 0;
 
-		compare(diff, row, of);
+	for (guint i = 0; i < n; i++)
+		sum += values[i];
+	return sum / n;
+}
+
+static void set_values(const struct diff *diff, struct diff_row *row, const double *values)
+{
+	row->a = mean(values, diff->runs[DIFF_A]->len);
+	row->b = mean(values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
+}
+
+static void judge(const struct diff *diff, struct diff_row *row, const double *counts)
+{
+	g_autofree double *values = ratios(diff, counts);
+
+	set_values(diff, row, values);
+	if (row->slot) {
+		const double *of[DIFF_SIDES] = { NULL };
+
+		for (unsigned side = 0; diff_has_one_run(diff) && side < DIFF_SIDES; side++)
+			of[side] = diff_blocks(diff, row->slot, side);
+		compare(diff, row, of, values, diff->tests);
 	} else if (diff->measure == DIFF_PEAK && !is_sampled(diff)) {
 		/* It is what it was, and no estimate. */
 		row->has_noise = true;
@@ -321,19 +425,32 @@ static void judge(const struct diff *diff, struct diff_row *row)
 	}
 }
 
+/*
+ * The whole is a question of its own, asked once: among all rows, the few degrees of freedom that a few runs give would hide any
+ * change of it.
+ */
 static void judge_all(struct diff *diff)
 {
-	const double *of[] = { diff->sides[DIFF_A].blocks, diff->sides[DIFF_B].blocks };
+	const double *of[] = { diff_run(diff, DIFF_A, 0)->blocks,
+			       diff_run(diff, DIFF_B, 0)->blocks };
+	g_autofree double *counts = g_new(double, diff->n_runs), *values = NULL;
 	struct diff_row *all = &diff->all;
 	/* All of all is what it is. */
 	bool is_tested = can_test(diff) && diff->norm != DIFF_BY_SAMPLES;
 
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		all->counts[side] = diff->sides[side].all;
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint i = 0; i < diff->runs[side]->len; i++) {
+			const struct diff_side *run = diff_run(diff, side, i);
+
+			counts[run->position] = run->all.count;
+			add_count(&all->counts[side], &run->all);
+		}
+	}
 	diff->tests += is_tested;
-	judge(diff, all);
+	judge(diff, all, counts);
+	values = ratios(diff, counts);
 	if (is_tested)
-		compare(diff, all, of);
+		compare(diff, all, of, values, 1);
 }
 
 static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
@@ -358,21 +475,19 @@ static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
 
 void diff_rows_compare(struct diff *diff)
 {
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		list_builds(diff, side);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		add_side(diff, side);
+	each_run(diff, list_builds);
+	each_run(diff, add_run);
 	add_interrupts(diff);
 	give_slots(diff);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		diff_side_fill(diff, side);
+	if (diff_has_one_run(diff))
+		each_run(diff, diff_side_fill);
 	judge_all(diff);
 	for (uint32_t i = 0; i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
 
 		if (row->counts[DIFF_A].count <= 0 && row->counts[DIFF_B].count <= 0)
 			continue;
-		judge(diff, row);
+		judge(diff, row, per_run(diff, i));
 		diff->significant += row->is_significant;
 		g_array_append_val(diff->order, i);
 	}
@@ -392,12 +507,11 @@ void diff_rows_init(struct diff *diff)
 	diff->identities = g_ptr_array_new();
 	diff->by_identity =
 		g_hash_table_new_full(identity_hash, identity_equal, identity_free, NULL);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		diff->builds[side] = g_hash_table_new(g_str_hash, g_str_equal);
 	number_map_init(&diff->by_path);
 	diff->rows = g_array_new(FALSE, TRUE, sizeof(struct diff_row));
 	diff->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	diff->blocks = g_array_new(FALSE, TRUE, sizeof(double));
+	diff->per_run = g_array_new(FALSE, TRUE, sizeof(double));
 }
 
 void diff_rows_done(struct diff *diff)
@@ -406,10 +520,9 @@ void diff_rows_done(struct diff *diff)
 		return;
 	g_ptr_array_unref(diff->identities);
 	g_hash_table_unref(diff->by_identity);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		g_hash_table_unref(diff->builds[side]);
 	number_map_done(&diff->by_path);
 	g_array_unref(diff->rows);
 	g_array_unref(diff->order);
 	g_array_unref(diff->blocks);
+	g_array_unref(diff->per_run);
 }

@@ -21,7 +21,7 @@
 
 static guint shown(const struct diff *diff)
 {
-	uint64_t limit = diff_reader(diff, DIFF_A)->limit;
+	uint64_t limit = diff_reader(diff)->limit;
 
 	return limit && limit < diff->order->len ? (guint)limit : diff->order->len;
 }
@@ -46,14 +46,15 @@ static void write_function(const struct diff *diff, struct json *json, const str
 	bool is_function = row->function[side] != DIFF_NO_FUNCTION;
 
 	if (id->has_name) {
-		functions_write(diff->sides[side].functions, row->function[side], json);
+		functions_write(diff_functions(diff, row, side), row->function[side], json);
 		return;
 	}
 	json_string(json, "name", id->name);
 	json_string(json, "raw_name", id->name);
 	json_string(json, "image",
-		    is_function ? functions_image(diff->sides[side].functions, row->function[side])
-				: id->image);
+		    is_function
+			    ? functions_image(diff_functions(diff, row, side), row->function[side])
+			    : id->image);
 	json_null(json, "build_id");
 	json_null(json, "offset");
 	json_string(json, "kind", is_function ? "unresolved" : "kernel");
@@ -142,10 +143,16 @@ static void write_head(const struct diff *diff, struct json *json)
 	json_string(json, "metric", metrics[diff->measure]);
 	json_string(json, "unit", diff->unit);
 	if (diff->measure == DIFF_SAMPLES)
-		json_string(json, "event", tally_event_name(&diff->sides[DIFF_A].tally));
+		json_string(json, "event", tally_event_name(&diff_run(diff, DIFF_A, 0)->tally));
 	json_begin_array(json, "captures");
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		capture_write_json(diff_reader(diff, side)->capture, json, NULL);
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			capture_write_json(diff_run_reader(diff, diff_run(diff, side, i))->capture,
+					   json, NULL);
+	json_end(json);
+	json_begin_array(json, "runs");
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		json_uint(json, NULL, diff->runs[side]->len);
 	json_end(json);
 	json_begin_array(json, "notes");
 	for (guint i = 0; i < diff->notes->len; i++) {
@@ -181,7 +188,7 @@ static void write_all(struct diff *diff)
 		"file",  "line",      "inlined", "path",        "a",      "b",
 		"delta", "delta_pct", "noise",   "significant", NULL,
 	};
-	const struct reader *reader = diff_reader(diff, DIFF_A);
+	const struct reader *reader = diff_reader(diff);
 	enum json_format format = reader_json_format(reader);
 	struct json *json = &diff->json;
 
@@ -269,21 +276,46 @@ static void print_event(const struct tally *tally, struct out *out)
 	tally_print_other_events(tally, out);
 }
 
-static void print_side(const struct diff *diff, struct out *out, unsigned side)
+/* As many samples as report counts; those of interrupts are a row without a verdict. */
+static void print_run(const struct diff *diff, struct out *out, const struct diff_side *run)
 {
-	const struct diff_side *of = &diff->sides[side];
-	const struct capture *capture = diff_reader(diff, side)->capture;
+	const struct capture *capture = diff_run_reader(diff, run)->capture;
+	bool is_samples = diff->measure == DIFF_SAMPLES;
 	g_autofree char *file = text_escape(capture->file);
-	g_autofree char *count = text_count((uint64_t)of->all.events);
-	g_autofree char *duration = text_duration((uint64_t)(of->to_ns - of->from_ns));
+	g_autofree char *count =
+		text_count(is_samples ? run->tally.each->len : (uint64_t)run->all.events);
+	g_autofree char *duration = text_duration((uint64_t)(run->to_ns - run->from_ns));
 
 	out_printf(out,
-		   diff->measure == DIFF_SAMPLES ? _("%s: %s samples in %s, '%s'")
-						 : _("%s: %s allocations in %s, '%s'"),
-		   side == DIFF_A ? "a" : "b", count, duration, file);
-	if (diff->measure == DIFF_SAMPLES)
-		print_event(&of->tally, out);
+		   is_samples ? _("%s: %s samples in %s, '%s'")
+			      : _("%s: %s allocations in %s, '%s'"),
+		   run->side == DIFF_A ? "a" : "b", count, duration, file);
+	if (is_samples) {
+		double interrupts = run->tally.each->len - run->all.events;
+
+		print_event(&run->tally, out);
+		if (interrupts > 0)
+			out_printf(out, _(", %.0f of them in interrupts"), interrupts);
+	}
 	out_char(out, '\n');
+}
+
+/* What the noise is, and what it is not. */
+static void print_runs(const struct diff *diff, struct out *out)
+{
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			print_run(diff, out, diff_run(diff, side, i));
+	if (diff->measure == DIFF_PEAK)
+		return;
+	if (diff_has_one_run(diff))
+		out_text(
+			out,
+			_("One run a side: this compares these two runs, and runs of the same program may differ "
+			  "by more. To compare programs: diff A1 A2 A3 --to B1 B2 B3\n"));
+	else
+		out_text(out,
+			 _("Numbers are means of the runs, and noise is how much runs differ\n"));
 }
 
 static const char *unit_text(const struct diff *diff)
@@ -317,10 +349,9 @@ static const char *unit_text(const struct diff *diff)
 
 static void print_head(const struct diff *diff, struct out *out)
 {
-	const struct reader *reader = diff_reader(diff, DIFF_A);
+	const struct reader *reader = diff_reader(diff);
 
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		print_side(diff, out, side);
+	print_runs(diff, out);
 	for (guint i = 0; i < diff->notes->len; i++) {
 		g_autofree char *text =
 			text_escape(g_array_index(diff->notes, struct diff_note, i).text);
@@ -356,7 +387,7 @@ static void print_processes(const struct diff *diff, struct out *out)
 
 static void print_all(const struct diff *diff, struct out *out)
 {
-	const struct reader *reader = diff_reader(diff, DIFF_A);
+	const struct reader *reader = diff_reader(diff);
 
 	print_head(diff, out);
 	reader_style(reader, out, READER_BOLD);
@@ -379,13 +410,53 @@ static void print_all(const struct diff *diff, struct out *out)
 
 void diff_show(struct diff *diff, struct out *out)
 {
-	if (diff_reader(diff, DIFF_A)->format == READER_TEXT)
+	if (diff_reader(diff)->format == READER_TEXT)
 		print_all(diff, out);
 	else
 		write_all(diff);
 }
 
 /* ---- the threshold ------------------------------------------------------------------------------- */
+
+/* A capture without symbols that has more samples without a name than this has no functions to compare. */
+#define MOST_UNNAMED 0.5
+
+/* Has any file symbols? The kernel's are there without symbolizing. */
+static bool is_symbolized(const struct tally *tally)
+{
+	const struct names *names = tally->functions->names;
+
+	for (uint32_t i = NAMES_LOST + 1; i < names->images->len; i++)
+		if (names_image_at(names, i)->kind == PROF_IMAGE_FILE &&
+		    symbol_rows_any(tally->functions->symbols, i))
+			return true;
+	return false;
+}
+
+static bool can_judge_run(const struct diff *diff, const struct diff_side *run)
+{
+	const struct capture *capture = diff_run_reader(diff, run)->capture;
+	double evidence = diff_evidence(diff, &run->all);
+
+	if (capture_state(capture) != PROF_STATE_FINISHED)
+		cli_error(
+			_("no verdict: capture '%s' is %s; record again, or compare what 'profcapture recover' saves without --fail-over"),
+			capture->file, capture_state_name(capture));
+	else if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL)
+		cli_error(
+			diff->measure == DIFF_SAMPLES
+				? _("no verdict: '%s' has %.0f samples, and %d are needed; record longer, or with a higher --frequency")
+				: _("no verdict: '%s' has %.0f allocations, and %d are needed; record longer"),
+			capture->file, evidence, DIFF_LEAST_ALL);
+	else if (diff->measure == DIFF_SAMPLES && !is_symbolized(&run->tally) &&
+		 (double)run->tally.unresolved > MOST_UNNAMED * (double)run->tally.all.samples)
+		cli_error(
+			_("no verdict: most samples of '%s' have no name; 'profcapture symbolize %s' adds those that this machine has"),
+			capture->file, capture->file);
+	else
+		return true;
+	return false;
+}
 
 static bool exceeds(const struct diff *diff, const struct diff_row *row, double *ret_percent)
 {
@@ -408,6 +479,7 @@ static void tell(const struct diff *diff, const char *name, double percent)
 
 int diff_judge(const struct diff *diff)
 {
+	bool can_judge = true;
 	unsigned n = 0;
 	double percent;
 
@@ -415,7 +487,11 @@ int diff_judge(const struct diff *diff)
 		cli_error(_("no verdict on --fail-over: a capture is damaged; record it again"));
 		return CLI_NO_VERDICT;
 	}
-
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			can_judge &= can_judge_run(diff, diff_run(diff, side, i));
+	if (!can_judge)
+		return CLI_NO_VERDICT;
 	if (exceeds(diff, &diff->all, &percent)) {
 		tell(diff, _("(all)"), percent);
 		n++;

@@ -126,9 +126,8 @@ static bool read_samples(struct diff *diff, struct diff_side *side, const char *
 	return true;
 }
 
-static void fill_samples(struct diff *diff, unsigned index)
+static void fill_samples(struct diff *diff, struct diff_side *side)
 {
-	struct diff_side *side = &diff->sides[index];
 	const GArray *each = side->tally.each;
 
 	for (guint i = 0; i < each->len; i++) {
@@ -141,7 +140,7 @@ static void fill_samples(struct diff *diff, unsigned index)
 		slot = diff_row_at(diff, g_array_index(side->rows, uint32_t, key) - 1)->slot;
 
 		if (slot)
-			diff_blocks(diff, slot, index)[block_at(side, sample->time_ns)] +=
+			diff_blocks(diff, slot, side->side)[block_at(side, sample->time_ns)] +=
 				(double)sample->weight;
 	}
 }
@@ -211,16 +210,14 @@ static bool read_memory(struct diff *diff, struct diff_side *side, const char *f
 	return true;
 }
 
-static void fill_memory(struct diff *diff, unsigned index)
+static void fill_memory(struct diff *diff, const struct diff_side *side)
 {
-	const struct diff_side *side = &diff->sides[index];
-
 	for (uint32_t key = 0; key < side->counts->len; key++) {
 		uint32_t row = g_array_index(side->rows, uint32_t, key);
 		uint32_t slot = row ? diff_row_at(diff, row - 1)->slot : 0;
 
 		for (unsigned i = 0; slot && i < NOISE_BLOCKS; i++)
-			diff_blocks(diff, slot, index)[i] +=
+			diff_blocks(diff, slot, side->side)[i] +=
 				g_array_index(side->buckets, double, key *NOISE_BLOCKS + i);
 	}
 }
@@ -261,22 +258,25 @@ static bool weigh(struct diff *diff, struct diff_side *side, struct reader *read
 
 	if (diff->norm == DIFF_BY_MARK)
 		return weigh_marks(diff, side, reader, error);
+	/* Of a run, samples are divided among its functions as by shares: when it had a CPU is no noise of what it did with it. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
 		side->weights[i] = diff->norm == DIFF_BY_SAMPLES ? side->blocks[i]
 				   : diff->norm == DIFF_BY_TIME  ? seconds / NOISE_BLOCKS
-								 : 1.0 / NOISE_BLOCKS;
+				   : diff->measure == DIFF_SAMPLES && side->all.count > 0
+					   ? side->blocks[i] / side->all.count
+					   : 1.0 / NOISE_BLOCKS;
 	return true;
 }
 
-bool diff_side_read(struct diff *diff, unsigned index, const char *file, GError **error)
+bool diff_side_read(struct diff *diff, struct diff_side *side, const char *file, GError **error)
 {
-	struct diff_side *side = &diff->sides[index];
 	bool is_memory = diff->measure != DIFF_SAMPLES;
 
 	side->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
 	side->buckets = g_array_new(FALSE, TRUE, sizeof(double));
 	side->identities = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	side->rows = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	side->builds = g_hash_table_new(g_str_hash, g_str_equal);
 	return (is_memory ? read_memory : read_samples)(diff, side, file, error) &&
 	       weigh(diff, side, is_memory ? &side->memory.reader : &side->reader, error);
 }
@@ -288,6 +288,7 @@ void diff_side_done(struct diff_side *side)
 		g_array_unref(side->buckets);
 		g_array_unref(side->identities);
 		g_array_unref(side->rows);
+		g_hash_table_unref(side->builds);
 	}
 	g_free(side->is_interrupt);
 	tally_done(&side->tally);
@@ -308,12 +309,12 @@ void diff_side_node(const struct diff *diff, const struct diff_side *side, uint3
 	}
 }
 
-void diff_side_fill(struct diff *diff, unsigned index)
+void diff_side_fill(struct diff *diff, struct diff_side *side)
 {
 	if (diff->measure == DIFF_SAMPLES)
-		fill_samples(diff, index);
+		fill_samples(diff, side);
 	else if (diff->measure != DIFF_PEAK)
-		fill_memory(diff, index);
+		fill_memory(diff, side);
 }
 
 /* ---- processes ----------------------------------------------------------------------------------- */
@@ -345,9 +346,8 @@ static struct diff_process *process_of(struct diff *diff, const char *comm)
 	return process;
 }
 
-static void add_process(struct diff *diff, unsigned side, uint32_t index)
+static void add_process(struct diff *diff, const struct diff_side *of, uint32_t index)
 {
-	const struct diff_side *of = &diff->sides[side];
 	const struct memory_counts *counts =
 		&g_array_index(of->memory.processes, struct memory_counts, index);
 	struct diff_process *process;
@@ -361,14 +361,20 @@ static void add_process(struct diff *diff, unsigned side, uint32_t index)
 		: diff->measure == DIFF_CALLS ? counts->allocations
 					      : counts->peak_bytes;
 	process = process_of(diff, memory_comm(&of->memory, index));
-	process->of[side] += weight > 0 ? count / weight * diff->scale[side] : 0;
+	process->of[of->side] +=
+		weight > 0 ? count / weight * diff->scale / diff->runs[of->side]->len : 0;
 }
 
 void diff_list_processes(struct diff *diff)
 {
 	diff->processes = g_ptr_array_new_with_free_func(g_free);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		for (uint32_t i = 0; i < diff->sides[side].memory.processes->len; i++)
-			add_process(diff, side, i);
+	for (unsigned side = 0; side < DIFF_SIDES; side++) {
+		for (guint run = 0; run < diff->runs[side]->len; run++) {
+			const struct diff_side *of = diff_run(diff, side, run);
+
+			for (uint32_t i = 0; i < of->memory.processes->len; i++)
+				add_process(diff, of, i);
+		}
+	}
 	g_ptr_array_sort(diff->processes, compare_processes);
 }

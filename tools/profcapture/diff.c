@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture diff - what one recording has more or less of than another
+ * profcapture diff - what recordings have more or less of than others
  *
  * Functions are matched by what they are called, whatever they were built from (diff-rows.c), and a change is called one only where it
  * is greater than what recordings of the same differ by (block-noise.h).
@@ -21,7 +21,7 @@ static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
 	{ "normalise", 0, CLI_STRING, offsetof(struct diff, normalise), "BY",
-	  N_("samples (shares, the default), time (a second), mark:NAME (one of these marks), or run (the whole recording)") },
+	  N_("samples (shares; default without --fail-over), time (a second), mark:NAME (one of these marks), or run (the whole run; default with it)") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff, paths), NULL,
 	  N_("a row for each function and who called it, up to the root") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct diff, inlined), NULL,
@@ -32,7 +32,7 @@ static const struct cli_option options[] = {
 	  N_("compare what was allocated: bytes, calls, or what there was at the peak"),
 	  memory_measures },
 	{ "fail-over", 0, CLI_STRING, offsetof(struct diff, fail_over), N_("PERCENT"),
-	  N_("exit with status 7 when anything grew by more than noise and by more than that") },
+	  N_("Exit with status 7 when the whole run or a function grew by more than noise and by more than this, and with 8 when there is too little to judge") },
 	{ NULL },
 };
 
@@ -43,7 +43,8 @@ static int parse_norm(struct diff *diff)
 	static const char *const names[] = { "samples", "time", "run", "mark:NAME", NULL };
 	static const char mark[] = "mark:";
 
-	diff->norm = diff->memory ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
+	/* Shares do not say that all became slower. */
+	diff->norm = diff->memory || diff->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->normalise)
 		return CLI_CONTINUE;
 	if (g_str_has_prefix(diff->normalise, mark) && diff->normalise[sizeof(mark) - 1]) {
@@ -125,33 +126,44 @@ static int check_options(struct diff *diff)
 	return status;
 }
 
-/* Both captures are read with the same options; each side frees its own. */
-static void share_options(struct diff *diff)
+/* All captures are read with the same options; each run frees its own. */
+static struct diff_side *run_new(const struct diff *diff, unsigned side, unsigned position)
 {
-	for (unsigned i = 0; i < DIFF_SIDES; i++) {
-		struct reader *reader = &diff->sides[i].reader;
+	struct diff_side *run = g_new0(struct diff_side, 1);
+	struct reader *reader = &run->reader;
 
-		*reader = diff->options;
-		if (reader->pids)
-			g_array_ref(reader->pids);
-		if (reader->tids)
-			g_array_ref(reader->tids);
-		if (reader->cpus)
-			g_array_ref(reader->cpus);
-		if (reader->comms)
-			g_ptr_array_ref(reader->comms);
-	}
+	run->side = side;
+	run->position = position;
+	*reader = diff->options;
+	if (reader->pids)
+		g_array_ref(reader->pids);
+	if (reader->tids)
+		g_array_ref(reader->tids);
+	if (reader->cpus)
+		g_array_ref(reader->cpus);
+	if (reader->comms)
+		g_ptr_array_ref(reader->comms);
+	return run;
+}
+
+static void run_free(gpointer data)
+{
+	diff_side_done(data);
+	g_free(data);
 }
 
 /* ---- units --------------------------------------------------------------------------------------- */
 
 static bool has_unit(const struct diff *diff, const char *unit)
 {
-	return strcmp(tally_unit(&diff->sides[DIFF_A].tally), unit) == 0 &&
-	       strcmp(tally_unit(&diff->sides[DIFF_B].tally), unit) == 0;
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		for (guint i = 0; i < diff->runs[side]->len; i++)
+			if (strcmp(tally_unit(&diff_run(diff, side, i)->tally), unit) != 0)
+				return false;
+	return true;
 }
 
-/* CPU time, or a number of events, is known where both captures say how much a sample stands for. */
+/* CPU time, or a number of events, is known where all captures say how much a sample stands for. */
 static void choose_unit(struct diff *diff)
 {
 	static const char *const units[][4] = {
@@ -169,25 +181,32 @@ static void choose_unit(struct diff *diff)
 	diff->unit = is_timed     ? timed[diff->norm]
 		     : is_counted ? counted[diff->norm]
 				  : units[diff->measure][diff->norm];
-	for (unsigned i = 0; i < DIFF_SIDES; i++) {
-		diff->scale[i] = 1;
-		if (diff->norm == DIFF_BY_SAMPLES)
-			diff->scale[i] = 100;
-		else if (is_timed && diff->norm == DIFF_BY_TIME)
-			diff->scale[i] = 1 / 1e7; /* ns a second in percent */
-	}
+	diff->scale = diff->norm == DIFF_BY_SAMPLES ? 100
+		      : is_timed && diff->norm == DIFF_BY_TIME
+			      ? 1 / 1e7 /* ns a second in percent */
+			      : 1;
 }
 
 /* ---- the verb ------------------------------------------------------------------------------------ */
 
-static bool diff_run(struct diff *diff, char **files, GError **error)
+static bool read_runs(struct diff *diff, unsigned side, char **files, GError **error)
 {
-	share_options(diff);
-	for (unsigned i = 0; i < DIFF_SIDES; i++) {
-		if (!diff_side_read(diff, i, files[i], error))
+	for (; *files; files++) {
+		struct diff_side *run = run_new(diff, side, diff->n_runs++);
+
+		g_ptr_array_add(diff->runs[side], run);
+		if (!diff_side_read(diff, run, *files, error))
 			return false;
-		capture_warn(diff_reader(diff, i)->capture);
+		capture_warn(diff_run_reader(diff, run)->capture);
 	}
+	return true;
+}
+
+static bool compare(struct diff *diff, char **files[DIFF_SIDES], GError **error)
+{
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		if (!read_runs(diff, side, files[side], error))
+			return false;
 	diff->notes = g_array_new(FALSE, FALSE, sizeof(struct diff_note));
 	if (!diff_note_all(diff, error))
 		return false;
@@ -206,18 +225,65 @@ static void diff_done(struct diff *diff)
 	diff_notes_done(diff);
 	if (diff->processes)
 		g_ptr_array_unref(diff->processes);
-	for (unsigned i = 0; i < DIFF_SIDES; i++)
-		diff_side_done(&diff->sides[i]);
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		if (diff->runs[side])
+			g_ptr_array_unref(diff->runs[side]);
 	reader_done(&diff->options);
+}
+
+/*
+ * Where the captures of B begin: the index of a --to that is not followed by a time, or argc. A file that is called like a time is
+ * ./5s.
+ */
+static int find_to(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		struct units_time time;
+		g_autoptr(GError) error = NULL;
+
+		if (strcmp(argv[i], "--to") == 0 &&
+		    (i + 1 == argc || !units_parse_time(argv[i + 1], &time, &error)))
+			return i;
+	}
+	return argc;
+}
+
+/* Operands of each side, NULL-terminated: "A B", or "A… --to B…". */
+static int parse_sides(const struct cli_group *groups, int argc, char **argv,
+		       char **ret_files[DIFF_SIDES])
+{
+	static const char synopsis[] = N_("A B | A… --to B…");
+	static const char description[] = N_(
+		"Says what B has more or less of than A, by function, and what of that is noise. "
+		"A and B are captures; several of the same program each say how much runs differ.");
+	static const struct cli_spec pair = { synopsis, description, 2, 2 },
+				     side = { synopsis, description, 1, UINT_MAX };
+	int to = find_to(argc, argv);
+	int status;
+
+	if (to == argc) {
+		static char *files[DIFF_SIDES][2];
+
+		status = cli_parse(&pair, groups, &argc, &argv);
+		for (unsigned i = 0; status == CLI_CONTINUE && i < DIFF_SIDES; i++) {
+			files[i][0] = argv[i];
+			ret_files[i] = files[i];
+		}
+		return status;
+	}
+	for (unsigned i = 0; i < DIFF_SIDES; i++) {
+		int n = i == DIFF_A ? to : argc - to;
+
+		ret_files[i] = i == DIFF_A ? argv : argv + to;
+		status = cli_parse(&side, groups, &n, &ret_files[i]);
+		if (status != CLI_CONTINUE)
+			return status;
+	}
+	return CLI_CONTINUE;
 }
 
 int verb_diff(int argc, char **argv)
 {
-	static const struct cli_spec spec = {
-		N_("A B"),
-		N_("Says what capture B has more or less of than A, by function, and what of that is noise."),
-		2, 2
-	};
 	CLEANUP(diff_done)
 	struct diff diff = { .options.limit = READER_LIMIT_UNSET,
 			     .options.text_limit = DEFAULT_LIMIT };
@@ -232,15 +298,19 @@ int verb_diff(int argc, char **argv)
 		{ N_("Output"), reader_output_options, &diff.options },
 		{ NULL }
 	};
+	char **files[DIFF_SIDES];
 	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
+	int status;
 
 	json_init(&diff.json, out_stdout());
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		diff.runs[side] = g_ptr_array_new_with_free_func(run_free);
+	status = parse_sides(groups, argc, argv, files);
 	if (status == CLI_CONTINUE)
 		status = check_options(&diff);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!diff_run(&diff, argv, &error))
+	if (!compare(&diff, files, &error))
 		return cli_fail(error);
 	diff_show(&diff, out_stdout());
 	return diff.fail_percent >= 0 ? diff_judge(&diff) : CLI_OK;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff - what the files of the verb `diff` share: the verb (diff.c), what one capture has (diff-side.c), what of the two is the same
+ * Diff - what the files of the verb `diff` share: the verb (diff.c), what one capture has (diff-side.c), what of all is the same
  * (diff-rows.c), how it is shown (diff-show.c)
  *
+ * A side is one run or several of the same, each a capture. What a side has is the mean of its runs. With several, noise is how much
+ * the runs of a side differ; with one run a side, it is what the two runs show of themselves.
  * A row is a function, or with --paths a function and who called it, that at least one of the captures has. What it counts is what ended
  * in it: a sample counts in one row, and a block of memory in that of who allocated it.
  */
@@ -29,8 +31,10 @@ struct diff_count {
 	double squares; /* sum of those of what each event counts */
 };
 
+/* One run of a side. */
 struct diff_side {
-	struct reader reader; /* of samples; memory has its own */
+	unsigned side, position; /* position: among all runs */
+	struct reader reader;    /* of samples; memory has its own */
 	struct tally tally;
 	struct memory memory;
 	struct frame_filters filters;
@@ -39,6 +43,7 @@ struct diff_side {
 	GArray *buckets;    /* of memory: double, NOISE_BLOCKS by function or node */
 	GArray *identities; /* uint32_t by function: index + 1 in diff->identities */
 	GArray *rows;       /* uint32_t by function or node: index + 1 in diff->rows */
+	GHashTable *builds; /* build-ids of its images */
 	double weights[NOISE_BLOCKS];
 	double blocks[NOISE_BLOCKS]; /* of all rows together */
 	struct diff_count all;
@@ -58,6 +63,7 @@ struct diff_identity {
 struct diff_row {
 	uint32_t identity, parent;     /* parent: index + 1 of the caller's row, with --paths */
 	uint32_t function[DIFF_SIDES]; /* DIFF_NO_FUNCTION: it is not there */
+	guint run[DIFF_SIDES];         /* of the side, that the function is of */
 	struct diff_count counts[DIFF_SIDES];
 	uint32_t slot; /* index + 1 of its blocks */
 	double a, b, noise;
@@ -74,16 +80,17 @@ struct diff {
 	enum diff_measure measure;
 	const char *mark;
 	double fail_percent; /* < 0: without */
-	double scale[DIFF_SIDES];
+	double scale;        /* of a ratio to the unit */
 	const char *unit;
-	struct diff_side sides[DIFF_SIDES];
-	GPtrArray *identities;          /* struct diff_identity */
-	GHashTable *by_identity;        /* struct diff_identity → index + 1 */
-	GHashTable *builds[DIFF_SIDES]; /* build-ids of a capture's images */
-	struct number_map by_path;      /* caller's row and identity → index + 1 of the row */
-	GArray *rows;                   /* struct diff_row, a caller before who it called */
-	GArray *order;                  /* uint32_t: rows that have something, as they are shown */
-	GArray *blocks;                 /* double: by slot, side and block */
+	GPtrArray *runs[DIFF_SIDES]; /* struct diff_side */
+	unsigned n_runs;             /* of both sides */
+	GPtrArray *identities;       /* struct diff_identity */
+	GHashTable *by_identity;     /* struct diff_identity → index + 1 */
+	struct number_map by_path;   /* caller's row and identity → index + 1 of the row */
+	GArray *rows;                /* struct diff_row, a caller before who it called */
+	GArray *order;               /* uint32_t: rows that have something, as they are shown */
+	GArray *blocks;              /* double: by slot, side and block; with one run a side */
+	GArray *per_run;             /* double: counts by row and run */
 	struct diff_row all;
 	unsigned tests, significant;
 	bool is_damaged;      /* a capture, or names in it: no change is judged */
@@ -115,10 +122,33 @@ static inline const struct diff_identity *diff_identity_at(const struct diff *di
 	return diff->identities->pdata[row->identity];
 }
 
-static inline const struct reader *diff_reader(const struct diff *diff, unsigned side)
+static inline struct diff_side *diff_run(const struct diff *diff, unsigned side, guint run)
 {
-	return diff->measure == DIFF_SAMPLES ? &diff->sides[side].reader
-					     : &diff->sides[side].memory.reader;
+	return diff->runs[side]->pdata[run];
+}
+
+static inline bool diff_has_one_run(const struct diff *diff)
+{
+	return diff->n_runs == DIFF_SIDES;
+}
+
+static inline const struct reader *diff_run_reader(const struct diff *diff,
+						   const struct diff_side *run)
+{
+	return diff->measure == DIFF_SAMPLES ? &run->reader : &run->memory.reader;
+}
+
+/* Of the first run; its options are those of all. */
+static inline const struct reader *diff_reader(const struct diff *diff)
+{
+	return diff_run_reader(diff, diff_run(diff, DIFF_A, 0));
+}
+
+/* Of a row that the side has. */
+static inline const struct functions *diff_functions(const struct diff *diff,
+						     const struct diff_row *row, unsigned side)
+{
+	return diff_run(diff, side, row->run[side])->functions;
 }
 
 /*
@@ -135,7 +165,7 @@ static inline double diff_evidence(const struct diff *diff, const struct diff_co
 }
 
 /* Reads a capture. */
-bool diff_side_read(struct diff *diff, unsigned side, const char *file, GError **error);
+bool diff_side_read(struct diff *diff, struct diff_side *side, const char *file, GError **error);
 void diff_side_done(struct diff_side *side);
 /* The node's parent and function, with --paths. */
 void diff_side_node(const struct diff *diff, const struct diff_side *side, uint32_t node,
@@ -143,7 +173,7 @@ void diff_side_node(const struct diff *diff, const struct diff_side *side, uint3
 /* By node, where interrupts are apart: is it the kernel's work for the machine, and not for who was interrupted? */
 bool diff_is_interrupt(const char *name);
 /* Adds what ended in each block of the rows that have a slot. */
-void diff_side_fill(struct diff *diff, unsigned side);
+void diff_side_fill(struct diff *diff, struct diff_side *side);
 static inline double *diff_blocks(const struct diff *diff, uint32_t slot, unsigned side)
 {
 	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
