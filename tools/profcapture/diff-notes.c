@@ -105,13 +105,19 @@ static void note_losses(struct diff *diff, const struct diff_side *run)
 
 static void note_few(struct diff *diff, const struct diff_side *run)
 {
+	const char *file = diff_run_reader(diff, run)->capture->file;
 	double evidence = diff_evidence(diff, &run->all);
 
-	if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL)
-		add(diff, "few",
-		    g_strdup_printf(
-			    _("'%s' has %.0f of what is counted, too few to tell a change from noise: it takes %d"),
-			    diff_run_reader(diff, run)->capture->file, evidence, DIFF_LEAST_ALL));
+	if (diff->measure == DIFF_PEAK || evidence >= DIFF_LEAST_ALL)
+		return;
+	add(diff, "few",
+	    run->all.events < DIFF_LEAST_ALL
+		    ? g_strdup_printf(
+			      _("'%s' has %.0f of what is counted, too few to tell a change from noise: it takes %d"),
+			      file, run->all.events, DIFF_LEAST_ALL)
+		    : g_strdup_printf(
+			      _("'%s' has %.0f samples, of which a few stand for most events: they tell as much as %.0f of equal weight, and it takes %d"),
+			      file, run->all.events, evidence, DIFF_LEAST_ALL));
 }
 
 static void note_sampling(struct diff *diff, const struct diff_side *run)

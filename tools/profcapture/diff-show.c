@@ -442,11 +442,15 @@ static bool can_judge_run(const struct diff *diff, const struct diff_side *run)
 		cli_error(
 			_("no verdict: capture '%s' is %s; record again, or compare what 'profcapture recover' saves without --fail-over"),
 			capture->file, capture_state_name(capture));
-	else if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL)
+	else if (diff->measure != DIFF_PEAK && run->all.events < DIFF_LEAST_ALL)
 		cli_error(
 			diff->measure == DIFF_SAMPLES
 				? _("no verdict: '%s' has %.0f samples, and %d are needed; record longer, or with a higher --frequency")
 				: _("no verdict: '%s' has %.0f allocations, and %d are needed; record longer"),
+			capture->file, run->all.events, DIFF_LEAST_ALL);
+	else if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL)
+		cli_error(
+			_("no verdict: a few samples of '%s' stand for most events, so that all tell as much as %.0f, and %d are needed; record longer"),
 			capture->file, evidence, DIFF_LEAST_ALL);
 	else if (diff->measure == DIFF_SAMPLES && !is_symbolized(&run->tally) &&
 		 (double)run->tally.unresolved > MOST_UNNAMED * (double)run->tally.all.samples)
