@@ -18,11 +18,14 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
 
 @pytest.fixture(scope="module")
 def recordings(profctl, tmp_path_factory):
-    """Twice the same, and another build of it elsewhere in which a function takes half as long again."""
+    """Twice the same, and another build of it elsewhere in which a function takes half as long again. Neither is the build
+    tree's program, which may have a sanitizer's functions."""
     folder = tmp_path_factory.mktemp("diff")
-    other = folder / "mix"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-Wl,--build-id=0x1234", SOURCE, "-o", other], check=True)
-    programs = {"one": [os.environ["MIX"]], "two": [os.environ["MIX"]], "slow": [other]}
+    mix, other = folder / "first" / "mix", folder / "mix"
+    mix.parent.mkdir()
+    for path, build_id in (mix, "0x5678"), (other, "0x1234"):
+        subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-Wl,--build-id={build_id}", SOURCE, "-o", path], check=True)
+    programs = {"one": [mix], "two": [mix], "slow": [other]}
     captures = {}
     for name, program in programs.items():
         captures[name] = folder / f"{name}.cap"
