@@ -330,7 +330,8 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
-/* All, in their order, before the first sample: readers count the first event by default, and show those without samples. */
+/* All, in their order, before the first sample: readers count the first event by default, and show
+ * those without samples. */
 static void write_sources(struct session *session)
 {
 	for (uint32_t i = 0; i < session->events.n_sources; i++)

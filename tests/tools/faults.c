@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Faults - touches pages slowly, then fast, after computing for some time, and prints how many page faults each was
+ * Faults - touches pages slowly, then fast, after computing for some time, and prints how many page
+ * faults each was
  *
  * faults [MILLISECONDS]
  */

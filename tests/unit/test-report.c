@@ -656,7 +656,8 @@ static void check_event(const struct build *build, const char *event, uint64_t s
 	done(&answer);
 }
 
-/* Ids of sources are of an epoch; a clock's samples that say no weight have its period; one source is not there. */
+/* Ids of sources are of an epoch; a clock's samples that say no weight have its period; one source
+ * is not there. */
 static void test_events(void)
 {
 	struct build build;

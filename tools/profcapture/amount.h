@@ -2,9 +2,10 @@
 /*
  * Amount - samples, and what they stand for
  *
- * The kernel adapts how many events pass between two samples, so equal numbers of samples may stand for very different
- * numbers of events. Shares are of the weight; the number of samples says how firm a share is. The two travel in one struct, so
- * that code that sums samples cannot leave out their weight.
+ * The kernel adapts how many events pass between two samples, so equal numbers of samples may stand
+ * for very different numbers of events. Shares are of the weight; the number of samples says how
+ * firm a share is. The two travel in one struct, so that code that sums samples cannot leave out
+ * their weight.
  */
 #pragma once
 

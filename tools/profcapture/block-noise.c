@@ -151,7 +151,7 @@ static double beta_fraction(double a, double b, double x)
 	return h;
 }
 
-/* The probability that a number with Student's distribution is beyond t, which is greater than 0. */
+/* The probability that a number with Student's distribution is beyond t, which is above 0. */
 static double student_tail(double t, double freedom)
 {
 	double x = freedom / (freedom + t * t), a = freedom / 2, b = 0.5;
@@ -162,7 +162,8 @@ static double student_tail(double t, double freedom)
 					 : (1 - front * beta_fraction(b, a, 1 - x) / b) / 2;
 }
 
-/* t such that a number with Student's distribution is beyond it with that probability, for any number of degrees of freedom. */
+/* t such that a number with Student's distribution is beyond it with that probability, for any
+ * number of degrees of freedom. */
 static double student_quantile(double probability, double freedom)
 {
 	double low = 1e-3, high = 1e9;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-notes - what the captures differ in that has nothing to do with what was recorded, and may look like it
+ * Diff-notes - what the captures differ in that has nothing to do with what was recorded, and may
+ * look like it
  */
 #include "config.h"
 

@@ -377,8 +377,8 @@ static void compare(const struct diff *diff, struct diff_row *row, const double 
 		change = noise_runs(values, diff->runs[DIFF_A]->len,
 				    values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
 	/*
-	 * All of a run: when it allocates, or had a CPU, is no noise of how much there is of that. As many calls or samples as there are
-	 * may differ by chance.
+	 * All of a run: when it allocates, or had a CPU, is no noise of how much there is of that.
+	 * As many calls or samples as there are may differ by chance.
 	 */
 	else if (diff->norm == DIFF_BY_RUN &&
 		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
@@ -426,8 +426,8 @@ static void judge(const struct diff *diff, struct diff_row *row, const double *c
 }
 
 /*
- * The whole is a question of its own, asked once: among all rows, the few degrees of freedom that a few runs give would hide any
- * change of it.
+ * The whole is a question of its own, asked once: among all rows, the few degrees of freedom that a
+ * few runs give would hide any change of it.
  */
 static void judge_all(struct diff *diff)
 {

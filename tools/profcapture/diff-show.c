@@ -418,7 +418,8 @@ void diff_show(struct diff *diff, struct out *out)
 
 /* ---- the threshold ------------------------------------------------------------------------------- */
 
-/* A capture without symbols that has more samples without a name than this has no functions to compare. */
+/* A capture without symbols that has more samples without a name than this has no functions to
+ * compare. */
 #define MOST_UNNAMED 0.5
 
 /* Has any file symbols? The kernel's are there without symbolizing. */

@@ -258,7 +258,8 @@ static bool weigh(struct diff *diff, struct diff_side *side, struct reader *read
 
 	if (diff->norm == DIFF_BY_MARK)
 		return weigh_marks(diff, side, reader, error);
-	/* Of a run, samples are divided among its functions as by shares: when it had a CPU is no noise of what it did with it. */
+	/* Of a run, samples are divided among its functions as by shares: when it had a CPU is no
+	 * noise of what it did with it. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
 		side->weights[i] = diff->norm == DIFF_BY_SAMPLES ? side->blocks[i]
 				   : diff->norm == DIFF_BY_TIME  ? seconds / NOISE_BLOCKS

@@ -232,8 +232,8 @@ static void diff_done(struct diff *diff)
 }
 
 /*
- * Where the captures of B begin: the index of a --to that is not followed by a time, or argc. A file that is called like a time is
- * ./5s.
+ * Where the captures of B begin: the index of a --to that is not followed by a time, or argc. A
+ * file that is called like a time is ./5s.
  */
 static int find_to(int argc, char **argv)
 {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff - what the files of the verb `diff` share: the verb (diff.c), what one capture has (diff-side.c), what of all is the same
- * (diff-rows.c), how it is shown (diff-show.c)
+ * Diff - what the files of the verb `diff` share: the verb (diff.c), what one capture has
+ * (diff-side.c), what of all is the same (diff-rows.c), how it is shown (diff-show.c)
  *
- * A side is one run or several of the same, each a capture. What a side has is the mean of its runs. With several, noise is how much
- * the runs of a side differ; with one run a side, it is what the two runs show of themselves.
- * A row is a function, or with --paths a function and who called it, that at least one of the captures has. What it counts is what ended
- * in it: a sample counts in one row, and a block of memory in that of who allocated it.
+ * A side is one run or several of the same, each a capture. What a side has is the mean of its
+ * runs. With several, noise is how much the runs of a side differ; with one run a side, it is what
+ * the two runs show of themselves.
+ *
+ * A row is a function, or with --paths a function and who called it, that at least one of the
+ * captures has. What it counts is what ended in it: a sample counts in
+ * one row, and a block of memory in that of who allocated it.
  */
 #pragma once
 
@@ -152,8 +155,9 @@ static inline const struct functions *diff_functions(const struct diff *diff,
 }
 
 /*
- * How many samples of equal weight would be as much evidence (Kish's effective sample size). A few heavy samples decide a sum of
- * weights, so the number of samples would promise more certainty than there is. Equal weights give the number itself.
+ * How many samples of equal weight would be as much evidence (Kish's effective sample size). A few
+ * heavy samples decide a sum of weights, so the number of samples would promise more certainty than
+ * there is. Equal weights give the number itself.
  */
 static inline double diff_evidence(const struct diff *diff, const struct diff_count *count)
 {

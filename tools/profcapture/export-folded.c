@@ -2,8 +2,8 @@
 /*
  * Export-folded - "comm;outermost;…;innermost count", a line for each stack of threads of one name
  *
- * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a name, the count last: samples of a
- * clock, or what the samples of another event stand for.
+ * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a
+ * name, the count last: samples of a clock, or what the samples of another event stand for.
  */
 #include "config.h"
 

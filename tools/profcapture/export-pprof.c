@@ -261,7 +261,8 @@ static void write_samples(struct pprof *pprof)
 	}
 }
 
-/* As Go's heap profiles have them. What is shown first is what samples stand for, where that is known. */
+/* As Go's heap profiles have them. What is shown first is what samples stand for, where that is
+ * known. */
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;

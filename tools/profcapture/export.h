@@ -56,7 +56,8 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 uint64_t export_period(const struct export *export);
 /* Do samples count nanoseconds? */
 bool export_is_time(const struct export *export);
-/* What a stack has of the value, for a format that has one: samples where their number says it all, else what they stand for. */
+/* What a stack has of the value, for a format that has one: samples where their number says it all,
+ * else what they stand for. */
 uint64_t export_value_of(const struct export *export, struct amount amount);
 /* A thread's name, or its process's program; never NULL. */
 const char *export_thread_name(const struct export *export, uint32_t thread);

@@ -2,7 +2,8 @@
 /*
  * Report-rows - one line an entity, and what is around one function
  *
- * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the same bytes.
+ * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the
+ * same bytes.
  */
 #include "config.h"
 

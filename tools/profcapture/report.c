@@ -2,7 +2,8 @@
 /*
  * profcapture report - where the time went
  *
- * Percentages are of what the samples that pass the filters stand for. What was lost, and how good stacks and names are, is said first.
+ * Percentages are of what the samples that pass the filters stand for. What was lost, and how good
+ * stacks and names are, is said first.
  */
 #include "config.h"
 

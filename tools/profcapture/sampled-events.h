@@ -2,8 +2,9 @@
 /*
  * Sampled events - the events that a capture has samples of
  *
- * Rows of the table of sources that have one name are one event, in all epochs and recordings. Their order is that of the file, and the
- * first one is what readers count if --event names no other: amounts of different events have different units and are never added.
+ * Rows of the table of sources that have one name are one event, in all epochs and recordings.
+ * Their order is that of the file, and the first one is what readers count if --event names no
+ * other: amounts of different events have different units and are never added.
  */
 #pragma once
 
@@ -41,9 +42,10 @@ static inline const struct sampled_event *sampled_event_at(const struct sampled_
 	return &((const struct sampled_event *)(void *)events->all->data)[index];
 }
 
-/* Index of the event of a source, SAMPLED_NO_EVENT where the capture has no sample without a known one. */
+/* Index of the event of a source, SAMPLED_NO_EVENT where the capture has no sample without a known
+ * one. */
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source);
-/* The event of that name, or the first one for NULL. False with an error that lists what there is. */
+/* The event of that name, or the first one for NULL. False with an error that lists all. */
 bool sampled_events_find(const struct sampled_events *events, const char *name, const char *file,
 			 uint32_t *ret_index, GError **error);
 /* What a sample stands for whose row says `recorded` (0: nothing). */

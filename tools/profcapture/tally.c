@@ -868,8 +868,8 @@ void tally_print_other_events(const struct tally *tally, struct out *out)
 }
 
 /*
- * These are shares of samples, not of weight: they say how well samples could be explained, and each sample was one attempt,
- * whatever it stands for.
+ * These are shares of samples, not of weight: they say how well samples could be explained, and
+ * each sample was one attempt, whatever it stands for.
  */
 void tally_print_quality(const struct tally *tally, struct out *out)
 {

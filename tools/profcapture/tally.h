@@ -2,8 +2,9 @@
 /*
  * Tally - samples counted by what they hit
  *
- * One pass over the samples of one event counts them by stack, thread and cgroup; each epoch's distinct stacks are then walked once.
- * Every count is an amount: how many samples there are and how much they stand for (amount.h).
+ * One pass over the samples of one event counts them by stack, thread and cgroup; each epoch's
+ * distinct stacks are then walked once. Every count is an amount: how many samples there are and
+ * how much they stand for (amount.h).
  */
 #pragma once
 
@@ -54,7 +55,8 @@ struct tally {
 	bool wants_tree;
 	bool wants_samples;  /* with a whole tree: each sample; 24 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
-	/* Samples of all events, each with a weight of 1, because their units have no sum; else those of the reader's event. */
+	/* Samples of all events, each with a weight of 1, because their units have no sum; else
+	 * those of the reader's event. */
 	bool wants_all_events;
 	bool inverted;                 /* the tree goes from what was hit to who called it */
 	struct frame_filters *filters; /* opened, or NULL */
@@ -103,15 +105,16 @@ static inline struct tally_count tally_count_at(const GArray *counts, uint32_t e
 				    : (struct tally_count){ 0 };
 }
 
-/* The name of what is counted, as text shows it: the event's, or what the capture says of itself. */
+/* The name of what is counted: the event's, or what the capture says of itself. */
 const char *tally_event_name(const struct tally *tally);
 /* "ns", "events", or "samples" where nothing says what they stand for. */
 const char *tally_unit(const struct tally *tally);
-/* Do its samples stand for something that their number does not say? Those of a clock with one period do not, nor does one
- * sample for each event. */
+/* Do its samples stand for something that their number does not say? Those of a clock with one
+ * period do not, nor does one sample for each event. */
 bool tally_is_weighted(const struct tally *tally);
-/* In text a column of what samples stand for, and its title, where their number does not say it; else nothing. `amount` NULL is
- * a blank cell. Both end with spaces. Returns the columns that it took. */
+/* In text a column of what samples stand for, and its title, where their number does not say it;
+ * else nothing. `amount` NULL is a blank cell. Both end with spaces. Returns the columns that it
+ * took. */
 void tally_print_weight_title(const struct tally *tally, struct out *out);
 unsigned tally_print_weight(const struct tally *tally, struct out *out,
 			    const struct amount *amount);
