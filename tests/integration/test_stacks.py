@@ -629,7 +629,7 @@ static code generate(int fd, const unsigned char *bytes, size_t size)
 	if (fd >= 0)
 		write(fd, bytes, size);
 	memory = mmap(NULL, 4096, PROT_READ | (fd < 0 ? PROT_WRITE : PROT_EXEC),
-		      MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+		      fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
 	if (fd < 0) {
 		memcpy(memory, bytes, size);
 		mprotect(memory, 4096, PROT_READ | PROT_EXEC);
@@ -673,15 +673,16 @@ def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
     expect(at(samples), f"spin;work;{name}", method, stop="no-table")
 
 
-# The same as Python makes them for each of its functions with -X perf, eleven bytes behind eleven bytes.
+# The same as Python makes them for each of its functions with -X perf, eleven bytes behind eleven bytes. Each function has its own
+# mapping here, since generated code without a name is told apart by that.
 PYTHON = r"""
 typedef long (*trampoline)(long function, long n, long thread, void *evaluate);
-static unsigned char *trampolines;
 enum { LEAF, TOP70, TOP30 };
+static unsigned char *trampolines[3];
 long evaluate(long function, long n, long thread);
 ALONE long call(long function, long n)
 {
-	long result = ((trampoline)(trampolines + 11 * (5 + function)))(function, n, 0, evaluate);
+	long result = ((trampoline)(trampolines[function] + 11 * 5))(function, n, 0, evaluate);
 
 	BEHIND;
 	return result;
@@ -701,10 +702,14 @@ ALONE long evaluate(long function, long n, long thread)
 }
 int main(void)
 {
-	trampolines = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	for (int i = 0; i < 65536 / 11; i++)
-		memcpy(trampolines + 11 * i, "\x48\x83\xec\x08\xff\xd1\x48\x83\xc4\x08\xc3", 11);
-	mprotect(trampolines, 65536, PROT_READ | PROT_EXEC);
+	for (int function = 0; function < 3; function++) {
+		unsigned char *code = mmap(NULL, 131072, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		for (int i = 0; i < 65536 / 11; i++)
+			memcpy(code + 11 * i, "\x48\x83\xec\x08\xff\xd1\x48\x83\xc4\x08\xc3", 11);
+		mprotect(code, 65536, PROT_READ | PROT_EXEC);
+		trampolines[function] = code;
+	}
 	for (long end = cpu_ms() + 300; cpu_ms() < end;) {
 		call(TOP70, 100000);
 		call(TOP30, 100000);
