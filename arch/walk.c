@@ -665,8 +665,8 @@ static inline const struct walk_slot *find_place(struct state *state, struct wal
 	const struct walk_slot *slot = find_slot(state, pc - (state->exact ? 0 : 1), own);
 
 	state->is_made = false;
-	if (state->exact || !slot || slot->kind != WALK_CODE_TABLE ||
-	    slot->rule.cfa != CFI_CFA_NONE)
+	if (state->exact || !state->walk->finds_contexts || !slot ||
+	    slot->kind != WALK_CODE_TABLE || slot->rule.cfa != CFI_CFA_NONE)
 		return slot;
 	slot = find_slot(state, pc, own);
 	if (!slot || slot->kind != WALK_CODE_TABLE || slot->rule.cfa == CFI_CFA_NONE)

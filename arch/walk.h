@@ -103,6 +103,8 @@ struct walk {
 	 * False where none is known to have. NULL: nobody knows.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
+	/* Whether a function that makecontext() named is looked for where a return address leads to no function. */
+	bool finds_contexts;
 	/* What is at pc. */
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
 	void *data; /* for all of them */

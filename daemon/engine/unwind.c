@@ -390,6 +390,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.stack = input->stack,
 		.stack_start = input->registers.sp,
 		.stack_size = input->stack_bytes,
+		.finds_contexts = true,
 		.resolve = resolve,
 		.find_replaced = find_replaced,
 		.data = lane,

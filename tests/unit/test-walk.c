@@ -128,6 +128,7 @@ static struct walk a_walk(void)
 		.stack = (const uint8_t *)world.words,
 		.stack_start = STACK,
 		.stack_size = sizeof(world.words),
+		.finds_contexts = true,
 		.resolve = resolve,
 		.cache = &cache,
 		.generation = 1,
