@@ -455,10 +455,13 @@ static bool lost_is(const struct prof_reader *reader, unsigned int table, uint64
 		    uint64_t rows)
 {
 	struct prof_lost lost;
+	bool is_good;
 
 	prof_reader_lost(reader, table, &lost);
-	return CHECK_INT(lost.chunks, chunks) & CHECK_INT(lost.rows, rows) &
-	       CHECK_INT(lost.flawed, 0) & CHECK_INT(lost.stretches, 0);
+	is_good = CHECK_INT(lost.chunks, chunks);
+	is_good &= CHECK_INT(lost.rows, rows);
+	is_good &= CHECK_INT(lost.flawed, 0);
+	return CHECK_INT(lost.stretches, 0) && is_good;
 }
 
 static const struct prof_chunk *first_of(unsigned int table)
