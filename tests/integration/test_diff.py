@@ -17,14 +17,21 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
 
 
 @pytest.fixture(scope="module")
-def recordings(profctl, tmp_path_factory):
-    """Twice the same, and another build of it elsewhere in which a function takes half as long again. Neither is the build
-    tree's program, which may have a sanitizer's functions."""
-    folder = tmp_path_factory.mktemp("diff")
+def builds(tmp_path_factory):
+    """Two builds of a program. Neither is the build tree's, which may have a sanitizer's functions, and its time to start."""
+    folder = tmp_path_factory.mktemp("builds")
     mix, other = folder / "first" / "mix", folder / "mix"
     mix.parent.mkdir()
     for path, build_id in (mix, "0x5678"), (other, "0x1234"):
         subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-Wl,--build-id={build_id}", SOURCE, "-o", path], check=True)
+    return mix, other
+
+
+@pytest.fixture(scope="module")
+def recordings(profctl, builds, tmp_path_factory):
+    """Twice the same, and another build of it elsewhere in which a function takes half as long again."""
+    folder = tmp_path_factory.mktemp("diff")
+    mix, other = builds
     programs = {"one": [mix], "two": [mix], "slow": [other]}
     captures = {}
     for name, program in programs.items():
@@ -111,14 +118,14 @@ RUNS = 3
 
 
 @pytest.fixture(scope="module")
-def runs(profctl, tmp_path_factory):
+def runs(profctl, builds, tmp_path_factory):
     """Several runs of a program, of the same again, and of one that takes three times as long with equal shares."""
     folder = tmp_path_factory.mktemp("runs")
     captures = {"a": [], "b": [], "slow": []}
     for i in range(RUNS):
         for name, seconds in ("a", "0.4"), ("b", "0.4"), ("slow", "1.2"):
             captures[name].append(folder / f"{name}{i}.cap")
-            profctl("record", "-q", "-F", "5000", "-e", "cpu-clock", "-o", captures[name][-1], "--", os.environ["MIX"], seconds)
+            profctl("record", "-q", "-F", "5000", "-e", "cpu-clock", "-o", captures[name][-1], "--", builds[0], seconds)
     return captures
 
 
@@ -155,11 +162,11 @@ def test_all_of_it_became_slower(profcapture, runs):
         profcapture("diff", *wrong, check=2)
 
 
-def test_no_verdict(profctl, profcapture, runs, tmp_path):
+def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
     """Status 8, and what is needed."""
     good, few, unnamed, cut = runs["a"][0], tmp_path / "few.cap", tmp_path / "unnamed.cap", tmp_path / "cut.cap"
     profctl("record", "-q", "-o", few, "--", "true")
-    profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", os.environ["MIX"], "0.4")
+    profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
     cut.write_bytes(good.read_bytes()[:-100])
     for file, needed in (few, "and 128 are needed"), (unnamed, "'profcapture symbolize"), (cut, "record again"):
         for files in [good, file], [file, good], [good, "--to", good, file]:
