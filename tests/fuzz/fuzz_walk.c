@@ -20,6 +20,7 @@
 #define HAS_ROOTS 0x08
 #define HAS_REGISTERS 0x10 /* all, not only pc, sp, fp and lr */
 #define HAS_PROBES 0x20    /* some return addresses were replaced */
+#define NO_CONTEXTS 0x40   /* what makecontext() made is not looked for */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -169,6 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.stack_size = size - NEEDS - n_rules * sizeof(struct cfi_rule),
 		.read_word = data[1] & HAS_MORE ? read_word : NULL,
 		.read_code = data[1] & HAS_CODE ? read_code : NULL,
+		.finds_contexts = !(data[1] & NO_CONTEXTS),
 		.resolve = resolve,
 		.data = &world,
 		.cache = data[1] & HAS_CACHE ? &cache : NULL,
