@@ -47,7 +47,7 @@ const char *errno_text(int error, char *buffer)
 	struct rlimit limit;
 
 	buffer[0] = '\0';
-	/* GNU's, which may return a text of its own */
+	/* GNU's strerror_r() may return a text that is not in the buffer. */
 	append(buffer, strerror_r(error, room, sizeof(room)));
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
 		if (limits[i].error != error || getrlimit(limits[i].resource, &limit) < 0 ||

@@ -89,7 +89,7 @@ bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address
 	return false;
 }
 
-/* That of n_functions is the end of the last one. */
+/* For i == n_functions: the end of the last function. */
 static uint64_t start_of(const struct go_table *table, uint64_t i)
 {
 	return table->text +
@@ -184,7 +184,7 @@ static bool take_number(struct go_rows *rows, uint32_t *ret_number)
 	return false;
 }
 
-/* A change of 0 ends the rows, but may come first. */
+/* A change of 0 ends the rows, except in the first row. */
 bool go_rows_next(struct go_rows *rows, struct go_row *ret_row)
 {
 	uint32_t change, bytes;

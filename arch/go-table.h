@@ -20,10 +20,10 @@ struct go_table {
 	uint8_t quantum;  /* bytes that all instructions are multiples of */
 	uint8_t number;   /* bytes of a start, and of the offset of a record */
 	uint8_t flags_at; /* in a record; 0: not there */
-	size_t functions; /* offset of {start, offset of the record} by start; the last start is the end of all */
+	size_t functions; /* offset of {start, offset of the record} pairs by start; a last start ends the last function */
 	size_t names, numbers; /* offsets that those in a record count from */
 	uint64_t n_functions;
-	uint64_t text; /* that starts count from */
+	uint64_t text; /* address that starts count from */
 };
 
 struct go_function {
@@ -31,7 +31,7 @@ struct go_function {
 	size_t record;       /* offset */
 };
 
-/* Where the code of a function has which distance from sp to where sp was when the function was entered. */
+/* A stretch of a function's code, and how far sp is there from where it was at the function's entry. */
 struct go_row {
 	uint64_t start, end;
 	int64_t distance; /* bytes */
@@ -46,22 +46,22 @@ struct go_rows {
 };
 
 /*
- * Of a file whose addresses are moved, ret_table->text is 0 in its bytes and written by a relocation: *ret_text_at is where
- * the word is in the section, 0 in layouts that have none. False: these bytes are no table.
+ * Reads the header of a section; false: it is no table. A position-independent file has 0 for ret_table->text, and a
+ * relocation that writes it: *ret_text_at is the offset of that word in the section (0: the layout has none).
  */
 bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size,
 		   size_t *ret_text_at);
-/* The addend of the relocation of `address` in the bytes of a .rela.dyn; false: there is none. */
+/* Returns the addend of the relocation at `address` in the bytes of a .rela.dyn; false: no relocation is there. */
 bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address,
 		       uint64_t *ret_value);
 
-/* i < n_functions. False: the table is damaged there. */
+/* Requires i < n_functions. False: the table is damaged there. */
 bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *ret_function);
 bool go_table_find(const struct go_table *table, uint64_t address,
 		   struct go_function *ret_function);
-/* NULL: there is none. */
+/* NULL: the function has no name. */
 const char *go_table_name(const struct go_table *table, const struct go_function *function);
-/* Nothing called it: a stack ends there. */
+/* Whether a stack ends at this function, because nothing calls it (runtime.goexit). */
 bool go_table_is_outermost(const struct go_table *table, const struct go_function *function);
 
 void go_rows_init(struct go_rows *ret_rows, const struct go_table *table,

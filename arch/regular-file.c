@@ -2,7 +2,7 @@
 /*
  * Regular file - look, then open
  *
- * Invariant: what is no regular file, or is made up by the kernel when it is read, is never opened  [test-regular-file: others]
+ * Invariant: only regular files of file systems that store files are opened  [test-regular-file: others]
  */
 #include "arch/regular-file.h"
 
@@ -19,7 +19,7 @@
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-/* Files that are made up by the kernel when they are read. */
+/* Whether the kernel makes the file's content when it is read (procfs, sysfs and the like). */
 static bool is_made_up(int handle)
 {
 	static const long magics[] = {

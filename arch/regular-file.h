@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* `root`: a directory that absolute paths and links start at, or -1: this process's. An fd for reading, or -errno. */
+/* Returns an fd for reading, or -errno. `root`: the directory that absolute paths and links start at; -1: the process's root. */
 int regular_file_open(int root, const char *path);
-/* The same of a handle (O_PATH), which stays the caller's. -EFBIG: it has more bytes. */
+/* Opens the file of an O_PATH handle, which stays the caller's. -EFBIG: the file has more than max_bytes. */
 int regular_file_reopen(int handle, uint64_t max_bytes);

@@ -31,8 +31,8 @@ struct state {
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
-	bool is_made;                   /* this frame, by other than a call: see find_place() */
-	uint32_t flags;                 /* of the frame to be stored */
+	bool is_made;   /* makecontext() made this frame, no call did: see find_place() */
+	uint32_t flags; /* of the frame to be stored */
 	uint16_t origin, callee_origin; /* of the rule at this place, and of its callee's */
 	unsigned int n_switches;
 	size_t n, n_lookups;
@@ -583,7 +583,7 @@ static enum walk_stop step_by_generated(struct state *state)
 	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* Nothing need have called a function that something made a frame for, even where its rule says so. */
+/* A function that makecontext() named has no caller, even if its rule describes one: what is there must be code. */
 static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
 {
 	enum walk_stop stop = step_by_rule(state, rule);

@@ -335,7 +335,7 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* With fewer, errors would come from wherever the last number was used. */
+/* With fewer descriptors, whatever needs the last one would fail, with an error that says nothing of the limit. */
 static bool has_descriptors(void)
 {
 	struct rlimit limit;

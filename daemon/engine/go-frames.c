@@ -33,7 +33,7 @@ struct frames {
 	int error;
 };
 
-/* Room for `size` more bytes; NULL: there is none, which `error` tells. */
+/* Makes room for `size` more bytes; NULL: out of memory or over the limit, see `error`. */
 static uint8_t *reserve(struct frames *frames, size_t size)
 {
 	size_t capacity = MAX_OF(frames->capacity * 2, (size_t)4096);
@@ -88,7 +88,7 @@ static void put_sleb(struct frames *frames, int64_t value)
 	put_byte(frames, (uint8_t)(value & 0x7f));
 }
 
-/* Ends a record that began at `start` with its length: it is padded to whole words. */
+/* Pads the record that began at `start` to whole words, and writes its length. */
 static void finish(struct frames *frames, size_t start)
 {
 	while (frames->size % 8 != 4 && !frames->error)
@@ -118,7 +118,7 @@ static void put_cie(struct frames *frames, const struct regs *regs, uint8_t quan
 	finish(frames, CIE_AT);
 }
 
-/* Where the row is not the first, `bytes` of code lie between it and the start of the one before. */
+/* `bytes` of code lie between the start of the row before and this one; 0 for the first row. */
 static void put_row(struct frames *frames, const struct regs *regs, const struct go_row *row,
 		    uint64_t bytes, uint8_t quantum)
 {
@@ -154,7 +154,7 @@ static void put_fde(struct frames *frames, const struct regs *regs, const struct
 	}
 	go_rows_init(&rows, table, function);
 	while (!frames->error && go_rows_next(&rows, &row)) {
-		/* A distance that is negative is a sign of damage. */
+		/* Only a damaged table has a negative distance. */
 		if (row.distance < 0)
 			break;
 		put_row(frames, regs, &row, row.start - at, table->quantum);

@@ -29,8 +29,8 @@ void maps_unref(struct maps *maps); /* takes NULL */
 /* Puts a mapping over what was there. */
 void maps_insert(struct maps **maps, const struct mapping *mapping);
 /*
- * The same for anonymous memory, but where the program's own code was, it stays: programs copy their code to huge pages, in its
- * place (node --use-largepages, HHVM). `exe` is the path of the program.
+ * Puts anonymous memory over what was there, except over the code of the program itself (`exe` is its path): programs copy
+ * their code onto huge pages in its place (node --use-largepages, HHVM).
  */
 void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe);
 /* What /proc said at time_ns: it replaces whatever is not newer. `scanned` is sorted and its ranges lie apart. */

@@ -170,7 +170,7 @@ static void tidy_mappings(GArray *mappings)
 	g_array_set_size(mappings, to);
 }
 
-/* Anonymous code amid that of a file, exactly in the place of what is missing there, is a copy of that. */
+/* Anonymous code between two parts of a file, where exactly its missing part would be, is a copy of that part. */
 static void find_copies(GArray *mappings)
 {
 	for (guint i = 1; i + 1 < mappings->len; i++) {

@@ -235,7 +235,7 @@ static const Elf64_Shdr *find_section(const struct section_list *list, const cha
 	return NULL;
 }
 
-/* The address of the first function, where the file leaves it to a relocation or to Go's linker: it begins .text. */
+/* The address of the first function of a position-independent file: a relocation has it, else .text begins with it. */
 static uint64_t find_go_text(const struct loader *loader, const struct section_list *list,
 			     uint64_t address)
 {
@@ -252,7 +252,7 @@ static uint64_t find_go_text(const struct loader *loader, const struct section_l
 	return !is_found && section ? section->sh_addr : text;
 }
 
-/* 0 also where there is no table, or none that can be used. */
+/* Returns 0 also if the file has no usable table. */
 static int add_go_frames(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *section = find_section(list, ".gopclntab");

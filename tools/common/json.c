@@ -48,8 +48,8 @@ static void json_puts(struct json *json, const char *text)
 }
 
 /*
- * Valid UTF-8 at `bytes`: how many bytes of it are a character that a terminal obeys (C0, DEL, C1) or that reorders what is
- * around it (bidi controls, separators of lines). 0: none are.
+ * Returns the length in bytes of the character at `bytes` (valid UTF-8) if a terminal obeys it (C0, DEL, C1) or if it reorders
+ * the text around it (bidi controls, line separators), else 0.
  */
 static size_t json_is_control(const char *bytes)
 {
@@ -195,8 +195,8 @@ static void json_scalar(struct json *json, const char *key, const char *text)
 }
 
 /*
- * A text in CSV. One that a spreadsheet would take for a formula gets a ' in front, which spreadsheets take for "this is text". A
- * terminal gets no character that it would obey.
+ * Writes a text into a CSV cell. If a spreadsheet would take it for a formula, a ' in front makes it a text. On a terminal,
+ * control characters are escaped.
  */
 static void json_put_cell(struct json *json, const char *value, size_t length)
 {

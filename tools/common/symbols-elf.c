@@ -226,8 +226,8 @@ static void name_sized(struct search *search, size_t *next)
 }
 
 /*
- * The code that a symbol without a size names around a place: the symbol ends at the end of its FDE, or where the next FDE,
- * symbol or section begins. Code after that end that no FDE covers either may still be the symbol's: *ret_is_beyond is set.
+ * Finds the code around a place that a symbol without a size names. The symbol ends at the end of its FDE, or where the next FDE,
+ * symbol or section begins. Code after that end that no FDE covers may still belong to it: *ret_is_beyond is set.
  */
 static bool get_unsized(struct search *search, const struct candidate *label, uint64_t next_start,
 			uint64_t place, struct elf_range *ret_range, bool *ret_is_beyond)

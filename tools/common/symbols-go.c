@@ -6,7 +6,7 @@
 #include "arch/go-table.h"
 #include "tools/common/symbols-source.h"
 
-/* Sets the address of the first function where the file leaves it to a relocation, or to Go's linker: it begins .text. */
+/* Sets the address of the first function of a position-independent file: a relocation has it, else .text begins with it. */
 static void find_text(const struct elf_image *elf, uint64_t address, struct go_table *table)
 {
 	GElf_Shdr header;

@@ -2,8 +2,9 @@
 /*
  * Own memory - which mapping of its process an address without a name is in
  *
- * Generated code that nothing names would be a row an address; its mapping is one row. From the table mapping, whatever the
- * time: the row that says most about an address is the one that begins last. Immutable once loaded.
+ * Generated code without names is one row a mapping instead of one row an address. The mappings come from the table
+ * `mapping`; their times are ignored, and of several around an address the one that begins last is taken. Immutable once
+ * loaded.
  */
 #pragma once
 
@@ -14,7 +15,7 @@ struct own_memory;
 struct own_memory *own_memory_load(struct names *names, GError **error);
 void own_memory_free(struct own_memory *memory); /* takes NULL */
 
-/* Of a frame in memory of a process's own. */
+/* Whether the image is anonymous memory or generated code of one process. */
 bool own_memory_is(const struct names_image *image);
-/* Where the mapping starts that the address is in; the address itself where the capture has none. `image`: index of names. */
+/* The start of the mapping around an address; the address itself if the capture has no such mapping. `image`: index of names. */
 uint64_t own_memory_start(const struct own_memory *memory, uint32_t image, uint64_t address);
