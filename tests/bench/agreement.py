@@ -7,6 +7,7 @@ numbers of samples must agree within 2 % (or 4 sigma of a small run).
 """
 
 import collections
+import contextlib
 import json
 import math
 import os
@@ -27,10 +28,13 @@ PROGRAMS = {
 }
 
 
-def wait_for_samples(*paths):
+def wait_for_samples(processes, *paths):
     """Until both have written something behind the beginning of their files: either may start late on a busy machine."""
     begun = {}
     while len(begun) < len(paths) or any(os.path.getsize(path) == begun[path] for path in paths):
+        for process in processes:
+            if process.poll() is not None:
+                raise PerfDied(process.args[0], process.returncode)
         time.sleep(0.05)
         for path in paths:
             if path not in begun and os.path.exists(path) and os.path.getsize(path) > 0:
@@ -48,17 +52,19 @@ def record_both(folder, names, seconds, frequency):
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         profctl = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-e", "cpu-clock", "-F",
                                     str(frequency), "-o", capture], stdin=subprocess.DEVNULL)
-        wait_for_samples(capture, data)
-        time.sleep(seconds)
-        perf.send_signal(signal.SIGINT)
-        profctl.send_signal(signal.SIGINT)
-        perf.wait(timeout=60)
-        profctl.wait(timeout=60)
+        try:
+            wait_for_samples((perf, profctl), capture, data)
+            time.sleep(seconds)
+        finally:
+            perf.send_signal(signal.SIGINT)
+            profctl.send_signal(signal.SIGINT)
+            perf.wait(timeout=60)
+            profctl.wait(timeout=60)
     return capture, data
 
 
 class PerfDied(Exception):
-    """perf 6.1 aborts on some machines' processes (build-id.c: an assertion, then a smashed stack)."""
+    """Or profctl did. perf 6.1 aborts on some machines' processes (build-id.c: an assertion, then a smashed stack)."""
 
 
 def common_time(capture, data):
@@ -164,17 +170,18 @@ def disagreements(ours, theirs):
 
 
 def check(folder, names, seconds, frequency, attempts=3):
-    """Returns {name: (problems, lines, samples of ours, of perf's)}. Records again where perf did not survive its own report."""
+    """Returns {name: (problems, lines, samples of ours, of perf's)}. Records again where perf did not survive."""
     for left in reversed(range(attempts)):
-        capture, data = record_both(folder, names, seconds, frequency)
         try:
+            capture, data = record_both(folder, names, seconds, frequency)
             start_s, first, last = common_time(capture, data)
             theirs = {name: fold(perf_rows(data, PROGRAMS[name][1], first, last)) for name in names}
             break
         except PerfDied:
             if not left:
                 raise
-        os.unlink(capture)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "both.cap"))
     results = {}
     for name in names:
         ours = fold(our_rows(capture, PROGRAMS[name][1], first - start_s, last - start_s))

@@ -232,8 +232,8 @@ static void diff_done(struct diff *diff)
 }
 
 /*
- * Where the captures of B begin: the index of a --to that is not followed by a time, or argc. A
- * file that is called like a time is ./5s.
+ * Where the captures of B begin: the index of a --to that something other than a time follows, or
+ * argc. A file that is called like a time is ./5s.
  */
 static int find_to(int argc, char **argv)
 {
@@ -241,8 +241,8 @@ static int find_to(int argc, char **argv)
 		struct units_time time;
 		g_autoptr(GError) error = NULL;
 
-		if (strcmp(argv[i], "--to") == 0 &&
-		    (i + 1 == argc || !units_parse_time(argv[i + 1], &time, &error)))
+		if (strcmp(argv[i], "--to") == 0 && i + 1 < argc &&
+		    !units_parse_time(argv[i + 1], &time, &error))
 			return i;
 	}
 	return argc;
