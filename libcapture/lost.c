@@ -6,7 +6,7 @@
  * Each of them notes it here, so that a program asks one place what its answer lacks and cannot miss what a dictionary skipped.
  *
  * Invariants: (1) a chunk counts once, however often and by whom it was met   [test-capture-damage: lost_once]
- *             (2) memory is 64 bytes a damaged chunk at most, and none where there is none
+ *             (2) memory is at most 64 bytes a damaged chunk, and 0 in an intact capture
  */
 #include "libcapture/lost.h"
 

@@ -178,7 +178,7 @@ static int reader_settle_state(struct prof_reader *reader)
 }
 
 /*
- * Two captures joined by cat(1): the chunks of the second one are none of this file, because their salt differs or their
+ * Two captures joined by cat(1): the second one's chunks do not belong to this file, because their salt differs or their
  * sequence goes back, so that its header stands in what was skipped, or in what a cut first capture's last chunk claims.
  */
 static int reader_find_second(struct prof_reader *reader)

@@ -120,7 +120,7 @@ void walk_done(struct walk *walk);
 uint64_t walk_end(const struct walk *walk);
 /* 0, -errno, or what settled() returned; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
-/* The header of a capture, at any offset, whole in [from, to). 0, PROF_END: there is none, -errno. */
+/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
 				uint64_t *ret_offset);
 /* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */

@@ -205,7 +205,7 @@ static void on_wakeup(struct events *events, struct cpu *cpu, const struct recor
 {
 	struct thread *thread = tasks_thread(events->tasks, record->woken_tid);
 
-	/* One that has not left its CPU yet only goes on. */
+	/* A thread that has not left its CPU yet keeps running. */
 	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
 	    !events->too_late)
 		switches_note(events->tasks, thread, PROF_SWITCH_RUNNABLE, record->time_ns);

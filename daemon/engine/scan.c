@@ -48,7 +48,7 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* What a thread that was there before is until its first switch. One that runs has that at the time of this row. */
+/* Note the state of a thread that existed before the recording, until its first switch. A running thread runs from the row's time. */
 static void note_state(const struct application *application, struct thread *thread, char state,
 		       uint64_t time_ns)
 {

@@ -218,7 +218,7 @@ struct section_list {
 	size_t names_bytes;
 };
 
-/* NULL: there is none of that name with bytes in the file. */
+/* NULL: no section of that name has bytes in the file. */
 static const Elf64_Shdr *find_section(const struct section_list *list, const char *name)
 {
 	size_t i, length = strlen(name) + 1;

@@ -89,7 +89,7 @@ UNMOUNT = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null"
 
 
 def test_tracefs_is_not_mounted(elsewhere):
-    """Root needs no mount; who may not mount is told how, and after that how to read it."""
+    """Root needs no mount. For a user who may not mount, the fix is the mount, and after it the mode."""
     mount = "mount -t tracefs tracefs /sys/kernel/tracing"
     first, _ = elsewhere(["-m"], UNMOUNT)
     assert first["tracefs"]["status"] == "ok"

@@ -191,7 +191,7 @@ def test_filters_partition_the_samples(profcapture, whole):
     ids=lambda verb: " ".join(verb),
 )
 def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb):
-    """Who asks for a time or a process that a capture has not is told, and the answer stays what it is: empty, and no error."""
+    """A time or a process that the capture lacks gets a warning; the answer is empty and no error."""
     name = {"diff": [whole], "annotate": ["main"], "export": ["--to", "folded"], "cut": ["-o", tmp_path / "new.cap"]}.get(verb[0], [])
     pids = sorted({row["pid"] for row in rows(profcapture, whole, "--table", "process")})
     end = profcapture.json("info", whole)["capture"]["duration_ns"]

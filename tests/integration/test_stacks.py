@@ -674,7 +674,7 @@ def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
 
 
 # The same as Python makes them for each of its functions with -X perf, eleven bytes behind eleven bytes. Each function has its own
-# mapping here, since generated code without a name is told apart by that.
+# mapping here, because the report groups generated code without a name by mapping.
 PYTHON = r"""
 typedef long (*trampoline)(long function, long n, long thread, void *evaluate);
 enum { LEAF, TOP70, TOP30 };

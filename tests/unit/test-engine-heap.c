@@ -337,7 +337,7 @@ static void test_ties(void)
 }
 
 /* The process ends while one waits; and a thread whose records all have one time makes no more wait than it may. */
-/* Where an end has the time of the last block, it is told how many blocks were there before it. */
+/* A free row with the time of the last block says how many blocks were there before it. */
 static void test_order(void)
 {
 	struct fixture fixture;
