@@ -108,7 +108,7 @@ def filtered(path, option, pattern):
 
 
 FILTERS = [(option, r"mix\.h") for option in ("--focus", "--ignore", "--hide", "--show", "--show-from")]
-FILTERS += [("--focus", "^twice$"), ("--hide", "^spin$"), ("--hide", r"mix\.h|^spin$"), ("--show", "mix|main")]
+FILTERS += [("--focus", "^twice$"), ("--hide", "^spin$"), ("--hide", r"mix\.h|^spin$"), ("--show", "^(mix|main)$")]
 
 
 @pytest.mark.parametrize("option, pattern", FILTERS, ids=map(" ".join, FILTERS))

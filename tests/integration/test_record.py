@@ -279,8 +279,11 @@ def test_runnable(profctl, profcapture, capture, compile_c):
         tid, begin, end, delay = map(int, line.split())
         # it slept for 50 times 4 ms, and longer where a timer is late; before that it turned for 100 ms
         assert 200e6 <= rows[tid]["wait_ns"] <= end - begin - 100e6, rows[tid]
-        # the kernel's number has the host's share of the CPUs in it, and is taken before the thread's end
-        assert abs(rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"] - delay) <= 0.15 * delay + 10e6, (delay, rows[tid])
+        # the kernel's number includes the time of the CPUs that the host took, and the thread reads it before its end:
+        # what it does outside of its own two clock readings is at most this
+        outside = max(sum(rows[tid][key] for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")) - (end - begin), 0)
+        ready = rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"]
+        assert 0.85 * delay - 10e6 <= ready <= 1.15 * delay + 10e6 + outside, (delay, outside, rows[tid])
         assert rows[tid]["runnable_ns"] > 0
 
 
