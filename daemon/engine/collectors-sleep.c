@@ -101,7 +101,7 @@ static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_n
 		for (uint32_t k = 0;
 		     peer->is_sysprof && peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
 			are_there = true;
-			is_filling = is_filling || sysprof_arena_is_filling(peer->arenas[k]);
+			is_filling |= sysprof_arena_look(peer->arenas[k]);
 		}
 	}
 	if (is_filling) {

@@ -52,6 +52,9 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 		.peers = g_ptr_array_new(),
 		.by_fd = g_hash_table_new(g_direct_hash, g_direct_equal),
 		.interval_ms = COLLECTORS_MAX_INTERVAL_MS,
+		.sysprof_max_bytes = MIN_OF(COLLECTORS_MAX_SYSPROF_BYTES,
+					    (uint64_t)sysconf(_SC_PHYS_PAGES) *
+						    (uint64_t)sysconf(_SC_PAGESIZE) / 16),
 		.due_ns = UINT64_MAX,
 		.buffer = g_malloc(COLLECTORS_BUFFER_BYTES),
 	};
@@ -210,7 +213,8 @@ static void count_arena(struct collectors *collectors, const struct peer_arena *
 			uint64_t begin_ns)
 {
 	collectors_note_clearing(collectors, begin_ns);
-	collectors->arena_bytes += arena->memory.bytes;
+	*(arena->sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) +=
+		arena->memory.bytes;
 	collectors->n_rings += arena->memory.n_rings;
 }
 
@@ -249,18 +253,17 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 
 /* ---- Sysprof's rings ---------------------------------------------------------------------------- */
 
-/* As large as there is room for, by quarters of it, in all and for the process; 0: there is none. */
+/* A quarter of the room that there is, in all and for the process, or less; a quarter of everything is kept for rings of the least
+ * size, so that many threads get one. 0: there is no room. */
 static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
 {
-	uint64_t used = MAX_OF(collectors->arena_bytes / (COLLECTORS_MAX_BYTES / 4),
-			       bytes_of(peer) / (COLLECTORS_MAX_PEER_BYTES / 4));
-	uint32_t bytes = SYSPROF_RING_MIN_BYTES << 2 * (3 - MIN_OF(used, (uint64_t)3));
+	uint64_t most = collectors->sysprof_max_bytes;
+	uint64_t used = MAX_OF(collectors->sysprof_bytes, 2 * bytes_of(peer));
+	uint32_t bytes = SYSPROF_RING_MAX_BYTES;
 
-	if (peer->n_arenas >= PEER_MAX_SYSPROF ||
-	    collectors->arena_bytes + 2 * (uint64_t)bytes > COLLECTORS_MAX_BYTES ||
-	    bytes_of(peer) + 2 * (uint64_t)bytes > COLLECTORS_MAX_PEER_BYTES)
-		return 0;
-	return bytes;
+	while (bytes > SYSPROF_RING_MIN_BYTES && used + 4 * (uint64_t)bytes > most / 4 * 3)
+		bytes /= 2;
+	return peer->n_arenas < PEER_MAX_SYSPROF && used + 2 * (uint64_t)bytes <= most ? bytes : 0;
 }
 
 /* One request is answered, by a ring or without one. */
@@ -274,8 +277,8 @@ static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
 		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
 	else
-		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, begin_ns,
-				       begin_ns);
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
+				       begin_ns, begin_ns);
 	sysprof_peer_answer(peer, fd);
 	collectors->poll_ms = 1;
 	collectors->poll_ns = 0;
@@ -355,7 +358,7 @@ static void forget_ended_rings(struct collectors *collectors, struct peer *peer,
 		if (!sysprof_arena_is_done(peer->arenas[i], now_ns))
 			continue;
 		arena = peer_steal_arena(peer, i--);
-		collectors->arena_bytes -= arena->memory.bytes;
+		collectors->sysprof_bytes -= arena->memory.bytes;
 		collectors->n_rings -= arena->memory.n_rings;
 		peer_arena_free(arena);
 	}
@@ -702,7 +705,8 @@ static void forget(struct collectors *collectors, guint i)
 	if (peer->n_arenas && collectors->options.bells)
 		bells_set(collectors->options.bells, NULL, 0);
 	collectors->rung = true;
-	collectors->arena_bytes -= bytes_of(peer);
+	*(peer->is_sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) -=
+		bytes_of(peer);
 	for (uint32_t k = 0; k < peer->n_arenas; k++)
 		collectors->n_rings -= peer->arenas[k]->memory.n_rings;
 	g_ptr_array_remove_index_fast(collectors->peers, i);

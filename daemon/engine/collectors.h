@@ -7,8 +7,10 @@
 #define COLLECTORS_MAX_PEERS 1024u
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* of those of a process */
-#define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)      /* of records that wait for others */
-#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)  /* of a process */
+#define COLLECTORS_MAX_SYSPROF_BYTES \
+	(UINT64_C(1) << 30)                        /* of sysprof's rings; half of it of a process */
+#define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* of records that wait for others */
+#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* of a process */
 
 struct collectors_options {
 	struct output *output;
@@ -40,7 +42,9 @@ struct collectors {
 	unsigned int n_active; /* peers, at the last drain */
 	struct endings endings;
 	uint64_t arena_bytes, queued_bytes;
-	uint64_t bound_ns; /* nothing that comes is older, but for what is late */
+	uint64_t sysprof_bytes,
+		sysprof_max_bytes; /* of sysprof's rings, which are not in arena_bytes */
+	uint64_t bound_ns;         /* nothing that comes is older, but for what is late */
 	uint64_t emitted_ns;
 	uint64_t reached_ns;     /* what is until then is rows */
 	uint64_t arena_until_ns; /* no arena is made before */

@@ -6,6 +6,7 @@
  * the summary at the end.
  * Invariants: (1) the rows written add up to the summary         [test-engine-rows: loss_sums]
  *             (2) a storm costs a row a second, not a row a loss [test-engine-rows: loss_storm]
+ *             (3) a count that is unknown is never added to one that is known [test-engine-rows: loss_unknown]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/loss.h"
@@ -18,14 +19,15 @@ static guint hash_loss(gconstpointer data)
 {
 	const struct loss_key *key = data;
 
-	return g_str_hash(key->stream) * 31 + key->cause;
+	return (g_str_hash(key->stream) * 31 + key->cause) * 2 + key->is_unknown;
 }
 
 static gboolean same_loss(gconstpointer a, gconstpointer b)
 {
 	const struct loss_key *x = a, *y = b;
 
-	return x->cause == y->cause && strcmp(x->stream, y->stream) == 0;
+	return x->cause == y->cause && x->is_unknown == y->is_unknown &&
+	       strcmp(x->stream, y->stream) == 0;
 }
 
 void loss_init(struct loss_table *table)
@@ -60,10 +62,15 @@ static void add_to(GHashTable *losses, const struct loss *loss)
 
 void loss_add(struct loss_table *table, const struct loss *loss)
 {
+	struct loss added = *loss;
+
 	if (loss->count == 0)
 		return;
-	add_to(table->pending, loss);
-	add_to(table->total, loss);
+	added.key.is_unknown = loss->count == LOSS_UNKNOWN;
+	if (added.key.is_unknown)
+		added.count = 0;
+	add_to(table->pending, &added);
+	add_to(table->total, &added);
 }
 
 void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
@@ -162,7 +169,7 @@ void loss_sum(const struct loss_table *table, uint64_t *ret_lost, uint64_t *ret_
 		if (loss->key.cause == PROF_LOSS_TICKS_MISSED)
 			*ret_missed_ticks += loss->count;
 		else
-			*ret_lost += loss->count;
+			*ret_lost += loss->key.is_unknown ? 1 : loss->count;
 	}
 }
 

@@ -7,7 +7,7 @@
  * asked, as the kernel told of each request. From then on all frames have to be that one's.
  * What the writer publishes is taken in the order of the ring. A frame that cannot be, such as two processes make that write
  * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of somebody else.
- * The library drops what finds no room and counts nothing: that a ring was found full is all that can be said.
+ * The library drops what finds no room and counts nothing: a full ring is a loss of an unknown number of frames.
  * Invariants: (1) no frame of who did not ask becomes a row     [test-engine-sysprof: stranger, swapped]
  *             (2) a ring that lies costs its own frames only    [test-engine-sysprof: hostile, fuzz_sysprof_race]
  *             (3) a full ring is told of                        [test-engine-sysprof: full]
@@ -23,7 +23,8 @@
 #include <time.h>
 
 #define MAX_FAULTS 64
-#define FULL_BYTES 1024u /* less room than that is none */
+#define FULL_BYTES \
+	1024u /* with less room a frame may have found none; so with less than the largest that came */
 #define END_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
 
@@ -117,10 +118,11 @@ void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
 	arena->rings[0].owner = collector_owner_new(&peer->process, (uint32_t)arena->sysprof->pid);
 }
 
-bool sysprof_arena_is_filling(const struct peer_arena *arena)
+bool sysprof_arena_look(struct peer_arena *arena)
 {
 	uint32_t fill;
 
+	sysprof_ring_populate(&arena->sysprof->ring);
 	return arena->rings[0].reader.fault == RING_FAULT_NONE &&
 	       sysprof_ring_fill(&arena->sysprof->ring, &fill) &&
 	       fill > arena->sysprof->ring.size / 16;
@@ -179,10 +181,22 @@ static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t
 			count_fault(arena, RING_FAULT_TID);
 		if (arena->rings[0].reader.fault != RING_FAULT_NONE)
 			break;
+		arena->sysprof->largest = MAX_OF(arena->sysprof->largest, (uint32_t)bytes);
 		add_frame(arena, buffer + at, bytes, now_ns);
 		at += bytes;
 	}
 	return at;
+}
+
+/* Until we skip what was read the writer gets no room, so nothing that it drops before is missed here. */
+static void note_full(struct peer_arena *arena)
+{
+	const struct sysprof_ring *ring = &arena->sysprof->ring;
+	uint32_t fill;
+
+	if (sysprof_ring_fill(ring, &fill) &&
+	    ring->size - fill < MAX_OF(arena->sysprof->largest, FULL_BYTES))
+		lose(arena, PROF_LOSS_RING_FULL, LOSS_UNKNOWN);
 }
 
 /* Returns the bytes that were there; 0: no more now. */
@@ -197,8 +211,6 @@ static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_by
 	}
 	if (fill == 0)
 		return 0;
-	if (ring->size - fill < FULL_BYTES)
-		lose(arena, PROF_LOSS_RING_FULL, 1);
 	n = MIN_OF(fill, (uint32_t)n_bytes);
 	sysprof_ring_copy(ring, buffer, n);
 	good = (uint32_t)add_frames(arena, buffer, n, clock_ns());
@@ -209,6 +221,7 @@ static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_by
 		count_fault(arena, RING_FAULT_LENGTH);
 		good = fill;
 	}
+	note_full(arena);
 	sysprof_ring_skip(ring, good);
 	return good;
 }

@@ -8,6 +8,8 @@
  * The writer is not to be trusted, and may be two: a child after fork() has its parent's ring. So each word is loaded once, what
  * waits is copied out before it is looked at, and erased behind that: what is read again, since a position went back or a lap
  * too far, is not taken for new.
+ * Pages are made by the engine before the writer comes to them, so that they are charged to the engine's memory and not to the
+ * writer's: some at once, the others as the ring fills, for most programs never need them.
  * Invariants: (1) its size cannot be changed by who has it            [test-engine-sysprof: ring]
  *             (2) nothing that was read is there a second time        [test-engine-sysprof: back]
  */
@@ -25,15 +27,29 @@ struct shared_header {
 	uint32_t body_bytes;
 };
 
+/* More than a writer fills between two looks at the ring. */
+#define AHEAD_BYTES (8u << 20)
+
 static int make_file(size_t bytes, int *ret_fd)
 {
 	CLEANUP_CLOSE int fd = memfd_create("prof-sysprof-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	/* All of its pages are there: who writes into it cannot run out of memory by that. */
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ||
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
 	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+static int populate(struct sysprof_ring *ring, uint32_t end)
+{
+	/* shmem has the page cache of the file: the writer finds these pages too */
+	int r = madvise(ring->shared + ring->page + ring->populated, end - ring->populated,
+			MADV_POPULATE_WRITE);
+
+	if (r < 0)
+		return -errno;
+	ring->populated = end;
 	return 0;
 }
 
@@ -54,11 +70,33 @@ int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 	*(struct shared_header *)base =
 		(struct shared_header){ .body_offset = page, .body_bytes = n_bytes };
 	*ret_ring = (struct sysprof_ring){ .shared = base, .size = n_bytes, .page = page };
+	r = populate(ret_ring, MIN_OF(n_bytes, AHEAD_BYTES / 2));
+	if (r == -EINVAL) {
+		/* a kernel before 5.14 */
+		r = fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
+		ret_ring->populated = n_bytes;
+	}
+	if (r < 0) {
+		munmap(base, bytes);
+		return r;
+	}
 	*ret_memory = (struct ring_arena_memory){
 		.base = base, .bytes = bytes, .n_rings = 1, .n_places = 1
 	};
 	*ret_fd = steal_fd(&fd);
 	return 0;
+}
+
+void sysprof_ring_populate(struct sysprof_ring *ring)
+{
+	const struct shared_header *shared = (const void *)ring->shared;
+	uint32_t tail = __atomic_load_n(&shared->tail, __ATOMIC_RELAXED);
+
+	/* Without memory the writer makes its pages itself. */
+	if (tail < ring->size && ring->populated < ring->size &&
+	    ring->populated < (uint64_t)tail + AHEAD_BYTES)
+		(void)populate(ring, (uint32_t)MIN_OF(ring->size,
+						      (uint64_t)ring->populated + AHEAD_BYTES));
 }
 
 bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill)

@@ -3,6 +3,7 @@
 
 What they are told by is the socket behind SYSPROF_CONTROL_FD, which all that the command starts inherits.
 """
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from collections import Counter
 
 import pytest
 
+import schema
 from captures import rows
 from recordings import processes, until
 
@@ -213,6 +215,39 @@ time.sleep(1)
     assert "was given up: its tid is wrong" in done.stderr
     assert rows(profcapture, capture, "mark") == []
     assert losses(profcapture, capture)["ring-corrupt"] > 0
+
+
+def test_full_ring_is_a_loss_of_an_unknown_number(profctl, profcapture, capture):
+    """The library drops what finds no room and counts nothing, so nobody says how much: null, and never 0."""
+    frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"mark", 0)
+    done = profctl("record", "-F", 0, "--no-symbols", "--json", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
+import mmap, struct
+size, fd = min((os.fstat(fd).st_size, fd) for fds in [ask() for _ in range(60)] for fd in fds)
+ring = mmap.mmap(fd, size)
+offset, body = struct.unpack_from("<II", ring, 8)
+n = body // 104 - 1
+frames = bytearray({frame!r} * n)
+for i in range(n):
+    struct.pack_into("<i", frames, i * 104 + 4, os.getpid())
+ring[offset:offset + len(frames)] = bytes(frames)
+struct.pack_into("<I", ring, 4, len(frames))
+""")
+    summary = json.loads(done.stdout)["data"]
+    info = profcapture.json("info", capture)
+    schema.check(profcapture, "info", info)
+    for losses in summary["loss"], info["data"]["loss"]:
+        assert [(loss["cause"], loss["count"]) for loss in losses] == [("ring-full", None)]
+    assert summary["lost"] == info["capture"]["lost"] == 1
+    assert summary["lost_incomplete"] is info["capture"]["lost_incomplete"] is True
+    for text in profcapture("info", capture).stdout, profcapture("marks", capture).stdout:
+        assert "Lost: an unknown number (collector" in text, text
+
+
+@with_library
+def test_first_marks_at_full_speed(record):
+    """No other thing is to be done: what comes faster than it is written waits in the ring."""
+    marks, _ = record(LOAD, "flat", 300000)
+    assert len(marks) == 300000
 
 
 @pytest.fixture

@@ -186,6 +186,20 @@ static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause
 	return sum;
 }
 
+/* Whether something was lost by this cause that nobody counted. */
+static inline bool has_uncounted_loss(const struct parts *parts, enum prof_loss_cause cause)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, parts->losses.total);
+	while (g_hash_table_iter_next(&iter, NULL, &value))
+		if (((struct loss *)value)->key.cause == cause &&
+		    ((struct loss *)value)->key.is_unknown)
+			return true;
+	return false;
+}
+
 /* Bytes in the making. */
 struct bytes {
 	_Alignas(8) uint8_t data[16384];

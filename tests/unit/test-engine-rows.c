@@ -270,6 +270,37 @@ static void test_loss_sums(void)
 	parts_done(&parts);
 }
 
+/* What nobody counted stays apart from what was counted, and is never a 0 in the sum. */
+static void test_loss_unknown(void)
+{
+	struct message_loss exported[MESSAGE_MAX_LOSS];
+	struct loss loss = { .key = { "collector/7", PROF_LOSS_RING_FULL, false },
+			     .count = LOSS_UNKNOWN,
+			     .from_ns = 100,
+			     .to_ns = 200 };
+	uint64_t lost, missed;
+	struct parts parts;
+
+	parts_init(&parts);
+	loss_add(&parts.losses, &loss);
+	loss_add(&parts.losses, &loss);
+	loss_flush(&parts.losses, &parts.output);
+	loss_sum(&parts.losses, &lost, &missed);
+	CHECK_INT(lost, 1);
+	loss.count = 5;
+	loss.from_ns = 150;
+	loss_add(&parts.losses, &loss);
+	loss_sum(&parts.losses, &lost, &missed);
+	CHECK_INT(lost, 6);
+	CHECK_INT(loss_export(&parts.losses, exported), 2);
+	CHECK_INT(exported[0].count, 0);
+	CHECK_INT(exported[1].count, 5);
+	loss_flush(&parts.losses, &parts.output);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_LOSS), 2);
+	parts_done(&parts);
+}
+
 /* More streams than a message has room for are summed by cause. */
 static void test_loss_storm(void)
 {
@@ -296,6 +327,7 @@ int main(void)
 	RUN(test_backlog);
 	RUN(test_full);
 	RUN(test_loss_sums);
+	RUN(test_loss_unknown);
 	RUN(test_loss_storm);
 	return test_end();
 }

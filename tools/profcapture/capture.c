@@ -115,7 +115,8 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 
 static void add_loss(struct capture *capture, const struct capture_loss *loss)
 {
-	char *key = g_strdup_printf("%s\n%s", loss->cause, loss->stream ? loss->stream : "");
+	char *key = g_strdup_printf("%s\n%d%s", loss->cause, loss->count > 0,
+				    loss->stream ? loss->stream : "");
 	gpointer index;
 	struct capture_loss *sum;
 
@@ -175,10 +176,12 @@ static void read_loss_batch(struct capture *capture, const struct prof_batch *ba
 		};
 
 		add_loss(capture, &loss);
-		if (cause == PROF_LOSS_TICKS_MISSED)
+		if (cause == PROF_LOSS_TICKS_MISSED) {
 			capture->missed_ticks += loss.count;
-		else
-			capture->lost += loss.count;
+			continue;
+		}
+		capture->lost += capture_loss_least(&loss);
+		capture->lost_incomplete |= loss.count == 0;
 	}
 }
 
@@ -700,6 +703,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "samples", capture_samples(capture));
 	json_uint(json, "events", capture_events(capture));
 	json_uint(json, "lost", capture->lost);
+	json_bool(json, "lost_incomplete", capture->lost_incomplete);
 	json_uint(json, "missed_ticks", capture->missed_ticks);
 	sampled_events_write(capture->sampled, json, "sources");
 	write_damage(capture, json);
@@ -716,7 +720,10 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss->stream);
 		json_string(json, "cause", loss->cause);
-		json_uint(json, "count", loss->count);
+		if (loss->count)
+			json_uint(json, "count", loss->count);
+		else
+			json_null(json, "count");
 		json_uint(json, "bytes", loss->bytes);
 		json_int(json, "from_ns", loss->from_ns);
 		json_int(json, "to_ns", loss->to_ns);
@@ -734,7 +741,8 @@ static void print_loss(const struct capture_loss *loss, struct out *out)
 {
 	g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
 	g_autofree char *cause = text_escape(loss->cause);
-	g_autofree char *count = text_count(loss->count);
+	g_autofree char *count = loss->count ? text_count(loss->count)
+					     : g_strdup(_("an unknown number"));
 	g_autofree char *bytes = text_bytes(loss->bytes);
 
 	out_printf(out, _("Lost: %s (%s, %s"), count, stream, cause);
@@ -758,6 +766,7 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 {
 	g_autoptr(GPtrArray) losses = g_ptr_array_new();
 	uint64_t left_out = 0;
+	bool is_unknown = false;
 	guint shown;
 
 	for (guint i = 0; i < capture->losses->len; i++) {
@@ -768,20 +777,21 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 	}
 	g_ptr_array_sort(losses, compare_losses);
 	shown = most && most < losses->len ? (guint)most : losses->len;
-	for (guint i = 0; i < losses->len; i++) {
-		const struct capture_loss *loss = losses->pdata[i];
-
-		if (i < shown)
-			print_loss(loss, out);
-		else
-			left_out += loss->count;
+	for (guint i = 0; i < shown; i++)
+		print_loss(losses->pdata[i], out);
+	for (guint i = shown; i < losses->len; i++) {
+		is_unknown |= ((const struct capture_loss *)losses->pdata[i])->count == 0;
+		left_out += capture_loss_least(losses->pdata[i]);
 	}
 	if (shown < losses->len) {
 		g_autofree char *count = text_count(left_out);
 
 		out_printf(out,
-			   _("Lost: %s for %u other reasons ('profcapture info --limit 0' lists "
-			     "them)\n"),
+			   is_unknown
+				   ? _("Lost: at least %s for %u other reasons ('profcapture info "
+				       "--limit 0' lists them)\n")
+				   : _("Lost: %s for %u other reasons ('profcapture info --limit "
+				       "0' lists them)\n"),
 			   count, losses->len - shown);
 	}
 }

@@ -14,9 +14,16 @@
 
 struct capture_loss {
 	const char *stream, *cause;
-	uint64_t count, bytes;
+	uint64_t count; /* 0: unknown, at least one */
+	uint64_t bytes;
 	int64_t from_ns, to_ns; /* relative */
 };
+
+/* How many records are missing, or 1 where that is unknown. */
+static inline uint64_t capture_loss_least(const struct capture_loss *loss)
+{
+	return MAX_OF(loss->count, UINT64_C(1));
+}
 
 struct capture {
 	char *file; /* as given; "-" is standard input */
@@ -27,11 +34,13 @@ struct capture {
 	size_t n_segments;
 	int64_t duration_ns;
 	uint64_t indexed_samples, indexed_events; /* as the chunks' headers have them */
-	uint64_t lost, missed_ticks;
-	bool is_damaged;          /* where no reading shows it */
-	bool is_quiet;            /* capture_warn() leaves damage to the verb */
-	uint64_t warned_of;       /* capture_warn(): damaged chunks and lost rows, plus 1 */
-	GArray *losses;           /* of struct capture_loss, by stream and cause */
+	uint64_t lost;                            /* at least, where lost_incomplete */
+	uint64_t missed_ticks;
+	bool lost_incomplete; /* the number of some losses is unknown */
+	bool is_damaged;      /* where no reading shows it */
+	bool is_quiet;        /* capture_warn() leaves damage to the verb */
+	uint64_t warned_of;   /* capture_warn(): damaged chunks and lost rows, plus 1 */
+	GArray *losses; /* of struct capture_loss, by stream, cause and whether the count is known */
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
 	GHashTable *metadata_of;  /* the same by segment: number, line feed and key */

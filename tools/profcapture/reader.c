@@ -540,7 +540,7 @@ uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables
 		if (loss->from_ns <= reader->to_ns && loss->to_ns >= reader->from_ns &&
 		    takes_rows_of_any(loss, tables) &&
 		    (!stream || g_strcmp0(loss->stream, stream) == 0))
-			lost += loss->count;
+			lost += capture_loss_least(loss);
 	}
 	return lost;
 }
@@ -557,8 +557,8 @@ bool reader_misses_rows(const struct reader *reader, const char *table)
 		const struct capture_loss *loss =
 			&g_array_index(capture->losses, struct capture_loss, i);
 
-		if (loss->count && loss->from_ns <= reader->to_ns &&
-		    loss->to_ns >= reader->from_ns && takes_rows_of(loss, table))
+		if (loss->from_ns <= reader->to_ns && loss->to_ns >= reader->from_ns &&
+		    takes_rows_of(loss, table))
 			return true;
 	}
 	return false;

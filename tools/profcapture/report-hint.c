@@ -84,9 +84,9 @@ static struct report_hint of_losses(const struct tally *tally)
 		const struct capture_loss *loss =
 			&g_array_index(capture->losses, struct capture_loss, i);
 
-		if (strcmp(loss->cause, "ticks-missed") == 0 || loss->count <= most)
+		if (strcmp(loss->cause, "ticks-missed") == 0 || capture_loss_least(loss) <= most)
 			continue;
-		most = loss->count;
+		most = capture_loss_least(loss);
 		hint.subject = loss->cause;
 		hint.advice = advice_for_loss(loss->cause);
 	}

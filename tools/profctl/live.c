@@ -449,7 +449,8 @@ static void add_sample(struct live *live, const struct prof_batch *batch, size_t
 static void add_loss(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	if (number(&batch->columns[PROF_LOSS_CAUSE], row) != PROF_LOSS_TICKS_MISSED)
-		live->lost += number(&batch->columns[PROF_LOSS_COUNT], row);
+		/* 0: an unknown number, at least one */
+		live->lost += MAX_OF(number(&batch->columns[PROF_LOSS_COUNT], row), UINT64_C(1));
 }
 
 static void (*const takers[])(struct live *live, const struct prof_batch *batch, size_t row) = {

@@ -20,7 +20,8 @@
 
 struct loss {
 	const char *stream, *cause;
-	guint64 count, bytes, from, to;
+	guint64 count; /* 0: unknown, at least one */
+	guint64 bytes, from, to;
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key)
@@ -48,6 +49,19 @@ static void get_loss(GVariant *losses, gsize index, struct loss *loss)
 {
 	g_variant_get_child(losses, index, "(&s&stttt)", &loss->stream, &loss->cause, &loss->count,
 			    &loss->bytes, &loss->from, &loss->to);
+}
+
+/* The number of some losses is unknown. */
+static bool is_incomplete(GVariant *losses)
+{
+	struct loss loss;
+	bool found = false;
+
+	for (gsize i = 0; i < g_variant_n_children(losses); i++) {
+		get_loss(losses, i, &loss);
+		found |= loss.count == 0;
+	}
+	return found;
 }
 
 /* Quoted for a shell, where it has to be. */
@@ -82,35 +96,45 @@ static GStrv next_steps(const struct record_result *result)
 
 /* ---- Text --------------------------------------------------------------------------------------- */
 
-/* "perf-ring 12, late 3": counts by cause. */
+struct sum {
+	guint64 count;
+	bool is_unknown; /* of some rows */
+};
+
+/* "perf-ring 12, late 3, ring-full an unknown number": counts by cause. */
 static char *causes(GVariant *losses)
 {
 	g_autoptr(GHashTable)
 		counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 	GString *text = g_string_new(NULL);
 	GHashTableIter iter;
-	gpointer cause, count;
+	gpointer cause, value;
 	struct loss loss;
 
 	for (gsize i = 0; i < g_variant_n_children(losses); i++) {
-		guint64 *sum;
+		struct sum *sum;
 
 		get_loss(losses, i, &loss);
 		if (strcmp(loss.cause, "ticks-missed") == 0)
 			continue;
 		sum = g_hash_table_lookup(counts, loss.cause);
 		if (!sum) {
-			sum = g_new0(guint64, 1);
+			sum = g_new0(struct sum, 1);
 			g_hash_table_insert(counts, g_strdup(loss.cause), sum);
 		}
-		*sum += loss.count;
+		sum->count += loss.count;
+		sum->is_unknown |= loss.count == 0;
 	}
 	g_hash_table_iter_init(&iter, counts);
-	while (g_hash_table_iter_next(&iter, &cause, &count)) {
-		g_autofree char *number = text_count(*(guint64 *)count);
+	while (g_hash_table_iter_next(&iter, &cause, &value)) {
+		const struct sum *sum = value;
+		g_autofree char *number = text_count(sum->count);
 
-		g_string_append_printf(text, "%s%s %s", text->len ? ", " : "", (char *)cause,
-				       number);
+		g_string_append_printf(text, text->len ? ", %s " : "%s ", (char *)cause);
+		if (sum->is_unknown && sum->count)
+			g_string_append_printf(text, _("at least %s"), number);
+		else
+			g_string_append(text, sum->is_unknown ? _("an unknown number") : number);
 	}
 	return g_string_free(text, FALSE);
 }
@@ -125,7 +149,10 @@ static void print_losses(const struct record_result *result)
 	g_autofree char *by_cause = causes(losses);
 
 	if (lost)
-		fprintf(stderr, _("Lost: %s records (%s)\n"), lost_text, by_cause);
+		fprintf(stderr,
+			is_incomplete(losses) ? _("Lost: at least %s records (%s)\n")
+					      : _("Lost: %s records (%s)\n"),
+			lost_text, by_cause);
 	if (missed)
 		fprintf(stderr, _("Missed: %s timer ticks that the kernel never reported\n"),
 			missed_text);
@@ -256,13 +283,17 @@ static void write_losses(const struct record_result *result, struct json *json)
 	uint64_t start = record_result_number(result, "start-time");
 	struct loss loss;
 
+	json_bool(json, "lost_incomplete", is_incomplete(losses));
 	json_begin_array(json, "loss");
 	for (gsize i = 0; i < g_variant_n_children(losses); i++) {
 		get_loss(losses, i, &loss);
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss.stream);
 		json_string(json, "cause", loss.cause);
-		json_uint(json, "count", loss.count);
+		if (loss.count)
+			json_uint(json, "count", loss.count);
+		else
+			json_null(json, "count");
 		json_uint(json, "bytes", loss.bytes);
 		json_uint(json, "from_ns", since(loss.from, start));
 		json_uint(json, "to_ns", since(loss.to, start));
