@@ -305,7 +305,7 @@ struct message_loss {
 	char stream[32];
 	uint32_t cause; /* enum prof_loss_cause */
 	uint32_t pad;
-	uint64_t count; /* 0: unknown, at least one */
+	uint64_t count;                 /* 0: unknown, at least one */
 	uint64_t bytes, from_ns, to_ns; /* from_ns, to_ns: CLOCK_MONOTONIC */
 };
 

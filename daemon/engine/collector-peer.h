@@ -67,7 +67,7 @@ struct peer_sysprof {
 	struct sysprof_ring ring;
 	struct sysprof_frames *frames;
 	uint32_t largest; /* frame, in bytes */
-	int32_t pid; /* that its frames say; 0: whose it is, is not known yet */
+	int32_t pid;      /* that its frames say; 0: whose it is, is not known yet */
 	uint64_t
 		found_ns; /* since when it is written by somebody who has not asked; 0: it is not */
 	unsigned int n_faults;
