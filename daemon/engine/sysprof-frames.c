@@ -316,6 +316,13 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	return SYSPROF_TAKEN;
 }
 
+/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from 1 on, or from its pid shifted
+ * by 16, whose low 24 bits may be 0, which is no number of ours. */
+static uint32_t counter_number(uint32_t id)
+{
+	return (id & 0xffffff) | 1u << 24;
+}
+
 static void put_counter(struct sysprof_frames *frames, uint32_t id,
 			const struct definition *definition)
 {
@@ -330,11 +337,11 @@ static void put_counter(struct sysprof_frames *frames, uint32_t id,
 static bool define_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
 			   const struct counter *from)
 {
-	uint32_t id = from->id_and_type & 0xffffff, type = from->id_and_type >> 24;
+	uint32_t id = counter_number(from->id_and_type), type = from->id_and_type >> 24;
 	gpointer key = GUINT_TO_POINTER(id);
 	struct definition *definition;
 
-	if (id == 0 || type > 1 || g_hash_table_size(frames->defined) >= SYSPROF_MAX_COUNTERS ||
+	if (type > 1 || g_hash_table_size(frames->defined) >= SYSPROF_MAX_COUNTERS ||
 	    (g_hash_table_size(counters->definitions) >= SYSPROF_MAX_COUNTERS &&
 	     !g_hash_table_contains(counters->definitions, key)))
 		return false;
@@ -394,7 +401,8 @@ static enum sysprof_result add_values(struct sysprof_frames *frames,
 	for (uint32_t i = 0; i < list->n; i++)
 		for (size_t k = 0; k < VALUES_A_GROUP; k++)
 			if (groups[i].ids[k] != 0)
-				frames->lost += !set_counter(frames, counters, groups[i].ids[k],
+				frames->lost += !set_counter(frames, counters,
+							     counter_number(groups[i].ids[k]),
 							     groups[i].values[k]);
 	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
 }

@@ -353,7 +353,7 @@ static void put_counter(struct writer_ring *ring, const char *name, uint32_t id,
 	add_text(&frame, "group", 32);
 	add_text(&frame, name, 32);
 	add_text(&frame, "what it counts", 52);
-	id |= (uint32_t)type << 24;
+	id = (id & 0xffffff) | (uint32_t)type << 24;
 	add(&frame, &id, sizeof(id));
 	add_word(&frame, 77);
 	frame_end(&frame);
@@ -425,6 +425,25 @@ static void test_counters(void)
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	ring_done(&first);
 	ring_done(&second);
+	fixture_done(&fixture);
+}
+
+/* Newer libraries number counters from their pid shifted by 16 bits on, and a definition has 24 bits of that. */
+static void test_wide_counters(void)
+{
+	static const uint32_t numbers[] = { 0x16ce0000, 0x16000000, 0xce0001 };
+	struct fixture fixture;
+	struct writer_ring ring;
+
+	REQUIRE(begin(&fixture, &ring));
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		put_counter(&ring, "counter", numbers[i], 0);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		put_value(&ring, numbers[i], i);
+	finish(&fixture);
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_COUNTER_VALUE), ARRAY_SIZE(numbers));
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 0);
+	ring_done(&ring);
 	fixture_done(&fixture);
 }
 
@@ -724,6 +743,7 @@ int main(void)
 	RUN(test_names);
 	RUN(test_times);
 	RUN(test_counters);
+	RUN(test_wide_counters);
 	RUN(test_refused);
 	RUN(test_short);
 	RUN(test_hostile);
