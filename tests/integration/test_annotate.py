@@ -53,7 +53,7 @@ def work(profctl, require, tmp_path_factory):
     names = [f"-D{name}=other_{name}" for name in ("spin", "mix", "leaf", "sink")]
     subprocess.run(["gcc", "-O2", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
     loop = "d = {}\nwhile True:\n for i in range(100): d[i % 7] = i * 3"
-    running = [subprocess.Popen(argv, cwd=folder) for argv in (["./hot"], ["./bare"], ["./twin"], ["/usr/bin/python3.11", "-c", loop])]
+    running = [subprocess.Popen(argv, cwd=folder) for argv in (["./hot"], ["./bare"], ["./twin"], ["/usr/bin/python3", "-c", loop])]
     try:
         profctl("record", "--pid", ",".join(str(each.pid) for each in running), "-d", 1, "-F", 6000, "-o", folder / "run.cap")
     finally:
@@ -143,7 +143,7 @@ def test_python(profcapture, work, tmp_path):
     assert data["function"]["self"] > 50 and len(data["instructions"]) > 5000
     hot = max(data["lines"], key=lambda line: line["self"])
     if hot["file"] is None:
-        pytest.skip("python3.11 has no debug file here")
+        pytest.skip("python3 has no debug file here")
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith("ceval.c")]
     assert sum(line["self"] for line in ceval) > 0.5 * data["function"]["self"]
     # The source is not here; a map to where it is says what the lines are.

@@ -526,10 +526,11 @@ def test_footprints(profctl, profcapture, capture, compile_c, static):
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
     found = footprints(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
-    for name in "rss", "pss":
+    # pss is read a fiftieth of the time: where page tables are walked slowly, once or twice in this program's second
+    for name, least in ("rss", 3), ("pss", 1):
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
-        assert len(values) >= 3
+        assert len(values) >= least
         # one may be late, and the next one is not
         assert times[-1] - times[0] > 80e6 * (len(times) - 1)
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
