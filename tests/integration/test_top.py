@@ -22,7 +22,9 @@ class Terminal:
         self.errors = folder / "errors"
 
     def run(self, *args):
-        return subprocess.run([*self.tmux, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+        # newer mesons set LINES and COLUMNS, which curses believes rather than the terminal
+        env = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+        return subprocess.run([*self.tmux, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8", env=env).stdout
 
     def start(self, command, columns=110, lines=20, term="tmux-256color"):
         script = f"TERM={term} {shlex.join(map(str, command))} 2>{self.errors}; echo $? >{self.status}; exec sleep 60"

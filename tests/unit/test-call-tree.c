@@ -228,7 +228,8 @@ static void test_stacks(void)
 		ids[i] = recurse(5);
 	CHECK_INT(ids[0], ids[1]);
 	before = n_records;
-	for (int i = 0; i < 100; i++) {
+	/* volatile: a compiler that splits the loop in two would have other callers */
+	for (volatile int i = 0; i < 100; i++) {
 		recurse(i % 30);
 		other(i % 30);
 		if (i == 50)
