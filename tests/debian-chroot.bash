@@ -32,7 +32,8 @@ host_proxy() {
 install_debian() {
 	local folder=$1 sources proxy include
 	shift
-	include=$(IFS=,; echo "$*")
+	include=$(IFS=,; echo "apt,$*") # Ubuntu does not count apt among the essential ones
+	include=${include%,}
 	sources=$(suite_sources)
 	[ -n "$sources" ] || {
 		echo "${0##*/}: apt on this host has no source to take $suite from" >&2
@@ -40,7 +41,7 @@ install_debian() {
 	}
 	proxy=$(mktemp)
 	host_proxy >"$proxy"
-	mmdebstrap --variant=minbase ${include:+--include="$include"} --aptopt="$proxy" "$suite" "$folder" - <<<"$sources" || {
+	mmdebstrap --variant=minbase --include="$include" --aptopt="$proxy" "$suite" "$folder" - <<<"$sources" || {
 		rm -f "$proxy"
 		return 1
 	}

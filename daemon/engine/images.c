@@ -13,6 +13,7 @@
  */
 #include "daemon/engine/images.h"
 
+#include "arch/jit-dump.h"
 #include "daemon/engine/vdso.h"
 
 #include <string.h>
@@ -105,6 +106,7 @@ struct image *images_new(struct images *images, enum prof_image_kind kind, const
 	image->kind = kind;
 	image->path = g_strdup(path);
 	image->process = process ? row_ref(process) : NULL;
+	image->is_jit_dump = kind == PROF_IMAGE_FILE && jit_dump_pid_of_path(path) > 0;
 	return image;
 }
 

@@ -34,6 +34,8 @@ enum image_program {
 	IMAGE_PROGRAM_NONE, /* the file cannot be had, or is none */
 };
 
+struct jit_frames;
+
 struct image {
 	struct row row;
 	enum prof_image_kind kind;
@@ -48,6 +50,8 @@ struct image {
 	bool requested;      /* the broker was asked to open it */
 	enum image_unwind unwind_state;
 	const struct unwind_file *unwind; /* when ready; lives as long as the session's tables */
+	bool is_jit_dump; /* by its name: what a program writes of the code that it generates */
+	struct jit_frames *jit; /* the same, when ready and if it is one */
 };
 
 struct images {

@@ -9,12 +9,14 @@
  * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are two queues
  *             (2) a file that cannot be used costs a failed table and no more   [test-engine-unwind: bad]
  *             (3) each identity is compiled once                                [test-engine-unwind: shared]
+ * A file of generated code grows, and is read on when frames of its process were found in code that it does not tell of yet.
  * Threads: the worker's own, which sees jobs only; everything here is called by the drain thread. `lock` guards the two
  * queues.
  */
 #include "daemon/engine/unwind-tables.h"
 
 #include "arch/base.h"
+#include "daemon/engine/jit-frames.h"
 #include "daemon/engine/program.h"
 #include "daemon/engine/unwind-file.h"
 #include "daemon/engine/vdso.h"
@@ -27,6 +29,7 @@
 #define MAX_FILE_BYTES (UINT64_C(256) << 20) /* of sections, and again while compiling */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
+#define REREAD_NS UINT64_C(50000000)
 
 struct identity {
 	uint64_t dev, inode, size;
@@ -43,6 +46,10 @@ struct file {
 	enum image_program program;
 	bool done;
 	struct unwind_file *table; /* NULL: there is none */
+	struct jit_frames *jit;    /* instead of that */
+	bool is_read;   /* the worker has it, again; the drain thread's, as the next two */
+	bool is_wanted; /* something is looked for that `jit` does not have */
+	uint64_t read_ns;
 	int error;
 	GPtrArray *images; /* that wait for it; referenced */
 };
@@ -56,10 +63,20 @@ struct unwind_tables {
 	int event_fd;
 	uint64_t bytes;    /* of all tables; the worker's */
 	GHashTable *files; /* struct identity in struct file; the drain thread's */
+	GPtrArray *dumps;  /* of those the ones with generated code */
+	uint32_t dump_version;
 	unsigned int n_waiting;
 	bool only_programs;
 	struct unwind_file *vdso;
 };
+
+static uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static guint hash_identity(gconstpointer data)
 {
@@ -85,6 +102,7 @@ static void free_file(gpointer data)
 	if (file->fd >= 0)
 		close(file->fd);
 	unwind_file_free(file->table);
+	jit_frames_free(file->jit);
 	g_ptr_array_free(file->images, TRUE);
 	g_free(file);
 }
@@ -95,6 +113,15 @@ static void make(struct unwind_tables *tables, struct file *file)
 {
 	const struct unwind_source source = { .fd = file->fd };
 
+	if (!file->jit && !file->only_program)
+		file->jit = jit_frames_new(file->fd);
+	if (file->jit) {
+		file->fd = -1;
+		file->program = IMAGE_PROGRAM_NONE;
+		tables->bytes += jit_frames_read(
+			file->jit, MAX_TABLES_BYTES - MIN_OF(tables->bytes, MAX_TABLES_BYTES));
+		return;
+	}
 	file->program = program_read(file->fd);
 	if (!file->only_program)
 		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
@@ -160,6 +187,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 	pthread_cond_init(&tables->end, &attributes);
 	pthread_condattr_destroy(&attributes);
 	tables->files = g_hash_table_new_full(hash_identity, same_identity, NULL, free_file);
+	tables->dumps = g_ptr_array_new();
 	tables->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = tables->event_fd < 0 ? errno : pthread_create(&tables->thread, NULL, work, tables);
 	if (r == 0) {
@@ -170,6 +198,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 		    "Starting the thread for unwind tables failed: %s", prof_strerror(-r));
 	if (tables->event_fd >= 0)
 		close(tables->event_fd);
+	g_ptr_array_unref(tables->dumps);
 	g_hash_table_destroy(tables->files);
 	g_free(tables);
 	return NULL;
@@ -206,6 +235,7 @@ void unwind_tables_free(struct unwind_tables *tables)
 	pthread_join(tables->thread, NULL);
 	g_queue_clear(&tables->todo);
 	g_queue_clear(&tables->done);
+	g_ptr_array_unref(tables->dumps);
 	g_hash_table_destroy(tables->files);
 	unwind_file_free(tables->vdso);
 	pthread_mutex_destroy(&tables->lock);
@@ -229,7 +259,8 @@ static void give(const struct file *file, struct image *image)
 {
 	image->program = file->program;
 	image->unwind = file->table;
-	image->unwind_state = file->table ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
+	image->jit = file->jit;
+	image->unwind_state = file->table || file->jit ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
 }
 
 static struct identity identity_of(const struct image *image)
@@ -252,6 +283,14 @@ static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
 	const struct file *x = a, *y = b;
 
 	return x->identity.size < y->identity.size ? -1 : x->identity.size > y->identity.size;
+}
+
+static void hand_over(struct unwind_tables *tables, struct file *file)
+{
+	pthread_mutex_lock(&tables->lock);
+	g_queue_insert_sorted(&tables->todo, file, compare_sizes, NULL);
+	pthread_cond_signal(&tables->wake);
+	pthread_mutex_unlock(&tables->lock);
 }
 
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd)
@@ -278,10 +317,51 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	g_ptr_array_add(file->images, row_ref(&image->row));
 	g_hash_table_insert(tables->files, &file->identity, file);
 	tables->n_waiting++;
-	pthread_mutex_lock(&tables->lock);
-	g_queue_insert_sorted(&tables->todo, file, compare_sizes, NULL);
-	pthread_cond_signal(&tables->wake);
-	pthread_mutex_unlock(&tables->lock);
+	hand_over(tables, file);
+}
+
+/* Has files of generated code read on. */
+static void read_on(struct unwind_tables *tables)
+{
+	for (guint i = 0; i < tables->dumps->len; i++) {
+		struct file *file = g_ptr_array_index(tables->dumps, i);
+		uint64_t now_ns;
+
+		if (!file->is_wanted || file->is_read)
+			continue;
+		now_ns = clock_ns();
+		if (now_ns - file->read_ns < REREAD_NS)
+			continue;
+		file->is_wanted = false;
+		file->is_read = true;
+		file->read_ns = now_ns;
+		hand_over(tables, file);
+	}
+}
+
+void unwind_tables_want_more(const struct unwind_tables *tables, const struct image *dump)
+{
+	for (guint i = 0; i < tables->dumps->len; i++) {
+		struct file *file = g_ptr_array_index(tables->dumps, i);
+
+		file->is_wanted |= file->jit == dump->jit;
+	}
+}
+
+uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
+{
+	return tables->dump_version;
+}
+
+static void take_first(struct unwind_tables *tables, struct file *file)
+{
+	tables->n_waiting--;
+	file->done = true;
+	if (file->jit)
+		g_ptr_array_add(tables->dumps, file);
+	for (guint i = 0; i < file->images->len; i++)
+		give(file, g_ptr_array_index(file->images, i));
+	g_ptr_array_set_size(file->images, 0);
 }
 
 bool unwind_tables_take(struct unwind_tables *tables)
@@ -289,18 +369,19 @@ bool unwind_tables_take(struct unwind_tables *tables)
 	struct file *file;
 	uint64_t count;
 	bool any = false;
-	guint i;
 
+	read_on(tables);
 	/* Even if nothing is waited for: what was written after its file was taken would wake us for ever. */
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);
 	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
-		any = file->done = true;
-		tables->n_waiting--;
-		for (i = 0; i < file->images->len; i++)
-			give(file, g_ptr_array_index(file->images, i));
-		g_ptr_array_set_size(file->images, 0);
+		any = true;
+		if (!file->done)
+			take_first(tables, file);
+		file->is_read = false;
+		if (file->jit && jit_frames_take(file->jit))
+			tables->dump_version++;
 	}
 	pthread_mutex_unlock(&tables->lock);
 	return any;

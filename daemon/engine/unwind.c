@@ -19,6 +19,7 @@
 #include "daemon/engine/unwind.h"
 
 #include "arch/base.h"
+#include "daemon/engine/jit-frames.h"
 #include "daemon/engine/unwind-file.h"
 
 #include <string.h>
@@ -30,6 +31,7 @@
 #define LINK_AGREED 8 /* a frame's caller was the same so often: it is taken to be so again */
 #define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
+#define DUMP_STRIDE 0x9e3779b1u /* versions of mappings are small numbers */
 
 struct place {
 	uint64_t ip, sp;
@@ -124,6 +126,30 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 		ret_code->kind = WALK_CODE_PENDING;
 }
 
+/* What the process writes of the code that it generates; NULL: nothing. */
+static const struct mapping *find_dump(const struct maps *maps)
+{
+	for (uint32_t i = 0; i < maps->n; i++)
+		if (maps->mappings[i].image && maps->mappings[i].image->is_jit_dump)
+			return &maps->mappings[i];
+	return NULL;
+}
+
+static void resolve_generated(struct unwind_lane *lane, uint64_t pc, struct walk_code *ret_code)
+{
+	const struct mapping *dump = find_dump(lane->maps);
+
+	if (dump && !dump->image->jit) {
+		resolve_file(lane, dump, pc, ret_code);
+	} else if (dump) {
+		ret_code->table = jit_frames_find(dump->image->jit, pc, &ret_code->address);
+		if (!ret_code->table)
+			unwind_tables_want_more(lane->unwind->tables, dump->image);
+	}
+	if (ret_code->kind != WALK_CODE_PENDING)
+		ret_code->kind = ret_code->table ? WALK_CODE_TABLE : WALK_CODE_JIT;
+}
+
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	struct unwind_lane *lane = data;
@@ -132,7 +158,7 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 	if (mapping && mapping->image) {
 		resolve_file(lane, mapping, pc, ret_code);
 	} else if (mapping) {
-		ret_code->kind = WALK_CODE_JIT;
+		resolve_generated(lane, pc, ret_code);
 	} else if (!lane->maps_known) {
 		lane->pending = true;
 		lane->missing = NULL;
@@ -396,7 +422,9 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.data = lane,
 		/* A guess for want of a table must not outlive the want. */
 		.cache = last_chance ? NULL : &unwind->cache,
-		.generation = (uint32_t)job->maps->version | 1u << 31,
+		.generation = ((uint32_t)job->maps->version +
+			       unwind_tables_dump_version(unwind->tables) * DUMP_STRIDE) |
+			      1u << 31,
 		.frames = lane->frames,
 		.n_frames = UNWIND_MAX_WALKED,
 	};

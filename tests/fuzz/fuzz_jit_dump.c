@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/jit-dump.c: the bytes of a dump. Every name is read to its end, and looked up as symbolize does.
+ * Fuzz target of arch/jit-dump.c: the bytes of a dump. Every name is read to its end, and looked up as symbolize does.
  */
-#include "tools/common/jit-dump.h"
+#include "arch/jit-dump.h"
 #include "tools/common/jit-lines.h"
 #include "tools/common/jit-names.h"
 
@@ -26,7 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			while (entry.kind == JIT_DUMP_LINES &&
 			       jit_dump_next_line(&entry.lines, &line))
 				sum += line.file ? strlen(line.file) : 1;
-			if (entry.kind == JIT_DUMP_LINES)
+			for (size_t i = 0;
+			     entry.kind == JIT_DUMP_UNWINDING && i < entry.eh_frame_bytes; i++)
+				sum += entry.eh_frame[i];
+			if (!jit_dump_is_code(entry.kind))
 				continue;
 			if (entry.size == 0 || entry.address + entry.size < entry.address)
 				abort();

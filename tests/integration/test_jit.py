@@ -366,3 +366,146 @@ def test_annotate(lined, profcapture):
     text = profcapture("annotate", capture, place).stdout
     assert "line 3 of the script" in text and " of its process\n" in text and "Without lines" not in text
     assert "Without lines: no jitdump" in profcapture("annotate", capture, "bare").stdout
+
+
+# Generated code that uses the frame pointer for something else, called by two functions. Its dump has the unwinding information
+# of each function before it. The second one is generated while the program runs; in the end the first one is moved.
+#     push %rbp; mov %rdi,%rbp; loop: dec %rbp; jnz loop; pop %rbp; ret
+UNWINDING = r"""
+#include <elf.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint8_t machine[] = { 0x55, 0x48, 0x89, 0xfd, 0x48, 0xff, 0xcd, 0x75, 0xfb, 0x5d, 0xc3 };
+static uint8_t *memory;
+static int dump;
+
+struct head { uint32_t id, bytes; uint64_t time; };
+
+static uint64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static void write_record(uint32_t id, const void *body, size_t n)
+{
+	struct head head = { id, sizeof(head) + n, now() };
+	uint8_t bytes[512];
+	memcpy(bytes, &head, sizeof(head));
+	memcpy(bytes + sizeof(head), body, n);
+	/* in two pieces, as a reader may see it */
+	if (write(dump, bytes, 7) != 7 || write(dump, bytes + 7, head.bytes - 7) < 0)
+		abort();
+}
+
+/* What stands at the first multiple of 8 behind the code. */
+static size_t frame(uint8_t *to)
+{
+	uint8_t cie[] = { 20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0 };
+	uint8_t fde[] = { 24, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, sizeof(machine), 0, 0, 0, 0,
+			  0x41, 0x0e, 16, 0x86, 2, 0x48, 0x0c, 7, 8, 0xc6, 0 };
+	int32_t begin = -(int32_t)((sizeof(machine) + 7) / 8 * 8 + sizeof(cie) + 8);
+	memcpy(fde + 8, &begin, 4);
+	memcpy(to, cie, sizeof(cie));
+	memcpy(to + sizeof(cie), fde, sizeof(fde));
+	memset(to + sizeof(cie) + sizeof(fde), 0, 4);
+	return sizeof(cie) + sizeof(fde) + 4;
+}
+
+static void *load(unsigned at, const char *name, int has_frame)
+{
+	uint64_t address = (uint64_t)(memory + at), index = at;
+	uint8_t body[400] = { 0 };
+	uint32_t pid = getpid();
+	size_t n;
+
+	memcpy(memory + at, machine, sizeof(machine));
+	if (has_frame) {
+		n = frame(body + 24);
+		memcpy(body, &(uint64_t){ n + 20 }, 8); /* and a header of 20 bytes, which nobody reads */
+		memcpy(body + 8, &(uint64_t){ 20 }, 8);
+		write_record(4, body, 24 + n + 20);
+		memset(body, 0, sizeof(body));
+	}
+	memcpy(body, &pid, 4);
+	memcpy(body + 4, &pid, 4);
+	memcpy(body + 8, &address, 8);
+	memcpy(body + 16, &address, 8);
+	memcpy(body + 24, &(uint64_t){ sizeof(machine) }, 8);
+	memcpy(body + 32, &index, 8);
+	strcpy((char *)body + 40, name);
+	memcpy(body + 41 + strlen(name), machine, sizeof(machine));
+	write_record(0, body, 41 + strlen(name) + sizeof(machine));
+	return memory + at;
+}
+
+static void *move(unsigned from, unsigned to)
+{
+	uint64_t body[6] = { 0, (uint64_t)(memory + to), (uint64_t)(memory + from), (uint64_t)(memory + to), sizeof(machine), from };
+	memcpy(memory + to, machine, sizeof(machine));
+	memset(memory + from, 0xcc, sizeof(machine));
+	write_record(1, body, sizeof(body));
+	return memory + to;
+}
+
+__attribute__((noinline)) void first_caller(void *code) { for (int i = 0; i < 100; i++) ((void (*)(uint64_t))code)(3000000); __asm__ volatile(""); }
+__attribute__((noinline)) void second_caller(void *code) { for (int i = 0; i < 100; i++) ((void (*)(uint64_t))code)(3000000); __asm__ volatile(""); }
+__attribute__((noinline)) void third_caller(void *code) { for (int i = 0; i < 100; i++) ((void (*)(uint64_t))code)(3000000); __asm__ volatile(""); }
+
+int main(int argc, char **argv)
+{
+	struct { uint32_t magic, version, bytes, machine, zero, pid; uint64_t time, flags; } header = {
+		0x4a695444, 1, 40, EM_X86_64, 0, getpid(), now(), 0 };
+	char name[4096];
+	void *first;
+
+	snprintf(name, sizeof(name), "%s/jit-%d.dump", argv[1], getpid());
+	memory = mmap(NULL, 16384, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	dump = open(name, O_RDWR | O_CREAT, 0600);
+	if (write(dump, &header, sizeof(header)) < 0 || mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0) == MAP_FAILED)
+		return 1;
+	first = load(0, "jit_first", argc < 3);
+	first_caller(first);
+	second_caller(load(4096, "jit_second", argc < 3));
+	third_caller(move(0, 8192));
+	return 0;
+}
+"""
+
+
+@pytest.fixture
+def unwinding(compile_c):
+    return compile_c("unwinding", UNWINDING, "-O2")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
+def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
+    """Of code without frame pointers, which is there at once, comes later, and is moved. A sample before that was read has none."""
+    profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path)
+    callers = Counter()
+    for row in rows(profcapture, capture, "sample", "--resolve"):
+        names = [frame["name"] for frame in row["frames"] if frame["kind"] != "kernel"]
+        if names and names[0].startswith("jit_"):
+            caller = names[1] if len(names) > 1 and "main" in names else None
+            callers[names[0], caller] += 1
+    for jit, caller in ("jit_first", "first_caller"), ("jit_second", "second_caller"), ("jit_first", "third_caller"):
+        assert callers[jit, caller] > 20, callers
+    wrong = sum(n for (_, caller), n in callers.items() if caller is None or not caller.endswith("_caller"))
+    # what ran within the time that a file is not read on
+    assert wrong <= 0.5 * 999 * 0.1 * 3 and wrong < 0.25 * sum(callers.values()), callers
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
+def test_no_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
+    """Without it there is no caller, and none is guessed from a frame pointer that is a counter."""
+    profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path, "none")
+    found = [[frame["name"] for frame in row["frames"] if frame["kind"] != "kernel"] for row in rows(profcapture, capture, "sample", "--resolve")]
+    assert sum(len(names) == 1 for names in found if names and names[0].startswith("jit_")) > 100

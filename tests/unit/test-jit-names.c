@@ -15,8 +15,8 @@
 #include "config.h"
 
 #include "arch/base.h"
+#include "arch/jit-dump.h"
 #include "tests/unit/test.h"
-#include "tools/common/jit-dump.h"
 #include "tools/common/jit-lines.h"
 #include "tools/common/jit-names.h"
 #include "tools/common/perf-map.h"
@@ -407,13 +407,13 @@ static void owner(void)
 
 static void paths(void)
 {
-	CHECK_INT(jit_names_dump_pid("/a b/jit-123.dump"), 123);
-	CHECK_INT(jit_names_dump_pid("/x/jit-123.dump (deleted)"), 123);
-	CHECK_INT(jit_names_dump_pid("/x/jit-.dump"), 0);
-	CHECK_INT(jit_names_dump_pid("/x/jit-12.dumps"), 0);
-	CHECK_INT(jit_names_dump_pid("/jit-12.dump/file"), 0);
-	CHECK_INT(jit_names_dump_pid("jit-12.dump"), 0);
-	CHECK_INT(jit_names_dump_pid(NULL), 0);
+	CHECK_INT(jit_dump_pid_of_path("/a b/jit-123.dump"), 123);
+	CHECK_INT(jit_dump_pid_of_path("/x/jit-123.dump (deleted)"), 123);
+	CHECK_INT(jit_dump_pid_of_path("/x/jit-.dump"), 0);
+	CHECK_INT(jit_dump_pid_of_path("/x/jit-12.dumps"), 0);
+	CHECK_INT(jit_dump_pid_of_path("/jit-12.dump/file"), 0);
+	CHECK_INT(jit_dump_pid_of_path("jit-12.dump"), 0);
+	CHECK_INT(jit_dump_pid_of_path(NULL), 0);
 }
 
 int main(void)

@@ -17,7 +17,7 @@
 #include "tools/common/jit-lines.h"
 
 #include "arch/base.h"
-#include "tools/common/jit-dump.h"
+#include "arch/jit-dump.h"
 #include "tools/common/text.h"
 
 #define ELF_HEADER_BYTES 0x40u
@@ -84,7 +84,7 @@ static bool hold(struct search *search, struct jit_dump dump)
 		size_t i = jit_first_at(search->addresses, search->n, entry.address);
 		bool is_first = entry.time_ns <= search->from_ns && entry.kind == JIT_DUMP_LOAD;
 
-		if (entry.kind == JIT_DUMP_LINES || entry.time_ns > search->to_ns)
+		if (!jit_dump_is_code(entry.kind) || entry.time_ns > search->to_ns)
 			continue;
 		for (; i < search->n && search->addresses[i] - entry.address < entry.size; i++) {
 			struct held *held = &search->held[i];
@@ -243,8 +243,8 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 		if (entry.kind == JIT_DUMP_LOAD && before.kind == JIT_DUMP_LINES &&
 		    before.address == entry.address)
 			name_load(&search, &entry, dump.at, before.lines, texts, rows);
-		/* Between the two there may be moves and others. */
-		if (entry.kind != JIT_DUMP_MOVE)
+		/* Between the two there may be moves, unwinding information and others. */
+		if (entry.kind == JIT_DUMP_LOAD || entry.kind == JIT_DUMP_LINES)
 			before = entry;
 	}
 	g_array_sort(rows, compare_rows);

@@ -14,8 +14,8 @@
 #include "tools/common/jit-names.h"
 
 #include "arch/base.h"
+#include "arch/jit-dump.h"
 #include "tools/common/debug-files.h"
-#include "tools/common/jit-dump.h"
 #include "tools/common/jit-lines.h"
 #include "tools/common/perf-map.h"
 #include "tools/common/text.h"
@@ -113,7 +113,7 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 					.from = entry.from,
 					.name = "" };
 
-		if (entry.kind == JIT_DUMP_LINES || entry.time_ns > to_ns ||
+		if (!jit_dump_is_code(entry.kind) || entry.time_ns > to_ns ||
 		    (!is_hit(addresses, n, entry.address, entry.size) &&
 		     entry.kind == JIT_DUMP_LOAD && !g_hash_table_contains(moved, &entry.address)))
 			continue;
@@ -128,18 +128,6 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 }
 
 /* ---- Files ---------------------------------------------------------------------------------------- */
-
-uint64_t jit_names_dump_pid(const char *path)
-{
-	const char *base = path ? strrchr(path, '/') : NULL;
-	char *end = NULL;
-	uint64_t pid;
-
-	if (!base || !g_str_has_prefix(base + 1, "jit-") || !g_ascii_isdigit(base[5]))
-		return 0;
-	pid = g_ascii_strtoull(base + 5, &end, 10);
-	return strcmp(end, ".dump") == 0 || strcmp(end, ".dump (deleted)") == 0 ? pid : 0;
-}
 
 static bool read_file(const char *path, char **ret_text)
 {

@@ -36,9 +36,6 @@ struct jit_process {
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);
 
-/* The pid in "…/jit-PID.dump"; 0: the path is none of a jitdump. */
-uint64_t jit_names_dump_pid(const char *path);
-
 /* For tests and fuzzers: what is in a file's bytes. */
 GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *addresses, size_t n,
 			 uint64_t time_ns, GStringChunk *texts);

@@ -11,6 +11,7 @@
 
 #include "tools/common/symbolize.h"
 
+#include "arch/jit-dump.h"
 #include "tools/common/added-epoch.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/code-names.h"
@@ -125,7 +126,7 @@ static void look_at_image(struct names_epoch *epoch, size_t row, GHashTable *dum
 
 	(void)names_number(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row, &path);
 	text = names_text(epoch, path);
-	pid = jit_names_dump_pid(text);
+	pid = jit_dump_pid_of_path(text);
 	if (pid)
 		g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)text);
 }

@@ -12,6 +12,7 @@
 #include "tools/profctl/live-names.h"
 
 #include "arch/base.h"
+#include "arch/jit-dump.h"
 #include "tools/common/jit-names.h"
 #include "tools/common/symbols.h"
 
@@ -230,7 +231,7 @@ static const char *find_dump(const struct live *live, uint64_t pid)
 	for (guint i = 1; i < live->images->len; i++) {
 		const char *path = LIVE_AT(live->images, live_image, i)->path;
 
-		if (jit_names_dump_pid(path) == pid)
+		if (jit_dump_pid_of_path(path) == pid)
 			return path;
 	}
 	return NULL;

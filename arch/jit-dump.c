@@ -8,13 +8,13 @@
  *       move (1)   pid u32, tid u32, vma u64, old address u64, new address u64, size u64, index u64
  *       lines (2)  address u64, number of lines u64, then of each: address u64, line u32, discriminator u32, file, 0, where the
  *                  file "\xff" is that of the line before
- *     all others (unwinding information, the end) are skipped by their length.
+ *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame, .eh_frame_hdr: of the load that
+ *                  follows, as if .eh_frame stood at the first multiple of 8 behind its code
+ *     all others (the end) are skipped by their length.
  * Invariants: (1) nothing outside of the bytes is looked at             [test-jit-names: dump, fuzz-jit_files]
  *             (2) each step goes on by a record's header at least, so it ends
  */
-#include "config.h"
-
-#include "tools/common/jit-dump.h"
+#include "arch/jit-dump.h"
 
 #include "arch/base.h"
 
@@ -27,11 +27,12 @@
 #define BODY_BYTES 40u /* of a load up to its name; of a move 48 */
 #define MOVE_BYTES 48u
 #define LINES_BYTES 16u
+#define UNWINDING_BYTES 24u
 #define LINE_BYTES 16u /* up to its file */
 #define SAME_FILE "\xff"
 #define FLAG_ARCH_TIMESTAMP 1u
 
-enum { RECORD_LOAD = 0, RECORD_MOVE = 1, RECORD_LINES = 2 };
+enum { RECORD_LOAD = 0, RECORD_MOVE = 1, RECORD_LINES = 2, RECORD_UNWINDING = 4 };
 
 static uint32_t u32(const struct jit_dump *dump, size_t at)
 {
@@ -105,6 +106,23 @@ static bool take_lines(const struct jit_dump *dump, size_t at, size_t end,
 	return true;
 }
 
+static bool take_unwinding(const struct jit_dump *dump, size_t at, size_t end,
+			   struct jit_dump_entry *entry)
+{
+	uint64_t all, header;
+
+	if (end - at < UNWINDING_BYTES)
+		return false;
+	all = u64(dump, at);
+	header = u64(dump, at + 8);
+	if (header > all || all > end - at - UNWINDING_BYTES)
+		return false;
+	entry->kind = JIT_DUMP_UNWINDING;
+	entry->eh_frame = dump->bytes + at + UNWINDING_BYTES;
+	entry->eh_frame_bytes = all - header;
+	return true;
+}
+
 /* Goes on behind the line's file, which is then that of the lines. */
 static bool skip_file(struct jit_dump_lines *lines)
 {
@@ -153,10 +171,28 @@ bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry)
 			is_one = take_move(dump, body, end, &entry);
 		else if (id == RECORD_LINES)
 			is_one = take_lines(dump, body, end, &entry);
+		else if (id == RECORD_UNWINDING)
+			is_one = take_unwinding(dump, body, end, &entry);
 		if (is_one && entry.size <= UINT64_MAX - entry.address) {
 			*ret_entry = entry;
 			return true;
 		}
 	}
 	return false;
+}
+
+uint64_t jit_dump_pid_of_path(const char *path)
+{
+	static const char ends[][16] = { ".dump", ".dump (deleted)" };
+	const char *base = path ? strrchr(path, '/') : NULL;
+	uint64_t pid = 0;
+	size_t at = 5;
+
+	if (!base || strncmp(base, "/jit-", at) != 0)
+		return 0;
+	for (; base[at] >= '0' && base[at] <= '9' && pid <= UINT32_MAX; at++)
+		pid = pid * 10 + (uint64_t)(base[at] - '0');
+	if (strcmp(base + at, ends[0]) == 0 || strcmp(base + at, ends[1]) == 0)
+		return pid;
+	return 0;
 }
