@@ -12,7 +12,8 @@
  *                 writes the file any more
  *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
  *                 grows, as into a pipe that is read slowly, for no longer than STOP_LIMIT_MS, or it is at work, as on
- *                 two million blocks of memory, for no longer than STOP_WORK_MS   [test_stop, test_hostile_peers]
+ *                 two million blocks of memory, or each of its writes waits for the disk, for no longer than STOP_WORK_MS
+ *                                                                    [test_stop, test_hostile_peers]
  *             (3) what comes from the engine changes this session only
  * Main thread only.
  */
@@ -210,6 +211,7 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 	session->access = *access;
 	session->options = options;
 	session->capture_fd = capture_fd;
+	session->is_synchronous = fcntl(capture_fd, F_GETFL) & O_DSYNC;
 	session->capture = capture;
 	session->id = id;
 	if (getrandom(session->token, sizeof(session->token), 0) != sizeof(session->token))
@@ -300,7 +302,9 @@ static gboolean on_patience_end(gpointer data)
 	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
 	int64_t since_ms = (now - session->stop_us) / 1000;
 	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
-	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE;
+	/* With O_SYNC or O_DSYNC each write waits for the disk, which others use too. */
+	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE ||
+		     session->is_synchronous;
 
 	session->cpu_ns = cpu_ns;
 	if (since_ms < STOP_PATIENCE_MS || (grows && since_ms < STOP_LIMIT_MS) ||
