@@ -162,7 +162,6 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			event->attr.type = PERF_TYPE_TRACEPOINT;
 			event->attr.config = g_ascii_strtoull(text, NULL, 10);
 			event->attr.sample_period = 1;
-			event->kind = PROF_SOURCE_TRACEPOINT;
 			event->every_one = true;
 			event->kernel_only = true;
 			return true;
@@ -298,6 +297,5 @@ bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const c
 				   event->name, pmu, valid);
 	}
 	event->attr.type = (uint32_t)g_ascii_strtoull(text, NULL, 10);
-	event->kind = PROF_SOURCE_DYNAMIC;
 	return parse_terms(dir, terms, 0, event, error);
 }

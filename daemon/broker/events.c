@@ -259,7 +259,8 @@ static bool parse_slashes(const struct event_dirs *dirs, char *name, struct even
 	modifiers = end[1] == ':' ? end + 2 : end + 1;
 	if (!name_is_plain(name) || (*modifiers && !parse_modifiers(modifiers, event)))
 		return fail_unknown(event->name, error);
-	return event_parse_dynamic(dirs, name, terms, event, error);
+	event->kind = PROF_SOURCE_DYNAMIC;
+	return !dirs || event_parse_dynamic(dirs, name, terms, event, error);
 }
 
 /* "a:b" is an event with modifiers, or a tracepoint, which may have modifiers behind a second colon. */
@@ -284,7 +285,8 @@ static bool parse_colons(const struct event_dirs *dirs, char *name, struct event
 	if (!name_is_plain(name) || !name_is_plain(second) ||
 	    (third && !parse_modifiers(third, event)))
 		return fail_unknown(event->name, error);
-	return event_parse_tracepoint(dirs, name, second, event, error);
+	event->kind = PROF_SOURCE_TRACEPOINT;
+	return !dirs || event_parse_tracepoint(dirs, name, second, event, error);
 }
 
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,

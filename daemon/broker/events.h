@@ -32,7 +32,8 @@ void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 
 /* Turns a name as perf knows it into an attr. BROKER_ERROR_INVALID_OPTION with the nearest names, _NOT_AUTHORIZED,
- * _NOT_SUPPORTED. Says nothing about whether the event can be opened here. */
+ * _NOT_SUPPORTED. Says nothing about whether the event can be opened here. With dirs NULL nothing is looked up: of a
+ * tracepoint and of a PMU's event only `kind` and `name` are set, and whether they exist is not said. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 

@@ -24,6 +24,7 @@
 
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
+#define POSSIBLE_US (5 * G_USEC_PER_SEC)
 /* "auto": without frame pointers where the unwinder knows the registers. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
@@ -332,7 +333,6 @@ static bool check_memory(const struct options *options, GError **error)
 static bool parse_events(struct parse *parse, GError **error)
 {
 	struct options *options = parse->options;
-	struct event_dirs dirs;
 	bool ok = true;
 
 	if (options->frequency == 0 && parse->events)
@@ -340,17 +340,31 @@ static bool parse_events(struct parse *parse, GError **error)
 				   "frequency 0 means no sampling, and \"events\" asks for some");
 	if (options->frequency == 0)
 		return true;
-	event_dirs_open(&dirs);
 	if (!parse->events) {
-		ok = perf_default_event(&dirs, &options->events[0], error);
+		ok = perf_default_event(&options->events[0], error);
 		options->n_events = ok;
 	}
 	for (gsize i = 0; ok && parse->events && i < g_variant_n_children(parse->events); i++) {
 		const char *name;
 
 		g_variant_get_child(parse->events, i, "&s", &name);
-		ok = event_parse(&dirs, name, &options->events[i], error);
+		ok = event_parse(NULL, name, &options->events[i], error);
 		options->n_events += ok;
+	}
+	return ok;
+}
+
+bool options_find_events(struct options *options, GError **error)
+{
+	struct event_dirs dirs;
+	bool ok = true;
+
+	event_dirs_open(&dirs);
+	for (unsigned i = 0; ok && i < options->n_events; i++) {
+		char name[EVENT_MAX_NAME];
+
+		g_strlcpy(name, options->events[i].name, sizeof(name));
+		ok = event_parse(&dirs, name, &options->events[i], error);
 	}
 	event_dirs_done(&dirs);
 	return ok;
@@ -467,29 +481,47 @@ void options_free(struct options *options)
 	g_free(options);
 }
 
+/* What the kernel lets us open; to find out, events are opened. */
+struct possible {
+	GPtrArray *events; /* static names */
+	bool system, kernel;
+	gint64 until_us; /* when it is looked at again: sysctls may change */
+};
+
+static const struct possible *find_possible(void)
+{
+	static struct possible possible;
+	gint64 now_us = g_get_monotonic_time();
+	struct event event;
+
+	if (possible.events && now_us < possible.until_us)
+		return &possible;
+	g_clear_pointer(&possible.events, g_ptr_array_unref);
+	possible.events = g_ptr_array_new();
+	for (const char *const *name = event_names(); *name; name++)
+		if (event_parse(NULL, *name, &event, NULL) && perf_event_works(&event))
+			g_ptr_array_add(possible.events, (char *)*name);
+	perf_rights(&possible.system, &possible.kernel);
+	possible.until_us = now_us + POSSIBLE_US;
+	return &possible;
+}
+
 GVariant *options_capabilities(bool system, bool kernel)
 {
 	static const char *const call_graphs[] = {
 		"none", "fp", BEST_CALL_GRAPH == ENGINE_CALL_GRAPH_DWARF ? "dwarf" : NULL, NULL
 	};
-	g_autoptr(GPtrArray) events = g_ptr_array_new();
-	struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
-	bool system_works, kernel_works;
+	const struct possible *possible = find_possible();
 	GVariantDict dict;
-	struct event event;
 
-	for (const char *const *name = event_names(); *name; name++)
-		if (event_parse(&dirs, *name, &event, NULL) && perf_event_works(&event))
-			g_ptr_array_add(events, (char *)*name);
 	g_variant_dict_init(&dict, NULL);
 	g_variant_dict_insert_value(&dict, "events",
-				    g_variant_new_strv((const char *const *)events->pdata,
-						       events->len));
+				    g_variant_new_strv((const char *const *)possible->events->pdata,
+						       possible->events->len));
 	g_variant_dict_insert(&dict, "call-graphs", "^as", call_graphs);
 	g_variant_dict_insert(&dict, "max-frequency", "u", perf_max_frequency());
 	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
-	perf_rights(&system_works, &kernel_works);
-	g_variant_dict_insert(&dict, "kernel", "b", kernel && kernel_works);
-	g_variant_dict_insert(&dict, "system", "b", system && system_works);
+	g_variant_dict_insert(&dict, "kernel", "b", kernel && possible->kernel);
+	g_variant_dict_insert(&dict, "system", "b", system && possible->system);
 	return g_variant_dict_end(&dict);
 }

@@ -37,6 +37,8 @@ struct options {
 /* *ret_options is to be given to options_free() where true is returned. */
 bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_options,
 		   GError **error);
+/* Looks up events that have no fixed number: which there are, is for those who may record them. */
+bool options_find_events(struct options *options, GError **error);
 /* The session gives less than was asked for: readers are told by the options and the capture. */
 void options_set_reduced(struct options *options, bool kernel, const char *text);
 /* For one who did not ask for it, and may not have it. */

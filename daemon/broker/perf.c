@@ -597,9 +597,9 @@ void perf_rights(bool *ret_system, bool *ret_kernel)
 	*ret_kernel = try_open(&attr, false) == 0;
 }
 
-bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error)
+bool perf_default_event(struct event *ret_event, GError **error)
 {
-	if (!event_parse(dirs, "cycles", ret_event, error))
+	if (!event_parse(NULL, "cycles", ret_event, error))
 		return false;
-	return perf_event_works(ret_event) || event_parse(dirs, "cpu-clock", ret_event, error);
+	return perf_event_works(ret_event) || event_parse(NULL, "cpu-clock", ret_event, error);
 }

@@ -49,7 +49,7 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error);
 /* kernel.perf_event_max_sample_rate */
 uint32_t perf_max_frequency(void);
 /* Cycles where they really open, else cpu-clock. */
-bool perf_default_event(const struct event_dirs *dirs, struct event *ret_event, GError **error);
+bool perf_default_event(struct event *ret_event, GError **error);
 /* Whether the event opens here: on some CPU, or else for our own process. */
 bool perf_event_works(const struct event *event);
 /* The number of the tracepoint that says when a thread was woken, if that can be recorded here; else 0. */

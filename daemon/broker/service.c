@@ -416,7 +416,7 @@ static bool create_session(struct call *call, const struct access *access,
 	struct access limited = *access;
 
 	/* others may have come while this one waited */
-	if (!check_room(call, error))
+	if (!check_room(call, error) || !options_find_events(call->options, error))
 		return false;
 	limited.limited = is_limited(call);
 	return session_object_new(service->connection, service->last_id + 1, call->caller, &limited,

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -54,6 +55,25 @@ def record(bus, file, busy):
 
 
 # ---- the same objects
+
+
+def test_capabilities_are_not_tried_at_each_call(bus, require, tmp_path):
+    """To find out, some forty events are opened; a client that asks again and again does not have that done."""
+    require("strace")
+    bus.start(EVERYTHING)
+    client, log = bus.client(NOBODY), tmp_path / "log"
+    status = Path(f"/proc/{bus.profd.pid}/status")
+    tracer = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=perf_event_open", "-o", log, "-p", str(bus.profd.pid)])
+    try:
+        until(lambda: tracer.poll() is not None or "TracerPid:\t0\n" not in status.read_text())
+        if tracer.poll() is not None:
+            pytest.skip("strace may not trace here")
+        answers = [client.call(ROOT, PROFILER, "GetCapabilities") for _ in range(100)]
+    finally:
+        tracer.terminate()
+        tracer.wait()
+    assert answers == answers[:1] * 100
+    assert 10 < log.read_text().count("perf_event_open(") < 500
 
 
 def test_root_object(bus):

@@ -402,6 +402,22 @@ def test_events_of_own_processes(bus, file, process, event, own):
         assert name == "NotAuthorized" and event in message
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_who_may_not_have_an_event_is_not_told_whether_it_exists(bus, file, process, own):
+    bus.start(rules(allow={"record-own": ["nobody"] if own else [], "record-system": ["daemon"]}))
+    nobody, target = bus.client(NOBODY), process(NOBODY)
+
+    def told(event):
+        wanted = pids(target.pid) if own else SYSTEM
+        name, message = refusal(nobody.create, {**wanted, "events": variant("as", [event])}, file)
+        return name, message.replace(event, "EVENT")
+
+    for there, absent in (("sched:sched_switch", "sched:sched_snitch"), ("software/config=0/", "hardware/config=0/")):
+        assert told(there) == told(absent) and told(there)[0] == "NotAuthorized"
+    name, message = refusal(bus.client(DAEMON).create, {**SYSTEM, "events": variant("as", ["sched:sched_swich"])}, file)
+    assert name == "InvalidOption" and "did you mean" in message
+
+
 # ---- the kernel's addresses
 
 

@@ -180,6 +180,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!options_parse(given, NULL, &options, &error) ||
+	    !options_find_events(options, &error) ||
 	    !session_new(&access, 1, options, capture, &listener, &drive, &session, &error) ||
 	    !session_start(session, &error)) {
 		fprintf(stderr, "drive-engine: %s\n", error->message);
