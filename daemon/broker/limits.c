@@ -15,6 +15,8 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/hung.h"
 
+#include <sys/resource.h>
+
 #define MAX_SESSIONS 64u
 #define MAX_SESSIONS_PER_USER 8u
 #define MAX_RECORDINGS_PER_USER 4u
@@ -33,8 +35,18 @@ static const struct {
 	{ "MaxSampleRate", "t", LIMITS_SAMPLE_RATE },
 };
 
+unsigned limits_thread_events(void)
+{
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return (unsigned)MIN_OF((uint64_t)limit.rlim_cur / 4, (uint64_t)UINT32_MAX);
+}
+
 GVariant *limits_get_property(const char *name)
 {
+	if (strcmp(name, "MaxThreadEventsPerUser") == 0)
+		return g_variant_new_uint32(limits_thread_events());
 	for (size_t i = 0; i < ARRAY_SIZE(properties); i++) {
 		if (strcmp(properties[i].name, name) != 0)
 			continue;

@@ -21,6 +21,9 @@ struct limits_usage {
 /* NULL: no property of that name. */
 GVariant *limits_get_property(const char *name);
 
+/* Of what is opened for the threads of a user's processes: MaxThreadEventsPerUser. */
+unsigned limits_thread_events(void);
+
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

@@ -19,6 +19,7 @@
  * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no event
  *                                                                 [test_tasks: test_own_only_refuses]
  *             (2) nothing is enabled here
+ *             (3) one user's threads do not take the descriptors that others need [test_bus_limits]
  */
 #include "config.h"
 
@@ -26,10 +27,12 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/limits.h"
 #include "daemon/broker/target.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -45,6 +48,7 @@ struct perf_tasks {
 	GArray *pids;   /* int32_t */
 	GArray *events; /* struct perf_task_event */
 	uint32_t rank;
+	unsigned reserved; /* descriptors, in `reservations` */
 	GThread *thread;
 	int cancelled; /* what is open by then is enough */
 	bool ok;
@@ -52,6 +56,41 @@ struct perf_tasks {
 	void (*done)(void *data);
 	void *data;
 };
+
+/* Descriptors for events of users' threads, in all openings: uid → number. */
+static struct {
+	pthread_mutex_t lock;
+	GHashTable *of_users;
+} reservations = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* n: more, or fewer. False: that would be more than a user may have. */
+static bool reserve(struct perf_tasks *opening, int n)
+{
+	gpointer key = GUINT_TO_POINTER(opening->access->uid);
+	unsigned sum;
+	bool ok;
+
+	if (!opening->access->limited || n == 0)
+		return true;
+	pthread_mutex_lock(&reservations.lock);
+	if (!reservations.of_users)
+		reservations.of_users = g_hash_table_new(NULL, NULL);
+	sum = GPOINTER_TO_UINT(g_hash_table_lookup(reservations.of_users, key)) + (unsigned)n;
+	ok = n < 0 || sum <= limits_thread_events();
+	if (ok && sum)
+		g_hash_table_insert(reservations.of_users, key, GUINT_TO_POINTER(sum));
+	else if (ok)
+		g_hash_table_remove(reservations.of_users, key);
+	pthread_mutex_unlock(&reservations.lock);
+	if (ok)
+		opening->reserved += (unsigned)n;
+	return ok;
+}
+
+static unsigned events_a_thread(const struct perf_tasks *opening)
+{
+	return opening->cpus->len * (1 + opening->plan->n_events);
+}
 
 static bool is_cancelled(struct perf_tasks *opening)
 {
@@ -69,7 +108,7 @@ static void clear_event(void *data)
 
 static bool fail_limit(const struct perf_tasks *opening, GError **error)
 {
-	unsigned a_thread = opening->cpus->len * (1 + opening->plan->n_events);
+	unsigned a_thread = events_a_thread(opening);
 	struct rlimit limit = { 0 };
 
 	getrlimit(RLIMIT_NOFILE, &limit);
@@ -79,6 +118,17 @@ static bool fail_limit(const struct perf_tasks *opening, GError **error)
 		"one more), and %u threads were opened; raise `ulimit -n` (now %llu)",
 		a_thread, opening->cpus->len, opening->plan->n_events,
 		opening->events->len / a_thread, (unsigned long long)limit.rlim_cur);
+}
+
+static bool fail_user(const struct perf_tasks *opening, GError **error)
+{
+	return broker_fail(
+		error, BROKER_ERROR_LIMIT_EXCEEDED,
+		"recording these processes of user %u by thread needs more than %u events at a time, which is "
+		"MaxThreadEventsPerUser: %u for each thread (%u CPUs, %u events and one more); record fewer "
+		"processes or fewer events",
+		(unsigned)opening->access->uid, limits_thread_events(), events_a_thread(opening),
+		opening->cpus->len, opening->plan->n_events);
 }
 
 static bool fail_task(const struct perf_tasks *opening, const struct event *event, pid_t tid,
@@ -130,6 +180,8 @@ static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 	unsigned before = opening->events->len;
 	bool gone = false;
 
+	if (!reserve(opening, (int)events_a_thread(opening)))
+		return fail_user(opening, error);
 	opening->rank++;
 	for (unsigned i = 0; i < opening->cpus->len; i++)
 		for (unsigned position = 0; position < 1 + opening->plan->n_events; position++) {
@@ -327,6 +379,7 @@ void perf_tasks_free(struct perf_tasks *opening)
 	if (opening->thread)
 		g_thread_join(opening->thread);
 	g_idle_remove_by_data(opening);
+	(void)reserve(opening, -(int)opening->reserved);
 	g_array_unref(opening->pids);
 	g_clear_pointer(&opening->events, g_array_unref);
 	g_clear_error(&opening->error);

@@ -278,8 +278,8 @@ static void on_tasks_open(void *data)
 	bool ok = perf_tasks_take(session->opening, options->pids, &options->n_pids,
 				  &session->events, &error);
 
-	g_clear_pointer(&session->opening, perf_tasks_free);
 	ok = ok && send_all(session, &error);
+	g_clear_pointer(&session->opening, perf_tasks_free);
 	if (!ok)
 		session_end(session, error);
 	else if (session->stop_early)

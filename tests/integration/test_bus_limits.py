@@ -119,6 +119,33 @@ def test_more_than_the_limit(bus, file, busy, option, name):
     root.create({**own, option: variant("t", most + 1)}, file)
 
 
+def test_threads_of_a_user_do_not_take_all_descriptors(bus, files, busy, spawn):
+    """A thousand threads, and three events: more than a quarter of what profd may open. Others record meanwhile, and root may."""
+    bus.start(OWN)
+    nobody, daemon, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
+    most, a_thread = limit(nobody, "MaxThreadEventsPerUser"), os.cpu_count() * 9
+    assert most <= 65536, "profd may open so many that no program has as many threads"
+    crowd = spawn("/usr/bin/python3", "-c", f"""
+import threading, time
+threading.stack_size(65536)
+for _ in range({most // a_thread + 20}):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("there", flush=True)
+time.sleep(600)
+""", user=NOBODY, group=NOBODY, extra_groups=[], stdout=subprocess.PIPE)
+    assert crowd.stdout.readline().strip() in ("there", b"there")
+    wanted = {**pids(crowd.pid), "events": variant("as", [
+        "cpu-clock", "page-faults", "context-switches", "cpu-migrations", "minor-faults", "major-faults", "task-clock", "alignment-faults"])}
+    for _ in range(3):
+        path = nobody.create(wanted, files())
+        name, message = refusal(nobody.session, path, "Start")
+        assert name == "LimitExceeded" and "MaxThreadEventsPerUser" in message
+    others = daemon.create(pids(busy(DAEMON).pid), files())
+    daemon.session(others, "Start")
+    daemon.session(others, "Stop")
+    assert daemon.wait("Finished", others)[0]
+
+
 ENDS = """
 config = sock.recv(65536)
 limited = struct.pack("QQ", %d, %d) in config

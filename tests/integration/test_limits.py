@@ -26,7 +26,7 @@ def fds(pid):
 
 def test_properties(profd):
     limits = {name: profd.get(ROOT, name, PROFILER) for name in (
-        "MaxSessions", "MaxSessionsPerUser", "MaxEngineBytes", "MaxEngineBytesPerUser", "MaxOptionsBytes",
+        "MaxSessions", "MaxSessionsPerUser", "MaxEngineBytes", "MaxEngineBytesPerUser", "MaxThreadEventsPerUser", "MaxOptionsBytes",
         "MaxCaptureBytes", "MaxDuration", "MaxSampleRate")}
     assert limits["MaxSessions"] == 64 and limits["MaxSessionsPerUser"] == 8
     assert limits["MaxEngineBytesPerUser"] >= limits["MaxEngineBytes"] > 256 << 20
