@@ -68,6 +68,16 @@ static void test_bounded(void)
 	g_array_unref(found);
 }
 
+/* In KiB, as the shell has it. */
+static void test_memory(void)
+{
+	g_autoptr(GArray)
+		found = run("#!/bin/sh\nprintf '  %x:\\tx\\n' $(ulimit -v)\n", 10000, NULL);
+
+	REQUIRE(found && found->len == 1);
+	CHECK_INT(g_array_index(found, struct disassembly_line, 0).address, 1 << 20);
+}
+
 static void test_never_ends(void)
 {
 	check_fails("#!/bin/sh\nexec sleep 1000\n", "too long");
@@ -94,6 +104,7 @@ int main(void)
 	path = g_build_filename(folder, "objdump", NULL);
 	RUN(test_lines);
 	RUN(test_bounded);
+	RUN(test_memory);
 	RUN(test_never_ends);
 	RUN(test_no_objdump);
 	unlink(path);

@@ -4,7 +4,7 @@
  *
  * objdump is a program of its own: what a hostile file does to it, it does to a process without anything of ours but that file,
  * which is read through the descriptor that was checked.
- * Invariants: (1) what is kept is bounded, in bytes and lines       [test-disassembly: bounded]
+ * Invariants: (1) what is kept is bounded, in bytes and lines, and objdump has 1 GiB   [test-disassembly: bounded, memory]
  *             (2) it ends in time, whatever objdump does     [test-disassembly: never ends]
  */
 #include "config.h"
@@ -25,7 +25,7 @@
 
 #define MAX_CPU_SECONDS 60
 #define MAX_BYTES (32u << 20)
-#define MAX_MEMORY (UINT64_C(8) << 30)
+#define MAX_MEMORY (UINT64_C(1) << 30)
 
 static void clear_line(gpointer line)
 {
