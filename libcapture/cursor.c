@@ -149,6 +149,10 @@ PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *
 			cursor->rows_left -= group.rows;
 			continue;
 		}
+		if (cursor->reader->guard)
+			r = cursor->reader->guard(cursor->chunk.table, cursor->reader->guard_data);
+		if (r)
+			return r;
 		r = chunk_decode(&cursor->decoder, &group);
 		if (r < 0)
 			return r;

@@ -37,6 +37,7 @@ enum prof_status {
 	PROF_DAMAGED,     /* a chunk failed a check */
 	PROF_LIMIT,       /* a limit of the format was exceeded: see docs/format.md */
 	PROF_NO_TABLE,    /* the capture has no such table */
+	PROF_OVER_BUDGET, /* a guard ended the reading: prof_reader_set_guard() */
 };
 
 /* A sentence without a full stop for a result of this library; never NULL, static storage. */
@@ -660,6 +661,12 @@ struct prof_reader;
  * the file header opens. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
+/* Calls guard(table, data) before each batch that a cursor returns or a dictionary takes in, on the
+ * thread that reads. A result other than 0 ends that reading, which returns it: PROF_OVER_BUDGET
+ * where the caller's own state has become too large. Set it before any cursor or dictionary is
+ * made; NULL: none. */
+PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
+				       int (*guard)(unsigned int table, void *data), void *data);
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);
 /* The arrays belong to the reader. Tables in id order; segments and damage in file order. */
 PROF_PUBLIC const struct prof_table_def *const *prof_reader_tables(const struct prof_reader *reader,
@@ -755,7 +762,7 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader
 						const struct prof_cursor_options *options,
 						struct prof_cursor **ret_cursor);
 PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
-/* 0 and a batch, PROF_END, or -errno. Damaged chunks are skipped and counted. */
+/* 0 and a batch, PROF_END, -errno, or what a guard returned. Damaged chunks are skipped and counted. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,

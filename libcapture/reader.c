@@ -403,6 +403,13 @@ PROF_PUBLIC void prof_reader_free(struct prof_reader *reader)
 	free(reader);
 }
 
+PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
+				       int (*guard)(unsigned int table, void *data), void *data)
+{
+	reader->guard = guard;
+	reader->guard_data = data;
+}
+
 /* ---- Questions ---------------------------------------------------------------------------------- */
 
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader)

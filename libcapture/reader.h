@@ -38,8 +38,10 @@ struct prof_reader {
 	uint64_t v1_tables;      /* bit n: there is data of table n */
 	struct gap_list gaps;
 	struct damage_list damage;
-	struct lost *lost; /* met while reading */
-	uint64_t end;      /* where the last whole chunk ends */
+	struct lost *lost;                            /* met while reading */
+	int (*guard)(unsigned int table, void *data); /* or NULL */
+	void *guard_data;
+	uint64_t end; /* where the last whole chunk ends */
 	uint64_t next_sequence;
 	uint64_t last_checkpoint; /* offset; 0 = none */
 };

@@ -17,6 +17,7 @@ static const char *const statuses[] = {
 	[PROF_DAMAGED] = "the data is damaged",
 	[PROF_LIMIT] = "a limit of the capture format is exceeded",
 	[PROF_NO_TABLE] = "the capture has no such table",
+	[PROF_OVER_BUDGET] = "reading it takes more memory than a capture of this size may take",
 };
 
 static const char *const reasons[] = {

@@ -410,6 +410,41 @@ static off_t next_position(off_t at, off_t first, off_t last)
 }
 
 /* From nothing to the whole file: each length through the first headers, then every STRIDEth. */
+/* Ends the reading before its second batch. */
+static int allow_one(unsigned int table, void *data)
+{
+	unsigned int *asked = data;
+
+	CHECK(table == PROF_TABLE_SAMPLE || table == PROF_TABLE_STRING);
+	return ++*asked > 1 ? PROF_OVER_BUDGET : 0;
+}
+
+static void test_guard(void)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE };
+	CLEANUP_CLOSE int fd = new_file();
+	struct prof_dictionary *dictionary = NULL;
+	struct prof_reader *reader;
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	unsigned int asked = 0;
+
+	REQUIRE(write_capture(fd, PROF_WRITE_NEW, 0, true) == 0);
+	REQUIRE(prof_reader_open(fd, &reader) == 0);
+	prof_reader_set_guard(reader, allow_one, &asked);
+	REQUIRE(prof_cursor_new(reader, &options, &cursor) == 0);
+	CHECK_INT(prof_cursor_next(cursor, &batch), 0);
+	CHECK_INT(prof_cursor_next(cursor, &batch), PROF_OVER_BUDGET);
+	CHECK_INT(asked, 2);
+	prof_cursor_free(cursor);
+	CHECK_INT(prof_dictionary_load(reader, PROF_TABLE_STRING, chunks_first_epoch(reader), NULL,
+				       0, &dictionary),
+		  PROF_OVER_BUDGET);
+	CHECK(!dictionary);
+	CHECK(strstr(prof_strerror(PROF_OVER_BUDGET), "memory"));
+	prof_reader_free(reader);
+}
+
 static void test_prefixes(void)
 {
 	int fd = new_file(), cut = new_file();
@@ -609,6 +644,7 @@ int main(void)
 	RUN(test_pipe);
 	RUN(test_endless);
 	RUN(test_lock);
+	RUN(test_guard);
 	RUN(test_forged);
 	RUN(test_threads);
 	RUN(test_prefixes);

@@ -4,6 +4,7 @@
 #include "tools/common/capture-error.h"
 
 #include "libcapture/prof-capture.h"
+#include "tools/common/budget.h"
 #include "tools/common/cli.h"
 
 #include <errno.h>
@@ -43,6 +44,12 @@ bool capture_error(GError **error, int result, const char *what, ...)
 	va_start(args, what);
 	text = g_strdup_vprintf(what, args);
 	va_end(args);
+	if (result == PROF_OVER_BUDGET) {
+		g_autofree char *why = budget_describe();
+
+		g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s", text, why);
+		return false;
+	}
 	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text,
 		    prof_strerror(result), next_step(result));
 	return false;

@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/capture.h"
 
+#include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
 
@@ -280,6 +281,7 @@ static bool open_reader(struct capture *capture, GError **error)
 				     capture->file);
 	if (r != 0)
 		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+	budget_add_capture(capture->reader, capture->file);
 	return true;
 }
 

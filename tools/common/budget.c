@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Budget - how much memory the state that is built from captures may take
+ *
+ * Invariants: (1) no verb's peak is above the allowance, whatever the rows    [test_small_captures: memory]
+ *             (2) the error names what took the memory                        [test_small_captures: memory]
+ * Memory is what the process does not share with files: pages of mapped files are not counted.
+ */
+#include "config.h"
+
+#include "tools/common/budget.h"
+
+#include "arch/base.h"
+
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define BASE_BYTES (UINT64_C(256) << 20)
+#define BYTES_PER_BYTE 100
+/* A sanitizer keeps what was freed, and its shadow memory counts too. */
+#define SCALE (PROF_SANITIZED ? 8 : 1)
+
+/* What the rows of a table become; it follows "the ". */
+static const char *const states[PROF_TABLE_LAST + 1] = {
+	[PROF_TABLE_STRING] = N_("texts"),
+	[PROF_TABLE_IMAGE] = N_("images"),
+	[PROF_TABLE_FRAME] = N_("frames"),
+	[PROF_TABLE_STACK] = N_("stacks"),
+	[PROF_TABLE_PROCESS] = N_("processes"),
+	[PROF_TABLE_THREAD] = N_("threads"),
+	[PROF_TABLE_SOURCE] = N_("events"),
+	[PROF_TABLE_SYMBOL] = N_("symbols"),
+	[PROF_TABLE_COUNTER] = N_("counters"),
+	[PROF_TABLE_LINE] = N_("source lines"),
+	[PROF_TABLE_SAMPLE] = N_("samples"),
+	[PROF_TABLE_TASK] = N_("thread names and exits"),
+	[PROF_TABLE_MAPPING] = N_("mappings"),
+	[PROF_TABLE_SWITCH] = N_("context switches"),
+	[PROF_TABLE_ALLOC] = N_("live blocks"),
+	[PROF_TABLE_FREE] = N_("freed blocks"),
+	[PROF_TABLE_MARK] = N_("marks and open spans"),
+	[PROF_TABLE_LOG] = N_("log messages"),
+	[PROF_TABLE_COUNTER_VALUE] = N_("counter values"),
+	[PROF_TABLE_LOSS] = N_("losses"),
+	[PROF_TABLE_METADATA] = N_("metadata"),
+	[PROF_TABLE_JIT] = N_("ranges of generated code"),
+	[PROF_TABLE_HEAP] = N_("heaps"),
+	[PROF_TABLE_LIVE] = N_("lists of live blocks"),
+};
+
+static struct {
+	uint64_t capture_bytes;
+	const char *file; /* of the last check */
+	uint64_t used;    /* at the last check */
+	unsigned reading; /* the table of the last check; its rows made what grew since */
+	uint64_t grown[PROF_TABLE_LAST + 1];
+	int statm; /* 0: not open yet */
+} budget;
+
+static uint64_t saturating_product(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX / 2 : product;
+}
+
+static uint64_t allowed_bytes(void)
+{
+	uint64_t pages = (uint64_t)MAX_OF(sysconf(_SC_PHYS_PAGES), 1L);
+	uint64_t machine = saturating_product(pages, (uint64_t)sysconf(_SC_PAGESIZE));
+
+	return MIN_OF(BASE_BYTES + saturating_product(budget.capture_bytes, BYTES_PER_BYTE),
+		      machine) *
+	       SCALE;
+}
+
+static uint64_t state_bytes(void)
+{
+	return allowed_bytes() / 10 * 3;
+}
+
+/* The heap, where /proc is not mounted. */
+static uint64_t heap_bytes(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.arena + info.hblkhd;
+}
+
+static uint64_t used_bytes(void)
+{
+	unsigned long resident, shared;
+	char text[128];
+	ssize_t n;
+
+	if (budget.statm == 0)
+		budget.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	n = pread(budget.statm, text, sizeof(text) - 1, 0);
+	text[MAX_OF(n, (ssize_t)0)] = '\0';
+	if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || resident < shared)
+		return heap_bytes();
+	return (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+char *budget_describe(void)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 0; i <= PROF_TABLE_LAST; i++)
+		if (budget.grown[i] > budget.grown[most])
+			most = i;
+	return g_strdup_printf(_("the %s of '%s' need more than %" PRIu64
+				 " MiB, the most for a capture of this size; "
+				 "'profcapture cut' makes a capture of a part of it"),
+			       states[most] ? _(states[most]) : _("rows"), budget.file,
+			       state_bytes() >> 20);
+}
+
+static int guard(unsigned int table, void *file)
+{
+	uint64_t used = used_bytes();
+
+	if (used > budget.used && budget.reading <= PROF_TABLE_LAST)
+		budget.grown[budget.reading] += used - budget.used;
+	budget.used = used;
+	budget.reading = table;
+	budget.file = file;
+	return used > state_bytes() ? PROF_OVER_BUDGET : 0;
+}
+
+void budget_add_capture(struct prof_reader *reader, const char *file)
+{
+	budget.capture_bytes += prof_reader_info(reader)->bytes;
+	prof_reader_set_guard(reader, guard, (void *)(uintptr_t)g_intern_string(file));
+}
