@@ -23,6 +23,7 @@
 #include "daemon/closer.h"
 #include "daemon/stranger.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -355,6 +356,36 @@ int64_t engine_cpu_ns(const struct engine *engine)
 	    clock_gettime(clock, &used) != 0)
 		return 0;
 	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+}
+
+/* The state stands behind the name, which may have anything in it, in /proc/PID/task/TID/stat. */
+static bool is_busy_thread(int dir, const char *tid)
+{
+	g_autofree char *path = g_strdup_printf("%s/stat", tid);
+	CLEANUP_CLOSE int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	char text[128];
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	const char *end;
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	end = strrchr(text, ')');
+	return end && (strncmp(end, ") R", 3) == 0 || strncmp(end, ") D", 3) == 0);
+}
+
+bool engine_is_busy(const struct engine *engine)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)engine->pid);
+	const struct dirent *entry;
+	bool is_busy = false;
+	DIR *dir = engine->pid ? opendir(path) : NULL;
+
+	while (dir && !is_busy && (entry = readdir(dir)))
+		is_busy = entry->d_name[0] != '.' && is_busy_thread(dirfd(dir), entry->d_name);
+	if (dir)
+		closedir(dir);
+	return is_busy;
 }
 
 bool engine_is_behind(const struct engine *engine)

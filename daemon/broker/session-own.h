@@ -34,7 +34,6 @@ struct session {
 	unsigned n_warnings;
 	uint64_t returned_bytes;
 	int capture_fd;
-	bool is_synchronous; /* each write of the capture waits for the disk */
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct sysprof *sysprof; /* NULL: nobody has asked for it */

@@ -12,8 +12,8 @@
  *                 writes the file any more
  *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
  *                 grows, as into a pipe that is read slowly, for no longer than STOP_LIMIT_MS, or it is at work, as on
- *                 two million blocks of memory, or each of its writes waits for the disk, for no longer than STOP_WORK_MS
- *                                                                    [test_stop, test_hostile_peers]
+ *                 two million blocks of memory, or it waits for a disk or a CPU that others use too, for no longer
+ *                 than STOP_WORK_MS                                  [test_stop, test_hostile_peers]
  *             (3) what comes from the engine changes this session only
  * Main thread only.
  */
@@ -211,7 +211,6 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 	session->access = *access;
 	session->options = options;
 	session->capture_fd = capture_fd;
-	session->is_synchronous = fcntl(capture_fd, F_GETFL) & O_DSYNC;
 	session->capture = capture;
 	session->id = id;
 	if (getrandom(session->token, sizeof(session->token), 0) != sizeof(session->token))
@@ -296,15 +295,20 @@ void session_give_up(struct session *session, const char *code, const char *text
 	kill_engine(session);
 }
 
+/* And not on a server, which may belong to somebody who does not want it to answer. */
+static bool is_on_disk(const struct session *session)
+{
+	return S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
+}
+
 static gboolean on_patience_end(gpointer data)
 {
 	struct session *session = data;
 	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
 	int64_t since_ms = (now - session->stop_us) / 1000;
 	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
-	/* With O_SYNC or O_DSYNC each write waits for the disk, which others use too. */
 	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE ||
-		     session->is_synchronous;
+		     (is_on_disk(session) && engine_is_busy(session->engine));
 
 	session->cpu_ns = cpu_ns;
 	if (since_ms < STOP_PATIENCE_MS || (grows && since_ms < STOP_LIMIT_MS) ||

@@ -47,6 +47,20 @@ def test_engine_that_stands_still(recorder, spawn, capture):
     assert 0.9 * ticks < data["samples"] + sum(lost.values()) < 1.03 * ticks, lost
 
 
+def test_engine_that_is_killed_before_it_wrote(recorder, capture):
+    """No number of samples is told that nobody can read, and no file stays that has none."""
+    for _ in range(5):
+        recording = recorder("-F", 99, "-o", capture, "--", "sh", "-c", "echo go; exec sleep 1")
+        assert recording.stdout.readline() == "go\n"
+        os.kill(engine_of(recording), signal.SIGKILL)
+        errors = recording.communicate(timeout=30)[1]
+        if "has what was written until then" not in errors:
+            break
+        capture.unlink()  # the engine writes each second, and we were slower
+    assert "nothing was recorded" in errors and "Recorded" not in errors, errors
+    assert recording.returncode == 6 and not capture.exists()
+
+
 def closed(*fds):
     def close():
         for fd in fds:

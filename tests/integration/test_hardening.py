@@ -45,7 +45,7 @@ def test_what_a_profiler_needs_is_there(unit):
 def syscall_sets():
     sets, name = {}, None
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, encoding="utf-8",
-                          timeout=60).stdout
+                          timeout=60, env={**os.environ, "SYSTEMD_COLORS": "0"}).stdout
     for line in text.splitlines():
         if line.startswith("@"):
             name = line.strip()

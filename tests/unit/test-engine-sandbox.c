@@ -217,7 +217,8 @@ static void test_errors(void)
 	status = run_inside(say_what_failed);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
 	status = run_inside(fail_an_assertion);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	/* where glibc is fortified, the %n of its own message has it open /proc/self/maps */
+	CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGABRT || WTERMSIG(status) == SIGSYS));
 	setlocale(LC_ALL, "C");
 }
 

@@ -230,6 +230,18 @@ uint64_t output_bytes(const struct output *output)
 									  : 0;
 }
 
+bool output_is_unreadable(const struct output *output)
+{
+	struct prof_reader *reader;
+	bool is_unreadable;
+
+	if (!output_is_kept(output) || prof_reader_open(output->fd, &reader) != 0)
+		return output_is_kept(output) && output_bytes(output) == 0;
+	is_unreadable = prof_reader_info(reader)->chunks == 0;
+	prof_reader_free(reader);
+	return is_unreadable;
+}
+
 bool output_is_kept(const struct output *output)
 {
 	struct stat status;

@@ -16,6 +16,7 @@ struct record_result {
 	uint64_t bytes;     /* of the capture as it is now */
 	bool system;        /* the system's profd made it */
 	bool kept;          /* it is in a file */
+	bool is_lost;       /* it ended early, and nothing of it can be read */
 	bool symbols;       /* names were added */
 	bool memory;        /* allocations were recorded */
 	bool has_unresolved;

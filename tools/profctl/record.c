@@ -451,7 +451,13 @@ static void judge(struct recording *recording, const struct record_result *resul
 
 	if (recording->error)
 		return;
-	if (!recording->ok) {
+	if (!recording->ok && result->is_lost) {
+		g_set_error(
+			&recording->error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			_("nothing was recorded: it ended (%s) before anything was written to '%s'; "
+			  "record again"),
+			recording->reason, recording->output.path);
+	} else if (!recording->ok) {
 		g_variant_lookup(recording->summary, "error", "i", &failed);
 		g_set_error(
 			&recording->error, CLI_ERROR, CLI_FAILURE,
@@ -478,7 +484,7 @@ static void report(const struct recording *recording, const struct record_result
 {
 	struct json json;
 
-	if (!recording->finished)
+	if (!recording->finished || result->is_lost)
 		return;
 	if (!recording->options.quiet)
 		record_result_print(result);
@@ -507,7 +513,11 @@ static int end(struct recording *recording)
 		wakes_check(&recording->wakes);
 	if (recording->finished) {
 		result.system = client_is_system(recording->client);
-		result.symbols = add_names(recording, &result);
+		result.is_lost = !recording->ok && output_is_unreadable(&recording->output);
+		if (result.is_lost)
+			output_discard(&recording->output);
+		else
+			result.symbols = add_names(recording, &result);
 		if (recording->gave_up)
 			return CLI_INTERRUPTED;
 		if (ran)
