@@ -358,7 +358,7 @@ int64_t engine_cpu_ns(const struct engine *engine)
 	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* The state stands behind the name, which may have anything in it, in /proc/PID/task/TID/stat. */
+/* In /proc/PID/task/TID/stat the state follows the name, which may contain any characters. */
 static bool is_busy_thread(int dir, const char *tid)
 {
 	g_autofree char *path = g_strdup_printf("%s/stat", tid);

@@ -29,7 +29,7 @@ void engine_set_reading(struct engine *engine, bool reading);
 
 /* The time of a CPU that its threads have used, in ns; 0: it is gone. */
 int64_t engine_cpu_ns(const struct engine *engine);
-/* A thread of it runs, waits for a CPU, or waits for a disk, as on a machine that has much to do. */
+/* One of its threads runs, or waits for a CPU or a disk. */
 bool engine_is_busy(const struct engine *engine);
 /* Many messages wait for it to read. */
 bool engine_is_behind(const struct engine *engine);

@@ -295,7 +295,7 @@ void session_give_up(struct session *session, const char *code, const char *text
 	kill_engine(session);
 }
 
-/* And not on a server, which may belong to somebody who does not want it to answer. */
+/* Not on a file server, because its owner can make it never answer. */
 static bool is_on_disk(const struct session *session)
 {
 	return S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;

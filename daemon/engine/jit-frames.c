@@ -2,10 +2,10 @@
 /*
  * JIT frames - how frames of generated code are walked through, as its program says
  *
- * A program that generates code may write a file of it, jit-PID.dump, which grows while it runs, and in that file .eh_frame
- * sections, one before each function. The worker reads what was added and makes a table of each; the drain thread
- * takes them, sorted by address, whole. Where two functions overlap, the one that was written later counts: the other is gone.
- * A function that was moved keeps its table. Times are not looked at: a sample is walked through soon after it was taken.
+ * A program that generates code may write it to a file, jit-PID.dump, which grows while the program runs. Before a function the
+ * file may have an .eh_frame section. The worker reads what was added and makes a table for each function; the drain thread
+ * takes all functions at once, sorted by address. If two functions overlap, the later one in the file replaces the other.
+ * A function that was moved keeps its table. Times are ignored, because a stack is walked soon after its sample was taken.
  * Who wrote the file may be hostile. Invariants:
  *      (1) nothing of it is believed: lengths are checked, work is linear but for sorting    [fuzz_jit_frames]
  *      (2) all tables of a session have a limit of memory                                    [test-engine-jit: limit]
@@ -44,7 +44,7 @@ struct jit_frames {
 	uint64_t n_read;
 	uint8_t *eh_frame; /* of the next load; NULL: it has none */
 	size_t eh_frame_bytes;
-	GPtrArray *tables;    /* struct made_table, as long as we are */
+	GPtrArray *tables;    /* struct made_table; freed with this object */
 	GArray *functions;    /* struct jit_function, by address, apart */
 	GArray *made, *taken; /* such arrays, for the drain thread; NULL: none */
 };
@@ -170,7 +170,7 @@ static const struct jit_function *find_function(const GArray *functions, uint64_
 static void add(struct added *added, const struct jit_function *function)
 {
 	g_array_append_val(added->functions, *function);
-	/* the place behind it, as 0 is nowhere */
+	/* its index plus 1, because 0 means that there is none */
 	g_hash_table_insert(added->by_address, GSIZE_TO_POINTER(function->address),
 			    GUINT_TO_POINTER(added->functions->len));
 }
@@ -189,7 +189,7 @@ static uint64_t add_load(struct jit_frames *frames, const struct jit_dump_entry 
 	if (made)
 		g_ptr_array_add(frames->tables, made);
 	function.table = made;
-	/* One without a table takes the place of those that were there. */
+	/* A function without a table replaces those that it overlaps, too. */
 	if (made || frames->tables->len > 0)
 		add(added, &function);
 	return made ? bytes + sizeof(*made) : 0;
@@ -278,7 +278,7 @@ static void merge(struct jit_frames *frames, const GArray *added)
 	g_array_set_size(all, MIN_OF(kept, MAX_FUNCTIONS));
 }
 
-/* Reads on from where the last whole record ended. Returns false where no more is there now. */
+/* Continues behind the last whole record. Returns false if there is no more at present. */
 static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size, uint64_t max_bytes,
 		      uint64_t *bytes, struct added *added)
 {

@@ -7,7 +7,8 @@
 #include <glib.h>
 
 #define LOSS_STREAM_BYTES 32
-#define LOSS_UNKNOWN UINT64_MAX /* a count: at least one record, and nobody counted how many */
+#define LOSS_UNKNOWN \
+	UINT64_MAX /* a count: at least one record was lost, and their number is not known */
 
 struct loss_key {
 	char stream[LOSS_STREAM_BYTES];
@@ -27,7 +28,7 @@ struct loss_table {
 
 void loss_init(struct loss_table *table);
 void loss_done(struct loss_table *table);
-/* Adds to what the stream lost by this cause. What has no known count is a row of its own, so that the other's stays exact. */
+/* Adds to what the stream lost by this cause. Losses of an unknown number have a row of their own. */
 void loss_add(struct loss_table *table, const struct loss *loss);
 /* The stream is "cpuN", "cpuN/side-band" or the name of a table. */
 void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,

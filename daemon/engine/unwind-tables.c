@@ -9,7 +9,7 @@
  * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are two queues
  *             (2) a file that cannot be used costs a failed table and no more   [test-engine-unwind: bad]
  *             (3) each identity is compiled once                                [test-engine-unwind: shared]
- * A file of generated code grows, and is read on when frames of its process were found in code that it does not tell of yet.
+ * A dump of generated code grows. Its next part is read when a frame is in code that was not in what was read so far.
  * Threads: the worker's own, which sees jobs only; everything here is called by the drain thread. `lock` guards the two
  * queues.
  */
@@ -320,7 +320,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	hand_over(tables, file);
 }
 
-/* Has files of generated code read on. */
+/* Asks the worker for the next part of each dump that something was looked for in. */
 static void read_on(struct unwind_tables *tables)
 {
 	for (guint i = 0; i < tables->dumps->len; i++) {

@@ -22,9 +22,9 @@ void unwind_tables_only_programs(struct unwind_tables *tables);
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);
 /* Gives tables that were made to their images; false: there were none. */
 bool unwind_tables_take(struct unwind_tables *tables);
-/* Has a file of generated code read on soon, as the code of a frame is not among what was read of it. */
+/* A frame is in code that was not in what was read of this dump: the next part is read soon. */
 void unwind_tables_want_more(const struct unwind_tables *tables, const struct image *dump);
-/* Another number whenever more was read of such a file. */
+/* Changes whenever more of a dump was read. */
 uint32_t unwind_tables_dump_version(const struct unwind_tables *tables);
 /* How many are being made. */
 unsigned int unwind_tables_waiting(const struct unwind_tables *tables);
