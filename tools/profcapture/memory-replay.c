@@ -208,6 +208,7 @@ static void close_stream(struct stream *stream)
 
 static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 {
+	const struct stream *other = &pass->streams[stream == &pass->streams[0]];
 	int r = prof_cursor_next(stream->cursor, &stream->batch);
 
 	stream->at = 0;
@@ -219,6 +220,9 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->thread_id = UINT64_MAX;
+	/* Two epochs are kept, and the one used last is. */
+	if (other->cursor)
+		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
 	if (!stream->names || !names_load_identities(stream->names, error))
 		return false;
