@@ -31,6 +31,7 @@ VERBS = {
     "cut": ["cut", None, "--from", "0.001s", "--force", "-o", "/dev/stdout"],
     "recover": ["recover", None, "--force", "-o", "/dev/stdout"],
     "verify": ["verify"],
+    "symbolize": ["symbolize"],
 }
 
 # A verb that does not fit, and what its error names.
@@ -41,6 +42,7 @@ TOO_MUCH = {
     "samples": ("pprof", "samples"),
     "deep-stacks": ("report", "stacks"),
     "threads": ("threads", "threads"),
+    "images": ("symbolize", "images"),
 }
 KINDS = subprocess.run([os.environ["MAKE_DENSE"], "--list"], check=True, capture_output=True, text=True).stdout.split()
 
@@ -54,7 +56,7 @@ def measure(path, verb, tmp_path):
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", part(KINDS, 10))
 def test_memory(tmp_path, kind):
     path = tmp_path / f"{kind}.cap"
     subprocess.run([os.environ["MAKE_DENSE"], kind, path], check=True, timeout=120)

@@ -54,8 +54,9 @@ static const char *const states[PROF_TABLE_LAST + 1] = {
 
 static struct {
 	uint64_t capture_bytes;
-	const char *file; /* of the last check */
-	uint64_t used;    /* at the last check */
+	const char *file; /* added last, or checked last */
+	uint64_t base;    /* what the process had before, which is not counted */
+	uint64_t used;    /* at the last check, without that */
 	unsigned reading; /* the table of the last check; its rows made what grew since */
 	uint64_t grown[PROF_TABLE_LAST + 1];
 	int statm; /* 0: not open yet */
@@ -122,7 +123,7 @@ char *budget_describe(void)
 
 static int guard(unsigned int table, void *file)
 {
-	uint64_t used = used_bytes();
+	uint64_t all = used_bytes(), used = all - MIN_OF(all, budget.base);
 
 	if (used > budget.used && budget.reading <= PROF_TABLE_LAST)
 		budget.grown[budget.reading] += used - budget.used;
@@ -132,8 +133,22 @@ static int guard(unsigned int table, void *file)
 	return used > state_bytes() ? PROF_OVER_BUDGET : 0;
 }
 
+void budget_begin_anew(void)
+{
+	int statm = budget.statm;
+
+	memset(&budget, 0, sizeof(budget));
+	budget.statm = statm;
+	budget.base = used_bytes();
+}
+
 void budget_add_capture(struct prof_reader *reader, const char *file)
 {
-	budget.capture_bytes += prof_reader_info(reader)->bytes;
-	prof_reader_set_guard(reader, guard, (void *)(uintptr_t)g_intern_string(file));
+	const char *name = g_intern_string(file);
+
+	/* some verbs open a capture twice, one after the other */
+	if (name != budget.file)
+		budget.capture_bytes += prof_reader_info(reader)->bytes;
+	budget.file = name;
+	prof_reader_set_guard(reader, guard, (void *)(uintptr_t)name);
 }

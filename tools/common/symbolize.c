@@ -13,6 +13,7 @@
 
 #include "arch/jit-dump.h"
 #include "tools/common/added-epoch.h"
+#include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/code-names.h"
 #include "tools/common/jit-lines.h"
@@ -187,6 +188,7 @@ static bool find_places(struct names *names, const struct line_rows *known, GPtr
 
 struct run {
 	const struct symbolize_sources *sources;
+	struct prof_reader *reader;
 	struct names *names;
 	struct symbol_rows *known;
 	struct line_rows *known_lines;
@@ -465,9 +467,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 
 /* Of the last segment, which alone a recording that was appended adds, and only what no collector told and no run before found. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
-			   GError **error)
+			   const struct code_names *codes, GError **error)
 {
-	struct code_names *codes;
 	struct jit_process where = { 0 };
 	bool ok = true;
 
@@ -475,9 +476,6 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 	if (!where.segment)
 		return true;
 	where.end_ns = end_of(run->names->reader, where.segment);
-	codes = code_names_load(run->names, error);
-	if (!codes)
-		return false;
 	for (guint i = 0; ok && i < images->len; i++) {
 		const struct names_image *image = names_image_at(run->names, i);
 
@@ -485,7 +483,6 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 		    !code_names_has(codes, image->process))
 			ok = name_process(run, image, &where, images->pdata[i], dumps, error);
 	}
-	code_names_free(codes);
 	return ok;
 }
 
@@ -495,7 +492,9 @@ static bool name_images(struct run *run, GError **error)
 	g_autoptr(GArray) jobs = g_array_new(FALSE, FALSE, sizeof(struct job));
 	g_autoptr(GHashTable)
 		dumps = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-	bool ok = find_places(run->names, run->known_lines, images, dumps, error);
+	struct code_names *codes = NULL;
+	bool ok = find_places(run->names, run->known_lines, images, dumps, error) &&
+		  (codes = code_names_load(run->names, error));
 
 	g_array_set_clear_func(jobs, job_clear);
 	for (guint i = 0; ok && i < images->len; i++) {
@@ -508,8 +507,13 @@ static bool name_images(struct run *run, GError **error)
 	}
 	if (ok && run->sources->debug_files && last_segment(run->names->reader))
 		other_roots_add(run->names, run->sources->debug_files);
-	return ok && read_images(run, jobs, error) && name_generated(run, images, dumps, error) &&
-	       added_epoch_finish(&run->added, error);
+	/* What debug files take is not the capture's. */
+	prof_reader_set_guard(run->reader, NULL, NULL);
+	ok = ok && read_images(run, jobs, error) &&
+	     name_generated(run, images, dumps, codes, error) &&
+	     added_epoch_finish(&run->added, error);
+	code_names_free(codes);
+	return ok;
 }
 
 bool symbolize_capture(int fd, const struct symbolize_sources *sources,
@@ -528,8 +532,10 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 		symbolize_result_done(&result);
 		return capture_error(error, r, _("cannot read the capture"));
 	}
+	budget_add_capture(reader, sources->file);
 	g_mutex_init(&run.lock);
 	g_cond_init(&run.ended);
+	run.reader = reader;
 	run.names = names_new(reader);
 	run.texts = g_string_chunk_new(4096);
 	run.known = symbol_rows_load(run.names, error);

@@ -21,6 +21,7 @@ struct symbolize_sources {
 	void *data;
 	/* NULL = only what is in the files themselves; the roots of processes that live are added to it */
 	struct debug_files *debug_files;
+	const char *file; /* of the capture, for messages */
 };
 
 struct symbolize_result {

@@ -85,7 +85,7 @@ static bool check_capture(const char *file, GError **error)
 static bool symbolize(const char *file, struct debug_files *debug_files,
 		      struct symbolize_result *ret_result, GError **error)
 {
-	const struct symbolize_sources sources = { open_by_path, debug_files, debug_files };
+	const struct symbolize_sources sources = { open_by_path, debug_files, debug_files, file };
 	CLEANUP_CLOSE int fd = open_capture(file, error);
 
 	if (fd < 0 || !check_capture(file, error))

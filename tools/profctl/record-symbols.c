@@ -12,6 +12,7 @@
 
 #include "tools/profctl/record-symbols.h"
 
+#include "tools/common/budget.h"
 #include "tools/common/symbolize.h"
 #include "tools/profcapture/tally.h"
 
@@ -21,6 +22,7 @@ struct record_symbols {
 	struct client *client;
 	struct debug_files *debug_files;
 	int fd;
+	const char *file;
 	void (*done)(void *data);
 	void *data;
 	atomic_bool skip;
@@ -49,6 +51,7 @@ static bool count_unresolved(struct record_symbols *symbols)
 	CLEANUP_READER struct reader reader = { 0 };
 	CLEANUP(tally_done) struct tally tally = { .by = TALLY_FUNCTION, .wants_all_events = true };
 
+	budget_begin_anew();
 	if (!reader_open(&reader, path, &symbols->error))
 		return false;
 	if (reader.capture->n_segments > 1) {
@@ -68,7 +71,8 @@ static bool count_unresolved(struct record_symbols *symbols)
 static void work(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
 {
 	struct record_symbols *symbols = data;
-	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files };
+	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files,
+						   symbols->file };
 
 	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
 		      count_unresolved(symbols);
@@ -82,8 +86,8 @@ static void on_done(GObject *source, GAsyncResult *result, gpointer data)
 	symbols->done(symbols->data);
 }
 
-struct record_symbols *record_symbols_start(int fd, struct client *client, void (*done)(void *data),
-					    void *data)
+struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
+					    void (*done)(void *data), void *data)
 {
 	struct record_symbols *symbols = g_new0(struct record_symbols, 1);
 	g_autoptr(GTask) task = g_task_new(NULL, NULL, on_done, NULL);
@@ -91,6 +95,7 @@ struct record_symbols *record_symbols_start(int fd, struct client *client, void 
 	symbols->client = client;
 	symbols->debug_files = debug_files_new(NULL, NULL);
 	symbols->fd = fd;
+	symbols->file = file;
 	symbols->done = done;
 	symbols->data = data;
 	g_task_set_task_data(task, symbols, NULL);

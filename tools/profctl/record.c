@@ -422,8 +422,8 @@ static bool add_names(struct recording *recording, struct record_result *result)
 	if (recording->options.no_symbols || !recording->ok || recording->error ||
 	    recording->interrupts >= 2)
 		return false;
-	recording->symbols =
-		record_symbols_start(recording->output.fd, recording->client, on_named, recording);
+	recording->symbols = record_symbols_start(recording->output.fd, recording->output.path,
+						  recording->client, on_named, recording);
 	g_main_loop_run(recording->loop);
 	if (recording->gave_up)
 		return false;
@@ -453,7 +453,7 @@ static void judge(struct recording *recording, const struct record_result *resul
 		return;
 	if (!recording->ok && result->is_lost) {
 		g_set_error(
-			&recording->error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			&recording->error, CLI_ERROR, CLI_FAILURE,
 			_("nothing was recorded: it ended (%s) before anything was written to '%s'; "
 			  "record again"),
 			recording->reason, recording->output.path);
