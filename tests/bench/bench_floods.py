@@ -5,7 +5,7 @@ Root reads a property over the system bus for five seconds, every millisecond; t
 polkit has no part in it. Beside it run, one kind at a time: users who connect to the control socket and say hello as fast as they
 can; users who send it descriptors whose last close waits; a user whose four connections call GetCapabilities without an end;
 and one who makes and closes sessions. "cpu hogs" is the same number of processes that only compute, which is what the scheduler
-alone costs: the machine has few CPUs, and the floods take them too.
+alone costs where the floods take all CPUs; it is the peer in the table.
 """
 
 import os
@@ -94,6 +94,33 @@ def flood(bus, program, users, *arguments):
                              env=bus.env, user=user, group=user, extra_groups=[], stderr=subprocess.DEVNULL) for user in users]
 
 
+def run(bus, table):
+    bus.start(EVERYTHING)
+    client = bus.client()
+    waits(client)
+    hogs = None
+    for name, program, users, arguments in (
+        ("nobody else", None, (), ()),
+        ("cpu hogs, 5 processes", HOG, USERS, ()),
+        ("hello, 5 users", HELLO, USERS, ()),
+        ("descriptors, 5 users", DESCRIPTORS, USERS, ()),
+        ("GetCapabilities, 1 user", CALLS, USERS[:1], ("GetCapabilities",)),
+        ("CreateSession without a capture, 1 user", CALLS, USERS[:1], ("CreateSession", "({'system': <true>}, handle 0)")),
+    ):
+        others = flood(bus, program, users, *arguments) if program else []
+        time.sleep(1)
+        found = waits(client)
+        assert all(other.poll() is None for other in others), f"{name}: a flooding process ended"
+        for other in others:
+            other.send_signal(signal.SIGKILL)
+            other.wait()
+        worst, most = found[-1], found[len(found) * 99 // 100]
+        table.row(f"{name}: worst of {len(found)} calls", worst, hogs and hogs[0], goal=f"{GOAL_MS} ms", met=worst <= GOAL_MS, unit=" ms")
+        table.row(f"{name}: 99 %", most, hogs and hogs[1], unit=" ms")
+        if program == HOG:
+            hogs = worst, most
+
+
 def main():
     reason = buses.can_run()
     if reason:
@@ -102,28 +129,8 @@ def main():
     bus = buses.TestBus()
     table = bench.Table("root's calls during floods, worst of each and 99 %")
     try:
-        bus.start(EVERYTHING)
-        client = bus.client()
-        waits(client)
-        for name, program, users, arguments in (
-            ("nobody else", None, (), ()),
-            ("cpu hogs, 5 processes", HOG, USERS, ()),
-            ("hello, 5 users", HELLO, USERS, ()),
-            ("descriptors, 5 users", DESCRIPTORS, USERS, ()),
-            ("GetCapabilities, 1 user", CALLS, USERS[:1], ("GetCapabilities",)),
-            ("CreateSession without rights to the capture, 1 user", CALLS, USERS[:1], ("CreateSession", "({'system': <true>}, handle 0)")),
-        ):
-            others = flood(bus, program, users, *arguments) if program else []
-            time.sleep(1)
-            found = waits(client)
-            assert all(other.poll() is None for other in others), f"{name}: a flooding process ended"
-            for other in others:
-                other.send_signal(signal.SIGKILL)
-                other.wait()
-            worst = found[-1]
-            table.row(f"{name}: worst of {len(found)} calls", worst, goal=f"{GOAL_MS} ms", met=worst <= GOAL_MS, unit=" ms")
-            table.row(f"{name}: 99 %", found[len(found) * 99 // 100], unit=" ms")
-        client.close()
+        with bus.case():
+            run(bus, table)
     finally:
         bus.close()
 
