@@ -7,16 +7,17 @@ import subprocess
 
 import pytest
 
-from slices import SOAK, part
+from slices import SANITIZED, SOAK, part
 
-N, GROUP = 2000, 50
+# A soak tries all seeds with all verbs, which takes two hours; with a sanitizer a run takes ten times as long.
+N, GROUP = 2000 if SOAK else 50 if SANITIZED else 300, 50
 VERBS = [
     ["info", "--json"], ["report"], ["report", "--tree", "--json"], ["report", "--by", "thread", "--json"], ["report", "--by", "cgroup"],
     ["report", "--inline", "--lines"], ["report", "--callers", "main"], ["memory"], ["memory", "--leaks", "--json"], ["memory", "--peak"],
     ["marks", "--json"], ["counters", "--json"], ["dump", "--limit", "0", "--json"], ["dump", "--table", "sample", "--resolve", "--json"],
     ["dump", "--table", "mark", "--resolve"], ["dump", "--table", "alloc", "--resolve"],
-    ["export", "--to", "folded"], ["export", "--to", "pprof", "-o", "NEW"], ["export", "--to", "firefox", "-o", "NEW"],
-    ["export", "--to", "speedscope", "-o", "NEW"], ["export", "--to", "folded", "--value", "inuse-space"],
+    ["export", "--to", "folded"], ["export", "--to", "pprof", "--force", "-o", "NEW"], ["export", "--to", "firefox", "--force", "-o", "NEW"],
+    ["export", "--to", "speedscope", "--force", "-o", "NEW"], ["export", "--to", "folded", "--value", "inuse-space"],
     ["diff", "SAME", "--json"], ["diff", "OTHER", "--json"], ["annotate", "main"], ["verify", "--json"],
     ["compact", "--force", "-o", "NEW"], ["cut", "--from", "0.1s", "--to", "0.5s", "--force", "-o", "NEW"], ["cat", "OTHER", "--force", "-o", "NEW"],
     ["recover", "--force", "-o", "NEW"], ["symbolize"],

@@ -39,6 +39,7 @@ struct stream {
 	size_t at;
 	bool is_free;
 	/* of the thread that was asked for last */
+	bool has_thread;
 	uint64_t thread_id;
 	uint32_t thread, process, heap;
 	/* of the row that is next */
@@ -219,7 +220,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 				     pass->capture->file);
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
-	stream->thread_id = UINT64_MAX;
+	stream->has_thread = false;
 	/* Two epochs are kept, and the one used last is. */
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
@@ -257,8 +258,9 @@ static void find_thread(struct pass *pass, struct stream *stream)
 {
 	uint64_t id = array_number_or(&stream->batch.columns[THREAD], stream->at, 0);
 
-	if (id == stream->thread_id)
+	if (stream->has_thread && id == stream->thread_id)
 		return;
+	stream->has_thread = true;
 	stream->thread_id = id;
 	stream->thread = names_thread(stream->names, id);
 	stream->process = names_thread_at(pass->capture->names, stream->thread)->process;
