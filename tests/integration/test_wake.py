@@ -12,7 +12,8 @@ from recordings import children, processes, until
 
 SIZE = 1009
 MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
-BYTES, ASKED = 1272, 1256  # of libcollector/wake.h
+BYTES, ASKED, TAKEN, MODE = 1272, 1256, 1264, 24  # of libcollector/wake.h
+MODE_ASKED = 0x40
 
 # Does what it is told, and never allocates by itself.
 TARGET = r"""
@@ -170,17 +171,24 @@ def program(compile_c):
     return built
 
 
-def asked(pid):
-    """How often."""
+def wake(pid, *offsets):
+    """The words there, and the one that the mode is in."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps:
             if " rw-p " in line and "libprofpreload-memory.so" in line:
                 start, end = (int(number, 16) for number in line.split()[0].split("-"))
                 memory.seek(start)
                 data = memory.read(end - start)
-                at = data.index(MAGIC) + ASKED
-                return int.from_bytes(data[at:at + 4], "little")
-    return 0
+                at = data.index(MAGIC)
+                memory.seek(int.from_bytes(data[at + MODE:at + MODE + 8], "little"))
+                words = [data[at + offset:at + offset + 4] for offset in offsets] + [memory.read(4)]
+                return [int.from_bytes(word, "little") for word in words]
+    return [0] * (len(offsets) + 1)
+
+
+def has_answered(pid):
+    asked, taken, _ = wake(pid, ASKED, TAKEN)
+    return asked == taken
 
 
 class Told:
@@ -220,10 +228,15 @@ def start(spawn, program):
 def record(spawn, profctl):
     """Begins one, and returns when the target is asked; what that returns ends it, and returns what was said."""
     def begin(target, capture, *options, **more):
-        before = asked(target.pid)
+        before, _ = wake(target.pid, ASKED)
+
+        def is_asked():
+            asked, mode = wake(target.pid, ASKED)
+            return asked != before and mode & MODE_ASKED
+
         recorder = spawn(*profctl.command("record", "--bus", "private", "--memory", "-F", 0, "-q", "--force", "--no-symbols", "-o", capture, *options,
                                           "--pid", target.pid), stderr=subprocess.PIPE, text=True, **more)
-        until(lambda: asked(target.pid) != before or recorder.poll() is not None)
+        until(lambda: is_asked() or recorder.poll() is not None)
 
         def end(status=130):
             recorder.send_signal(signal.SIGINT)
@@ -330,8 +343,10 @@ def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
     target("W1")
     until(target.has_socket)
     target("p")
-    (target.pid,) = children(target.pid).values()
+    parent = target.pid
+    (target.pid,) = children(parent).values()
     os.kill(engine, signal.SIGCONT)
+    until(lambda: has_answered(parent))
     for again in False, True:
         if again:
             end = record(target, capture)

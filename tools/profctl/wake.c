@@ -259,8 +259,16 @@ static const char *reason_of(int32_t status)
 	case -ECONNREFUSED:
 		return _(
 			"it does not reach profd, as it may be in another network namespace or root");
+	case CONTROL_NOT_A_TARGET:
+		return _("it is not a process of this recording");
+	case CONTROL_NO_SESSION:
+		return _("the recording has ended, or has not begun");
+	case CONTROL_LIMIT:
+		return _("the recording has as many collectors as it may have, or is too busy");
+	case CONTROL_NOT_AUTHORISED:
+		return _("it is a process of another user");
 	default:
-		return status < 0 ? ERRNO_TEXT(-status) : _("the session does not take it");
+		return status < 0 ? ERRNO_TEXT(-status) : _("profd failed to take it");
 	}
 }
 
