@@ -19,8 +19,7 @@
 
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-/* Whether the kernel makes the file's content when it is read (procfs, sysfs and the like). */
-static bool is_made_up(int handle)
+bool regular_file_is_made_up(int handle)
 {
 	static const long magics[] = {
 		PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,       TRACEFS_MAGIC,
@@ -57,7 +56,7 @@ int regular_file_reopen(int handle, uint64_t max_bytes)
 
 	if (fstat(handle, &status) < 0)
 		return -errno;
-	if (!S_ISREG(status.st_mode) || is_made_up(handle))
+	if (!S_ISREG(status.st_mode) || regular_file_is_made_up(handle))
 		return -EINVAL;
 	if ((uint64_t)status.st_size > max_bytes)
 		return -EFBIG;

@@ -8,9 +8,15 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Returns an fd for reading, or -errno. `root`: the directory that absolute paths and links start at; -1: the process's root. */
 int regular_file_open(int root, const char *path);
 /* Opens the file of an O_PATH handle, which stays the caller's. -EFBIG: the file has more than max_bytes. */
 int regular_file_reopen(int handle, uint64_t max_bytes);
+/*
+ * Whether the kernel makes the file's content when it is read, and acts when it is written (procfs, sysfs and the like), or it
+ * cannot be told. May wait for the server of a FUSE file system.
+ */
+bool regular_file_is_made_up(int handle);

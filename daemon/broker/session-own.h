@@ -25,6 +25,7 @@ struct session {
 	struct requests *requests; /* as long as there is an engine */
 	GVariant *summary;         /* what FINISHED said */
 	const char *reason;
+	char *failure; /* what the engine said of its end; NULL: nothing */
 	struct message_progress counters;
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,

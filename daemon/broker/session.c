@@ -260,6 +260,7 @@ void session_free(struct session *session)
 	images_free(session->images);
 	options_free(session->options);
 	g_clear_pointer(&session->summary, g_variant_unref);
+	g_clear_pointer(&session->failure, g_free);
 	g_free(session);
 }
 
@@ -414,6 +415,8 @@ static void take_warning(struct session *session, const void *body, size_t bytes
 
 	if (!warns_too_often(session))
 		session->listener->warning(session, valid_code, valid_text, session->data);
+	if (!session->failure && strcmp(valid_code, "failed") == 0)
+		session->failure = g_steal_pointer(&valid_text);
 }
 
 static void take_finished(struct session *session, const void *body, size_t bytes)
@@ -521,7 +524,9 @@ static void on_gone(int wait_status, void *data)
 	if (!session->summary && !session->given_up)
 		warn_of_death(session, wait_status);
 	broker_fail(&error, BROKER_ERROR_FAILED,
-		    "the engine ended before the recording began (reason \"%s\")", session->reason);
+		    "the engine ended before the recording began (reason \"%s\")%s%s",
+		    session->reason, session->failure ? ": " : "",
+		    session->failure ? session->failure : "");
 	session_end(session, error);
 }
 

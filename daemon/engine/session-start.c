@@ -11,6 +11,7 @@
 #include "daemon/engine/session.h"
 
 #include "arch/base.h"
+#include "arch/regular-file.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -67,6 +68,12 @@ static bool open_capture(struct session *session, GError **error)
 	session->begin_ns = options.segment.start_monotonic_ns;
 	session->is_read_live = fstat(session->capture_fd, &status) == 0 &&
 				!S_ISREG(status.st_mode);
+	if (!session->is_read_live && regular_file_is_made_up(session->capture_fd)) {
+		g_set_error(
+			error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			"The capture is in a file system that stores nothing, such as /proc or /sys");
+		return false;
+	}
 	if (!writer_open(session->writer, session->capture_fd, &options, error))
 		return false;
 	output_init(&session->output, session->writer, writer_first_epoch(session->writer));

@@ -5,6 +5,7 @@ import ctypes
 import fcntl
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -131,6 +132,19 @@ def test_direct(profd, tmp_path):
         assert name == "InvalidOption" and "O_DIRECT" in message
     for fd in opened:
         os.close(fd)
+    works(profd, tmp_path)
+
+
+def test_made_up(profd, tmp_path):
+    """A file that acts when it is written: nothing is written to it."""
+    before = Path("/proc/self/comm").read_bytes()
+    for place in "/proc/self/comm", "/proc/self/oom_score_adj":
+        fd = os.open(place, os.O_RDWR)
+        path = profd.create(SYSTEM, fd)
+        os.close(fd)
+        name, message = refusal(profd.session, path, "Start")
+        assert "stores nothing" in message, (name, message)
+    assert Path("/proc/self/comm").read_bytes() == before
     works(profd, tmp_path)
 
 
