@@ -349,6 +349,33 @@ static bool has_descriptors(void)
 	return false;
 }
 
+/*
+ * Events carry the kernel's own time (time_namespaces(7)). Where ours differs, each mapping and thread would seem to begin that
+ * much earlier or later than the samples in it.
+ */
+static bool has_time_of_kernel(void)
+{
+	g_autofree char *offsets = NULL;
+	long long monotonic_s = 0, monotonic_ns = 0, boot_s = 0, boot_ns = 0;
+
+	if (!g_file_get_contents("/proc/self/timens_offsets", &offsets, NULL, NULL))
+		return true;
+	sscanf(offsets, "monotonic %lld %lld boottime %lld %lld", &monotonic_s, &monotonic_ns,
+	       &boot_s, &boot_ns);
+	if ((monotonic_s | monotonic_ns | boot_s | boot_ns) == 0)
+		return true;
+	fprintf(stderr,
+		_("profd: the clocks of this time namespace are not those of the kernel (%lld and %lld s apart, "
+		  "see /proc/self/timens_offsets); start profd outside of it\n"),
+		monotonic_s, boot_s);
+	return false;
+}
+
+static bool can_serve(void)
+{
+	return has_descriptors() && has_time_of_kernel();
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
@@ -362,9 +389,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (parse_system(argc, argv, &arguments))
-		return has_descriptors() ? serve_system(&arguments) : 1;
+		return can_serve() ? serve_system(&arguments) : 1;
 	if (argc == 2 && parse_number(argv[1], "--private=") >= 0)
-		return has_descriptors() ? serve_private(parse_number(argv[1], "--private=")) : 1;
+		return can_serve() ? serve_private(parse_number(argv[1], "--private=")) : 1;
 	fprintf(help ? stdout : stderr,
 		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private=FD | --version\n"),
 		"profd");

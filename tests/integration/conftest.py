@@ -209,6 +209,31 @@ def busy(spawn):
 
 
 @pytest.fixture
+def memory_cgroup():
+    """A cgroup of 24 MiB, the file that says so, and the one that tells how much of it is taken."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, root, kind, options, *_ = line.split()
+        names = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        if kind == "cgroup2":
+            names = "memory.max", "memory.current"
+        elif kind != "cgroup" or "memory" not in options.split(","):
+            continue
+        folder = Path(root, f"prof-test-{os.getpid()}")
+        if not os.access(root, os.W_OK):
+            continue
+        folder.mkdir()
+        if (folder / names[0]).exists():
+            break
+        folder.rmdir()
+    else:
+        pytest.skip("no cgroup limits memory")
+    (folder / names[0]).write_text(str(24 << 20))
+    yield folder, *(folder / name for name in names)
+    until(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+@pytest.fixture
 def recorder():
     """A profctl that runs in a session of its own, like one at a terminal; and whatever it started."""
     started = []

@@ -77,6 +77,23 @@ def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
     works(profd, tmp_path)
 
 
+def test_cgroup_is_full(require, profd, file, capture, profcapture, tmp_path, load, request):
+    """The kernel ends the engine, without a word."""
+    require(machine=True)
+    folder, size, _ = request.getfixturevalue("memory_cgroup")
+    path = profd.create(SAMPLING, file)
+    profd.session(path, "Start")
+    profd.wait_samples(path, 1001)
+    engine, = profd.engines()
+    size.write_text(str(1 << 20))
+    (folder / "cgroup.procs").write_text(str(engine))
+    assert profd.wait("Finished", path, 60)[:2] == (False, "internal")
+    assert any(code == "engine-died" and "signal 9" in text for code, text in warnings(profd)), warnings(profd)
+    assert is_whole_up_to_its_end(profcapture, capture)
+    assert len(rows(profcapture, capture, "sample")) > 0
+    works(profd, tmp_path)
+
+
 @pytest.mark.parametrize("megabytes", [1, 10, 20, 25])
 def test_too_little_from_the_start(file, capture, profcapture, tmp_path, load, megabytes):
     """It ends wherever it first lacks memory; nobody waits for it, and what there is of a file is readable."""

@@ -255,36 +255,11 @@ int main(int argc, char **argv)
 """
 
 
-@pytest.fixture
-def memory_cgroup():
-    """A cgroup of 24 MiB, and the file that tells how much of it is taken."""
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, root, kind, options, *_ = line.split()
-        names = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        if kind == "cgroup2":
-            names = "memory.max", "memory.current"
-        elif kind != "cgroup" or "memory" not in options.split(","):
-            continue
-        folder = Path(root, f"prof-test-{os.getpid()}")
-        if not os.access(root, os.W_OK):
-            continue
-        folder.mkdir()
-        if (folder / names[0]).exists():
-            break
-        folder.rmdir()
-    else:
-        pytest.skip("no cgroup limits memory")
-    (folder / names[0]).write_text(str(24 << 20))
-    yield folder, folder / names[1]
-    until(lambda: not (folder / "cgroup.procs").read_text())
-    folder.rmdir()
-
-
 @pytest.mark.alone
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
     """Where a page more would be the end of a process, it writes: the pages of its rings are the engine's."""
     require(root=True, machine=True)
-    folder, usage = request.getfixturevalue("memory_cgroup")
+    folder, _, usage = request.getfixturevalue("memory_cgroup")
     program = compile_c("full", FULL, "-I", INCLUDE)
     script = f"echo $$ >{folder}/cgroup.procs && exec {program} {usage} {24 << 20}"
     done = profctl("record", "-F", 0, "--policy", "drop", "-o", capture, "--no-symbols", "--", "sh", "-c", script)

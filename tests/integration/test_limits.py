@@ -2,10 +2,12 @@
 """What one session, and one client, may take: refused by the name of the limit, or counted as lost."""
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from captures import rows
 from recordings import until
 from stacks import build, read
 from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
@@ -150,6 +152,32 @@ def test_low_limits(profctl, home, limit, name):
     """What fails for a limit names it."""
     done = profctl("record", "-o", home / "test.cap", "--", "true", prefix=[*LIMITED, limit], check=None)
     assert done.returncode != 0 and name in done.stderr, done.stderr
+
+
+SHIFTED = ["unshare", "--time", "--fork", "--monotonic", "100000", "--boottime", "100000"]
+
+
+@pytest.fixture
+def shifted(require):
+    require("unshare", root=True)
+    if subprocess.run([*SHIFTED, "true"], stderr=subprocess.DEVNULL, timeout=60, check=False).returncode:
+        pytest.skip("there are no time namespaces")
+
+
+def test_profd_in_a_time_namespace(shifted, profctl, tmp_path):
+    """Its clock is not the one of the events: it says so, and leaves nothing."""
+    done = profctl("record", "-o", tmp_path / "test.cap", "--", "true", prefix=SHIFTED, check=None)
+    assert done.returncode != 0 and "time namespace" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_target_in_a_time_namespace(shifted, profctl, profcapture, capture):
+    """What it hands over is where it was in the recording, whatever it takes the time for."""
+    code = "n = sum(range(10**7)); blocks = [bytes(1000) for _ in range(1000)]"
+    profctl("record", "--memory", "-F", "997", "-o", capture, "--no-symbols", "--", *SHIFTED, "/usr/bin/python3", "-c", code)
+    for table in "sample", "alloc":
+        times = [row["time_ns"] for row in rows(profcapture, capture, table)]
+        assert len(times) > 10 and max(times) - min(times) < 100 * 10**9, table
 
 
 def test_symbols_that_do_not_fit(profctl, profcapture, tmp_path):
