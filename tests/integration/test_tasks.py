@@ -258,7 +258,8 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
         seen[row["thread"]] = seen.get(row["thread"], 0) + PERIOD_NS
     for thread, sampled in seen.items():
         assert sampled <= 1.2 * ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
-    assert sum(seen.values()) > 0.6 * sum(ran.values())
+    # it spins for 6 ms; one that leaves its CPU before it has the event that says so seems to run until another of ours comes
+    assert sum(seen.values()) > 0.6 * sum(min(time, 7e6) for time in ran.values())
     forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
     assert len(forked) == len(set(forked)) > 50
 
