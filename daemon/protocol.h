@@ -314,7 +314,7 @@ struct message_loss {
 struct message_finished {
 	uint32_t ok;
 	uint32_t reason; /* enum engine_reason */
-	int32_t error;   /* errno behind disk-full and io-error */
+	int32_t error;   /* errno behind disk-full and io-error; ENOMEM behind internal */
 	uint32_t n_loss;
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */

@@ -419,6 +419,33 @@ static void take_warning(struct session *session, const void *body, size_t bytes
 		session->failure = g_steal_pointer(&valid_text);
 }
 
+static void warn_of_memory(struct session *session)
+{
+	g_autofree char *text =
+		g_strdup_printf("the engine needed more memory than MaxEngineBytes, %" PRIu64
+				"; fewer processes or a lower frequency need less",
+				ENGINE_MEMORY_BYTES);
+
+	session->listener->warning(session, "engine-died", text, session->data);
+}
+
+/* An engine that ended without a word. */
+static void warn_of_death(struct session *session, int wait_status)
+{
+	g_autofree char *text = NULL;
+
+	if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == ENGINE_EXIT_NO_MEMORY) {
+		warn_of_memory(session);
+		return;
+	}
+	if (WIFSIGNALED(wait_status))
+		text = g_strdup_printf("the engine was ended by signal %d (%s)",
+				       WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+	else
+		text = g_strdup_printf("the engine ended with status %d", WEXITSTATUS(wait_status));
+	session->listener->warning(session, "engine-died", text, session->data);
+}
+
 static void take_finished(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_finished *finished = body;
@@ -429,6 +456,8 @@ static void take_finished(struct session *session, const void *body, size_t byte
 	session->summary = g_variant_ref_sink(summary_new(finished));
 	session->reason = summary_reason(finished->reason);
 	session->ok = finished->ok;
+	if (finished->error == ENOMEM)
+		warn_of_memory(session);
 	session->counters = (struct message_progress){
 		.samples = finished->samples,
 		.events = finished->events,
@@ -461,23 +490,6 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 	for (size_t i = 0; i < ARRAY_SIZE(handlers); i++)
 		if (handlers[i].type == type)
 			handlers[i].take(data, body, bytes);
-}
-
-/* An engine that ended without a word. */
-static void warn_of_death(struct session *session, int wait_status)
-{
-	g_autofree char *text = NULL;
-
-	if (WIFSIGNALED(wait_status))
-		text = g_strdup_printf("the engine was ended by signal %d (%s)",
-				       WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
-	else if (WEXITSTATUS(wait_status) == ENGINE_EXIT_NO_MEMORY)
-		text = g_strdup_printf("the engine needed more memory than MaxEngineBytes, %" PRIu64
-				       "; fewer processes or a lower frequency need less",
-				       ENGINE_MEMORY_BYTES);
-	else
-		text = g_strdup_printf("the engine ended with status %d", WEXITSTATUS(wait_status));
-	session->listener->warning(session, "engine-died", text, session->data);
 }
 
 /* It ended at a limit that the client did not ask for. */

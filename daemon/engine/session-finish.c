@@ -152,6 +152,8 @@ static void choose_reason(struct session *session)
 
 	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
 		session->reason = ENGINE_REASON_DISK_FULL;
+	else if (error == ENOMEM) /* of what it writes with */
+		session->reason = ENGINE_REASON_INTERNAL;
 	else if (error)
 		session->reason = ENGINE_REASON_IO_ERROR;
 	else if (session->failure)

@@ -15,13 +15,11 @@
 #include "daemon/engine/writer.h"
 
 #include "arch/base.h"
-#include "daemon/protocol.h"
 
 #include <errno.h>
 #include <glib.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #define QUEUE_BYTES (64u << 20)
 #define SPARE_BLOCKS 3u
@@ -76,9 +74,6 @@ static void fail(struct writer *writer, int error)
 {
 	uint64_t one = 1;
 
-	/* What it writes with is more than memory.c calls little, and it cannot do without. */
-	if (error == ENOMEM)
-		_exit(ENGINE_EXIT_NO_MEMORY);
 	if (__atomic_load_n(&writer->error, __ATOMIC_RELAXED) != 0)
 		return;
 	/* pairs with writer_error() */

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
+from recordings import wait_for_samples
 from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, profd, running, variant  # noqa: F401 (fixtures)
 
 SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
@@ -67,6 +68,7 @@ def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)
+    wait_for_samples(capture, 0)
     engine, = profd.engines()
     assert f"{profd.get(ROOT, 'MaxEngineBytes', PROFILER)} " in Path(f"/proc/{engine}/limits").read_text()
     limit(engine, 1 << 20)
@@ -84,6 +86,7 @@ def test_cgroup_is_full(require, profd, file, capture, profcapture, tmp_path, lo
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)
+    wait_for_samples(capture, 0)
     engine, = profd.engines()
     size.write_text(str(1 << 20))
     (folder / "cgroup.procs").write_text(str(engine))
