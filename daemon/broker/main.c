@@ -350,8 +350,8 @@ static bool has_descriptors(void)
 }
 
 /*
- * Events carry the kernel's own time (time_namespaces(7)). Where ours differs, each mapping and thread would seem to begin that
- * much earlier or later than the samples in it.
+ * The kernel stamps events with its own time. In a time namespace (time_namespaces(7)) our clock may differ, and each mapping and
+ * thread would seem to begin that much earlier or later than the samples in it.
  */
 static bool has_time_of_kernel(void)
 {

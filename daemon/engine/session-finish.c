@@ -152,7 +152,7 @@ static void choose_reason(struct session *session)
 
 	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
 		session->reason = ENGINE_REASON_DISK_FULL;
-	else if (error == ENOMEM) /* of what it writes with */
+	else if (error == ENOMEM) /* the writer got no memory; the file is not at fault */
 		session->reason = ENGINE_REASON_INTERNAL;
 	else if (error)
 		session->reason = ENGINE_REASON_IO_ERROR;
