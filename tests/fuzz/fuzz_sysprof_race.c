@@ -149,8 +149,8 @@ static void ask(const int sockets[2], struct own_ring *ret_ring)
 static void open_peer(int sockets[2])
 {
 	race_must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
-	/* others have most of what there may be, so that rings are small and soon made */
-	race.collectors.arena_bytes = COLLECTORS_MAX_BYTES / 4 * 3;
+	/* so that rings are of the least size, and soon made and cleared */
+	race.collectors.sysprof_max_bytes = 8 * SYSPROF_RING_MIN_BYTES;
 	ask(sockets, &honest);
 	ask(sockets, &hostile);
 }
