@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 COLLECT, HOSTILE = os.environ["COLLECT"], os.environ["HOSTILE"]
 HONEST = 400
 MIB = 1 << 20
-FEW = {"perf-ring", *(["perf-lost-samples", "unwind-backlog"] if SANITIZED else [])}
+FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
 # Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
 # queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
@@ -100,7 +100,7 @@ def assert_honest(profcapture, capture, pids):
     assert {mark["name"] for mark in marks} == {"step"}
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
-        # the machine's, and a few samples where a host takes the processor away from who reads the kernel's ring, or a sanitizer its time
+        # the machine's, and a few samples where a host takes the processor away from who reads the kernel's ring, or another process takes the engine's
         few = row["cause"] in FEW and row["count"] < 100
         if row["cause"] not in ("ticks-missed", "throttled") and not few:
             stream, _, pid = row["stream"].partition("/")
