@@ -44,6 +44,7 @@
 #define HELLO_TIMEOUT_MS 1000
 #define NAME_BYTES 16
 #define PAUSE_MS 100
+#define DESCRIPTORS 4 /* the connection, its copy, the process, and a file in /proc */
 
 /* A connection that has not said hello yet. */
 struct pending {
@@ -349,15 +350,30 @@ static gboolean on_pause_over(gpointer data)
 }
 
 /* One a turn, so that others are served meanwhile. */
+/* Of all that it takes to let in who connects: who has been accepted without them would be refused. */
+static bool are_free(int fd)
+{
+	int copies[DESCRIPTORS];
+	unsigned n = 0;
+
+	while (n < DESCRIPTORS && (copies[n] = fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (unsigned i = 0; i < n; i++)
+		close(copies[i]);
+	return n == DESCRIPTORS;
+}
+
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	bool has_descriptors = are_free(listener);
+	int fd = has_descriptors ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
 	/* The connection stays in the listener's queue; without a pause the main loop would call us again at once. */
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+	if (fd < 0 && (!has_descriptors || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+		       errno == ENOMEM)) {
 		control->input = 0;
 		control->pause = g_timeout_add(PAUSE_MS, on_pause_over, control);
 		return G_SOURCE_REMOVE;

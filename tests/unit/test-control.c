@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+static unsigned n_descriptors; /* at the start */
+
 struct seen {
 	unsigned int n, n_refused;
 	struct control_peer peer;
@@ -307,13 +309,30 @@ static void test_token(void)
 	control_free(control);
 }
 
-/* Who comes while there are no descriptors waits, and costs nothing. */
-static void test_full(void)
+static unsigned count_descriptors(void)
+{
+	g_autoptr(GDir) folder = g_dir_open("/proc/self/fd", 0, NULL);
+	unsigned n = 0;
+
+	while (folder && g_dir_read_name(folder))
+		n++;
+	return n;
+}
+
+/* Connections are closed by another thread. */
+static void wait_for_descriptors(unsigned n)
+{
+	for (int i = 0; i < 1000 && count_descriptors() > n; i++)
+		usleep(10000);
+	REQUIRE(count_descriptors() == n);
+}
+
+static void let_in_where_there_are_few(unsigned n_free)
 {
 	struct control *control = control_new_private();
 	struct seen seen = { .answer = CONTROL_OK };
 	struct control_hello said = hello();
-	struct rlimit before, none;
+	struct rlimit before, few;
 	unsigned n_turns = 0;
 	int fd, lowest;
 
@@ -322,23 +341,33 @@ static void test_full(void)
 	fd = connect_to(control);
 	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
 	getrlimit(RLIMIT_NOFILE, &before);
-	none = before;
+	few = before;
 	lowest = dup(fd);
 	close(lowest);
-	none.rlim_cur = (rlim_t)lowest;
-	setrlimit(RLIMIT_NOFILE, &none);
+	few.rlim_cur = (rlim_t)lowest + n_free;
+	setrlimit(RLIMIT_NOFILE, &few);
 	while (n_turns < 1000 && g_main_context_iteration(NULL, FALSE))
 		n_turns++;
 	CHECK(n_turns < 10);
 	CHECK_INT(seen.n, 0);
 	setrlimit(RLIMIT_NOFILE, &before);
-	for (int i = 0; i < 1000 && seen.n == 0; i++) {
+	for (int i = 0; i < 1000 && seen.n == 0 && seen.n_refused == 0; i++) {
 		usleep(10000);
 		serve();
 	}
 	CHECK_INT(seen.n, 1);
+	CHECK_INT(seen.n_refused, 0);
 	close(fd);
 	control_free(control);
+}
+
+/* Who comes while there are no descriptors, or too few, waits, and costs nothing. */
+static void test_full(void)
+{
+	for (unsigned n_free = 0; n_free < 4; n_free++) {
+		wait_for_descriptors(n_descriptors);
+		let_in_where_there_are_few(n_free);
+	}
 }
 
 /* It was sent along by a child that is gone: nobody is it any more. */
@@ -392,6 +421,8 @@ static void test_path(void)
 
 int main(void)
 {
+	g_main_context_default(); /* has some of its own */
+	n_descriptors = count_descriptors();
 	RUN(test_hello);
 	RUN(test_hostile);
 	RUN(test_silent);
