@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Errno text - errors that a limit of the process makes
+ * Errno text - errors that a limit of the process, or of its cgroup, makes
  */
 #include "arch/errno-text.h"
 
 #include "arch/base.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
-/* EAGAIN is that of fork(), clone() and pthread_create(). */
+/* A cgroup with room for no more than so many is taken for the reason: some have gone since it had none. */
+#define FEW_PIDS 4
+
 static const struct {
 	int error;
 	__rlimit_resource_t resource;
@@ -41,6 +46,79 @@ static void append_number(char *buffer, uint64_t number)
 	append(buffer, digits + at);
 }
 
+/* ---- Cgroups ------------------------------------------------------------------------------------ */
+
+static size_t read_text(const char *path, char *buffer, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, buffer, size - 1) : -1;
+
+	buffer[MAX_OF(n, 0)] = '\0';
+	if (fd >= 0)
+		close(fd);
+	return strlen(buffer);
+}
+
+/* A number in a file of the cgroup, or -1. */
+static int64_t read_number(const char *folder, const char *name)
+{
+	char path[PATH_MAX] = "", text[32], *end;
+	long long number;
+
+	if (strlen(folder) + strlen(name) >= sizeof(path))
+		return -1;
+	stpcpy(stpcpy(path, folder), name);
+	read_text(path, text, sizeof(text));
+	number = strtoll(text, &end, 10);
+	return end > text ? number : -1;
+}
+
+/* Appends who limits the processes where the cgroup, or one that it is in, has no room. */
+static bool append_full(char *buffer, const char *root, const char *path)
+{
+	char folder[PATH_MAX];
+	size_t n_root = strlen(root);
+
+	if (n_root + strlen(path) >= sizeof(folder))
+		return false;
+	stpcpy(stpcpy(folder, root), path);
+	while (strlen(folder) > n_root) {
+		int64_t most = read_number(folder, "/pids.max");
+
+		if (most >= 0 && read_number(folder, "/pids.current") + FEW_PIDS >= most) {
+			append(buffer, " (the limit of processes and threads is ");
+			append_number(buffer, (uint64_t)most);
+			append(buffer, ", in ");
+			append(buffer, folder);
+			append(buffer, "/pids.max)");
+			return true;
+		}
+		*strrchr(folder, '/') = '\0';
+	}
+	return false;
+}
+
+/* Cgroups v1 have a tree of their own for pids, and v2 one for everything, which has another place beside those of v1. */
+static bool append_cgroup(char *buffer)
+{
+	char text[2 * PATH_MAX], *line, *next = text;
+
+	read_text("/proc/self/cgroup", text, sizeof(text));
+	while ((line = strsep(&next, "\n"))) {
+		const char *number = strsep(&line, ":"), *controllers = strsep(&line, ":");
+
+		if (!line || !number)
+			continue;
+		if (strcmp(controllers, "pids") == 0 &&
+		    append_full(buffer, "/sys/fs/cgroup/pids", line))
+			return true;
+		if (*controllers == '\0' && (append_full(buffer, "/sys/fs/cgroup", line) ||
+					     append_full(buffer, "/sys/fs/cgroup/unified", line)))
+			return true;
+	}
+	return false;
+}
+
 const char *errno_text(int error, char *buffer)
 {
 	char room[ERRNO_TEXT_BYTES];
@@ -49,6 +127,8 @@ const char *errno_text(int error, char *buffer)
 	buffer[0] = '\0';
 	/* GNU's strerror_r() may return a text that is not in the buffer. */
 	append(buffer, strerror_r(error, room, sizeof(room)));
+	if (error == EAGAIN && append_cgroup(buffer))
+		return buffer;
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
 		if (limits[i].error != error || getrlimit(limits[i].resource, &limit) < 0 ||
 		    limit.rlim_cur == RLIM_INFINITY)

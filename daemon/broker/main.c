@@ -16,6 +16,7 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
+#include "arch/start-threads.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/control.h"
 #include "daemon/broker/descriptors.h"
@@ -40,6 +41,7 @@
 #define IDLE_TIMEOUT_S 60
 #define MAX_TURNS 1000
 #define MIN_DESCRIPTORS 128
+#define THREADS 4 /* GLib's, the one that closes descriptors, and the engine's process */
 
 /* Of --system. */
 struct arguments {
@@ -253,25 +255,24 @@ static int serve_system(const struct arguments *arguments)
 
 /* ---- One client --------------------------------------------------------------------------------- */
 
-static void on_connected(GObject *source, GAsyncResult *result, gpointer data)
+static bool connect_to_client(struct program *program, GSocket *socket, GError **error)
 {
-	struct program *program = data;
-	g_autoptr(GError) error = NULL;
+	g_autoptr(GSocketConnection) stream = g_socket_connection_factory_create_connection(socket);
+	g_autofree char *guid = g_dbus_generate_guid();
 
-	program->connection = g_dbus_connection_new_finish(result, &error);
-	if (program->connection)
-		descriptors_watch(program->connection);
-	if (program->connection)
-		program->service = service_new(program->connection, NULL, program->control, on_idle,
-					       program, &error);
-	if (!program->service) {
-		fail(program, _("cannot serve the client"), error);
-		return;
-	}
-	g_signal_connect(program->connection, "closed", G_CALLBACK(on_closed), program);
-	g_dbus_connection_start_message_processing(program->connection);
-	if (g_dbus_connection_is_closed(program->connection))
-		end(program);
+	/* not g_dbus_connection_new(): its answer never comes where its thread cannot be started */
+	program->connection = g_dbus_connection_new_sync(
+		G_IO_STREAM(stream), guid,
+		G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_SERVER |
+			G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_ALLOW_ANONYMOUS |
+			G_DBUS_CONNECTION_FLAGS_DELAY_MESSAGE_PROCESSING,
+		NULL, NULL, error);
+	if (!program->connection)
+		return false;
+	descriptors_watch(program->connection);
+	program->service =
+		service_new(program->connection, NULL, program->control, on_idle, program, error);
+	return program->service;
 }
 
 static int serve_private(int given)
@@ -280,8 +281,6 @@ static int serve_private(int given)
 	g_autoptr(GError) error = NULL;
 	int fd = fcntl(given, F_DUPFD_CLOEXEC, CHILD_FREE_FD);
 	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &error);
-	g_autoptr(GSocketConnection) stream = NULL;
-	g_autofree char *guid = g_dbus_generate_guid();
 
 	if (!socket) {
 		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), given,
@@ -295,12 +294,12 @@ static int serve_private(int given)
 	if (!enter_sandbox())
 		return 1;
 	program.loop = g_main_loop_new(NULL, FALSE);
-	stream = g_socket_connection_factory_create_connection(socket);
-	g_dbus_connection_new(G_IO_STREAM(stream), guid,
-			      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_SERVER |
-				      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_ALLOW_ANONYMOUS |
-				      G_DBUS_CONNECTION_FLAGS_DELAY_MESSAGE_PROCESSING,
-			      NULL, NULL, on_connected, &program);
+	if (!connect_to_client(&program, socket, &error)) {
+		fprintf(stderr, _("profd: cannot serve the client: %s\n"), error->message);
+		return 1;
+	}
+	g_signal_connect(program.connection, "closed", G_CALLBACK(on_closed), &program);
+	g_dbus_connection_start_message_processing(program.connection);
 	return run(&program);
 }
 
@@ -371,9 +370,32 @@ static bool has_time_of_kernel(void)
 	return false;
 }
 
+static bool has_threads(void)
+{
+	char why[ERRNO_TEXT_BYTES];
+
+	if (start_threads_check(THREADS, why))
+		return true;
+	fprintf(stderr, _("profd: cannot start the threads and processes that it needs: %s\n"),
+		why);
+	return false;
+}
+
 static bool can_serve(void)
 {
-	return has_descriptors() && has_time_of_kernel();
+	return has_descriptors() && has_time_of_kernel() && has_threads();
+}
+
+/* GLib would end the process with a core, and say nothing of the limit. */
+static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
+			 gpointer data)
+{
+	if (!g_str_has_prefix(message, "creating thread")) {
+		g_log_default_handler(domain, level, message, data);
+		return;
+	}
+	fprintf(stderr, _("profd: cannot start a thread: %s\n"), ERRNO_TEXT(EAGAIN));
+	_exit(1);
 }
 
 int main(int argc, char **argv)
@@ -381,6 +403,8 @@ int main(int argc, char **argv)
 	struct arguments arguments;
 	bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
 
+	g_log_set_handler("GLib", G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION,
+			  on_no_thread, NULL);
 	setlocale(LC_ALL, "");
 	bindtextdomain(GETTEXT_PACKAGE, PROF_DEFAULT_LOCALE_DIR);
 	textdomain(GETTEXT_PACKAGE);

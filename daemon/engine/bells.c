@@ -11,6 +11,7 @@
 #include "daemon/engine/bells.h"
 
 #include "arch/base.h"
+#include "arch/errno-text.h"
 #include "libcapture/prof-capture.h"
 
 #include <errno.h>
@@ -103,7 +104,7 @@ struct bells *bells_new(GError **error)
 	if (bells->running)
 		return bells;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
-		    "Starting the thread for collectors failed: %s", prof_strerror(-r));
+		    "Starting the thread for collectors failed: %s", ERRNO_TEXT(r));
 	bells_free(bells);
 	return NULL;
 }

@@ -16,6 +16,7 @@
 #include "daemon/engine/unwind-tables.h"
 
 #include "arch/base.h"
+#include "arch/errno-text.h"
 #include "daemon/engine/jit-frames.h"
 #include "daemon/engine/program.h"
 #include "daemon/engine/unwind-file.h"
@@ -195,7 +196,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 		return tables;
 	}
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
-		    "Starting the thread for unwind tables failed: %s", prof_strerror(-r));
+		    "Starting the thread for unwind tables failed: %s", ERRNO_TEXT(r));
 	if (tables->event_fd >= 0)
 		close(tables->event_fd);
 	g_ptr_array_unref(tables->dumps);

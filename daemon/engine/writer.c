@@ -15,6 +15,7 @@
 #include "daemon/engine/writer.h"
 
 #include "arch/base.h"
+#include "arch/errno-text.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -250,7 +251,7 @@ struct writer *writer_new(GError **error)
 	r = writer->event_fd < 0 ? errno : start_thread(writer);
 	if (r != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
-			    "Starting the writing thread failed: %s", prof_strerror(-r));
+			    "Starting the writing thread failed: %s", ERRNO_TEXT(r));
 		writer_free(writer);
 		return NULL;
 	}

@@ -208,27 +208,40 @@ def busy(spawn):
     return spawn("sh", "-c", "while :; do :; done")
 
 
+def make_cgroup(controller, *names):
+    """A cgroup that has one of these files; None: no controller is here that limits it."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, root, kind, options, *_ = line.split()
+        if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):
+            continue
+        folder = Path(root, f"prof-test-{os.getpid()}")
+        folder.mkdir()
+        if any((folder / name).exists() for name in names):
+            return folder
+        folder.rmdir()
+    return None
+
+
 @pytest.fixture
 def memory_cgroup():
     """A cgroup of 24 MiB, the file that says so, and the one that tells how much of it is taken."""
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, root, kind, options, *_ = line.split()
-        names = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        if kind == "cgroup2":
-            names = "memory.max", "memory.current"
-        elif kind != "cgroup" or "memory" not in options.split(","):
-            continue
-        folder = Path(root, f"prof-test-{os.getpid()}")
-        if not os.access(root, os.W_OK):
-            continue
-        folder.mkdir()
-        if (folder / names[0]).exists():
-            break
-        folder.rmdir()
-    else:
+    folder = make_cgroup("memory", "memory.max", "memory.limit_in_bytes")
+    if not folder:
         pytest.skip("no cgroup limits memory")
+    names = ("memory.max", "memory.current") if (folder / "memory.max").exists() else ("memory.limit_in_bytes", "memory.usage_in_bytes")
     (folder / names[0]).write_text(str(24 << 20))
     yield folder, *(folder / name for name in names)
+    until(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+@pytest.fixture
+def pids_cgroup():
+    """A cgroup whose processes and threads can be limited."""
+    folder = make_cgroup("pids", "pids.max")
+    if not folder:
+        pytest.skip("no cgroup limits processes")
+    yield folder
     until(lambda: not (folder / "cgroup.procs").read_text())
     folder.rmdir()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from recordings import until
+from recordings import children, until
 from stacks import build, read
 from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
 from test_stacks import RECURSION
@@ -152,6 +152,36 @@ def test_low_limits(profctl, home, limit, name):
     """What fails for a limit names it."""
     done = profctl("record", "-o", home / "test.cap", "--", "true", prefix=[*LIMITED, limit], check=None)
     assert done.returncode != 0 and name in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("most", range(1, 15))
+def test_few_processes(pids_cgroup, profctl, tmp_path, most):
+    """Whatever cannot be started any more, it is said what the limit is and where, and nothing stays behind."""
+    (pids_cgroup / "pids.max").write_text(str(most))
+    enter = ["sh", "-c", f'echo $$ >{pids_cgroup}/cgroup.procs; exec "$@"', "sh"]
+    done = profctl("record", "--bus", "private", "-o", tmp_path / "test.cap", "--", "true", prefix=enter, check=None, timeout=20)
+    if done.returncode == 0:
+        assert (tmp_path / "test.cap").exists() and most > 8
+        return
+    assert f"{most}, in {pids_cgroup}/pids.max" in done.stderr and "GLib" not in done.stderr, done.stderr
+    assert done.returncode in (1, 5), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_profd_that_hangs(tmp_path, spawn):
+    """Who waits for a profd that says nothing can be ended, and it with it."""
+    hangs = tmp_path / "profd"
+    hangs.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hangs.chmod(0o755)
+    profctl = spawn(os.environ["PROFCTL"], "record", "--bus", "private", "-o", tmp_path / "test.cap",
+                    env={**os.environ, "PROF_LIBEXEC_DIR": str(tmp_path)}, stderr=subprocess.PIPE)
+    until(lambda: "sleep" in children(profctl.pid))
+    profd = children(profctl.pid)["sleep"]
+    profctl.terminate()
+    _, stderr = profctl.communicate(timeout=20)
+    assert profctl.returncode == 130 and b"interrupted" in stderr, stderr
+    assert not Path(f"/proc/{profd}").exists()
+    assert list(tmp_path.iterdir()) == [hangs]
 
 
 SHIFTED = ["unshare", "--time", "--fork", "--monotonic", "100000", "--boottime", "100000"]

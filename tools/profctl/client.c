@@ -180,10 +180,12 @@ struct client *client_open(enum client_bus bus, const GError *why, bool quiet,
 
 	if (bus != CLIENT_PRIVATE) {
 		client = client_new(true, listener, data, &absent);
-		if (!client && bus == CLIENT_SYSTEM)
-			g_propagate_error(error, g_steal_pointer(&absent));
-		if (client || bus == CLIENT_SYSTEM)
+		if (client)
 			return client;
+		if (bus == CLIENT_SYSTEM || absent->code == CLI_INTERRUPTED) {
+			g_propagate_error(error, g_steal_pointer(&absent));
+			return NULL;
+		}
 		why = absent;
 	}
 	if (why && !quiet) {

@@ -15,6 +15,7 @@
 #include "arch/jit-dump.h"
 #include "tools/common/jit-names.h"
 #include "tools/common/symbols.h"
+#include "tools/profctl/worker.h"
 
 #include <gio/gio.h>
 #include <string.h>
@@ -81,10 +82,8 @@ void live_names_free(struct live_names *names)
 	g_free(names);
 }
 
-static void question_free(void *data)
+static void question_free(struct question *question)
 {
-	struct question *question = data;
-
 	symbols_free(question->answer);
 	g_clear_pointer(&question->generated, g_array_unref);
 	g_clear_pointer(&question->texts, g_string_chunk_free);
@@ -134,16 +133,19 @@ static void take(struct live *live, const struct question *question)
 			live_give_up(live, g_array_index(question->places, uint32_t, i));
 }
 
-static void on_answer(GObject *source, GAsyncResult *result, gpointer data)
+static void on_answer(void *data)
 {
-	const struct question *question = g_task_get_task_data(G_TASK(result));
+	struct question *question = data;
 	struct live_names *names = question->names;
+	bool is_wanted = !names->closing && question->generation == names->live->generation;
 
 	names->asking = false;
 	names->credit_us -= question->took_us;
-	if (names->closing || question->generation != names->live->generation)
+	if (is_wanted)
+		(question->is_generated ? take_generated : take)(names->live, question);
+	question_free(question);
+	if (!is_wanted)
 		return;
-	(question->is_generated ? take_generated : take)(names->live, question);
 	live_settle(names->live);
 	live_names_ask(names);
 }
@@ -203,7 +205,7 @@ static void read_file(struct question *question)
 		close(fd);
 }
 
-static void answer(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+static void answer(void *data)
 {
 	struct question *question = data;
 	gint64 begin_us = thread_us();
@@ -213,7 +215,6 @@ static void answer(GTask *task, gpointer source, gpointer data, GCancellable *ca
 	else
 		read_file(question);
 	question->took_us = thread_us() - begin_us;
-	g_task_return_boolean(task, TRUE);
 }
 
 /* ---- The question ------------------------------------------------------------------------------- */
@@ -355,7 +356,6 @@ void live_names_ask(struct live_names *names)
 {
 	struct live *live = names->live;
 	gint64 now_us = g_get_monotonic_time();
-	g_autoptr(GTask) task = NULL;
 	struct question *question;
 	uint32_t image;
 
@@ -371,8 +371,8 @@ void live_names_ask(struct live_names *names)
 	g_array_index(names->asked_us, gint64, image) = now_us;
 	question = question_new(names, image);
 	take_places(live, question);
-	names->asking = true;
-	task = g_task_new(NULL, NULL, on_answer, NULL);
-	g_task_set_task_data(task, question, question_free);
-	g_task_run_in_thread(task, answer);
+	/* else it is asked again later, as one that knew nothing */
+	names->asking = worker_start(answer, on_answer, question, NULL);
+	if (!names->asking)
+		question_free(question);
 }

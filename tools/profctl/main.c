@@ -4,11 +4,14 @@
  */
 #include "config.h"
 
+#include "arch/errno-text.h"
 #include "tools/common/cli.h"
 #include "tools/common/schema.h"
 #include "tools/profctl/verbs.h"
 
+#include <errno.h>
 #include <glib/gi18n.h>
+#include <unistd.h>
 
 static const struct cli_verb profctl_verbs[] = {
 	{ "record", N_("record the system, processes or a command into a capture"),
@@ -24,7 +27,21 @@ static const struct cli_verb profctl_verbs[] = {
 	{ NULL },
 };
 
+/* GLib would end the process with a core, and say nothing of the limit. */
+static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
+			 gpointer data)
+{
+	if (!g_str_has_prefix(message, "creating thread")) {
+		g_log_default_handler(domain, level, message, data);
+		return;
+	}
+	cli_error(_("cannot start a thread: %s"), ERRNO_TEXT(EAGAIN));
+	_exit(CLI_FAILURE);
+}
+
 int main(int argc, char **argv)
 {
+	g_log_set_handler("GLib", G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION,
+			  on_no_thread, NULL);
 	return cli_main("profctl", profctl_verbs, argc, argv);
 }

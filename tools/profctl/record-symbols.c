@@ -15,6 +15,7 @@
 #include "tools/common/budget.h"
 #include "tools/common/symbolize.h"
 #include "tools/profcapture/tally.h"
+#include "tools/profctl/worker.h"
 
 #include <stdatomic.h>
 
@@ -68,7 +69,7 @@ static bool count_unresolved(struct record_symbols *symbols)
 	return true;
 }
 
-static void work(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+static void work(void *data)
 {
 	struct record_symbols *symbols = data;
 	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files,
@@ -76,21 +77,19 @@ static void work(GTask *task, gpointer source, gpointer data, GCancellable *canc
 
 	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
 		      count_unresolved(symbols);
-	g_task_return_boolean(task, TRUE);
 }
 
-static void on_done(GObject *source, GAsyncResult *result, gpointer data)
+static void on_done(void *data)
 {
-	struct record_symbols *symbols = g_task_get_task_data(G_TASK(result));
+	const struct record_symbols *symbols = data;
 
 	symbols->done(symbols->data);
 }
 
 struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
-					    void (*done)(void *data), void *data)
+					    void (*done)(void *data), void *data, GError **error)
 {
 	struct record_symbols *symbols = g_new0(struct record_symbols, 1);
-	g_autoptr(GTask) task = g_task_new(NULL, NULL, on_done, NULL);
 
 	symbols->client = client;
 	symbols->debug_files = debug_files_new(NULL, NULL);
@@ -98,9 +97,10 @@ struct record_symbols *record_symbols_start(int fd, const char *file, struct cli
 	symbols->file = file;
 	symbols->done = done;
 	symbols->data = data;
-	g_task_set_task_data(task, symbols, NULL);
-	g_task_run_in_thread(task, work);
-	return symbols;
+	if (worker_start(work, on_done, symbols, error))
+		return symbols;
+	record_symbols_free(symbols);
+	return NULL;
 }
 
 void record_symbols_skip(struct record_symbols *symbols)

@@ -7,9 +7,9 @@
 struct record_symbols;
 
 /* Starts on another thread. `fd` and `client` are borrowed until record_symbols_free(); `done` comes from the main
- * loop. */
+ * loop. NULL: no thread can be started. */
 struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
-					    void (*done)(void *data), void *data);
+					    void (*done)(void *data), void *data, GError **error);
 /* Leaves out the files that are still to come. */
 void record_symbols_skip(struct record_symbols *symbols);
 /* After `done`: whether the names of all files were added. False without error: it was told to skip.

@@ -14,6 +14,7 @@
 #include "config.h"
 
 #include "arch/errno-text.h"
+#include "arch/start-threads.h"
 #include "tools/profctl/client.h"
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
@@ -31,6 +32,9 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+
+/* Our own, and the processes of the command and of profd. */
+#define THREADS 5
 
 struct recording {
 	struct record_options options;
@@ -360,6 +364,7 @@ static bool check_pid(uint32_t pid, GError **error)
 static bool begin(struct recording *recording, GError **error)
 {
 	const struct record_options *options = &recording->options;
+	char why[ERRNO_TEXT_BYTES];
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
 	g_autofree char *stem = record_options_stem(options);
 	const struct output_options output = {
@@ -370,6 +375,11 @@ static bool begin(struct recording *recording, GError **error)
 		.needs_reading = !options->no_symbols,
 	};
 
+	if (!start_threads_check(THREADS, why)) {
+		g_set_error(error, CLI_ERROR, CLI_FAILURE,
+			    _("cannot start the threads and processes of a recording: %s"), why);
+		return false;
+	}
 	for (guint i = 0; options->pids && i < options->pids->len; i++)
 		if (!check_pid(g_array_index(options->pids, uint32_t, i), error))
 			return false;
@@ -423,11 +433,13 @@ static bool add_names(struct recording *recording, struct record_result *result)
 	    recording->interrupts >= 2)
 		return false;
 	recording->symbols = record_symbols_start(recording->output.fd, recording->output.path,
-						  recording->client, on_named, recording);
-	g_main_loop_run(recording->loop);
+						  recording->client, on_named, recording, &error);
+	if (recording->symbols)
+		g_main_loop_run(recording->loop);
 	if (recording->gave_up)
 		return false;
-	named = record_symbols_finish(recording->symbols, &result->unresolved_samples, &error);
+	named = recording->symbols &&
+		record_symbols_finish(recording->symbols, &result->unresolved_samples, &error);
 	result->has_unresolved = named;
 	if (error)
 		cli_warning(_("no names were added: %s"), error->message);

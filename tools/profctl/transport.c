@@ -14,10 +14,12 @@
 
 #include "arch/spawn.h"
 #include "tools/common/cli.h"
+#include "tools/profctl/patience.h"
 
 #include <errno.h>
 #include <glib/gi18n.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -27,7 +29,7 @@
 #define BUS_ERROR "org.freedesktop.DBus.Error."
 #define ERROR_PREFIX "org.profd.Profiler1.Error."
 #define EXIT_PATIENCE_MS 1000
-#define ANSWER_PATIENCE_MS 10000
+#define ANSWER_PATIENCE_S 10
 
 /* ---- Errors ------------------------------------------------------------------------------------- */
 
@@ -111,7 +113,8 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 	return true;
 }
 
-static bool connect_to(struct transport *transport, int fd, GError **error)
+static bool connect_to(struct transport *transport, int fd, GCancellable *cancellable,
+		       GError **error)
 {
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &failure);
@@ -123,7 +126,7 @@ static bool connect_to(struct transport *transport, int fd, GError **error)
 		stream = g_socket_connection_factory_create_connection(socket);
 		transport->connection = g_dbus_connection_new_sync(
 			G_IO_STREAM(stream), NULL, G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT,
-			NULL, NULL, &failure);
+			NULL, cancellable, &failure);
 	}
 	if (!transport->connection) {
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot talk to profd: %s"),
@@ -133,15 +136,11 @@ static bool connect_to(struct transport *transport, int fd, GError **error)
 	return true;
 }
 
-bool transport_open_private(struct transport *transport, GError **error)
+static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	int fd = -1;
 
-	*transport = (struct transport){ 0 };
-	if (start_profd(transport, &fd, error) && connect_to(transport, fd, error))
-		return true;
-	transport_close(transport);
-	return false;
+	return start_profd(transport, &fd, error) && connect_to(transport, fd, cancellable, error);
 }
 
 /* So that no process is left behind for the shell's next prompt. */
@@ -161,6 +160,9 @@ void transport_close(struct transport *transport)
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
 	}
+	/* one that has no client has nothing to finish */
+	if (transport->pid && !transport->connection)
+		kill(transport->pid, SIGKILL);
 	if (transport->pid)
 		wait_for_end(transport->pid);
 	g_free(transport->destination);
@@ -169,18 +171,18 @@ void transport_close(struct transport *transport)
 
 /* ---- The system's profd ------------------------------------------------------------------------- */
 
-static bool connect_to_bus(struct transport *transport, GError **error)
+static bool connect_to_bus(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
 	g_autofree char *address =
-		g_dbus_address_get_for_bus_sync(G_BUS_TYPE_SYSTEM, NULL, &failure);
+		g_dbus_address_get_for_bus_sync(G_BUS_TYPE_SYSTEM, cancellable, &failure);
 
 	if (address)
 		transport->connection = g_dbus_connection_new_for_address_sync(
 			address,
 			G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
 				G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-			NULL, NULL, &failure);
+			NULL, cancellable, &failure);
 	if (transport->connection)
 		return true;
 	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("there is no system bus (%s)"),
@@ -203,14 +205,15 @@ static bool no_service(const GError *failure, GError **error)
 }
 
 /* Starts it too. The string of ret_version is the caller's. */
-static bool get_version(struct transport *transport, char **ret_version, GError **error)
+static bool get_version(struct transport *transport, GCancellable *cancellable, char **ret_version,
+			GError **error)
 {
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GVariant) value = NULL;
 	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
 		transport->connection, PROFD_NAME, PROFD_PATH, "org.freedesktop.DBus.Properties",
 		"Get", g_variant_new("(ss)", PROFD_INTERFACE, "Version"), G_VARIANT_TYPE("(v)"),
-		G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_MS, NULL, &failure);
+		G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_S * 1000, cancellable, &failure);
 
 	if (!reply)
 		return no_service(failure, error);
@@ -224,13 +227,13 @@ static bool get_version(struct transport *transport, char **ret_version, GError 
 	return true;
 }
 
-static bool get_owner(struct transport *transport, GError **error)
+static bool get_owner(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
 		transport->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetNameOwner",
 		g_variant_new("(s)", PROFD_NAME), G_VARIANT_TYPE("(s)"), G_DBUS_CALL_FLAGS_NONE,
-		ANSWER_PATIENCE_MS, NULL, &failure);
+		ANSWER_PATIENCE_S * 1000, cancellable, &failure);
 
 	if (!reply)
 		return no_service(failure, error);
@@ -249,39 +252,66 @@ static bool is_compatible(const char *theirs)
 	return end && strncmp(ours, theirs, (size_t)(end - ours) + 1) == 0;
 }
 
-bool transport_open_system(struct transport *transport, GError **error)
+static bool find_system(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	g_autofree char *version = NULL;
 
-	*transport = (struct transport){ 0 };
-	if (connect_to_bus(transport, error) && get_version(transport, &version, error) &&
-	    get_owner(transport, error)) {
-		if (is_compatible(version))
-			return true;
-		g_set_error(
-			error, CLI_ERROR, CLI_NO_DAEMON,
-			_("the system bus's profd is version %s, which profctl %s does not understand"),
-			version, PROF_VERSION);
-	}
-	transport_close(transport);
+	if (!connect_to_bus(transport, cancellable, error) ||
+	    !get_version(transport, cancellable, &version, error) ||
+	    !get_owner(transport, cancellable, error))
+		return false;
+	if (is_compatible(version))
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
+		    _("the system bus's profd is version %s, which profctl %s does not understand"),
+		    version, PROF_VERSION);
 	return false;
+}
+
+static bool find_running(struct transport *transport, GCancellable *cancellable, GError **error)
+{
+	return connect_to_bus(transport, cancellable, error) &&
+	       get_owner(transport, cancellable, error);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------ */
+
+static bool open_with(struct transport *transport,
+		      bool (*find)(struct transport *, GCancellable *, GError **), GError **error)
+{
+	struct patience *patience = patience_begin(ANSWER_PATIENCE_S, error);
+	bool ok;
+
+	*transport = (struct transport){ 0 };
+	ok = patience && find(transport, patience_cancellable(patience), error);
+	if (!ok)
+		transport_close(transport);
+	return patience_end(patience, ok, error);
+}
+
+bool transport_open_private(struct transport *transport, GError **error)
+{
+	return open_with(transport, find_own, error);
+}
+
+bool transport_open_system(struct transport *transport, GError **error)
+{
+	return open_with(transport, find_system, error);
 }
 
 bool transport_open_running(struct transport *transport, GError **error)
 {
-	*transport = (struct transport){ 0 };
-	if (connect_to_bus(transport, error) && get_owner(transport, error))
-		return true;
-	transport_close(transport);
-	return false;
+	return open_with(transport, find_running, error);
 }
 
 static bool list_has(const struct transport *transport, const char *method, const char *name)
 {
 	g_autofree const char **names = NULL;
-	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
-		transport->connection, BUS_NAME, BUS_PATH, BUS_NAME, method, NULL,
-		G_VARIANT_TYPE("(as)"), G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_MS, NULL, NULL);
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_sync(transport->connection, BUS_NAME, BUS_PATH,
+						    BUS_NAME, method, NULL, G_VARIANT_TYPE("(as)"),
+						    G_DBUS_CALL_FLAGS_NONE,
+						    ANSWER_PATIENCE_S * 1000, NULL, NULL);
 
 	if (reply)
 		g_variant_get(reply, "(^a&s)", &names);
@@ -293,7 +323,7 @@ int transport_bus_has(const char *name)
 	struct transport transport = { 0 };
 	int result = -ENOTCONN;
 
-	if (connect_to_bus(&transport, NULL))
+	if (connect_to_bus(&transport, NULL, NULL))
 		result = list_has(&transport, "ListNames", name) ||
 			 list_has(&transport, "ListActivatableNames", name);
 	transport_close(&transport);

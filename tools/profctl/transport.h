@@ -16,6 +16,8 @@ struct transport {
 	pid_t pid;         /* of a private profd, else 0 */
 };
 
+/* What opens one waits ten seconds or less, and no longer where SIGINT or SIGTERM comes (CLI_INTERRUPTED). */
+
 /* Starts a profd of our own and connects to it. CLI_NO_DAEMON. */
 bool transport_open_private(struct transport *transport, GError **error);
 /* The system's, which is started if need be. CLI_NO_DAEMON: there is none, or none of a version that we understand. */
