@@ -3,8 +3,8 @@
  * Limits - how much one user, and one session, may take of a profd that serves many
  *
  * Each is a property of the root object, and an error names the property that it met. Root has none but the number of
- * all sessions, and neither has a client that started its profd itself: there is nobody to take from. What a session has
- * no room for is either refused at once, or ends it with a reason and a Warning, or is counted in its capture as lost.
+ * all sessions, and neither has a client that started its profd itself: there is nobody to take from. Some of what there is
+ * is kept for root, however many users come. What a session has no room for is either refused at once, or ends it with a reason and a Warning, or is counted in its capture as lost.
  * Pure: who counts is service.c.
  */
 #include "config.h"
@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 
 #define MAX_SESSIONS 64u
+#define RESERVED_SESSIONS 8u
 #define MAX_SESSIONS_PER_USER 8u
 #define MAX_RECORDINGS_PER_USER 4u
 
@@ -27,6 +28,7 @@ static const struct {
 } properties[] = {
 	{ "MaxSessions", "u", MAX_SESSIONS },
 	{ "MaxSessionsPerUser", "u", MAX_SESSIONS_PER_USER },
+	{ "ReservedSessions", "u", RESERVED_SESSIONS },
 	{ "MaxEngineBytes", "t", ENGINE_MEMORY_BYTES },
 	{ "MaxEngineBytesPerUser", "t", MAX_RECORDINGS_PER_USER *ENGINE_MEMORY_BYTES },
 	{ "MaxOptionsBytes", "t", LIMITS_OPTIONS_BYTES },
@@ -35,18 +37,21 @@ static const struct {
 	{ "MaxSampleRate", "t", LIMITS_SAMPLE_RATE },
 };
 
-unsigned limits_thread_events(void)
+/* Of our descriptors, so many quarters. */
+static unsigned quarters(unsigned n)
 {
 	struct rlimit limit = { 0 };
 
 	getrlimit(RLIMIT_NOFILE, &limit);
-	return (unsigned)MIN_OF((uint64_t)limit.rlim_cur / 4, (uint64_t)UINT32_MAX);
+	return (unsigned)MIN_OF((uint64_t)limit.rlim_cur / 4 * n, (uint64_t)UINT32_MAX);
 }
 
 GVariant *limits_get_property(const char *name)
 {
 	if (strcmp(name, "MaxThreadEventsPerUser") == 0)
-		return g_variant_new_uint32(limits_thread_events());
+		return g_variant_new_uint32(quarters(1));
+	if (strcmp(name, "MaxThreadEvents") == 0)
+		return g_variant_new_uint32(quarters(3));
 	for (size_t i = 0; i < ARRAY_SIZE(properties); i++) {
 		if (strcmp(properties[i].name, name) != 0)
 			continue;
@@ -64,12 +69,33 @@ bool limits_check_new(const struct access *access, const struct limits_usage *al
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 				   "%u sessions are open, which is MaxSessions; Close one",
 				   all->sessions);
+	if (access->limited && all->sessions >= MAX_SESSIONS - RESERVED_SESSIONS)
+		return broker_fail(
+			error, BROKER_ERROR_LIMIT_EXCEEDED,
+			"%u sessions are open, and the rest of MaxSessions is kept for root "
+			"(ReservedSessions); Close one",
+			all->sessions);
 	if (access->limited && user->sessions >= MAX_SESSIONS_PER_USER)
 		return broker_fail(
 			error, BROKER_ERROR_LIMIT_EXCEEDED,
 			"user %u has %u sessions, which is MaxSessionsPerUser; Close one",
 			(unsigned)access->uid, user->sessions);
 	return true;
+}
+
+bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
+				unsigned of_a_thread, GError **error)
+{
+	bool is_user = user > quarters(1);
+
+	if (!access->limited || (!is_user && all <= quarters(3)))
+		return true;
+	return broker_fail(
+		error, BROKER_ERROR_LIMIT_EXCEEDED,
+		"recording these processes of user %u by thread needs more than %s allows (%u events at a "
+		"time%s): %u for each thread; record fewer processes or fewer events",
+		(unsigned)access->uid, is_user ? "MaxThreadEventsPerUser" : "MaxThreadEvents",
+		quarters(is_user ? 1 : 3), is_user ? "" : ", of all users", of_a_thread);
 }
 
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

@@ -21,10 +21,10 @@ struct limits_usage {
 /* NULL: no property of that name. */
 GVariant *limits_get_property(const char *name);
 
-/* Of what is opened for the threads of a user's processes: MaxThreadEventsPerUser. */
-unsigned limits_thread_events(void);
-
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
+/* all, user: events that would be open for threads of processes of all users but root, and of this one. */
+bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
+				unsigned of_a_thread, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,
 			GError **error);

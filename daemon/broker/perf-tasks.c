@@ -57,14 +57,20 @@ struct perf_tasks {
 	void *data;
 };
 
+static unsigned events_a_thread(const struct perf_tasks *opening)
+{
+	return opening->cpus->len * (1 + opening->plan->n_events);
+}
+
 /* Descriptors for events of users' threads, in all openings: uid → number. */
 static struct {
 	pthread_mutex_t lock;
 	GHashTable *of_users;
+	unsigned of_all;
 } reservations = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* n: more, or fewer. False: that would be more than a user may have. */
-static bool reserve(struct perf_tasks *opening, int n)
+/* n: more, or fewer. */
+static bool reserve(struct perf_tasks *opening, int n, GError **error)
 {
 	gpointer key = GUINT_TO_POINTER(opening->access->uid);
 	unsigned sum;
@@ -76,20 +82,17 @@ static bool reserve(struct perf_tasks *opening, int n)
 	if (!reservations.of_users)
 		reservations.of_users = g_hash_table_new(NULL, NULL);
 	sum = GPOINTER_TO_UINT(g_hash_table_lookup(reservations.of_users, key)) + (unsigned)n;
-	ok = n < 0 || sum <= limits_thread_events();
+	ok = n < 0 || limits_check_thread_events(opening->access, reservations.of_all + (unsigned)n,
+						 sum, events_a_thread(opening), error);
 	if (ok && sum)
 		g_hash_table_insert(reservations.of_users, key, GUINT_TO_POINTER(sum));
 	else if (ok)
 		g_hash_table_remove(reservations.of_users, key);
+	reservations.of_all += ok ? (unsigned)n : 0;
 	pthread_mutex_unlock(&reservations.lock);
 	if (ok)
 		opening->reserved += (unsigned)n;
 	return ok;
-}
-
-static unsigned events_a_thread(const struct perf_tasks *opening)
-{
-	return opening->cpus->len * (1 + opening->plan->n_events);
 }
 
 static bool is_cancelled(struct perf_tasks *opening)
@@ -118,17 +121,6 @@ static bool fail_limit(const struct perf_tasks *opening, GError **error)
 		"one more), and %u threads were opened; raise `ulimit -n` (now %llu)",
 		a_thread, opening->cpus->len, opening->plan->n_events,
 		opening->events->len / a_thread, (unsigned long long)limit.rlim_cur);
-}
-
-static bool fail_user(const struct perf_tasks *opening, GError **error)
-{
-	return broker_fail(
-		error, BROKER_ERROR_LIMIT_EXCEEDED,
-		"recording these processes of user %u by thread needs more than %u events at a time, which is "
-		"MaxThreadEventsPerUser: %u for each thread (%u CPUs, %u events and one more); record fewer "
-		"processes or fewer events",
-		(unsigned)opening->access->uid, limits_thread_events(), events_a_thread(opening),
-		opening->cpus->len, opening->plan->n_events);
 }
 
 static bool fail_task(const struct perf_tasks *opening, const struct event *event, pid_t tid,
@@ -180,8 +172,8 @@ static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 	unsigned before = opening->events->len;
 	bool gone = false;
 
-	if (!reserve(opening, (int)events_a_thread(opening)))
-		return fail_user(opening, error);
+	if (!reserve(opening, (int)events_a_thread(opening), error))
+		return false;
 	opening->rank++;
 	for (unsigned i = 0; i < opening->cpus->len; i++)
 		for (unsigned position = 0; position < 1 + opening->plan->n_events; position++) {
@@ -379,7 +371,7 @@ void perf_tasks_free(struct perf_tasks *opening)
 	if (opening->thread)
 		g_thread_join(opening->thread);
 	g_idle_remove_by_data(opening);
-	(void)reserve(opening, -(int)opening->reserved);
+	(void)reserve(opening, -(int)opening->reserved, NULL);
 	g_array_unref(opening->pids);
 	g_clear_pointer(&opening->events, g_array_unref);
 	g_clear_error(&opening->error);

@@ -79,13 +79,15 @@ def test_sessions(bus, file, busy):
     until(lambda: size(bus.profd.pid)[1] <= before[1])
     assert size(bus.profd.pid)[0] - before[0] < 1 << 20
     daemon.create(others, file)
-    for _ in range(limit(root, "MaxSessions") - len(paths) - 1):
+    for n in range(limit(root, "MaxSessions") - len(paths) - 1):
         root.create(buses.SYSTEM, file)
-    for client, options in (root, buses.SYSTEM), (daemon, others):
-        name, message = refusal(client.create, options, file)
-        assert name == "LimitExceeded" and "MaxSessions;" in message
+        if n == limit(root, "MaxSessions") - limit(root, "ReservedSessions") - len(paths) - 2:
+            name, message = refusal(daemon.create, others, file)
+            assert name == "LimitExceeded" and "ReservedSessions" in message
+    name, message = refusal(root.create, buses.SYSTEM, file)
+    assert name == "LimitExceeded" and "MaxSessions;" in message
     second.session(paths[-1], "Close")
-    first.create(own, file)
+    root.create(buses.SYSTEM, file)
 
 
 def test_memory_of_engines(bus, files, busy):

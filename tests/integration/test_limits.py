@@ -28,8 +28,8 @@ def fds(pid):
 
 def test_properties(profd):
     limits = {name: profd.get(ROOT, name, PROFILER) for name in (
-        "MaxSessions", "MaxSessionsPerUser", "MaxEngineBytes", "MaxEngineBytesPerUser", "MaxThreadEventsPerUser", "MaxOptionsBytes",
-        "MaxCaptureBytes", "MaxDuration", "MaxSampleRate")}
+        "MaxSessions", "MaxSessionsPerUser", "ReservedSessions", "MaxEngineBytes", "MaxEngineBytesPerUser", "MaxThreadEventsPerUser", "MaxThreadEvents",
+        "MaxOptionsBytes", "MaxCaptureBytes", "MaxDuration", "MaxSampleRate")}
     assert limits["MaxSessions"] == 64 and limits["MaxSessionsPerUser"] == 8
     assert limits["MaxEngineBytesPerUser"] >= limits["MaxEngineBytes"] > 256 << 20
     assert all(value > 0 for value in limits.values())
