@@ -255,11 +255,18 @@ static int serve_system(const struct arguments *arguments)
 
 /* ---- One client --------------------------------------------------------------------------------- */
 
+/* Nothing is served yet, so there is nothing to be finished. */
+static void end_at_once(int number)
+{
+	_exit(0);
+}
+
 static bool connect_to_client(struct program *program, GSocket *socket, GError **error)
 {
 	g_autoptr(GSocketConnection) stream = g_socket_connection_factory_create_connection(socket);
 	g_autofree char *guid = g_dbus_generate_guid();
 
+	signal(SIGTERM, end_at_once);
 	/* not g_dbus_connection_new(): its answer never comes where its thread cannot be started */
 	program->connection = g_dbus_connection_new_sync(
 		G_IO_STREAM(stream), guid,
