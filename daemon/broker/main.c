@@ -115,11 +115,9 @@ static void serve_the_rest(void)
 		;
 }
 
-static int run(struct program *program)
+/* Returns the exit status. */
+static int done(struct program *program)
 {
-	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
-	g_unix_signal_add(SIGTERM, on_terminate, program);
-	g_main_loop_run(program->loop);
 	g_clear_pointer(&program->name, name_free);
 	if (program->service)
 		service_end_calls(program->service);
@@ -139,6 +137,14 @@ static int run(struct program *program)
 	}
 	g_main_loop_unref(program->loop);
 	return program->status;
+}
+
+static int run(struct program *program)
+{
+	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
+	g_unix_signal_add(SIGTERM, on_terminate, program);
+	g_main_loop_run(program->loop);
+	return done(program);
 }
 
 static bool keep_numbers(void)
@@ -303,7 +309,8 @@ static int serve_private(int given)
 	program.loop = g_main_loop_new(NULL, FALSE);
 	if (!connect_to_client(&program, socket, &error)) {
 		fprintf(stderr, _("profd: cannot serve the client: %s\n"), error->message);
-		return 1;
+		program.status = 1;
+		return done(&program);
 	}
 	g_signal_connect(program.connection, "closed", G_CALLBACK(on_closed), &program);
 	g_dbus_connection_start_message_processing(program.connection);
