@@ -93,8 +93,8 @@ def beside(recorder, profcapture, capture, tmp_path):
     return start
 
 
-def assert_honest(profcapture, capture, pids):
-    """All marks, what was lost by process and cause, and what is told of rings by process; of hostile ones only."""
+def assert_honest(profcapture, capture, pids, *machine):
+    """All marks, what was lost by process and cause, and what is told of rings by process; of hostile ones only, or the machine's."""
     marks = rows(profcapture, capture, "mark", "--pid", pids["honest"])
     assert [mark["id"] for mark in marks] == list(range(1, 4 * HONEST + 1))
     assert {mark["name"] for mark in marks} == {"step"}
@@ -102,7 +102,7 @@ def assert_honest(profcapture, capture, pids):
     for row in rows(profcapture, capture, "loss"):
         # the machine's, and a few samples where a host takes the processor away from who reads the kernel's ring, or another process takes the engine's
         few = row["cause"] in FEW and row["count"] < 100
-        if row["cause"] not in ("ticks-missed", "throttled") and not few:
+        if row["cause"] not in ("ticks-missed", "throttled", *machine) and not few:
             stream, _, pid = row["stream"].partition("/")
             assert stream == "collector" and int(pid) != pids["honest"], row
             assert row["time_ns"] <= row["time_end"], row
@@ -136,7 +136,8 @@ def test_floods_of_wakeups(beside, profcapture, capture):
     """Bells that mean nothing, and requests and hellos whose answers nobody reads, cost little of a CPU."""
     watch = Watch()
     pids, _ = beside(["flood-bells", "flood-requests", "flood-connections"], 1500, watch=watch)
-    loss, told = assert_honest(profcapture, capture, pids)
+    # each bell is a wake-up that the kernel tells of: a million a second fill its ring where the host takes the CPU away
+    loss, told = assert_honest(profcapture, capture, pids, "side-band")
     # who is gone before it is let in is counted, unless the next one came from it in time
     assert set(loss) <= {(pids["flood-connections"], "ring-refused")} and not told
     assert SANITIZED or watch.share < SHARE, watch.share
