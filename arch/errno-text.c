@@ -73,7 +73,7 @@ static int64_t read_number(const char *folder, const char *name)
 	return end > text ? number : -1;
 }
 
-/* Appends who limits the processes where the cgroup, or one that it is in, has no room. */
+/* Appends which cgroup limits the processes: the process's own, or one above it, up to the one that is mounted at `root`. */
 static bool append_full(char *buffer, const char *root, const char *path)
 {
 	char folder[PATH_MAX];
@@ -82,7 +82,7 @@ static bool append_full(char *buffer, const char *root, const char *path)
 	if (n_root + strlen(path) >= sizeof(folder))
 		return false;
 	stpcpy(stpcpy(folder, root), path);
-	while (strlen(folder) > n_root) {
+	for (;;) {
 		int64_t most = read_number(folder, "/pids.max");
 
 		if (most >= 0 && read_number(folder, "/pids.current") + FEW_PIDS >= most) {
@@ -93,9 +93,11 @@ static bool append_full(char *buffer, const char *root, const char *path)
 			append(buffer, "/pids.max)");
 			return true;
 		}
+		/* in a container the path may be one of the host, and the container's cgroup the root */
+		if (strlen(folder) <= n_root)
+			return false;
 		*strrchr(folder, '/') = '\0';
 	}
-	return false;
 }
 
 /* Cgroups v1 have a tree of their own for pids, and v2 one for everything, which has another place beside those of v1. */

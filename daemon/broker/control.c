@@ -349,7 +349,6 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* One a turn, so that others are served meanwhile. */
 /* Of all that it takes to let in who connects: who has been accepted without them would be refused. */
 static bool are_free(int fd)
 {
@@ -363,6 +362,7 @@ static bool are_free(int fd)
 	return n == DESCRIPTORS;
 }
 
+/* One a turn, so that others are served meanwhile. */
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;

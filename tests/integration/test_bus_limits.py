@@ -78,15 +78,18 @@ def test_sessions(bus, file, busy):
         assert name == "LimitExceeded" and "MaxSessionsPerUser" in message
     until(lambda: size(bus.profd.pid)[1] <= before[1])
     assert size(bus.profd.pid)[0] - before[0] < 1 << 20
+    second.session(paths[-1], "Close")
+    paths[-1] = first.create(own, file)
     daemon.create(others, file)
     for n in range(limit(root, "MaxSessions") - len(paths) - 1):
         root.create(buses.SYSTEM, file)
         if n == limit(root, "MaxSessions") - limit(root, "ReservedSessions") - len(paths) - 2:
             name, message = refusal(daemon.create, others, file)
             assert name == "LimitExceeded" and "ReservedSessions" in message
-    name, message = refusal(root.create, buses.SYSTEM, file)
-    assert name == "LimitExceeded" and "MaxSessions;" in message
-    second.session(paths[-1], "Close")
+    for client, options in (root, buses.SYSTEM), (daemon, others):
+        name, message = refusal(client.create, options, file)
+        assert name == "LimitExceeded" and "MaxSessions;" in message
+    first.session(paths[-1], "Close")
     root.create(buses.SYSTEM, file)
 
 

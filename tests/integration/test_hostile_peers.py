@@ -94,7 +94,10 @@ def beside(recorder, profcapture, capture, tmp_path):
 
 
 def assert_honest(profcapture, capture, pids, *machine):
-    """All marks, what was lost by process and cause, and what is told of rings by process; of hostile ones only, or the machine's."""
+    """The honest program has all of its marks. Only hostile programs lost something, unless its cause is one of `machine`.
+
+    Returns what was lost, by process and cause, and what the capture tells of rings, by process.
+    """
     marks = rows(profcapture, capture, "mark", "--pid", pids["honest"])
     assert [mark["id"] for mark in marks] == list(range(1, 4 * HONEST + 1))
     assert {mark["name"] for mark in marks} == {"step"}

@@ -24,6 +24,7 @@ static void test_sessions(void)
 	CHECK(may_have(&somebody, 55, 7, ""));
 	CHECK(!may_have(&somebody, 56, 7, "ReservedSessions"));
 	CHECK(!may_have(&somebody, 8, 8, "MaxSessionsPerUser"));
+	CHECK(!may_have(&somebody, 64, 0, "MaxSessions;"));
 	CHECK(may_have(&root, 63, 63, ""));
 	CHECK(!may_have(&root, 64, 0, "MaxSessions;"));
 }
