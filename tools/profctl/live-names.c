@@ -371,8 +371,10 @@ void live_names_ask(struct live_names *names)
 	g_array_index(names->asked_us, gint64, image) = now_us;
 	question = question_new(names, image);
 	take_places(live, question);
-	/* else it is asked again later, as one that knew nothing */
 	names->asking = worker_start(answer, on_answer, question, NULL);
-	if (!names->asking)
-		question_free(question);
+	if (names->asking)
+		return;
+	/* they are asked for again later */
+	g_array_append_vals(live->unnamed, question->places->data, question->places->len);
+	question_free(question);
 }
