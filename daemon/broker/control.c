@@ -13,6 +13,7 @@
  *             (5) who finds no room is told of                                          [test-control: crowd]
  *             (6) users with many connections do not keep out one who has few           [test-control: users]
  *             (7) without descriptors for those who come, nothing is asked until some are free [test-control: full]
+ *             (8) however many come, they have a quarter of the main thread's time at most            [bench_floods]
  * Main thread only.
  */
 #include "config.h"
@@ -45,6 +46,8 @@
 #define NAME_BYTES 16
 #define PAUSE_MS 100
 #define DESCRIPTORS 4 /* the connection, its copy, the process, and a file in /proc */
+#define TURN_US 1000
+#define REST_MS 3
 
 /* A connection that has not said hello yet. */
 struct pending {
@@ -59,6 +62,7 @@ struct control {
 	char *address;
 	bool is_private;
 	guint input, pause;
+	gint64 turn_us, used_us; /* when the turn began, and what peers have taken of it */
 	control_taker take;
 	control_refused refused;
 	void *data;
@@ -179,6 +183,18 @@ static void answer(int fd, enum control_status status)
 		return;
 }
 
+/* Peers have been served since then. */
+static void count_time(struct control *control, gint64 begin_us)
+{
+	gint64 now_us = g_get_monotonic_time();
+
+	if (begin_us - control->turn_us > TURN_US + REST_MS * 1000) {
+		control->turn_us = begin_us;
+		control->used_us = 0;
+	}
+	control->used_us += now_us - begin_us;
+}
+
 /* Of the process that connected, whoever holds the connection now. */
 static int open_pidfd(int fd, pid_t pid)
 {
@@ -238,6 +254,8 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 {
 	struct pending *pending = data;
+	struct control *control = pending->control;
+	gint64 begin_us = g_get_monotonic_time();
 	struct control_hello hello;
 	enum control_status status;
 	ssize_t n;
@@ -255,6 +273,7 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 			answer(fd, status);
 	}
 	pending_free(pending);
+	count_time(control, begin_us);
 	return G_SOURCE_REMOVE;
 }
 
@@ -362,22 +381,28 @@ static bool are_free(int fd)
 	return n == DESCRIPTORS;
 }
 
-/* One a turn, so that others are served meanwhile. */
+/* Who comes meanwhile stays in the listener's queue. */
+static gboolean pause_for(struct control *control, guint ms)
+{
+	control->input = 0;
+	control->pause = g_timeout_add(ms, on_pause_over, control);
+	return G_SOURCE_REMOVE;
+}
+
+/* One at a time, so that others are served meanwhile. */
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;
+	gint64 begin_us = g_get_monotonic_time();
 	bool has_descriptors = are_free(listener);
 	int fd = has_descriptors ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
-	/* The connection stays in the listener's queue; without a pause the main loop would call us again at once. */
+	/* Without a pause the main loop would call us again at once. */
 	if (fd < 0 && (!has_descriptors || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-		       errno == ENOMEM)) {
-		control->input = 0;
-		control->pause = g_timeout_add(PAUSE_MS, on_pause_over, control);
-		return G_SOURCE_REMOVE;
-	}
+		       errno == ENOMEM))
+		return pause_for(control, PAUSE_MS);
 	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 	    is_let_in(control, peer.uid)) {
 		/* 0: it is in a PID namespace that is not below ours */
@@ -390,7 +415,8 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	}
 	if (fd >= 0)
 		hang_up(fd);
-	return G_SOURCE_CONTINUE;
+	count_time(control, begin_us);
+	return control->used_us > TURN_US ? pause_for(control, REST_MS) : G_SOURCE_CONTINUE;
 }
 
 void control_serve(struct control *control, control_taker take, control_refused refused, void *data)
