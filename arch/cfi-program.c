@@ -5,10 +5,10 @@
  * A program moves through the code of a function and says at each place where the CFA and the registers are. Of the
  * registers only those that a walk needs are followed: fp, the return address, and sp, which has to be the CFA.
  * Operands are decoded by a table, so that an instruction that does not matter is skipped by the same code.
- * Invariants: (1) rows ascend, do not overlap and stay within the FDE      [test-cfi: real files; fuzz_cfi]
- *             (2) each row but the last costs at least one byte of program [fuzz_cfi: bounded rows]
+ * Invariants: (1) rows ascend, do not overlap and stay within the FDE      [test-cfi-files; fuzz_cfi]
+ *             (2) each row but the last costs at least one byte of program [fuzz_cfi]
  *             (3) what cannot be held by a rule says so, and does not stop what comes after it
- *                                                                          [test-cfi: expressions]
+ *                                                                          [test-cfi: prefixes]
  * Of DWARF expressions these are known: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames, and libcrypto's), and the
  * pattern that linkers write for the PLT.
  */

@@ -4,7 +4,7 @@
  *
  * A section is a sequence of records: CIEs with what functions have in common, and FDEs, one a function, that name
  * their CIE by its distance. This file finds and reads them; cfi-program.c runs the programs that they carry.
- * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi, under AddressSanitizer]
+ * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
  *             (2) an FDE's end is behind its start, and does not wrap     [test-cfi: ranges; fuzz_cfi]
  *             (3) reading a whole section costs time linear in its size: records do not overlap, and of a CIE, which
  *                 any number of FDEs may name, at most MAX_INITIAL bytes are run [test-cfi: costly CIEs]

@@ -11,7 +11,7 @@
  *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame, .eh_frame_hdr: of the load that
  *                  follows, as if .eh_frame stood at the first multiple of 8 behind its code
  *     all others (the end) are skipped by their length.
- * Invariants: (1) nothing outside of the bytes is looked at             [test-jit-names: dump, fuzz-jit_files]
+ * Invariants: (1) nothing outside of the bytes is looked at             [test-jit-names: dump, fuzz_jit_dump]
  *             (2) each step goes on by a record's header at least, so it ends
  */
 #include "arch/jit-dump.h"

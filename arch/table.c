@@ -12,7 +12,7 @@
  * two arrays stand apart since the search reads only `rows`: 32 of them are in a cache line.
  * Invariants: (1) table_get() reads nothing outside of a table that was checked, for any address
  *                                                                         [test-table: damaged; fuzz_unwind_table]
- *             (2) at every address the table says what the CFI says       [test-table: real files]
+ *             (2) at every address the table says what the CFI says       [test-cfi-files]
  */
 #include "arch/table.h"
 

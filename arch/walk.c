@@ -13,7 +13,7 @@
  *             (2) a walk with a cache takes under 100 us, whatever the stack says: by WALK_MAX_STEPS and
  *                 WALK_LOOKUP_STEPS         [test-walk: random stacks, lookups; bench-unwind-random]
  *             (3) nothing is read but by the copy, within its bounds, and by the callbacks [fuzz_walk]
- *             (4) the chain is what elfutils finds                                     [bench-unwind: agreement]
+ *             (4) the chain is what elfutils finds                                     [bench-unwind]
  *             (5) walks side by side find what each finds alone                        [test-walk: together]
  * Does not stitch, does not guess what an unsupported rule would have said, and interprets no prologues.
  */

@@ -7,7 +7,7 @@
  * the descriptors in the packets that nobody read. So only threads that nobody waits for do any of this.
  * A process does not end before such a thread does: profd that has been told to end has no name on the bus by then, and a
  * connection that is shut down.
- * Invariants: (1) closer_close() does not wait             [attack-capture: server that hangs, attack-sockets]
+ * Invariants: (1) closer_close() does not wait             [test_attack_capture: server that hangs; test_attack_sockets]
  *             (2) no more than so many threads wait; what comes then stays open until one of them is done [test-closer]
  */
 #include "daemon/closer.h"

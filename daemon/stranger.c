@@ -7,7 +7,7 @@
  * the sender likes. So the sender is refused where the kernel can do that; elsewhere a packet is looked at before it is
  * read, which closes copies only, and one with descriptors is never read. The only reader of a socket sees the same packet
  * twice.
- * Invariants: (1) no descriptor of a stranger is closed here  [attack-sockets: with and without the kernel's help]
+ * Invariants: (1) no descriptor of a stranger is closed here  [test_attack_sockets]
  */
 #include "daemon/stranger.h"
 

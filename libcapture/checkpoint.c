@@ -6,8 +6,8 @@
  * through the codec of every other table: one group in most checkpoints, those of entries.c in an index of the whole file.
  *
  * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file has at most
- *                 size / CHUNK_HEADER_BYTES of them                          [fuzz-capture-index]
- *             (2) decoding reads no byte outside the payload                 [fuzz-capture-index]
+ *                 size / CHUNK_HEADER_BYTES of them                          [fuzz_capture_index]
+ *             (2) decoding reads no byte outside the payload                 [fuzz_capture_index]
  */
 #include "libcapture/checkpoint.h"
 

@@ -11,7 +11,7 @@
  * explain; what they say of a chunk is compared with its header when it is read (load.c).
  *
  * Invariants: (1) links lead back and never overlap, so that following them reads no byte twice
- *             (2) a way that fails leaves nothing behind for the next         [index_forget]
+ *             (2) a way that fails leaves nothing behind for the next         [by construction of index_forget()]
  */
 #include "libcapture/reader.h"
 

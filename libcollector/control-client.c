@@ -5,7 +5,7 @@
  * The connection lives among the program's descriptors, which it may close or use the numbers of: so the socket's cookie
  * (SO_COOKIE, the same for no other socket since boot) is compared before each use. It is moved out of the low numbers, as
  * programs count on getting the lowest one that is free.
- * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent, full_backlog]
+ * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent]
  *             (2) nothing is written to what is not our socket, or closed [test-control-client: reused, left]
  *             (3) descriptors that come where none belongs are closed     [test-control-client: surplus]
  */

@@ -8,7 +8,7 @@
  * libc never calls its public names from within another, but for reallocarray(), which is done here. Any other allocator may: what it calls
  * while it is in a call is passed on, and not recorded. C++'s operators are not hooked, as they call malloc() and
  * aligned_alloc(); those of an allocator that brings its own do not, and are not seen.
- * Invariants: (1) every call does what it does without this     [test_heap_zoo: all, allocators, run_path]
+ * Invariants: (1) every call does what it does without this     [test_heap_zoo: zoo, kinds, run_path]
  *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"

@@ -13,9 +13,9 @@
  * Where a file has holes between its segments, the loader has a module for each of them, so that CFI may be outside of the
  * module that it describes.
  * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a chain that reached its
- *                 root: such modules are in use                    [test-own-stack: signal storm, dlclose]
+ *                 root: such modules are in use                    [test-own-stack: storm, same_address]
  *             (2) nothing of it is believed: lengths are bounded by this file's buffers, and what is not there is not read
- *                                                                  [fuzz_cfi for what comes behind them]
+ *                                                                  [fuzz_cfi]
  *             (3) no rule survives its module                      [test-own-stack: same address]
  * Of code in no module (generated code, and the trampoline of an emulator) only its being readable is known.
  */

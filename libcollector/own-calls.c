@@ -18,7 +18,7 @@
  * for a call. Code elsewhere is taken for what it was.
  * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated, made up]
  *             (2) a check loads what is on the thread's own stack, not below the innermost frame
- *                                                                      [test-own-calls: fiber, signal stack]
+ *                                                                      [test-own-calls: fiber; test-own-stack: signal stack]
  *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules, recalled]
  *             (4) errno stays
  * A stack that does not end on the thread's own is walked whole each time.

@@ -6,7 +6,7 @@
  * filter could kill for asking, memory is probed: rt_sigprocmask() copies a mask in before it finds that it was told
  * nothing sensible, so that EINVAL means readable. No filter that lets a program run refuses that call. What is unmapped
  * between probe and load would fault; only there.
- * Invariants: (1) nothing faults, whatever the address                     [test-own-stack: corrupt stacks, memory]
+ * Invariants: (1) nothing faults, whatever the address                     [test-own-stack: corrupt, memory]
  *             (2) with a seccomp filter only what programs cannot do without is called: prctl(), getpid(), rt_sigprocmask()
  *                                                                          [test-own-stack: seccomp]
  * Does not check that memory stays what it was.

@@ -20,11 +20,11 @@
  * thread, on its stack, while that waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid:
  * it leaves its parent's struct own_stack alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
- *                                           [test-own-stack: fiber, signal stack, corrupt stacks, guard page]
- *             (2) a cache has one user      [test-own-stack: signal storm, threads, fork in walk]
+ *                                           [test-own-stack: fiber, signal stack, corrupt, overflow]
+ *             (2) a cache has one user      [test-own-stack: storm, threads, fork in walk]
  *             (3) memory is one mapping, which the kernel tells of as two      [test-own-stack: memory]
  *             (4) errno stays               [test-own-stack: errno]
- * A stack without a guard page whose neighbour is readable and is unmapped later is not told from that, and has room for all that
+ * A stack without a overflow whose neighbour is readable and is unmapped later is not told from that, and has room for all that
  * is known. So has a fiber.
  */
 #include "libcollector/own-stack.h"

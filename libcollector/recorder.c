@@ -13,10 +13,10 @@
  *
  * All that is known stands in a page that a forked child has as zeros: it has no recorder, and closes what it inherited of
  * its parent's. The descriptors are the program's too: each is compared by its cookie before it is used.
- * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS   [test_recorder: profctl_killed, stopped]
+ * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS   [test_recorder: killed_under_it, stopped]
  *             (2) samples are between the marks of a block, and none is missing [test_recorder: blocks, edges]
  *             (3) a child of fork() or vfork() does nothing to its parent's     [test_recorder: fork]
- *             (4) errno stays                                                   [test_recorder: all, as record-self.c checks]
+ *             (4) errno stays                                                   [test_recorder: by_the_service]
  */
 #include "config.h"
 

@@ -6,9 +6,9 @@
  * without the libc knowing, gets a child that is not registered. Its first record registers it, with a connection of its own.
  *
  * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
- *             (2) no thread waits longer than its bound, and only once a process [test_collector: stopped, silent]
- *             (3) errno stays                                        [test_collector: all, as zoo.c checks]
- *             (4) a descriptor that is not ours is not touched       [test_collector: closefrom, reuse]
+ *             (2) no thread waits longer than its bound, and only once a process [test-control-client: silent]
+ *             (3) errno stays                                        [test_collector: zoo]
+ *             (4) a descriptor that is not ours is not touched       [test_collector: closefrom]
  */
 #include "libcollector/register-own.h"
 

@@ -6,7 +6,7 @@
  * A thread that needs another one to be done waits for a bound, or is told that there is none.
  *
  * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
- *             (2) no thread waits longer than its bound              [test_collector: stopped]
+ *             (2) no thread waits longer than its bound              [test-control-client: silent]
  *             (3) a thread that is late for its session is not hurt  [test-register-rings: retired_behind, retired_before]
  */
 #include "libcollector/register-own.h"

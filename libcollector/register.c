@@ -7,7 +7,7 @@
  * Where a child of vfork() runs, which has this memory but is another process, nothing is claimed and nothing registered.
  * What is the whole process's is in register-process.c; its arenas, and which ring is to be had, in register-rings.c.
  *
- * Invariants: (1) errno stays                                        [test_collector: all, as zoo.c checks]
+ * Invariants: (1) errno stays                                        [test_collector: zoo]
  *             (2) what finds no ring is counted                      [test_collector: few_rings, fork_without_ring]
  *             (3) an engine that was killed is no session            [test_wake: engine_killed]
  */

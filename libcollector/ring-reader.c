@@ -5,7 +5,7 @@
  * Each shared word is loaded once a drain, and what is between tail and head is copied before anything of it is looked at; all
  * that follows is about the copy and about what this side keeps for itself. The tail in shared memory is for the producer only.
  * Invariants: (1) tail does not pass head, and neither goes back       [test-ring-reader: positions]
- *             (2) what is given out was whole and checked              [test-ring-reader: hostile, changing; fuzz ring_reader]
+ *             (2) what is given out was whole and checked              [test-ring-reader: hostile, changing; fuzz_ring_reader]
  *             (3) a ring that lies stops, and no other                 [test-ring-reader: hostile]
  *             (4) what is before a bound that was told is marked late  [test-ring: busy]; whatever times the producer
  *                 writes, the bound follows the clock                     [test-engine-collectors-rows: past]

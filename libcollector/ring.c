@@ -12,7 +12,7 @@
  * in memory of the child's own; that nothing begins there is said by a word that is not copied (MADV_WIPEONFORK).
  *
  * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
- *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; -interrupted: left]
+ *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; test-ring-interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
  *             (4) errno stays                                       [test-ring-full: lossless, gone]
  *             (5) what is left by siglongjmp() holds back nothing that comes behind it [test_collector, test_heap_zoo: siglongjmp]

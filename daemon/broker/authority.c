@@ -3,16 +3,16 @@
  * Authority - asks polkit, and takes anything but a clear yes for a no
  *
  * Invariants: (1) GRANTED comes only from a result of polkit's that says so; an error, a timeout, a polkitd that is not
- *                 there, a caller that is gone are DENIED                   [bus-polkit: without polkit, hangs]
+ *                 there, a caller that is gone are DENIED                   [test_bus_polkit: without polkit, one hangs]
  *             (2) the subject is the caller's unique name on the bus, which nobody else can ever have: no pid is
- *                 looked up that might meanwhile be another process's              [bus-polkit: each action]
- *             (3) nothing waits here: polkitd may hang as long as it likes                 [bus-polkit: hangs]
+ *                 looked up that might meanwhile be another process's              [test_bus_polkit: each action]
+ *             (3) nothing waits here: polkitd may hang as long as it likes                 [test_bus_polkit: polkit that hangs]
  *             (4) a user has at most MAX_PENDING prompts open, and as many questions that are none, whichever connections
- *                 they come from; one that is about several actions is open until all are answered [bus-polkit: bounded]
+ *                 they come from; one that is about several actions is open until all are answered [test_bus_polkit: are bounded]
  *             (5) what was granted counts when the last answer comes, and only if the caller is still there
- *                                                                                 [bus-polkit: leaves between answers]
- *             (6) a caller that leaves takes its prompts and questions with it [bus-polkit: prompt goes, leaves]
- *             (7) the end answers every question, so that nobody's data waits for ever     [bus-polkit: end with open]
+ *                                                                                 [test_bus_polkit: caller leaves between answers]
+ *             (6) a caller that leaves takes its prompts and questions with it [test_bus_polkit: prompt goes, caller who leaves]
+ *             (7) the end answers every question, so that nobody's data waits for ever     [test_bus_polkit: end with open]
  * A question that may end in a prompt waits for its user; one that may not is over after QUIET_PATIENCE_MS.
  * The connection is the one that profd serves on: GIO shares the system bus's in a process.
  */

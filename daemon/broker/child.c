@@ -7,7 +7,7 @@
  * few are and no others ever were (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the numbers of the
  * first word are kept for that.
  * Invariants: (1) a child has descriptors 0 to 2 and those that are meant for it
- *             (2) what clients sent is never closed by a child              [attack-capture: server that hangs]
+ *             (2) what clients sent is never closed by a child              [test_attack_capture: server that hangs]
  * Main thread only.
  */
 #include "config.h"

@@ -4,7 +4,7 @@
  *
  * GDBus closes the descriptors of a message with the message, wherever that is, unless there is a reference to their list.
  * That goes for all messages, also of calls that are refused or are not there.
- * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent   [attack-capture: server that hangs]
+ * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent   [test_attack_capture: server that hangs]
  */
 #include "config.h"
 

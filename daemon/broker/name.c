@@ -4,7 +4,7 @@
  *
  * GLib's g_bus_unown_name() waits for the answer, and a bus that does not answer would keep profd from finishing files.
  * A bus whose connection ends takes the name back by itself.
- * Invariants: (1) no call waits                                        [bus: stopped bus]
+ * Invariants: (1) no call waits                                        [test_bus: bus that hangs]
  *             (2) `lost` is not called for what was given back
  * Main thread only.
  */

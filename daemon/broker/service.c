@@ -9,10 +9,10 @@
  *
  * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a call that waits holds
  * the number of its session, and looks it up again when it goes on.
- * Invariants: (1) nothing is done for a caller who is not known, or no longer there        [bus-polkit: caller who leaves]
- *             (2) a session of another user is neither seen nor touched without manage-others     [bus: foreign session]
- *             (3) signals go to the one who made the session                                     [bus: signals]
- *             (4) when that one leaves, its sessions end, and their files are finished          [bus: client gone]
+ * Invariants: (1) nothing is done for a caller who is not known, or no longer there        [test_bus_polkit: caller who leaves]
+ *             (2) a session of another user is neither seen nor touched without manage-others     [test_bus: foreign session]
+ *             (3) signals go to the one who made the session                                     [test_bus: signals]
+ *             (4) when that one leaves, its sessions end, and their files are finished          [test_bus: client gone]
  * A session object is in `sessions` until Close, then in `closing` until its engine is gone.
  */
 #include "config.h"

@@ -5,7 +5,7 @@
  * Translates between method calls and session.c, and its events into signals. GDBus has checked the types of all
  * arguments against the introspection data before a method gets here; service.c decides who may call, properties too.
  * Signals go to the owner alone. One that does not read them must not make profd grow: while the socket is full, Progress
- * and Warning are dropped; the others are few.                                              [bus: client that reads nothing]
+ * and Warning are dropped; the others are few.
  * Close on a session that still records stops it; the object goes at once, the recording when its file is whole.
  */
 #include "config.h"

@@ -11,7 +11,7 @@
  *             (2) what is no request is dropped                              [test_sysprof: hostile]
  *             (3) so many a second, and then nothing is read                 [test_sysprof: hostile]
  *             (4) what was asked before the session stops is read            [test_sysprof: late]
- *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all [attack-sockets: sysprof]
+ *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all [test_attack_sockets: sysprof]
  * Main thread only.
  */
 #include "config.h"

@@ -7,7 +7,7 @@
  * Invariants: (1) a descriptor goes along with an answer of status 0, and no other [test-engine-collectors: registration]
  *             (2) recorded and lost is what was attempted                          [test-engine-collectors-rows: conservation]
  *             (3) a ring that lies costs its own records only                      [test-engine-collectors-rows: hostile]
- *             (4) what a thread costs does not depend on how many rings there are  [test-hostile-peers: floods]
+ *             (4) what a thread costs does not depend on how many rings there are  [test_hostile_peers: floods]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-peer.h"

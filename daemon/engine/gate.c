@@ -15,7 +15,7 @@
  * A time counts as soon as the program has published it, which is before its begin or end returns. Who takes the edges after
  * the clock was read so knows of all that any sample up to then depends on.
  * Invariants: (1) a sample between a begin that returned and its end is in a block     [test-engine-gate: blocks; test_recorder: edges]
- *             (2) one between an end that returned and the next begin is in none       [the same]
+ *             (2) one between an end that returned and the next begin is in none       [test-engine-gate: blocks; test_recorder: edges]
  *             (3) who comes back as late as before does not ask         [test-engine-gate: linger]
  *             (4) whatever the page says, nothing is written outside, and memory is bounded [test-engine-gate: hostile]
  * Runs on the drain thread only.

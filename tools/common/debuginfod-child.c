@@ -2,9 +2,9 @@
 /*
  * Debuginfod child - the process that asks the servers
  *
- * Invariants: (1) what it leaves in the cache is whole files and the library's notes of misses  [symbolize-debuginfod: slow]
- *             (2) it does not outlive its parent                                                [symbolize-debuginfod: killed]
- *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it       [symbolize-debuginfod: huge]
+ * Invariants: (1) what it leaves in the cache is whole files and the library's notes of misses  [test_symbolize_debuginfod: slow]
+ *             (2) it does not outlive its parent                                                [test_symbolize_debuginfod: killed]
+ *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it       [test_symbolize_debuginfod: huge]
  * Has no thread of ours and no state that the parent reads. What it sends is checked there.
  */
 #include "config.h"

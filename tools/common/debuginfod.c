@@ -4,10 +4,10 @@
  *
  * A child asks (debuginfod-child.c). This side waits for its answer, for the end of the time and for Ctrl-C, whichever is first,
  * and ends the child in the latter two: the library calls nobody back while a server is silent.
- * Invariants: (1) nothing is waited for after the time is over or Ctrl-C was pressed  [symbolize-debuginfod: slow, interrupt]
+ * Invariants: (1) nothing is waited for after the time is over or Ctrl-C was pressed  [test_symbolize_debuginfod: slow, interrupt]
  *             (2) a second Ctrl-C ends the program: the handler is there for one signal
- *             (3) only a file with the build-id that was asked for is given on        [symbolize-debuginfod: other_file]
- *             (4) a build-id that was not found is asked for once                     [symbolize-debuginfod: missing]
+ *             (3) only a file with the build-id that was asked for is given on        [test_symbolize_debuginfod: other_file]
+ *             (4) a build-id that was not found is asked for once                     [test_symbolize_debuginfod: missing]
  */
 #include "config.h"
 

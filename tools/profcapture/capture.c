@@ -3,7 +3,7 @@
  * Capture - an open capture, as the verbs of profcapture see it
  *
  * Invariants: (1) what is lost is said before anything else          [test_readers: loss first]
- *             (2) a capture of which nothing can be read is an error  [test_readers: nothing readable]
+ *             (2) a capture of which nothing can be read is an error  [test_readers: test_a_lost_dictionary]
  * Reads no samples (sampled-events.c, tally.c), nor names beyond those of the losses (names.c).
  */
 #include "config.h"

@@ -6,7 +6,7 @@
  * printed like ours. A column that refers to a thread or a process gives the row its pid, tid and comm. Timed tables are
  * merged by (segment, time); dictionaries are printed when they are asked for, before the others.
  *
- * Memory: a row group a table, and the names of two epochs                     [test_readers: memory of dump]
+ * Memory: a row group a table, and the names of two epochs                     [test_small_captures: memory]
  */
 #include "config.h"
 

@@ -2,7 +2,7 @@
 /*
  * Frame-filters - which samples count, and which of their frames are shown, by patterns on the frames
  *
- * Invariants: (1) samples that pass and samples that were taken are all samples   [test-frame-filters: every test]
+ * Invariants: (1) samples that pass and samples that were taken are all samples   [test_frame_filters]
  *             (2) a place is matched once, whatever the number of stacks
  */
 #include "config.h"

@@ -2,7 +2,7 @@
 /*
  * Functions - what a frame is called, the same in every epoch
  *
- * Invariants: (1) a frame is looked up once an epoch              [test-report: one lookup]
+ * Invariants: (1) a frame is looked up once an epoch              [by construction of frame_functions]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that has moved is the same function        [test_jit: machine_code]
  *             (4) clones of a function, and parts of it that were moved away, are that function   [test-report: clones]

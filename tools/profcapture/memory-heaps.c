@@ -3,7 +3,7 @@
  * Memory-heaps - what a capture says of each process's heap from time to time
  *
  * Invariants: (1) of a mark, all blocks count or none: what a cut or damage took is found by the mark's number  [test-memory: broken]
- *             (2) reading the blocks of a mark costs by them, not by the file                                   [bench-memory-reader]
+ *             (2) reading the blocks of a mark costs by them, not by the file                                   [bench_memory_reader]
  */
 #include "config.h"
 

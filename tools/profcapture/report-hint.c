@@ -5,7 +5,7 @@
  * Compared are records that were lost, samples whose stack was cut, and samples without a name:
  * numbers of samples and not what they stand for, because each sample is one that could have been
  * recorded, unwound or named. The image or the cause that most of them are of decides on the
- * advice. One line, as more would not be read. [test-report-hint has a capture for each advice]
+ * advice. One line, as more would not be read. [test-report-hint]
  */
 #include "config.h"
 

@@ -3,7 +3,7 @@
  * Suppressions - leaks that nobody wants to hear of, in LeakSanitizer's format
  *
  * Invariants: (1) a function is compared once, a node once       (two arrays)
- *             (2) the work goes with pattern times text           [test-suppressions: stars]
+ *             (2) the work goes with pattern times text           [test_memory_reader: suppressions]
  */
 #include "config.h"
 
