@@ -35,10 +35,12 @@ int main(void)
 """
 
 
-def stolen_ns():
-    """What the host has taken, of all CPUs' time, plus a constant. It may say so, as steal; if not, the kernel counts it as nobody's."""
+def stolen_ns(since=0):
+    """The time of all CPUs that the host has taken, since then, or plus a constant. The kernel counts it as steal, or as nobody's. The
+    kernel's counts are of ticks, so that the difference may come out below zero."""
     fields = Path("/proc/stat").read_text().split()[1:8]
-    return os.cpu_count() * time.monotonic_ns() - sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
+    counted = sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
+    return max(0, os.cpu_count() * time.monotonic_ns() - counted - since)
 
 
 def until(condition, timeout=20):
