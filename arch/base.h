@@ -2,8 +2,8 @@
 /*
  * Base - what every folder may use
  *
- * Header-only, libc headers only, no state: cleanup attributes, checked arithmetic, little-endian loads and stores.
- * Everything here is async-signal-safe but the cleanup of heap memory and FILEs.
+ * Header-only, libc headers only, no state: cleanup attributes, checked arithmetic, little-endian
+ * loads and stores. Everything here is async-signal-safe but the cleanup of heap memory and FILEs.
  */
 #pragma once
 
@@ -88,8 +88,9 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret_product)
 }
 
 /*
- * Has the processor fetch the cache line at an address, which need not be valid. The empty asm keeps it: for gcc a function
- * that does nothing else has no effect, and it drops the calls [lint-prefetch].
+ * Has the processor fetch the cache line at an address, which need not be valid. The empty asm
+ * keeps it: for gcc a function that does nothing else has no effect, and it drops the calls
+ * [lint-prefetch].
  */
 static inline void prefetch_line(const void *at)
 {

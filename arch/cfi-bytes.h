@@ -2,7 +2,8 @@
 /*
  * CFI bytes - takes numbers from the front of a piece of memory
  *
- * Reading past the end fails, gives 0, and makes everything after it fail as well: a parser checks once, at its end.
+ * Reading past the end fails, gives 0, and makes everything after it fail as well: a parser checks
+ * once, at its end.
  */
 #pragma once
 

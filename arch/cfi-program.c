@@ -2,15 +2,16 @@
 /*
  * CFI program - runs the instructions of a CIE and of an FDE
  *
- * A program moves through the code of a function and says at each place where the CFA and the registers are. Of the
- * registers only those that a walk needs are followed: fp, the return address, and sp, which has to be the CFA.
- * Operands are decoded by a table, so that an instruction that does not matter is skipped by the same code.
- * Invariants: (1) rows ascend, do not overlap and stay within the FDE      [test-cfi-files; fuzz_cfi]
+ * A program moves through the code of a function and says at each place where the CFA and the
+ * registers are. Of the registers only those that a walk needs are followed: fp, the return
+ * address, and sp, which has to be the CFA. Operands are decoded by a table, so that an instruction
+ * that does not matter is skipped by the same code.
+ * Invariants: (1) rows ascend, do not overlap and stay within the FDE  [test-cfi-files; fuzz_cfi]
  *             (2) each row but the last costs at least one byte of program [fuzz_cfi]
  *             (3) what cannot be held by a rule says so, and does not stop what comes after it
  *                                                                          [test-cfi: prefixes]
- * Of DWARF expressions these are known: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames, and libcrypto's), and the
- * pattern that linkers write for the PLT.
+ * Of DWARF expressions these are known: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames,
+ * and libcrypto's), and the pattern that linkers write for the PLT.
  */
 #include "arch/cfi-program.h"
 
@@ -284,9 +285,10 @@ static struct cfi_value value_is_cfa(uint64_t factored, bool is_sp)
 }
 
 /*
- * ppc64le: behind `mflr r0`, up to where r0 is stored, CFI says that the return address is in r0. It still is in lr too,
- * which only a call changes. In no file of Debian's libc6 and gcc packages is there such a call, but the linker's
- * __glink_PLTresolve: for two of its instructions lr is its own address, and a walk ends at that as at a bad frame.
+ * ppc64le: behind `mflr r0`, up to where r0 is stored, CFI says that the return address is in r0.
+ * It still is in lr too, which only a call changes. In no file of Debian's libc6 and gcc packages
+ * is there such a call, but the linker's __glink_PLTresolve: for two of its instructions lr is its
+ * own address, and a walk ends at that as at a bad frame.
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
@@ -359,7 +361,8 @@ static void set_cfa_factored(const struct cfi_cie *cie, struct cfi_state *state,
 		state->cfa = CFI_CFA_UNSUPPORTED;
 }
 
-/* As libgcc has it: the offset does not end an expression, the register does, and the last offset then counts again. */
+/* As libgcc has it: the offset does not end an expression, the register does, and the last
+ * offset then counts again. */
 static void run_cfa(const struct cfi_reader *reader, const struct cfi_cie *cie,
 		    struct cfi_state *state, const struct instruction *instruction)
 {
@@ -455,7 +458,8 @@ static bool moves(uint8_t op)
 	       op == OP_ADVANCE_LOC8;
 }
 
-/* Before any instruction: a call left the return address in lr, or where the architecture puts it. */
+/* Before any instruction: a call left the return address in lr, or where the architecture puts
+ * it. */
 static struct cfi_state default_state(const struct regs *regs)
 {
 	struct cfi_state state = { .cfa = CFI_CFA_UNSUPPORTED };
@@ -489,7 +493,8 @@ static bool fits(int64_t value)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* False where the rule cannot hold the return address; a caller's fp that it cannot hold is as good as undefined. */
+/* False where the rule cannot hold the return address; a caller's fp that it cannot hold is as
+ * good as undefined. */
 static bool set_places(const struct regs *regs, const struct cfi_state *state,
 		       struct cfi_rule *rule)
 {

@@ -2,14 +2,17 @@
 /*
  * CFI - the records of .eh_frame and .debug_frame
  *
- * A section is a sequence of records: CIEs with what functions have in common, and FDEs, one a function, that name
- * their CIE by its distance. This file finds and reads them; cfi-program.c runs the programs that they carry.
+ * A section is a sequence of records: CIEs with what functions have in common, and FDEs, one a
+ * function, that name their CIE by its distance. This file finds and reads them; cfi-program.c runs
+ * the programs that they carry.
  * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
- *             (2) an FDE's end is behind its start, and does not wrap     [test-cfi: ranges; fuzz_cfi]
- *             (3) reading a whole section costs time linear in its size: records do not overlap, and of a CIE, which
- *                 any number of FDEs may name, at most MAX_INITIAL bytes are run [test-cfi: costly CIEs]
+ *             (2) an FDE's end is behind its start, and does not wrap  [test-cfi: ranges; fuzz_cfi]
+ *             (3) reading a whole section costs time linear in its size: records do not overlap,
+ *                 and of a CIE, which any number of FDEs may name, at most MAX_INITIAL bytes are
+ *                 run  [test-cfi: costly CIEs]
  * Addresses wrap at 64 bits, as the pointers of position-independent code have to.
- * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler makes.
+ * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler
+ * makes.
  */
 #include "arch/cfi.h"
 
@@ -132,8 +135,8 @@ uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *b
 }
 
 /*
- * The record at `at`; false where none is. A length of 0 marks the end of one input file, and linkers leave it in the
- * middle: it is a record without anything in it.
+ * The record at `at`; false where none is. A length of 0 marks the end of one input file, and
+ * linkers leave it in the middle: it is a record without anything in it.
  */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {

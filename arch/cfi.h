@@ -13,9 +13,10 @@
  *             for (cfi_rows_init(&rows, &reader, &fde); cfi_rows_next(&rows, &row);)
  *                     use(row.start, row.end, &row.rule);
  *
- * Every function is async-signal-safe and allocates nothing. A reader belongs to one thread; the section's bytes must
- * stay where they are. Little-endian and 64 bits only.
- * Sources: DWARF 5 section 6.4; Linux Standard Base Core 5.0 section 10.6 for .eh_frame and .eh_frame_hdr.
+ * Every function is async-signal-safe and allocates nothing. A reader belongs to one thread; the
+ * section's bytes must stay where they are. Little-endian and 64 bits only.
+ * Sources: DWARF 5 section 6.4; Linux Standard Base Core 5.0 section 10.6 for .eh_frame and
+ * .eh_frame_hdr.
  */
 #pragma once
 
@@ -49,8 +50,10 @@ enum cfi_place {
 	CFI_AT_CFA, /* at CFA + offset */
 	CFI_AT_SP,  /* at sp + offset */
 	CFI_AT_FP,  /* at fp + offset */
-	CFI_IN_REGISTER, /* in the register whose number in DWARF is the offset; the return address only */
-	CFI_UNDEFINED, /* nowhere, or where no rule can say; the return address: this is the outermost frame */
+	/* in the register whose number in DWARF is the offset; the return address only */
+	CFI_IN_REGISTER,
+	/* nowhere, or where no rule can say; the return address: this is the outermost frame */
+	CFI_UNDEFINED,
 	CFI_N_PLACES,
 };
 
@@ -70,7 +73,8 @@ struct cfi_rule {
 };
 static_assert(sizeof(struct cfi_rule) == 16, "is hashed and stored as bytes");
 
-/* The bytes of .eh_frame or .debug_frame, with every address in one address space: the file's or a process's. */
+/* The bytes of .eh_frame or .debug_frame, with every address in one address space: the file's or
+ * a process's. */
 struct cfi_section {
 	const uint8_t *bytes;
 	size_t size;
@@ -95,8 +99,8 @@ struct cfi_state {
 	uint8_t number; /* of an expression */
 	bool ra_signed;
 	int64_t expression_offset;
-	uint64_t
-		cfa_register; /* kept while an expression holds, since def_cfa_register goes back to them */
+	/* kept while an expression holds, since def_cfa_register goes back to them */
+	uint64_t cfa_register;
 	int64_t cfa_offset;
 	struct cfi_value fp, ra, sp;
 };
@@ -125,7 +129,8 @@ struct cfi_row {
 	struct cfi_rule rule;
 };
 
-/* The rows of an FDE, ascending and without holes. Where its program is broken the last one is CFI_CFA_UNSUPPORTED. */
+/* The rows of an FDE, ascending and without holes. Where its program is broken the last one is
+ * CFI_CFA_UNSUPPORTED. */
 struct cfi_rows {
 	const struct cfi_reader *reader;
 	const struct cfi_fde *fde;
@@ -147,15 +152,17 @@ struct cfi_reader {
 /* The section must have an architecture. */
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section);
 
-/* The next usable FDE at or behind *at, which moves behind it; false at the end. Work is linear in the bytes. */
+/* The next usable FDE at or behind *at, which moves behind it; false at the end. Work is linear
+ * in the bytes. */
 bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde);
 
 /* The FDE at `at`; false where none is, or none that can be used. */
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*
- * The FDE that covers pc: the last one in address order that starts at or before it, the first of those in the section
- * that start at the same place. By .eh_frame_hdr where there is one, else by reading all of the section.
+ * The FDE that covers pc: the last one in address order that starts at or before it, the first of
+ * those in the section that start at the same place. By .eh_frame_hdr where there is one, else by
+ * reading all of the section.
  */
 bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
 

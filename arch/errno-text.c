@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* A cgroup with room for no more than so many is taken for the reason: some have gone since it had none. */
+/* A cgroup with room for no more than so many is taken for the reason: some have gone since it
+ * had none. */
 #define FEW_PIDS 4
 
 static const struct {
@@ -46,7 +47,7 @@ static void append_number(char *buffer, uint64_t number)
 	append(buffer, digits + at);
 }
 
-/* ---- Cgroups ------------------------------------------------------------------------------------ */
+/* ---- Cgroups --------------------------------------------------------------------------------- */
 
 static size_t read_text(const char *path, char *buffer, size_t size)
 {
@@ -73,7 +74,8 @@ static int64_t read_number(const char *folder, const char *name)
 	return end > text ? number : -1;
 }
 
-/* Appends which cgroup limits the processes: the process's own, or one above it, up to the one that is mounted at `root`. */
+/* Appends which cgroup limits the processes: the process's own, or one above it, up to the one
+ * that is mounted at `root`. */
 static bool append_full(char *buffer, const char *root, const char *path)
 {
 	char folder[PATH_MAX];
@@ -93,14 +95,16 @@ static bool append_full(char *buffer, const char *root, const char *path)
 			append(buffer, "/pids.max)");
 			return true;
 		}
-		/* in a container the path may be one of the host, and the container's cgroup the root */
+		/* in a container the path may be one of the host, and the container's cgroup the
+		 * root */
 		if (strlen(folder) <= n_root)
 			return false;
 		*strrchr(folder, '/') = '\0';
 	}
 }
 
-/* Cgroups v1 have a tree of their own for pids, and v2 one for everything, which has another place beside those of v1. */
+/* Cgroups v1 have a tree of their own for pids, and v2 one for everything, which has another
+ * place beside those of v1. */
 static bool append_cgroup(char *buffer)
 {
 	char text[2 * PATH_MAX], *line, *next = text;

@@ -10,6 +10,7 @@
 /* Valid until the end of the block. */
 #define ERRNO_TEXT(error) errno_text((error), (char[ERRNO_TEXT_BYTES]){ "" })
 
-/* Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE, `ulimit -n`, is 64)". For EAGAIN, which
- * is taken for that of fork(), clone() and pthread_create(), it reads files in /proc and /sys. */
+/* Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE,
+ * `ulimit -n`, is 64)". For EAGAIN, which is taken for that of fork(), clone() and
+ * pthread_create(), it reads files in /proc and /sys. */
 const char *errno_text(int error, char *buffer);

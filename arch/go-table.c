@@ -2,8 +2,9 @@
 /*
  * Go table - reads .gopclntab
  *
- * Invariants: (1) every read lies within the section, whatever its offsets are     [fuzz_unwind_file, fuzz_symbols_elf]
- *             (2) the rows of a function lie within it and ascend                  [test-go-table: damaged]
+ * Invariants: (1) every read lies within the section, whatever its offsets are
+ *                 [fuzz_unwind_file, fuzz_symbols_elf]
+ *             (2) the rows of a function lie within it and ascend  [test-go-table: damaged]
  */
 #include "arch/go-table.h"
 

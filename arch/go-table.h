@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Go table - .gopclntab: the functions of a Go program, their names and how far they move the stack pointer
+ * Go table - .gopclntab: the functions of a Go program, their names and how far they move the stack
+ * pointer
  *
- * Go's runtime prints its stack traces with it, so it is there where everything else was stripped (`go build
- * -ldflags="-s -w"`). Allocates nothing; a table belongs to any number of threads, and its bytes must stay where they are.
- * Sources: Go's src/runtime/symtab.go, src/internal/abi/symtab.go and src/debug/gosym/pclntab.go: the layouts of Go 1.2 to
- * 1.15, 1.16 and 1.17, 1.18 and 1.19, and since 1.20.
+ * Go's runtime prints its stack traces with it, so it is there where everything else was stripped
+ * (`go build -ldflags="-s -w"`). Allocates nothing; a table belongs to any number of threads, and
+ * its bytes must stay where they are. Sources: Go's src/runtime/symtab.go,
+ * src/internal/abi/symtab.go and src/debug/gosym/pclntab.go: the layouts of Go 1.2 to 1.15, 1.16
+ * and 1.17, 1.18 and 1.19, and since 1.20.
  */
 #pragma once
 
@@ -20,7 +22,9 @@ struct go_table {
 	uint8_t quantum;  /* bytes that all instructions are multiples of */
 	uint8_t number;   /* bytes of a start, and of the offset of a record */
 	uint8_t flags_at; /* in a record; 0: not there */
-	size_t functions; /* offset of {start, offset of the record} pairs by start; a last start ends the last function */
+	/* offset of {start, offset of the record} pairs by start; a last start ends the last
+	 * function */
+	size_t functions;
 	size_t names, numbers; /* offsets that those in a record count from */
 	uint64_t n_functions;
 	uint64_t text; /* address that starts count from */
@@ -31,7 +35,8 @@ struct go_function {
 	size_t record;       /* offset */
 };
 
-/* A stretch of a function's code, and how far sp is there from where it was at the function's entry. */
+/* A stretch of a function's code, and how far sp is there from where it was at the function's
+ * entry. */
 struct go_row {
 	uint64_t start, end;
 	int64_t distance; /* bytes */
@@ -46,12 +51,14 @@ struct go_rows {
 };
 
 /*
- * Reads the header of a section; false: it is no table. A position-independent file has 0 for ret_table->text, and a
- * relocation that writes it: *ret_text_at is the offset of that word in the section (0: the layout has none).
+ * Reads the header of a section; false: it is no table. A position-independent file has 0 for
+ * ret_table->text, and a relocation that writes it: *ret_text_at is the offset of that word in the
+ * section (0: the layout has none).
  */
 bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size,
 		   size_t *ret_text_at);
-/* Returns the addend of the relocation at `address` in the bytes of a .rela.dyn; false: no relocation is there. */
+/* Returns the addend of the relocation at `address` in the bytes of a .rela.dyn; false: no
+ * relocation is there. */
 bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address,
 		       uint64_t *ret_value);
 

@@ -2,16 +2,18 @@
 /*
  * Jitdump - what a program writes of code that it generates, with times
  *
- *     header = magic u32 "JiTD", version u32, header bytes u32, elf machine u32, reserved u32, pid u32, time u64, flags u64
+ *     header = magic u32 "JiTD", version u32, header bytes u32, elf machine u32, reserved u32,
+ *              pid u32, time u64, flags u64
  *     record = id u32, bytes u32, time u64, …
  *       load (0)   pid u32, tid u32, vma u64, address u64, size u64, index u64, name, 0, code
  *       move (1)   pid u32, tid u32, vma u64, old address u64, new address u64, size u64, index u64
- *       lines (2)  address u64, number of lines u64, then of each: address u64, line u32, discriminator u32, file, 0, where the
- *                  file "\xff" is that of the line before
- *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame, .eh_frame_hdr: of the load that
- *                  follows, as if .eh_frame stood at the first multiple of 8 behind its code
+ *       lines (2)  address u64, number of lines u64, then of each: address u64, line u32,
+ *                  discriminator u32, file, 0, where the file "\xff" is that of the line before
+ *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame,
+ *                  .eh_frame_hdr: of the load that follows, as if .eh_frame stood at the first
+ *                  multiple of 8 behind its code
  *     all others (the end) are skipped by their length.
- * Invariants: (1) nothing outside of the bytes is looked at             [test-jit-names: dump, fuzz_jit_dump]
+ * Invariants: (1) nothing outside of the bytes is looked at  [test-jit-names: dump, fuzz_jit_dump]
  *             (2) each step goes on by a record's header at least, so it ends
  */
 #include "arch/jit-dump.h"

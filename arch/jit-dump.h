@@ -2,7 +2,8 @@
 /*
  * Jitdump - what a program writes of code that it generates, with times: jit-PID.dump
  *
- * The format of Linux' tools/perf/Documentation/jitdump-specification.txt, versions 1 and 2, in either byte order. Untrusted bytes.
+ * The format of Linux' tools/perf/Documentation/jitdump-specification.txt, versions 1 and 2, in
+ * either byte order. Untrusted bytes.
  */
 #pragma once
 
@@ -17,7 +18,8 @@ struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
 	uint64_t n; /* how many lines the record says that there are */
-	size_t stride; /* 0; or each line has that many bytes and is of `file`, whatever it says itself */
+	/* 0; or each line has that many bytes and is of `file`, whatever it says itself */
+	size_t stride;
 	const char *file; /* of the line before */
 };
 
@@ -47,7 +49,8 @@ struct jit_dump {
 	uint32_t pid; /* as the program sees itself */
 };
 
-/* N of a path …/jit-N.dump, which is the program's pid as it sees itself; 0: it is not called like that. */
+/* N of a path …/jit-N.dump, which is the program's pid as it sees itself; 0: it is not called
+ * like that. */
 uint64_t jit_dump_pid_of_path(const char *path);
 /* False: it is none, or its times are not of a clock that others have. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
@@ -61,7 +64,9 @@ static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 {
 	return code + (size + 7) / 8 * 8;
 }
-/* The next load, move, lines or unwinding; false at the end, or where what follows makes no sense. */
+/* The next load, move, lines or unwinding; false at the end, or where what follows makes no
+ * sense. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
-/* The next line, in whatever order; false at the end, where lines->n is 0 unless the record is cut. */
+/* The next line, in whatever order; false at the end, where lines->n is 0 unless the record is
+ * cut. */
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line);

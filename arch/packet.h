@@ -2,7 +2,8 @@
 /*
  * Packet - bytes over a socket, and a descriptor beside them
  *
- * Header-only, as tools and daemon share it. What is received has more to be checked, by each receiver.
+ * Header-only, as tools and daemon share it. What is received has more to be checked, by each
+ * receiver.
  */
 #pragma once
 

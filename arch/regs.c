@@ -2,8 +2,9 @@
 /*
  * Registers - the numbers, and what a call looks like
  *
- * Sources: the psABIs for DWARF's numbers; arch/ARCH/include/uapi/asm/perf_regs.h for perf's; for signals the struct
- * rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>; for trampolines CPython's Python/asm_trampoline.S.
+ * Sources: the psABIs for DWARF's numbers; arch/ARCH/include/uapi/asm/perf_regs.h for perf's; for
+ * signals the struct rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>; for
+ * trampolines CPython's Python/asm_trampoline.S.
  */
 #include "arch/regs.h"
 
@@ -63,7 +64,8 @@ static const struct regs table[REGS_N_ARCHS] = {
 		/* mov x8, #139; svc #0 */
 		.sigreturn = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 },
 		.sigreturn_size = 8,
-		/* siginfo 128, uc_mcontext at 176 of struct ucontext, regs[] at 8 of struct sigcontext */
+		/* siginfo 128, uc_mcontext at 176 of struct ucontext, regs[] at 8 of struct
+		 * sigcontext */
 		.signal_fp = 312 + 29 * 8,
 		.signal_lr = 312 + 30 * 8,
 		.signal_sp = 312 + 31 * 8,

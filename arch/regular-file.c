@@ -2,7 +2,8 @@
 /*
  * Regular file - look, then open
  *
- * Invariant: only regular files of file systems that store files are opened  [test-regular-file: others]
+ * Invariant: only regular files of file systems that store files are opened
+ * [test-regular-file: others]
  */
 #include "arch/regular-file.h"
 

@@ -2,7 +2,8 @@
 /*
  * Spawn - starts our own programs: profctl its profd, and profd its engine and its helper
  *
- * What a program finds is said here once: no descriptor that is not meant for it, and no signal as we have it.
+ * What a program finds is said here once: no descriptor that is not meant for it, and no signal as
+ * we have it.
  */
 #include "arch/spawn.h"
 
@@ -11,7 +12,8 @@
 #include <signal.h>
 #include <spawn.h>
 
-/* Copies of them above the numbers that they get, so that none is overwritten before it is moved. */
+/* Copies of them above the numbers that they get, so that none is overwritten before it is
+ * moved. */
 static int lift(const struct spawn *spawn, int ret_lifted[SPAWN_MAX_FDS])
 {
 	for (unsigned i = 0; i < spawn->n_fds; i++) {

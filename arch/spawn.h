@@ -18,6 +18,6 @@ struct spawn {
 	bool own_session; /* a Ctrl-C at the terminal does not reach it */
 };
 
-/* Starts it with those descriptors and no others but stdin (null), stdout and stderr, which are our stderr, and with no
- * signal blocked or ignored. 0, or -errno. */
+/* Starts it with those descriptors and no others but stdin (null), stdout and stderr, which are
+ * our stderr, and with no signal blocked or ignored. 0, or -errno. */
 int spawn_program(const struct spawn *spawn, pid_t *ret_pid) MUST_CHECK;

@@ -2,15 +2,16 @@
 /*
  * Table build - from CFI to a table, in one pass over the programs
  *
- * First the FDEs' places are collected and sorted, then each program is run once and its rows are appended. Sections
- * are mostly in order already. Where FDEs overlap, the one that starts later holds from its start on, and nothing
- * holds behind its end: what a search in .eh_frame_hdr finds. Of FDEs with the same start the first one counts.
- * Rules are numbered as they come, by a hash table.
+ * First the FDEs' places are collected and sorted, then each program is run once and its rows are
+ * appended. Sections are mostly in order already. Where FDEs overlap, the one that starts later
+ * holds from its start on, and nothing holds behind its end: what a search in .eh_frame_hdr finds.
+ * Of FDEs with the same start the first one counts. Rules are numbered as they come, by a hash
+ * table.
  * Invariants: (1) rows ascend, and neighbours differ in their rule         [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
- *                                                                          [test-table: hostile rules]
- *             (3) memory comes from the caller only and is bounded by max_bytes; after a failure none is left
- *                                                                          [test-table: no memory]
+ *                                                                       [test-table: hostile rules]
+ *             (3) memory comes from the caller only and is bounded by max_bytes; after a failure
+ *                 none is left  [test-table: no memory]
  */
 #include "arch/table-layout.h"
 

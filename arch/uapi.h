@@ -2,10 +2,11 @@
 /*
  * Uapi - kernel interfaces newer than the headers we build with
  *
- * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; what newer kernels offer is declared here
- * under names of our own, so that newer headers do not clash. Each entry names the kernel header it comes from and the
- * first version that has it, and is to be probed at run time: an older kernel answers ENOTTY or EINVAL.
- * Everything of perf_event that we use, PERF_FORMAT_LOST (6.0) included, is in 6.1's linux/perf_event.h.
+ * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; what newer kernels
+ * offer is declared here under names of our own, so that newer headers do not clash. Each entry
+ * names the kernel header it comes from and the first version that has it, and is to be probed at
+ * run time: an older kernel answers ENOTTY or EINVAL. Everything of perf_event that we use,
+ * PERF_FORMAT_LOST (6.0) included, is in 6.1's linux/perf_event.h.
  */
 #pragma once
 
@@ -16,9 +17,9 @@
 #include <sys/ioctl.h>
 
 /*
- * include/uapi/linux/fs.h, struct procmap_query and enum procmap_query_flags, since Linux 6.11: ioctl on an fd of
- * /proc/PID/maps that asks for one mapping. Errors: ENOENT no such mapping, ESRCH the process is gone, ENAMETOOLONG
- * a buffer is too small, ENOTTY an older kernel.
+ * include/uapi/linux/fs.h, struct procmap_query and enum procmap_query_flags, since Linux 6.11:
+ * ioctl on an fd of /proc/PID/maps that asks for one mapping. Errors: ENOENT no such mapping, ESRCH
+ * the process is gone, ENAMETOOLONG a buffer is too small, ENOTTY an older kernel.
  */
 enum uapi_procmap_query_flags {
 	/* A mapping must have the permissions given; vma_flags has the actual ones. */
@@ -43,10 +44,10 @@ struct uapi_procmap_query {
 	uint64_t inode;         /* out: 0 where no file */
 	uint32_t dev_major;     /* out */
 	uint32_t dev_minor;     /* out */
-	uint32_t
-		vma_name_size; /* in: of the buffer, 0 for none; out: with the NUL, 0 where there is no name */
-	uint32_t
-		build_id_size; /* in: of the buffer, 0 for none; out: 0 where there is no build-id */
+	/* in: of the buffer, 0 for none; out: with the NUL, 0 where there is no name */
+	uint32_t vma_name_size;
+	/* in: of the buffer, 0 for none; out: 0 where there is no build-id */
+	uint32_t build_id_size;
 	uint64_t vma_name_addr; /* in: buffer of at most PATH_MAX bytes */
 	uint64_t build_id_addr; /* in: buffer; the kernel has build-ids of at most 20 bytes */
 };
@@ -62,8 +63,9 @@ static_assert(offsetof(struct uapi_procmap_query, build_id_addr) == 96, "layout 
 static_assert(UAPI_PROCMAP_QUERY == 0xc0686611, "ioctl number of linux/fs.h");
 
 /*
- * include/uapi/linux/pidfd.h, struct pidfd_info, since Linux 6.13, the exit status since 6.15: ioctl on a pidfd. Of a process that has
- * been waited for there is UAPI_PIDFD_INFO_EXIT alone. Errors: ENOTTY an older kernel, ESRCH it is gone and an older kernel.
+ * include/uapi/linux/pidfd.h, struct pidfd_info, since Linux 6.13, the exit status since 6.15:
+ * ioctl on a pidfd. Of a process that has been waited for there is UAPI_PIDFD_INFO_EXIT alone.
+ * Errors: ENOTTY an older kernel, ESRCH it is gone and an older kernel.
  */
 struct uapi_pidfd_info {
 	uint64_t mask; /* in: UAPI_PIDFD_INFO_*; out: what is there */

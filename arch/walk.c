@@ -2,20 +2,24 @@
 /*
  * Walk - steps from frame to frame
  *
- * A step looks up the rule for where a frame is, computes the CFA from sp or fp, and reads the return address and the
- * caller's fp relative to it. A return address is looked up one byte earlier, since a call may be the last instruction
- * of its function; what a signal interrupted is looked up where it is. Where no CFI is, frame pointers are followed,
- * and what they say is believed only if it could be true.
- * Invariants: (1) sp rises with every step, but out of a leaf that has its return address in lr, which the innermost
- *                 frame and interrupted ones may be; and out of at most MAX_SWITCHES signal handlers, which may have
- *                 had a stack of their own. With WALK_MAX_STEPS every walk ends
- *                                                       [test-walk: random stacks, cycles; fuzz_walk]
- *             (2) a walk with a cache takes under 100 us, whatever the stack says: by WALK_MAX_STEPS and
- *                 WALK_LOOKUP_STEPS         [test-walk: random stacks, lookups; bench-unwind-random]
- *             (3) nothing is read but by the copy, within its bounds, and by the callbacks [fuzz_walk]
- *             (4) the chain is what elfutils finds                                     [bench-unwind]
- *             (5) walks side by side find what each finds alone                        [test-walk: together]
- * Does not stitch, does not guess what an unsupported rule would have said, and interprets no prologues.
+ * A step looks up the rule for where a frame is, computes the CFA from sp or fp, and reads the
+ * return address and the caller's fp relative to it. A return address is looked up one byte
+ * earlier, since a call may be the last instruction of its function; what a signal interrupted is
+ * looked up where it is. Where no CFI is, frame pointers are followed, and what they say is
+ * believed only if it could be true.
+ * Invariants: (1) sp rises with every step, but out of a leaf that has its return address in lr,
+ *                 which the innermost frame and interrupted ones may be; and out of at most
+ *                 MAX_SWITCHES signal handlers, which may have had a stack of their own. With
+ *                 WALK_MAX_STEPS every walk ends  [test-walk: random stacks, cycles; fuzz_walk]
+ *             (2) a walk with a cache takes under 100 us, whatever the stack says: by
+ *                 WALK_MAX_STEPS and WALK_LOOKUP_STEPS
+ *                 [test-walk: random stacks, lookups; bench-unwind-random]
+ *             (3) nothing is read but by the copy, within its bounds, and by the callbacks
+ *                 [fuzz_walk]
+ *             (4) the chain is what elfutils finds  [bench-unwind]
+ *             (5) walks side by side find what each finds alone  [test-walk: together]
+ * Does not stitch, does not guess what an unsupported rule would have said, and interprets no
+ * prologues.
  */
 #include "arch/walk.h"
 
@@ -224,8 +228,9 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 }
 
 /*
- * Compilers do not say that `pop fp` gave fp back: until `ret` its place is the one on the stack, then below sp. A leaf may
- * also have put fp there to use it for something else, so it has to look like a frame pointer of a caller.
+ * Compilers do not say that `pop fp` gave fp back: until `ret` its place is the one on the stack,
+ * then below sp. A leaf may also have put fp there to use it for something else, so it has to look
+ * like a frame pointer of a caller.
  */
 static bool is_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
@@ -258,8 +263,8 @@ struct move {
 	bool has_fp;
 };
 
-/* No branch on what differs from one rule to the next, since that is as good as random. False where the copy does not
- * have all of it. */
+/* No branch on what differs from one rule to the next, since that is as good as random. False
+ * where the copy does not have all of it. */
 static inline bool plan(const struct state *state, const struct cfi_rule *rule,
 			struct move *ret_move)
 {
@@ -336,7 +341,8 @@ static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t 
 	}
 }
 
-/* Where the kernel starts a program: at sp stand argc, argv, and a 0 behind it. The code there often has no CFI. */
+/* Where the kernel starts a program: at sp stand argc, argv, and a 0 behind it. The code there
+ * often has no CFI. */
 static bool is_entry(const struct state *state)
 {
 	uint64_t sp = state->at.sp, argc, first, end;
@@ -347,8 +353,9 @@ static bool is_entry(const struct state *state)
 }
 
 /*
- * A chain ends with a 0, which says nothing of a function that was only begun. In code that is not known to be on a
- * chain of frame pointers, a 0 is a number like another, in a register that is free.
+ * A chain ends with a 0, which says nothing of a function that was only begun. In code that is not
+ * known to be on a chain of frame pointers, a 0 is a number like another, in a register that is
+ * free.
  */
 static bool is_root_by_fp(const struct state *state)
 {
@@ -486,7 +493,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* The rule of a signal trampoline finds all but lr; a trampoline without a rule is known by its code. */
+/* The rule of a signal trampoline finds all but lr; a trampoline without a rule is known by its
+ * code. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -511,8 +519,9 @@ static bool has_frame(struct state *state)
 }
 
 /*
- * Whether what the frame pointer points at may stand in for a rule: it returns into a function that keeps its own there.
- * The function that has no rule may have no frame, and then its caller is skipped.
+ * Whether what the frame pointer points at may stand in for a rule: it returns into a function that
+ * keeps its own there. The function that has no rule may have no frame, and then its caller is
+ * skipped.
  */
 static bool may_follow_fp(struct state *state)
 {
@@ -528,8 +537,9 @@ static bool may_follow_fp(struct state *state)
 }
 
 /*
- * Whether this is a trampoline of Python. Where no code can be read it has to look like one: between two functions of one
- * file, which is the interpreter's, and with nothing but eight bytes of padding.
+ * Whether this is a trampoline of Python. Where no code can be read it has to look like one:
+ * between two functions of one file, which is the interpreter's, and with nothing but eight bytes
+ * of padding.
  */
 static bool is_python_trampoline(struct state *state)
 {
@@ -583,7 +593,8 @@ static enum walk_stop step_by_generated(struct state *state)
 	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* A function that makecontext() named has no caller, even if its rule describes one: what is there must be code. */
+/* A function that makecontext() named has no caller, even if its rule describes one: what is
+ * there must be code. */
 static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
 {
 	enum walk_stop stop = step_by_rule(state, rule);
@@ -613,7 +624,8 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		rule = &slot->rule;
 	is_trampoline = (slot->kind == WALK_CODE_TABLE || slot->kind == WALK_CODE_FP) &&
 			is_signal_trampoline(state, rule);
-	/* A handler returns to the first instruction of the trampoline: there is no call before it. */
+	/* A handler returns to the first instruction of the trampoline: there is no call before
+	 * it. */
 	if (is_trampoline || (rule && rule->flags & CFI_SIGNAL))
 		state->flags |= WALK_FRAME_EXACT;
 	if (!store(state))
@@ -656,8 +668,8 @@ static inline enum walk_stop step(struct state *state, const struct walk_slot *s
 }
 
 /*
- * The slot of the next place, see find_slot(). makecontext() writes the address of a function's first instruction where a
- * return address belongs, and the byte before it belongs to no function.
+ * The slot of the next place, see find_slot(). makecontext() writes the address of a function's
+ * first instruction where a return address belongs, and the byte before it belongs to no function.
  */
 static inline const struct walk_slot *find_place(struct state *state, struct walk_slot *own)
 {
@@ -718,7 +730,8 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* The first room is for the innermost frame, the other one for all that are behind it: what is stored is of no use here. */
+/* The first room is for the innermost frame, the other one for all that are behind it: what is
+ * stored is of no use here. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {

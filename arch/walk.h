@@ -2,9 +2,9 @@
 /*
  * Walk - from the registers of a thread and its stack to the chain of its callers
  *
- * One implementation for copies of stacks (profd-engine) and for the own stack (inside of a process): what differs is
- * behind callbacks. Allocates nothing, takes no lock, is async-signal-safe where the callbacks are. Walks of different
- * threads need caches of their own.
+ * One implementation for copies of stacks (profd-engine) and for the own stack (inside of a
+ * process): what differs is behind callbacks. Allocates nothing, takes no lock, is
+ * async-signal-safe where the callbacks are. Walks of different threads need caches of their own.
  */
 #pragma once
 
@@ -14,8 +14,9 @@
 #define WALK_CACHE_SLOTS 4096
 #define WALK_TOGETHER 8
 /*
- * A place that a cache has not got counts as so many steps, since looking it up waits for memory. A recursion repeats its
- * places; only a stack that was made to be slow has hundreds of new ones, and the next walk gets further.
+ * A place that a cache has not got counts as so many steps, since looking it up waits for memory. A
+ * recursion repeats its places; only a stack that was made to be slow has hundreds of new ones, and
+ * the next walk gets further.
  */
 #define WALK_LOOKUP_STEPS 20
 
@@ -52,14 +53,15 @@ struct walk_registers {
 };
 
 #define WALK_FRAME_EXACT 0x01 /* pc is where the CPU was, not a return address */
-#define WALK_FRAME_FP \
-	0x02 /* was found by a frame pointer: may be wrong, and may have skipped its callee's caller */
+/* was found by a frame pointer: may be wrong, and may have skipped its callee's caller */
+#define WALK_FRAME_FP 0x02
 #define WALK_FRAME_JIT 0x04 /* pc is in generated code */
 
 struct walk_frame {
 	uint64_t pc;
-	uint64_t
-		sp; /* in this frame: the callee's CFA. (pc, sp) is what stays the same while callees come and go */
+	/* in this frame: the callee's CFA. (pc, sp) is what stays the same while callees come and
+	 * go */
+	uint64_t sp;
 	uint32_t flags;
 	uint32_t reserved;
 };
@@ -74,8 +76,8 @@ struct walk_slot {
 };
 
 /*
- * What was found for a pc, so that tables are rarely searched. All zero is empty. What is not ready, or no code, is not
- * kept.
+ * What was found for a pc, so that tables are rarely searched. All zero is empty. What is not
+ * ready, or no code, is not kept.
  */
 struct walk_cache {
 	struct walk_slot slots[WALK_CACHE_SLOTS];
@@ -83,10 +85,11 @@ struct walk_cache {
 
 struct walk {
 	enum regs_arch arch;
-	uint64_t
-		pac_mask; /* bits of a return address that are a signature (aarch64: NT_ARM_PAC_MASK) */
+	/* bits of a return address that are a signature (aarch64: NT_ARM_PAC_MASK) */
+	uint64_t pac_mask;
 
-	/* Of the innermost frame, by DWARF's numbers, as many as struct regs has numbered. NULL: only struct walk_registers. */
+	/* Of the innermost frame, by DWARF's numbers, as many as struct regs has numbered. NULL:
+	 * only struct walk_registers. */
 	const uint64_t *numbered;
 
 	/* The stack from `stack_start` on, as far as it is there. */
@@ -96,24 +99,28 @@ struct walk {
 
 	/* Eight bytes outside of that; false where they cannot be read. NULL: nothing can. */
 	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
-	/* `size` bytes of code, for looking at what stands before a return address. NULL: nobody looks. */
+	/* `size` bytes of code, for looking at what stands before a return address. NULL: nobody
+	 * looks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
 	/*
-	 * Of a return address that leads to no code of a file: which one stood at `slot` before a return probe replaced it.
-	 * False where none is known to have. NULL: nobody knows.
+	 * Of a return address that leads to no code of a file: which one stood at `slot` before a
+	 * return probe replaced it. False where none is known to have. NULL: nobody knows.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
-	/* Whether a function that makecontext() named is looked for where a return address leads to no function. */
+	/* Whether a function that makecontext() named is looked for where a return address leads
+	 * to no function. */
 	bool finds_contexts;
 	/* What is at pc. */
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
 	void *data; /* for all of them */
 
-	/* Slots count only for their generation: another number for another process, or when its mappings change. */
+	/* Slots count only for their generation: another number for another process, or when its
+	 * mappings change. */
 	struct walk_cache *cache; /* NULL: none */
 	uint32_t generation;      /* not 0 */
 
-	/* Room for frames, innermost first; of a deeper stack the last n_roots of them are for the outermost ones. */
+	/* Room for frames, innermost first; of a deeper stack the last n_roots of them are for
+	 * the outermost ones. */
 	struct walk_frame *frames;
 	size_t n_frames, n_roots; /* n_roots < n_frames */
 };
@@ -141,8 +148,9 @@ struct walk_place {
 };
 
 /*
- * One step, for who keeps what a step found: from a frame to its caller, which `place` is then. WALK_N_STOPS: it goes on. False:
- * no frame is there, and *ret_stop says why. `walk` needs no room for frames.
+ * One step, for who keeps what a step found: from a frame to its caller, which `place` is then.
+ * WALK_N_STOPS: it goes on. False: no frame is there, and *ret_stop says why. `walk` needs no room
+ * for frames.
  */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop);
@@ -154,8 +162,9 @@ struct walk_job {
 };
 
 /*
- * Up to WALK_TOGETHER walks side by side: a copy of a stack has just come from the kernel, each step waits for memory that
- * the step before has named, and meanwhile the others go on. Each finds what walk_run() does. They may share a cache; room
- * for frames, and what resolve() remembers of a walk, is each one's own.
+ * Up to WALK_TOGETHER walks side by side: a copy of a stack has just come from the kernel, each
+ * step waits for memory that the step before has named, and meanwhile the others go on. Each finds
+ * what walk_run() does. They may share a cache; room for frames, and what resolve() remembers of a
+ * walk, is each one's own.
  */
 void walk_run_together(struct walk_job *jobs, size_t n);

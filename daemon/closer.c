@@ -2,13 +2,16 @@
 /*
  * Closer - closes descriptors that strangers sent, and sockets that strangers send to
  *
- * close() can wait for somebody else, as long as that one likes, and SIGKILL does not end it: a file of FUSE asks its
- * server, a network file system its server, a TCP socket with SO_LINGER waits for its peer. Closing a Unix socket closes
- * the descriptors in the packets that nobody read. So only threads that nobody waits for do any of this.
- * A process does not end before such a thread does: profd that has been told to end has no name on the bus by then, and a
- * connection that is shut down.
- * Invariants: (1) closer_close() does not wait             [test_attack_capture: server that hangs; test_attack_sockets]
- *             (2) no more than so many threads wait; what comes then stays open until one of them is done [test-closer]
+ * close() can wait for somebody else, as long as that one likes, and SIGKILL does not end it: a
+ * file of FUSE asks its server, a network file system its server, a TCP socket with SO_LINGER waits
+ * for its peer. Closing a Unix socket closes the descriptors in the packets that nobody read. So
+ * only threads that nobody waits for do any of this. A process does not end before such a thread
+ * does: profd that has been told to end has no name on the bus by then, and a connection that is
+ * shut down.
+ * Invariants: (1) closer_close() does not wait
+ *                 [test_attack_capture: server that hangs; test_attack_sockets]
+ *             (2) no more than so many threads wait; what comes then stays open until one of them
+ *                 is done  [test-closer]
  */
 #include "daemon/closer.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Datagram - what profd and profd-files send each other: bytes, and at most one descriptor beside them
+ * Datagram - what profd and profd-files send each other: bytes, and at most one descriptor beside
+ * them
  */
 #include "daemon/datagram.h"
 

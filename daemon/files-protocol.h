@@ -2,11 +2,12 @@
 /*
  * Broker and files - the messages between profd and the process that opens what targets can name
  *
- * profd-files reads /proc and opens mapped files: things that may block for ever, since targets choose what they are.
- * It finds a SOCK_SEQPACKET socket as fd FILES_SOCKET_FD and a shared page (struct files_status) as FILES_STATUS_FD.
- * The first datagram is struct files_config; then each is a struct files_request, answered in order by a struct
- * files_answer. Several may be on the way; one is worked on. The broker may kill the process at any moment, and another one
- * goes on: what a snapshot has in its memfd, up to files_status.bytes, is whole.
+ * profd-files reads /proc and opens mapped files: things that may block for ever, since targets
+ * choose what they are. It finds a SOCK_SEQPACKET socket as fd FILES_SOCKET_FD and a shared page
+ * (struct files_status) as FILES_STATUS_FD. The first datagram is struct files_config; then each is
+ * a struct files_request, answered in order by a struct files_answer. Several may be on the way;
+ * one is worked on. The broker may kill the process at any moment, and another one goes on: what a
+ * snapshot has in its memfd, up to files_status.bytes, is whole.
  */
 #pragma once
 
@@ -46,14 +47,15 @@ struct files_bare {
 struct files_snapshot {
 	int32_t pid; /* 0: all */
 	int32_t from_pid;
-	int32_t bare_pid; /* of this process nothing is read that it can make us wait for; 0: none */
+	/* of this process nothing is read that it can make us wait for; 0: none */
+	int32_t bare_pid;
 	uint32_t n_bare;
 	struct files_bare bare[FILES_MAX_BARE]; /* nor of any of these */
 	uint32_t targets_only;                  /* of all, those of the config */
 	uint32_t maps_known;                    /* without mappings */
 	uint64_t offset;
-	/* not 0: of these processes how much memory they take, and nothing else. Rising; negative: what is read of the process is
-	 * nothing that it can make us wait for */
+	/* not 0: of these processes how much memory they take, and nothing else. Rising;
+	 * negative: what is read of the process is nothing that it can make us wait for */
 	uint32_t n_footprints;
 	int32_t footprints[ENGINE_MAX_FOOTPRINTS];
 };

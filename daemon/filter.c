@@ -2,8 +2,10 @@
 /*
  * Filter - makes the kernel hold a process to a list of system calls (seccomp(2))
  *
- * What is on the lists, and why, is said by who is held: the sandbox.c of profd, profd-engine and profd-files.
- * Invariants: (1) a filter that could not be made whole is not loaded  [test-engine-sandbox, test-broker-sandbox, test-files]
+ * What is on the lists, and why, is said by who is held: the sandbox.c of profd, profd-engine and
+ * profd-files.
+ * Invariants: (1) a filter that could not be made whole is not loaded
+ *                 [test-engine-sandbox, test-broker-sandbox, test-files]
  */
 #include "daemon/filter.h"
 

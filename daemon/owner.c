@@ -2,17 +2,21 @@
 /*
  * Owner - whose process this is, for profd and profd-files
  *
- * The rules of the kernel for ptrace and perf (kernel/ptrace.c: __ptrace_may_access), for a user who is not the caller: a
- * process is a user's when all ids of all its threads say so, when it is dumpable, and when it has no capability. The
- * kernel shows the second by the owner of the files in /proc/PID, which is root otherwise; not by that of the folder
- * itself, which is always the effective user.
- * Capabilities in another user namespace do not count where the user made that namespace, or the one below ours that it
- * is in: the user has all of them there (security/commoncap.c: cap_capable). In one that somebody else made even a process
- * without any is not the user's.
- * The folder's descriptor stands for one process: it does not lead to the next one of the same number.
- * Invariants: (1) a process that cannot be looked at is nobody's                          [test-owner: gone]
- *             (2) one thread that is not the user's makes the process not the user's      [test-owner: not_the_users]
- *             (3) in a user namespace it is the user's only if that is the user's as well [test-owner: namespaces]
+ * The rules of the kernel for ptrace and perf (kernel/ptrace.c: __ptrace_may_access), for a user
+ * who is not the caller: a process is a user's when all ids of all its threads say so, when it is
+ * dumpable, and when it has no capability. The kernel shows the second by the owner of the files in
+ * /proc/PID, which is root otherwise; not by that of the folder itself, which is always the
+ * effective user.
+ * Capabilities in another user namespace do not count where the user made that namespace, or the
+ * one below ours that it is in: the user has all of them there (security/commoncap.c: cap_capable).
+ * In one that somebody else made even a process without any is not the user's.
+ * The folder's descriptor stands for one process: it does not lead to the next one of the same
+ * number.
+ * Invariants: (1) a process that cannot be looked at is nobody's  [test-owner: gone]
+ *             (2) one thread that is not the user's makes the process not the user's
+ *                 [test-owner: not_the_users]
+ *             (3) in a user namespace it is the user's only if that is the user's as well
+ *                 [test-owner: namespaces]
  */
 #include "daemon/owner.h"
 
@@ -47,7 +51,7 @@ static void close_file(FILE **file)
 		fclose(*file);
 }
 
-/* ---- User namespaces ---------------------------------------------------------------------------- */
+/* ---- User namespaces ------------------------------------------------------------------------- */
 
 static bool is_our_namespace(int namespace)
 {
@@ -57,7 +61,8 @@ static bool is_our_namespace(int namespace)
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Whether the user made the namespace below ours that this one is, or is in. Takes over the descriptor. */
+/* Whether the user made the namespace below ours that this one is, or is in. Takes over the
+ * descriptor. */
 static bool rules_namespace(int namespace, uid_t uid)
 {
 	CLEANUP_CLOSE int at = namespace;
@@ -76,7 +81,8 @@ static bool rules_namespace(int namespace, uid_t uid)
 	return false;
 }
 
-/* *ret_is_ours: what capabilities its threads have there are some here. All of them are in one namespace. */
+/* *ret_is_ours: what capabilities its threads have there are some here. All of them are in one
+ * namespace. */
 static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 {
 	CLEANUP_CLOSE int namespace = openat(dir, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -87,7 +93,7 @@ static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 	return *ret_is_ours || rules_namespace(steal_fd(&namespace), uid);
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------ */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 static bool is_one_id(const unsigned ids[4])
 {

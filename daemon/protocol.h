@@ -2,14 +2,16 @@
 /*
  * Broker and engine - the messages between the two processes of one session
  *
- * profd (the broker) holds the privilege: it opens perf events, /proc and mapped files, and passes descriptors.
- * profd-engine holds none: it reads what they deliver. They talk over a SOCK_SEQPACKET socketpair, which the engine
- * finds as fd ENGINE_SOCKET_FD; a datagram is one message: struct message, then its body, descriptors by SCM_RIGHTS in
- * the order that the message's comment gives. Both programs come from one build, so there is no version; each side
- * still checks every length, since the broker must not trust an engine that hostile bytes may have taken over.
+ * profd (the broker) holds the privilege: it opens perf events, /proc and mapped files, and passes
+ * descriptors. profd-engine holds none: it reads what they deliver. They talk over a SOCK_SEQPACKET
+ * socketpair, which the engine finds as fd ENGINE_SOCKET_FD; a datagram is one message: struct
+ * message, then its body, descriptors by SCM_RIGHTS in the order that the message's comment gives.
+ * Both programs come from one build, so there is no version; each side still checks every length,
+ * since the broker must not trust an engine that hostile bytes may have taken over.
  *
- * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine enables the side band, if the broker could not yet, SNAPSHOT_REQUEST -> broker SNAPSHOT
- * -> engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
+ * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine
+ * enables the side band, if the broker could not yet, SNAPSHOT_REQUEST -> broker SNAPSHOT -> engine
+ * enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
  * The engine takes end-of-file on the socket as STOP with reason client-gone.
  */
 #pragma once
@@ -23,8 +25,8 @@
 #define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_FOOTPRINTS 256u
 #define ENGINE_MAX_CPUS 1024
-/* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
- * below 300 MiB, and what stands beside them. Rings are not among it. */
+/* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB,
+ * dictionaries of an epoch below 300 MiB, and what stands beside them. Rings are not among it. */
 #define ENGINE_MEMORY_BYTES (UINT64_C(1) << 30)
 /* Exit status of an engine that needed more. */
 #define ENGINE_EXIT_NO_MEMORY 71
@@ -32,18 +34,25 @@
 enum message_type {
 	/* broker to engine */
 	MESSAGE_CONFIG =
-		1, /* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may be absent) */
+		/* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may
+		 * be absent) */
+	1,
 	MESSAGE_CPU, /* struct message_cpu, fds: side band, then one a source */
 	MESSAGE_START,
 	MESSAGE_STOP, /* struct message_stop */
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	MESSAGE_IMAGE, /* struct message_image; without error, fd: the file, where stacks are copied or allocations expected */
+	/* struct message_image; without error, fd: the file, where stacks are copied or allocations
+	 * expected */
+	MESSAGE_IMAGE,
 	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
-	MESSAGE_PEER, /* struct message_peer, fds: its connection, a pidfd unless it is gone; of PEER_REFUSED none */
-	MESSAGE_SWITCH, /* before START, fd: a socket by which whoever has its other end switches sampling on and off
-			   (libcollector/control.h); off at first */
+	/* struct message_peer, fds: its connection, a pidfd unless it is gone; of PEER_REFUSED
+	 * none */
+	MESSAGE_PEER,
+	/* before START, fd: a socket by which whoever has its other end switches sampling on and
+	 * off (libcollector/control.h); off at first */
+	MESSAGE_SWITCH,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -52,8 +61,9 @@ enum message_type {
 	MESSAGE_PROGRESS,         /* struct message_progress, about one a second */
 	MESSAGE_WARNING,          /* struct message_warning */
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
-	MESSAGE_FOOTPRINT_REQUEST, /* struct message_footprint_request; answered by SNAPSHOT, if at all */
-	MESSAGE_OBEYED,            /* to each PAUSE and RESUME, in their order: it is so now */
+	/* struct message_footprint_request; answered by SNAPSHOT, if at all */
+	MESSAGE_FOOTPRINT_REQUEST,
+	MESSAGE_OBEYED, /* to each PAUSE and RESUME, in their order: it is so now */
 };
 
 struct message {
@@ -68,11 +78,13 @@ struct message {
 /* the same where stacks are copied: registers and stack stand before the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
-/* of the side band (with sample_id_all: the trailer of every record, in this order: tid, time, cpu, identifier) */
+/* of the side band (with sample_id_all: the trailer of every record, in this order: tid, time,
+ * cpu, identifier) */
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
-/* of sched:sched_wakeup, whose records stand in the ring of the side band; what comes before `raw` is as in a sample */
+/* of sched:sched_wakeup, whose records stand in the ring of the side band; what comes before
+ * `raw` is as in a sample */
 #define ENGINE_WAKEUP_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_RAW)
@@ -92,8 +104,9 @@ struct message_source {
 	char name[128]; /* as the user may write it: "cpu-clock", "sched:sched_switch" */
 	uint32_t kind;  /* enum prof_source_kind */
 	uint32_t uses_callgraph;
-	uint64_t
-		period; /* fixed period, or the period that stands for frequency where it is fixed (cpu-clock: ns) */
+	/* fixed period, or the period that stands for frequency where it is fixed (cpu-clock:
+	 * ns) */
+	uint64_t period;
 	uint64_t frequency; /* 0 = fixed period */
 	uint32_t
 		counts_ns; /* period counts nanoseconds of CPU time: missed ticks can be computed */
@@ -112,35 +125,36 @@ struct message_config {
 	uint32_t n_sources; /* 0: no sampling, side band only */
 	uint32_t has_kallsyms;
 	uint32_t build_ids; /* 1: MMAP2 records carry build-ids in place of device and inode */
-	uint32_t
-		stack_bytes; /* copied a sample, at most; 0: none are, samples are of ENGINE_SAMPLE_TYPE */
+	/* copied a sample, at most; 0: none are, samples are of ENGINE_SAMPLE_TYPE */
+	uint32_t stack_bytes;
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* of the capture; 0 = no limit */
 	uint64_t max_duration_ns; /* 0 = no limit */
 	uint64_t max_rate;        /* samples a second of all CPUs; 0 = no limit */
-	uint64_t
-		begin_ns; /* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine does it */
+	/* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine does it */
+	uint64_t begin_ns;
 	int32_t ignored_pids[4]; /* reserved, 0 */
-	uint32_t
-		metadata_bytes; /* after this struct: struct message_metadata, key, value, …; written as metadata rows */
-	uint32_t
-		by_task; /* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
+	/* after this struct: struct message_metadata, key, value, …; written as metadata rows */
+	uint32_t metadata_bytes;
+	/* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
+	uint32_t by_task;
 	uint32_t policy;    /* enum engine_policy */
 	uint32_t session;   /* its number, for those who register */
 	uint32_t memory;    /* 1: allocations are expected, and processes measured */
 	int32_t memory_pid; /* of this process and its children; 0: of the targets and theirs */
 };
 
-/* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind each). Keys: host kernel
- * arch event frequency_hz call_graph stack_bytes command options (as JSON) memory.mode memory.sample_bytes
- * memory.min_bytes memory.mmap. */
+/* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind
+ * each). Keys: host kernel arch event frequency_hz call_graph stack_bytes command options (as
+ * JSON) memory.mode memory.sample_bytes memory.min_bytes memory.mmap. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
 
-/* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once before. Sources after the
- * first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). By task the first two events deliver
- * nothing, and n_sources is 1 where there is sampling. */
+/* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once
+ * before. Sources after the first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is
+ * done). By task the first two events deliver nothing, and n_sources is 1 where there is
+ * sampling. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
@@ -148,13 +162,13 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
-	uint32_t
-		has_wakeups; /* 1: the last event says who is woken, into the ring of the side band */
+	/* 1: the last event says who is woken, into the ring of the side band */
+	uint32_t has_wakeups;
 	uint32_t pad;
 };
 
-/* An event of a thread, and of what inherits it: the engine has it write into a ring of its CPU. Who has some of several
- * ranks has those of the highest completely, and the others twice. */
+/* An event of a thread, and of what inherits it: the engine has it write into a ring of its CPU.
+ * Who has some of several ranks has those of the highest completely, and the others twice. */
 struct message_event {
 	uint64_t id; /* PERF_EVENT_IOC_ID */
 	uint32_t cpu;
@@ -165,12 +179,16 @@ struct message_event {
 
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h: the connection is the process's */
-	PEER_SYSPROF, /* a ring for one of its threads; the socket is that of all who ask, and only to be answered */
-	PEER_REFUSED, /* there was no room for it at the door: without descriptors, as it has its answer */
+	/* a ring for one of its threads; the socket is that of all who ask, and only to be
+	 * answered */
+	PEER_SYSPROF,
+	/* there was no room for it at the door: without descriptors, as it has its answer */
+	PEER_REFUSED,
 };
 
-/* A process that wants to register its collector, whose hello or request was read, and which the session may
- * see. Who it is says the kernel; the engine knows whether it is a target, and answers. */
+/* A process that wants to register its collector, whose hello or request was read, and which the
+ * session may see. Who it is says the kernel; the engine knows whether it is a target, and
+ * answers. */
 struct message_peer {
 	int32_t pid;
 	uint32_t inner_pid; /* in its PID namespace; 0: that is ours */
@@ -232,7 +250,8 @@ struct message_snapshot {
 /* Content of the memfd: records, each padded to 8 bytes. Bytes of /proc stand as they were read. */
 enum snapshot_kind {
 	SNAPSHOT_STAT = 1, /* /proc/PID/task/TID/stat; the thread group leader's comes first */
-	SNAPSHOT_STATUS, /* /proc/PID/status; of one process in a PID namespace below ours, task/TID/status too */
+	/* /proc/PID/status; of one process in a PID namespace below ours, task/TID/status too */
+	SNAPSHOT_STATUS,
 	SNAPSHOT_CMDLINE,
 	SNAPSHOT_CGROUP,     /* /proc/PID/cgroup */
 	SNAPSHOT_EXE,        /* target of /proc/PID/exe, no NUL */
@@ -261,8 +280,8 @@ struct snapshot_mapping {
 	uint32_t reserved;
 };
 
-/* "Open the file that PID maps executably at start-end": broker opens /proc/PID/map_files/…, else the path below the
- * process's root; keeps the fd under image_id for OpenImage. */
+/* "Open the file that PID maps executably at start-end": broker opens /proc/PID/map_files/…,
+ * else the path below the process's root; keeps the fd under image_id for OpenImage. */
 struct message_image_request {
 	uint64_t image_id; /* the id of the image row; unique in a session */
 	uint64_t start, end;
@@ -283,7 +302,8 @@ struct message_image {
 	uint32_t pad;
 };
 
-/* Who runs the file has rights that its caller has not: by the owner, by the group, by capabilities of the file. */
+/* Who runs the file has rights that its caller has not: by the owner, by the group, by
+ * capabilities of the file. */
 #define MESSAGE_IMAGE_SETUID 0x1u
 #define MESSAGE_IMAGE_SETGID 0x2u
 #define MESSAGE_IMAGE_CAPABILITIES 0x4u
@@ -320,6 +340,7 @@ struct message_finished {
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
 	uint64_t excluded
-		[ENGINE_EXCLUDED_KINDS]; /* processes without allocations, by enum engine_excluded */
-	struct message_loss loss[];      /* n_loss */
+		/* processes without allocations, by enum engine_excluded */
+		[ENGINE_EXCLUDED_KINDS];
+	struct message_loss loss[]; /* n_loss */
 };

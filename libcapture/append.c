@@ -2,12 +2,14 @@
 /*
  * Append - a writer that goes on in a capture
  *
- * The file is opened with a reader, whatever state it is in; its entries become the start of the new index, its schema
- * and segments are taken over, and writing goes on behind its last byte. What no chunk explains, in the middle or at the
- * end, is recorded as a gap and, once, as a row of the loss table.
+ * The file is opened with a reader, whatever state it is in; its entries become the start of the
+ * new index, its schema and segments are taken over, and writing goes on behind its last byte. What
+ * no chunk explains, in the middle or at the end, is recorded as a gap and, once, as a row of the
+ * loss table.
  *
- * Invariants: (1) nothing that the file held is changed or cut off              [test-capture-reader: append]
- *             (2) all chunks that a reader found before are found after         [test-capture-reader: prefixes, flips]
+ * Invariants: (1) nothing that the file held is changed or cut off  [test-capture-reader: append]
+ *             (2) all chunks that a reader found before are found after
+ *                 [test-capture-reader: prefixes, flips]
  */
 #include "libcapture/reader.h"
 #include "libcapture/writer.h"

@@ -2,12 +2,14 @@
 /*
  * Block - rows of one table, collected in columns
  *
- * A row is taken apart as it comes, so that the encoder finds each column's values in one piece. Capacity doubles and
- * is kept by prof_block_reset(): a block that is reused allocates nothing after its first chunks.
+ * A row is taken apart as it comes, so that the encoder finds each column's values in one piece.
+ * Capacity doubles and is kept by prof_block_reset(): a block that is reused allocates nothing
+ * after its first chunks.
  *
- * Invariants: (1) a row is added whole or not at all                         [test-capture-writer: block limits]
- *             (2) what is in a block can be encoded into one chunk that a reader accepts: rows <= PROF_MAX_ROWS,
- *                 memory <= BLOCK_BYTES_MAX < PROF_MAX_PAYLOAD               [test-capture-writer: block limits]
+ * Invariants: (1) a row is added whole or not at all  [test-capture-writer: block limits]
+ *             (2) what is in a block can be encoded into one chunk that a reader accepts: rows <=
+ *                 PROF_MAX_ROWS, memory <= BLOCK_BYTES_MAX < PROF_MAX_PAYLOAD
+ *                 [test-capture-writer: block limits]
  *             (3) the number of a null repeats the row before, which compresses; readers show 0
  * Not thread safe. Does not know how chunks are encoded (chunk.c).
  */
@@ -15,7 +17,8 @@
 
 #include <assert.h>
 
-/* Leaves room for descriptors and the bytes by which a compressed column may exceed a plain one (none: codec.c). */
+/* Leaves room for descriptors and the bytes by which a compressed column may exceed a plain one
+ * (none: codec.c). */
 #define BLOCK_BYTES_MAX (48u << 20)
 #define BLOCK_ROWS_FIRST 256u
 #define BLOCK_ITEMS_FIRST 1024u

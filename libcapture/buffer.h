@@ -2,8 +2,8 @@
 /*
  * Buffer - bytes that grow
  *
- * Header-only. Growth doubles; a failed growth leaves the buffer as it was. The memory is kept when the size is set
- * to 0, which is how encoders reuse it.
+ * Header-only. Growth doubles; a failed growth leaves the buffer as it was. The memory is kept when
+ * the size is set to 0, which is how encoders reuse it.
  */
 #pragma once
 

@@ -2,11 +2,12 @@
 /*
  * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
  *
- * A checkpoint says all that a reader needs to go on from there. Its entries are row groups of a table of their own,
- * through the codec of every other table: one group in most checkpoints, those of entries.c in an index of the whole file.
+ * A checkpoint says all that a reader needs to go on from there. Its entries are row groups of a
+ * table of their own, through the codec of every other table: one group in most checkpoints, those
+ * of entries.c in an index of the whole file.
  *
- * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file has at most
- *                 size / CHUNK_HEADER_BYTES of them                          [fuzz_capture_index]
+ * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file
+ *                 has at most size / CHUNK_HEADER_BYTES of them  [fuzz_capture_index]
  *             (2) decoding reads no byte outside the payload                 [fuzz_capture_index]
  */
 #include "libcapture/checkpoint.h"
@@ -54,7 +55,7 @@ const struct prof_table_def entry_table = {
 	.id = UINT16_MAX,
 };
 
-/* ---- Lists -------------------------------------------------------------------------------------- */
+/* ---- Lists ----------------------------------------------------------------------------------- */
 
 void gap_list_done(struct gap_list *list)
 {
@@ -100,7 +101,7 @@ struct entry entry_of_header(const struct chunk_header *header, uint64_t offset)
 	};
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 int entry_block_add(struct prof_block *block, const struct entry *entry, uint64_t end)
 {
@@ -221,7 +222,7 @@ int checkpoint_encode(const struct checkpoint_content *content, struct buffer *o
 	return put_gaps(content, out);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static bool parse_section(struct checkpoint_view *view, uint32_t tag, const uint8_t *data,
 			  size_t size)

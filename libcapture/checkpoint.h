@@ -33,7 +33,7 @@ static inline uint64_t entry_end(const struct entry *entry)
 	return entry->chunk.offset + CHUNK_HEADER_BYTES + PADDED(entry->chunk.stored_bytes);
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 /* The table whose row groups are the entries. */
 extern const struct prof_table_def entry_table;
@@ -54,7 +54,7 @@ struct checkpoint_content {
 };
 MUST_CHECK int checkpoint_encode(const struct checkpoint_content *content, struct buffer *out);
 
-/* ---- Reading ------------------------------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Sections of a payload, in place; not yet looked into. */
 struct checkpoint_view {
@@ -68,11 +68,12 @@ struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_
 struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
 /* As schema_decode(). */
 MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
-/* Row i of a decoded group of entry_table that was checked when it was encoded; `position`: where the chunk before it
- * ended. */
+/* Row i of a decoded group of entry_table that was checked when it was encoded; `position`:
+ * where the chunk before it ended. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
-/* Hands out the entries, which rise, do not overlap and end at or before `end`, until something is wrong with one or
- * take() returns non-zero, which is then returned. `link`: where the first one is, 0: wherever its gap says. */
+/* Hands out the entries, which rise, do not overlap and end at or before `end`, until something
+ * is wrong with one or take() returns non-zero, which is then returned. `link`: where the first
+ * one is, 0: wherever its gap says. */
 struct entry_taker {
 	int (*take)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,

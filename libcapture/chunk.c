@@ -2,13 +2,17 @@
 /*
  * Chunk - the payload of a data chunk: row groups to and from blocks and arrays
  *
- * The bytes stand in format.h under DATA PAYLOAD. A column becomes up to three parts, each encoded by codec.c.
+ * The bytes stand in format.h under DATA PAYLOAD. A column becomes up to three parts, each encoded
+ * by codec.c.
  *
  * Invariants: (1) a group decodes to exactly the rows that its header states, or fails as a whole
- *                                                                             [test-capture-codec: hostile payloads]
- *             (2) memory of a decoded group <= PROF_MAX_GROUP_ROWS x columns x 17 bytes + PROF_MAX_PAYLOAD
- *             (3) every offset of an array lies inside its items              [test-capture-codec: hostile payloads]
- * A payload's checksum is checked before it comes here (reader.c); that does not make its content trustworthy.
+ *                                                            [test-capture-codec: hostile payloads]
+ *             (2) memory of a decoded group <= PROF_MAX_GROUP_ROWS x columns x 17 bytes +
+ *                 PROF_MAX_PAYLOAD
+ *             (3) every offset of an array lies inside its items
+ *                 [test-capture-codec: hostile payloads]
+ * A payload's checksum is checked before it comes here (reader.c); that does not make its content
+ * trustworthy.
  */
 #include "libcapture/chunk.h"
 
@@ -22,7 +26,7 @@ enum group_field {
 };
 static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
-/* ---- Times -------------------------------------------------------------------------------------- */
+/* ---- Times ----------------------------------------------------------------------------------- */
 
 /* A number of nanoseconds in a timed table that is no time: how long what ended at `time` took. */
 static bool is_duration(const struct prof_column_def *column)
@@ -75,7 +79,7 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 	}
 }
 
-/* ---- Encoding ----------------------------------------------------------------------------------- */
+/* ---- Encoding -------------------------------------------------------------------------------- */
 
 /* A run of a block's rows that becomes one group. */
 struct group_rows {
@@ -286,7 +290,7 @@ int chunk_encode(struct codec_encoder *encoder, const struct prof_block *block, 
 	return 0;
 }
 
-/* ---- Decoding ----------------------------------------------------------------------------------- */
+/* ---- Decoding -------------------------------------------------------------------------------- */
 
 bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group *ret_group)
 {

@@ -34,7 +34,8 @@ bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group
 /* Whether a payload is exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
-/* One column while it is being decoded. `same` numbers at the start of `numbers` are all `constant`. */
+/* One column while it is being decoded. `same` numbers at the start of `numbers` are all
+ * `constant`. */
 struct chunk_column {
 	uint64_t *numbers;
 	uint64_t *offsets;
@@ -62,6 +63,7 @@ void chunk_decoder_done(struct chunk_decoder *decoder);
 /* Fills decoder->arrays. 0, PROF_DAMAGED, -ENOMEM. */
 MUST_CHECK int chunk_decode(struct chunk_decoder *decoder, const struct chunk_group *group);
 
-/* The time range that rows cover, in both directions the same rule: times, and `time` less durations. */
+/* The time range that rows cover, in both directions the same rule: times, and `time` less
+ * durations. */
 void chunk_times(const struct prof_table_def *def, const struct prof_array *arrays, size_t rows,
 		 uint64_t *t_min, uint64_t *t_max);

@@ -2,13 +2,16 @@
 /*
  * Codec - numbers and bytes to and from the parts of a column
  *
- * One codec for every column: residues against a base, in byte planes, each plane a zstd block of its own. Planes keep
- * noise (low bytes) apart from repetition (high bytes), and a block boundary gives each its own entropy table; a
- * constant column has width 0 and no bytes. Loops over planes have a constant width so that compilers vectorise them.
+ * One codec for every column: residues against a base, in byte planes, each plane a zstd block of
+ * its own. Planes keep noise (low bytes) apart from repetition (high bytes), and a block boundary
+ * gives each its own entropy table; a constant column has width 0 and no bytes. Loops over planes
+ * have a constant width so that compilers vectorise them.
  *
- * Invariants: (1) decode(encode(v)) == v for every v and order, mod 2^64       [test-capture-codec: numbers]
- *             (2) decoding writes exactly n numbers, whatever the bytes say     [test-capture-codec: hostile parts]
- *             (3) a part is never larger than n x 8 bytes                       [test-capture-codec: numbers]
+ * Invariants: (1) decode(encode(v)) == v for every v and order, mod 2^64
+ *                 [test-capture-codec: numbers]
+ *             (2) decoding writes exactly n numbers, whatever the bytes say
+ *                 [test-capture-codec: hostile parts]
+ *             (3) a part is never larger than n x 8 bytes  [test-capture-codec: numbers]
  */
 #include "libcapture/codec.h"
 
@@ -68,7 +71,8 @@ static bool all_same(const uint64_t *values, size_t n)
 	return memcmp(values, values + 1, (n - 1) * sizeof(*values)) == 0;
 }
 
-/* Each of these sets base and step and returns the largest residue; residues go to r, or r stays unused (order 0). */
+/* Each of these sets base and step and returns the largest residue; residues go to r, or r stays
+ * unused (order 0). */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
 {
 	uint64_t min[2] = { values[0], values[n - 1] }, max[2] = { values[0], values[n - 1] };
@@ -118,7 +122,8 @@ static uint64_t fit_running(const uint64_t *values, size_t n, uint64_t *r, struc
 	return max;
 }
 
-/* A value that is its own row's id would read as 0, one above it costs eight bytes: false, use another order. */
+/* A value that is its own row's id would read as 0, one above it costs eight bytes: false, use
+ * another order. */
 static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first_id, uint64_t *r,
 			 struct codec_part *part, uint64_t *ret_max)
 {
@@ -137,7 +142,8 @@ static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first
 	return true;
 }
 
-/* Two numbers at once: a vector that every x86_64 and aarch64 has, and compilers make two numbers of elsewhere. */
+/* Two numbers at once: a vector that every x86_64 and aarch64 has, and compilers make two
+ * numbers of elsewhere. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift)
@@ -167,7 +173,8 @@ static void plane_split(const uint64_t *values, size_t n, uint64_t base, unsigne
 		plane[i] = (values[i] - base) >> shift;
 }
 
-/* Compresses raw bytes, cut into `blocks` blocks of equal size, unless that makes them no smaller. */
+/* Compresses raw bytes, cut into `blocks` blocks of equal size, unless that makes them no
+ * smaller. */
 static int store_raw(struct codec_encoder *encoder, const uint8_t *raw, size_t size, size_t blocks,
 		     struct buffer *out, uint32_t *ret_stored)
 {

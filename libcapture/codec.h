@@ -2,8 +2,8 @@
 /*
  * Codec - numbers and bytes to and from the parts of a column
  *
- * The encodings stand in format.h under PARTS. Encoder and decoder keep their zstd context and scratch memory; one
- * thread at a time each.
+ * The encodings stand in format.h under PARTS. Encoder and decoder keep their zstd context and
+ * scratch memory; one thread at a time each.
  */
 #pragma once
 
@@ -38,8 +38,9 @@ struct codec_decoder {
 
 MUST_CHECK int codec_encoder_init(struct codec_encoder *encoder, int level);
 void codec_encoder_done(struct codec_encoder *encoder);
-/* Appends the part's bytes to `out` and fills in all of *ret_part but column and part. `first_id` is the id of the row
- * of values[0] for PROF_ORDER_DISTANCE; NULL where rows have none. An order that does not fit the values is replaced. */
+/* Appends the part's bytes to `out` and fills in all of *ret_part but column and part.
+ * `first_id` is the id of the row of values[0] for PROF_ORDER_DISTANCE; NULL where rows have
+ * none. An order that does not fit the values is replaced. */
 MUST_CHECK int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, size_t n,
 				    unsigned int order, const uint64_t *first_id,
 				    struct buffer *out, struct codec_part *ret_part);

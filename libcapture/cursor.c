@@ -2,11 +2,12 @@
 /*
  * Cursor - rows of one table in file order
  *
- * Owns all memory that reading takes: a page of entries, one chunk as stored, one row group decoded, reused from chunk to
- * chunk. Only the columns that were asked for are decompressed; chunks and row groups outside the asked time are not.
+ * Owns all memory that reading takes: a page of entries, one chunk as stored, one row group
+ * decoded, reused from chunk to chunk. Only the columns that were asked for are decompressed;
+ * chunks and row groups outside the asked time are not.
  *
  * Invariants: (1) memory does not depend on the length of the capture        [test-capture-memory]
- *             (2) a damaged chunk costs its own rows and is counted           [test-capture-reader: flips]
+ *             (2) a damaged chunk costs its own rows and is counted  [test-capture-reader: flips]
  * One thread at a time; any number of cursors on one reader.
  */
 #include "libcapture/reader.h"
@@ -186,7 +187,7 @@ PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor)
 	return cursor->breaks;
 }
 
-/* ---- Chunks ------------------------------------------------------------------------------------- */
+/* ---- Chunks ---------------------------------------------------------------------------------- */
 
 struct prof_chunks {
 	struct entries_cursor entries;

@@ -2,11 +2,13 @@
 /*
  * Dictionary - the rows of one dictionary table in one epoch, by id
  *
- * Rows are loaded through a cursor and kept in columns. Ids that lie close together, as writers hand them out, are found
- * through an array; a file that spreads them costs a sorted index, never memory by the range of its ids.
+ * Rows are loaded through a cursor and kept in columns. Ids that lie close together, as writers
+ * hand them out, are found through an array; a file that spreads them costs a sorted index, never
+ * memory by the range of its ids.
  *
- * Invariants: (1) memory <= PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim  [test-capture-writer: dictionary bomb]
- *             (2) the last row of an id wins                                            [test-capture-writer: hostile ids]
+ * Invariants: (1) memory <= PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim
+ *                 [test-capture-writer: dictionary bomb]
+ *             (2) the last row of an id wins  [test-capture-writer: hostile ids]
  */
 #include "libcapture/reader.h"
 

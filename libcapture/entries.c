@@ -2,13 +2,16 @@
 /*
  * Entries - what is known of all chunks of a file, packed
  *
- * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the full index has them: row
- * groups of entry_table, ENTRIES_PAGE entries each, of some eight bytes an entry; those of an index that was read stay
- * where they are. A cursor unpacks one page at a time, and none that has nothing that it wants.
+ * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the
+ * full index has them: row groups of entry_table, ENTRIES_PAGE entries each, of some eight bytes an
+ * entry; those of an index that was read stay where they are. A cursor unpacks one page at a time,
+ * and none that has nothing that it wants.
  *
- * Invariants: (1) a sealed list is never written to, so threads may share it    [test-capture-threads]
- *             (2) memory is some 8 bytes a chunk, and a page a cursor           [test-capture-memory: many chunks]
- *             (3) a page that is passed over has no entry that is wanted        [test-capture-pages]
+ * Invariants: (1) a sealed list is never written to, so threads may share it
+ *                 [test-capture-threads]
+ *             (2) memory is some 8 bytes a chunk, and a page a cursor
+ *                 [test-capture-memory: many chunks]
+ *             (3) a page that is passed over has no entry that is wanted  [test-capture-pages]
  * Does not check entries (checkpoint.c, index.c).
  */
 #include "libcapture/entries.h"
@@ -41,7 +44,7 @@ void entries_done(struct entries *entries)
 	*entries = (struct entries){ .end = FILE_HEADER_BYTES };
 }
 
-/* ---- Adding ------------------------------------------------------------------------------------- */
+/* ---- Adding ---------------------------------------------------------------------------------- */
 
 static uint64_t table_bit(unsigned int table)
 {
@@ -185,7 +188,7 @@ int entries_seal(struct entries *entries)
 	return 0;
 }
 
-/* ---- Going through them ------------------------------------------------------------------------- */
+/* ---- Going through them ---------------------------------------------------------------------- */
 
 int entries_cursor_init(struct entries_cursor *cursor, const struct entries *entries,
 			const struct entries_filter *filter)

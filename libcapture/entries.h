@@ -2,7 +2,8 @@
 /*
  * Entries - what is known of all chunks of a file, packed
  *
- * See entries.c. Built by one thread; once sealed nothing changes, and any number of cursors may go through them.
+ * See entries.c. Built by one thread; once sealed nothing changes, and any number of cursors may go
+ * through them.
  */
 #pragma once
 
@@ -35,8 +36,9 @@ void entries_done(struct entries *entries);
 MUST_CHECK int entries_add(struct entries *entries, const struct entry *entry);
 /* Takes back what the last entries_add() did; `end` is what ->end was before it. */
 void entries_take_back(struct entries *entries, uint64_t end);
-/* Instead of adding: the entries of an index, whose payload is kept as it is. First entries_adopt() of all of it, which
- * takes the buffer over, then for each group entries_adopt_group() and entries_adopt_entry() of what stands in it. */
+/* Instead of adding: the entries of an index, whose payload is kept as it is. First
+ * entries_adopt() of all of it, which takes the buffer over, then for each group
+ * entries_adopt_group() and entries_adopt_entry() of what stands in it. */
 bool entries_can_adopt(const struct entries *entries, const struct checkpoint_view *index);
 void entries_adopt(struct entries *entries, struct buffer *payload);
 MUST_CHECK int entries_adopt_group(struct entries *entries, const uint8_t *group);

@@ -2,8 +2,9 @@
 /*
  * Format - headers as bytes
  *
- * The layouts stand in format.h. A chunk's header is believed when magic and checksum fit; the checksum is salted per
- * file, so that bytes which a profiled program puts into a string cannot pass for a chunk  [test-capture-reader: forged]
+ * The layouts stand in format.h. A chunk's header is believed when magic and checksum fit; the
+ * checksum is salted per file, so that bytes which a profiled program puts into a string cannot
+ * pass for a chunk  [test-capture-reader: forged]
  */
 #include "libcapture/format.h"
 

@@ -4,18 +4,20 @@
  *
  * Three ways, each falling back on the next:
  *   1. the trailer at the end names the index of the whole file;
- *   2. without one, the last good checkpoint is searched for from the end, its links lead back to the first (or to an
- *      index), and headers are walked from it on;
+ *   2. without one, the last good checkpoint is searched for from the end, its links lead back to
+ *      the first (or to an index), and headers are walked from it on;
  *   3. all headers are walked (recover.c).
- * Entries of 1 and 2 are believed when they are without overlap, inside the file, and leave out nothing but what gaps
- * explain; what they say of a chunk is compared with its header when it is read (load.c).
+ * Entries of 1 and 2 are believed when they are without overlap, inside the file, and leave out
+ * nothing but what gaps explain; what they say of a chunk is compared with its header when it is
+ * read (load.c).
  *
  * Invariants: (1) links lead back and never overlap, so that following them reads no byte twice
- *             (2) a way that fails leaves nothing behind for the next         [by construction of index_forget()]
+ *             (2) a way that fails leaves nothing behind for the next
+ *                 [by construction of index_forget()]
  */
 #include "libcapture/reader.h"
 
-/* ---- Checkpoints -------------------------------------------------------------------------------- */
+/* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 static int reader_add_segment(struct prof_reader *reader, const struct prof_segment *segment)
 {
@@ -69,7 +71,8 @@ int reader_take_checkpoint(struct prof_reader *reader, const struct checkpoint_v
 			break;
 		r = gap_list_add(&reader->gaps, gap.offset, gap.bytes);
 	}
-	/* Limits and nonsense inside what checks are damage like any other here: the rest may still be read. */
+	/* Limits and nonsense inside what checks are damage like any other here: the rest may
+	 * still be read. */
 	return r > 0 ? PROF_DAMAGED : r;
 }
 
@@ -96,7 +99,8 @@ static void reader_sort_gaps(struct prof_reader *reader)
 	reader->gaps.n = n;
 }
 
-/* Gaps are sorted. Those of a true file do not overlap, so that the last one which starts in time is the one. */
+/* Gaps are sorted. Those of a true file do not overlap, so that the last one which starts in
+ * time is the one. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes)
 {
 	size_t low = 0, high = reader->gaps.n;
@@ -116,7 +120,7 @@ bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64
 	return offset - gap->offset <= gap->bytes && bytes <= gap->bytes - (offset - gap->offset);
 }
 
-/* ---- Entries ------------------------------------------------------------------------------------ */
+/* ---- Entries --------------------------------------------------------------------------------- */
 
 static int reader_note_entry(struct prof_reader *reader, const struct entry *entry)
 {
@@ -185,7 +189,7 @@ static int take_walked(struct walk *walk, const struct entry *entry, void *data)
 	return reader_take_entry(data, entry);
 }
 
-/* ---- Opening by index --------------------------------------------------------------------------- */
+/* ---- Opening by index ------------------------------------------------------------------------ */
 
 /* A checkpoint's header and payload; a payload that does not check is PROF_DAMAGED too. */
 static int read_checkpoint(const struct prof_reader *reader, uint64_t offset,
@@ -243,7 +247,8 @@ static int reader_take_entries(struct prof_reader *reader, struct chunk_decoder 
 	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &taker);
 }
 
-/* All entries up to (without) the checkpoint `last`, from it and those before it. They leave out nothing but gaps. */
+/* All entries up to (without) the checkpoint `last`, from it and those before it. They leave out
+ * nothing but gaps. */
 static int read_chain(struct prof_reader *reader, uint64_t last)
 {
 	struct gap_list chain CLEANUP(gap_list_done) = { 0 };

@@ -2,8 +2,8 @@
 /*
  * Load - one chunk from the file into memory, checked
  *
- * Everything is read with pread and never mapped: a file that shrinks under a reader is a damaged chunk, no SIGBUS.
- * Safe from several threads on one reader; the buffers are the caller's.
+ * Everything is read with pread and never mapped: a file that shrinks under a reader is a damaged
+ * chunk, no SIGBUS. Safe from several threads on one reader; the buffers are the caller's.
  */
 #include "libcapture/reader.h"
 

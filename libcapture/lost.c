@@ -2,10 +2,12 @@
 /*
  * Lost - the chunks that turned out to be unreadable, each once
  *
- * Damage in a payload is met when the payload is read: by any cursor, dictionary or check, in any thread, often several times.
- * Each of them notes it here, so that a program asks one place what its answer lacks and cannot miss what a dictionary skipped.
+ * Damage in a payload is met when the payload is read: by any cursor, dictionary or check, in any
+ * thread, often several times. Each of them notes it here, so that a program asks one place what
+ * its answer lacks and cannot miss what a dictionary skipped.
  *
- * Invariants: (1) a chunk counts once, however often and by whom it was met   [test-capture-damage: lost_once]
+ * Invariants: (1) a chunk counts once, however often and by whom it was met
+ *                 [test-capture-damage: lost_once]
  *             (2) memory is at most 64 bytes a damaged chunk, and 0 in an intact capture
  */
 #include "libcapture/lost.h"

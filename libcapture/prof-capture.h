@@ -2,16 +2,16 @@
 /*
  * libprofcapture - reading and writing profd capture files
  *
- * A capture is a sequence of chunks. A chunk holds rows of one table in columns; the schema of every
- * table is in the file. docs/format.md is the specification, this header the only way in.
+ * A capture is a sequence of chunks. A chunk holds rows of one table in columns; the schema of
+ * every table is in the file. docs/format.md is the specification, this header the only way in.
  *
- * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a block
- * into one chunk. Blocks and writers are separate so that one thread can collect while another encodes.
- * Reading: a reader is immutable after open and may be shared by threads; cursors and dictionaries are
- * per thread. A stream reads a capture that is being written.
+ * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a
+ * block into one chunk. Blocks and writers are separate so that one thread can collect while
+ * another encodes. Reading: a reader is immutable after open and may be shared by threads; cursors
+ * and dictionaries are per thread. A stream reads a capture that is being written.
  *
- * Every int function returns 0, a negative errno, or a positive enum prof_status. Nothing here prints,
- * aborts or exits. Out-parameters (ret_*) are untouched on failure.
+ * Every int function returns 0, a negative errno, or a positive enum prof_status. Nothing here
+ * prints, aborts or exits. Out-parameters (ret_*) are untouched on failure.
  */
 #pragma once
 
@@ -79,8 +79,8 @@ enum prof_unit {
 	PROF_UNIT_HZ = 5,
 };
 
-/* How numbers are laid out before compression; docs/format.md, "Column encodings". A hint of the schema to
- * the writer: what was used stands in each column of each chunk. */
+/* How numbers are laid out before compression; docs/format.md, "Column encodings". A hint of the
+ * schema to the writer: what was used stands in each column of each chunk. */
 enum prof_order {
 	PROF_ORDER_OFFSET = 0,   /* v - min */
 	PROF_ORDER_DELTA = 1,    /* v - previous, - min delta: rising numbers */
@@ -254,8 +254,8 @@ enum {
 	PROF_MAPPING_IMAGE,
 	PROF_MAPPING_COLUMNS
 };
-/* one row for each time a thread left a CPU: it ran from `start` to `time`; and where a thread is on none at the begin or the
- * end of what is recorded of it */
+/* one row for each time a thread left a CPU: it ran from `start` to `time`; and where a thread
+ * is on none at the begin or the end of what is recorded of it */
 enum {
 	PROF_SWITCH_TIME,
 	PROF_SWITCH_THREAD,
@@ -404,10 +404,12 @@ enum prof_task_event {
 	PROF_TASK_EXEC,
 	PROF_TASK_EXIT,
 	PROF_TASK_COMM_CHANGE,
-	PROF_TASK_STATUS /* of a process that has ended, behind its exit: exit_status as wait() has it */
+	/* of a process that has ended, behind its exit: exit_status as wait() has it */
+	PROF_TASK_STATUS
 };
-/* what the thread is from the row's time on: it waits, it was preempted, the recording of it ended while it ran, or it
- * waits for a CPU without having been on one since it was forked, woken, or found */
+/* what the thread is from the row's time on: it waits, it was preempted, the recording of it
+ * ended while it ran, or it waits for a CPU without having been on one since it was forked,
+ * woken, or found */
 enum prof_switch_state {
 	PROF_SWITCH_WAIT,
 	PROF_SWITCH_PREEMPTED,
@@ -510,10 +512,10 @@ enum prof_loss_cause {
 /* Definition of a table of version 1, or NULL. Static storage. */
 PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id);
 
-/* ---- Blocks: rows being collected ------------------------------------------------------------- */
+/* ---- Blocks: rows being collected ------------------------------------------------------------ */
 
-/* One value of a row. TEXT, BINARY: `data` points at `number` bytes. LIST: `data` points at `number` uint64_t.
- * Others: `number`, data NULL. A null: PROF_NULL (nullable columns only). */
+/* One value of a row. TEXT, BINARY: `data` points at `number` bytes. LIST: `data` points at
+ * `number` uint64_t. Others: `number`, data NULL. A null: PROF_NULL (nullable columns only). */
 struct prof_value {
 	uint64_t number;
 	const void *data;
@@ -529,12 +531,13 @@ struct prof_block;
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_new(const struct prof_table_def *def,
 					       struct prof_block **ret_block);
 PROF_PUBLIC void prof_block_free(struct prof_block *block);
-/* Copies one row of def->n_columns values. PROF_LIMIT when full: PROF_MAX_ROWS rows, PROF_MAX_BLOCK_BYTES of bytes
- * and list items, or 48 MiB in all. -EINVAL: a null in a column that is not nullable. */
+/* Copies one row of def->n_columns values. PROF_LIMIT when full: PROF_MAX_ROWS rows,
+ * PROF_MAX_BLOCK_BYTES of bytes and list items, or 48 MiB in all. -EINVAL: a null in a column
+ * that is not nullable. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
 					       const struct prof_value *values);
-/* The same, faster, of a table without lists and bytes: a number a column. `nulls`: bit i is that column i is null. -EINVAL also
- * where it is another table. */
+/* The same, faster, of a table without lists and bytes: a number a column. `nulls`: bit i is
+ * that column i is null. -EINVAL also where it is another table. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add_numbers(struct prof_block *block,
 						       const uint64_t *numbers, uint64_t nulls);
 PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
@@ -544,7 +547,7 @@ PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_bloc
 PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch);
 PROF_PUBLIC void prof_block_reset(struct prof_block *block); /* no rows, memory kept */
 
-/* ---- Writer ----------------------------------------------------------------------------------- */
+/* ---- Writer ---------------------------------------------------------------------------------- */
 
 struct prof_segment {
 	uint8_t boot_id[16];         /* /proc/sys/kernel/random/boot_id; zeros = unknown */
@@ -557,8 +560,10 @@ struct prof_segment {
 
 enum prof_writer_mode {
 	PROF_WRITE_NEW, /* an empty regular file, or a pipe */
-	PROF_WRITE_APPEND, /* a capture, open O_RDWR: go on in a new segment; finished, cut and crashed ones alike */
-	PROF_WRITE_EXTEND, /* the same without a new segment: same boot and clock, only a new epoch */
+	/* a capture, open O_RDWR: go on in a new segment; finished, cut and crashed ones alike */
+	PROF_WRITE_APPEND,
+	/* the same without a new segment: same boot and clock, only a new epoch */
+	PROF_WRITE_EXTEND,
 };
 
 struct prof_writer_options {
@@ -570,22 +575,23 @@ struct prof_writer_options {
 
 struct prof_writer;
 
-/* Takes a write lock on a regular file (flock): -EWOULDBLOCK when somebody else writes it. The fd is borrowed
- * until prof_writer_free. Never seeks back and never truncates what is there. PROF_WRITE_NEW: -EEXIST for a file that is
- * not empty. The others start a capture in an empty file, and return what prof_reader_open says of one that is none.
- * Not thread safe. */
+/* Takes a write lock on a regular file (flock): -EWOULDBLOCK when somebody else writes it. The
+ * fd is borrowed until prof_writer_free. Never seeks back and never truncates what is there.
+ * PROF_WRITE_NEW: -EEXIST for a file that is not empty. The others start a capture in an empty
+ * file, and return what prof_reader_open says of one that is none. Not thread safe. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer_options *options,
 						struct prof_writer **ret_writer);
-/* Declares a foreign table, or columns that were added to one; the tables of version 1 are known. The definition is
- * copied. -EINVAL: it breaks a rule of the format; -EEXIST: the capture has another table with this id. */
+/* Declares a foreign table, or columns that were added to one; the tables of version 1 are
+ * known. The definition is copied. -EINVAL: it breaks a rule of the format; -EEXIST: the capture
+ * has another table with this id. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
 						      const struct prof_table_def *def);
 /* The first epoch number that is free for the caller; epochs rise through a file. */
 PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
-/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary row must be written
- * before the first row that names it. -ENOSPC, -EIO…: this chunk is not in the capture; what was written before
- * stays readable, and (where the file system could reserve room) there is room left for a loss block and for
- * prof_writer_finish. */
+/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary
+ * row must be written before the first row that names it. -ENOSPC, -EIO…: this chunk is not in
+ * the capture; what was written before stays readable, and (where the file system could reserve
+ * room) there is room left for a loss block and for prof_writer_finish. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
 						  const struct prof_block *block);
 /* Writes a checkpoint now; otherwise they come by themselves every 64 chunks or 16 MiB. */
@@ -597,7 +603,7 @@ PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer);
 /* Frees without finishing: the file is left as a crash would leave it. */
 PROF_PUBLIC void prof_writer_free(struct prof_writer *writer);
 
-/* ---- Reader ----------------------------------------------------------------------------------- */
+/* ---- Reader ---------------------------------------------------------------------------------- */
 
 enum prof_state {
 	PROF_STATE_FINISHED,   /* index and trailer are there and agree */
@@ -605,7 +611,8 @@ enum prof_state {
 	PROF_STATE_DAMAGED,    /* bytes inside are wrong */
 };
 
-/* Why a stretch of a file could not be used; names for `verify`'s "reason" by prof_damage_reason_name. */
+/* Why a stretch of a file could not be used; names for `verify`'s "reason" by
+ * prof_damage_reason_name. */
 enum prof_damage_reason {
 	PROF_DAMAGE_HEADER, /* header of the file or of a chunk */
 	PROF_DAMAGE_PAYLOAD,
@@ -650,15 +657,15 @@ struct prof_reader_info {
 	uint64_t chunks; /* of data */
 	uint32_t epochs; /* number of epochs that have chunks */
 	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
-	uint64_t
-		second_at; /* where another capture begins that was joined to this one; 0: none does */
+	/* where another capture begins that was joined to this one; 0: none does */
+	uint64_t second_at;
 };
 
 struct prof_reader;
 
-/* Opens a capture for reading. A seekable fd is duplicated; from a pipe everything is first copied to an unlinked
- * temporary file in $TMPDIR; -ENOSPC: that would leave less room there than it takes. Every prefix of a capture that has
- * the file header opens. */
+/* Opens a capture for reading. A seekable fd is duplicated; from a pipe everything is first
+ * copied to an unlinked temporary file in $TMPDIR; -ENOSPC: that would leave less room there
+ * than it takes. Every prefix of a capture that has the file header opens. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 /* Calls guard(table, data) before each batch that a cursor returns or a dictionary takes in, on the
@@ -676,9 +683,10 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
 /*
- * What could not be read so far by anything that reads through this reader: cursors, dictionaries, scans and checks. It grows as
- * they proceed, so ask after reading. Each chunk counts once. Where opening found no chunk at all, rows of any table may be
- * missing, so these stretches are in the answer for every table.
+ * What could not be read so far by anything that reads through this reader: cursors, dictionaries,
+ * scans and checks. It grows as they proceed, so ask after reading. Each chunk counts once. Where
+ * opening found no chunk at all, rows of any table may be missing, so these stretches are in the
+ * answer for every table.
  */
 struct prof_lost {
 	uint64_t chunks; /* of the table that lose rows */
@@ -694,26 +702,28 @@ PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_rea
 							   unsigned int id);
 PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct prof_reader *reader,
 								   const char *name);
-/* Reads and decodes one chunk fully and checks every validity condition that needs only that chunk. 0, or
- * PROF_DAMAGED with *ret_damage filled in, or -errno. */
+/* Reads and decodes one chunk fully and checks every validity condition that needs only that
+ * chunk. 0, or PROF_DAMAGED with *ret_damage filled in, or -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
 						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
-/* Reads the chunks of data that wanted() asks for (NULL: all), and all chunks that hold no rows, and checks their bytes without
- * decoding them; prof_reader_lost() has what is damaged. 0 or -errno. */
+/* Reads the chunks of data that wanted() asks for (NULL: all), and all chunks that hold no rows,
+ * and checks their bytes without decoding them; prof_reader_lost() has what is damaged. 0 or
+ * -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reader,
 						 bool (*wanted)(const struct prof_chunk *chunk,
 								void *data),
 						 void *data);
-/* Walks all headers of the file, whatever the index says, and checks every chunk; the callback gets each damage in
- * file order and stops the walk by returning non-zero, which is then returned. */
+/* Walks all headers of the file, whatever the index says, and checks every chunk; the callback
+ * gets each damage in file order and stops the walk by returning non-zero, which is then
+ * returned. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
 						   int (*found)(const struct prof_damage *damage,
 								void *data),
 						   void *data, uint64_t *ret_chunks,
 						   uint64_t *ret_good_chunks);
 
-/* ---- Chunks: what the headers of data chunks say, in file order ---------------------------------- */
+/* ---- Chunks: what the headers of data chunks say, in file order ------------------------------ */
 
 /* There may be very many: a reader keeps them packed, and each of these unpacks a few at a time. */
 struct prof_chunks;
@@ -727,12 +737,13 @@ PROF_PUBLIC void prof_chunks_free(struct prof_chunks *chunks);
 PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_next(struct prof_chunks *chunks,
 						 struct prof_chunk *ret_chunk);
 
-/* ---- Cursor: rows of one table in file order ---------------------------------------------------- */
+/* ---- Cursor: rows of one table in file order ------------------------------------------------- */
 
-/* One column of a batch. A column that the chunk lacks or whose encoding is unknown has everything NULL. */
+/* One column of a batch. A column that the chunk lacks or whose encoding is unknown has
+ * everything NULL. */
 struct prof_array {
-	const uint64_t *
-		numbers; /* scalars: a number a row. LIST: all items, see offsets. TEXT, BINARY: NULL */
+	/* scalars: a number a row. LIST: all items, see offsets. TEXT, BINARY: NULL */
+	const uint64_t *numbers;
 	const uint8_t *bytes;    /* TEXT, BINARY: all bytes, see offsets */
 	const uint64_t *offsets; /* LIST, TEXT, BINARY: rows + 1 positions in numbers or bytes */
 	const uint8_t *nulls;    /* 1 = null; NULL = none is */
@@ -762,45 +773,50 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader
 						const struct prof_cursor_options *options,
 						struct prof_cursor **ret_cursor);
 PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
-/* 0 and a batch, PROF_END, -errno, or what a guard returned. Damaged chunks are skipped and counted. */
+/* 0 and a batch, PROF_END, -errno, or what a guard returned. Damaged chunks are skipped and
+ * counted. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
-/* At how many places before the next batch, since the cursor was made, rows may be missing: damaged chunks of the table, and
- * stretches of the file in which no chunk could be found. When it has risen, the batch does not follow on the one before. */
+/* At how many places before the next batch, since the cursor was made, rows may be missing:
+ * damaged chunks of the table, and stretches of the file in which no chunk could be found. When
+ * it has risen, the batch does not follow on the one before. */
 PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor);
 
-/* ---- Stream: a capture that is still being written, as it comes ---------------------------------- */
+/* ---- Stream: a capture that is still being written, as it comes ------------------------------ */
 
 struct prof_stream;
 
-/* Reads what profd writes into a pipe, say. The fd is borrowed until prof_stream_free; where it is O_NONBLOCK, nothing waits.
- * `tables`: bit n asks for table n; 0 = all. One thread at a time. */
+/* Reads what profd writes into a pipe, say. The fd is borrowed until prof_stream_free; where it
+ * is O_NONBLOCK, nothing waits. `tables`: bit n asks for table n; 0 = all. One thread at a time. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_new(int fd, uint64_t tables,
 						struct prof_stream **ret_stream);
 PROF_PUBLIC void prof_stream_free(struct prof_stream *stream);
-/* Rows in the order in which they were written, all columns: those of a table of version 1 at their positions above. Valid
- * until the next call. 0; -EAGAIN: the next ones are not there yet, call again; PROF_END: its writer has closed it, finished or not;
- * else what ends it: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
+/* Rows in the order in which they were written, all columns: those of a table of version 1 at
+ * their positions above. Valid until the next call. 0; -EAGAIN: the next ones are not there yet,
+ * call again; PROF_END: its writer has closed it, finished or not; else what ends it:
+ * PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_next(struct prof_stream *stream,
 						 unsigned int *ret_table,
 						 struct prof_batch *ret_batch);
 /* Chunks that had to be left out as they fail a check. */
 PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
-/* ---- Dictionary: the rows of one dictionary table in one epoch, by id ---------------------------- */
+/* ---- Dictionary: the rows of one dictionary table in one epoch, by id
+ * ---------------------------- */
 
 struct prof_dictionary;
 
-/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids unresolved:
- * prof_reader_lost(). */
+/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids
+ * unresolved: prof_reader_lost(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *reader,
 						     unsigned int table, uint32_t epoch,
 						     const uint16_t *columns, size_t n_columns,
 						     struct prof_dictionary **ret_dictionary);
 PROF_PUBLIC void prof_dictionary_free(struct prof_dictionary *dictionary);
-/* Row of an id, or -1: what reads as `<lost>` (id 0 is none, not lost). The last row of an id wins. */
+/* Row of an id, or -1: what reads as `<lost>` (id 0 is none, not lost). The last row of an id
+ * wins. */
 PROF_PUBLIC ssize_t prof_dictionary_find(const struct prof_dictionary *dictionary, uint64_t id);
 PROF_PUBLIC size_t prof_dictionary_rows(const struct prof_dictionary *dictionary);
 /* The i-th column asked for, over all rows. */

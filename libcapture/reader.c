@@ -2,13 +2,15 @@
 /*
  * Reader - an open capture
  *
- * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and says what state it is in.
+ * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and
+ * says what state it is in.
  *
- * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete chunks
- *                                                                            [test-capture-reader: prefixes]
- *             (2) damage to headers, schema, index and checkpoints loses no row  [test-capture-reader: flips]
- *             (3) nothing in a reader changes after open but the list of what could not be read, which has a lock,
- *                 so threads may share it                                         [test-capture-threads]
+ * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete
+ *                 chunks  [test-capture-reader: prefixes]
+ *             (2) damage to headers, schema, index and checkpoints loses no row
+ *                 [test-capture-reader: flips]
+ *             (3) nothing in a reader changes after open but the list of what could not be read,
+ *                 which has a lock, so threads may share it  [test-capture-threads]
  */
 #include "libcapture/reader.h"
 
@@ -20,7 +22,7 @@
 
 #define SPOOL_BYTES (256u << 10)
 
-/* ---- Lists -------------------------------------------------------------------------------------- */
+/* ---- Lists ----------------------------------------------------------------------------------- */
 
 void damage_list_done(struct damage_list *list)
 {
@@ -69,7 +71,8 @@ static void epoch_set_sort(struct epoch_set *set)
 	set->n = n;
 }
 
-/* What is there more than once goes when the memory is full; what is left then fills at most half of it. */
+/* What is there more than once goes when the memory is full; what is left then fills at most
+ * half of it. */
 int epoch_set_add(struct epoch_set *set, uint32_t epoch)
 {
 	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
@@ -110,7 +113,7 @@ bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damag
 	       (damage->reason == PROF_DAMAGE_HEADER && damage->bytes > 0);
 }
 
-/* ---- What was found ----------------------------------------------------------------------------- */
+/* ---- What was found -------------------------------------------------------------------------- */
 
 /* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
 static int reader_assume_tables(struct prof_reader *reader)
@@ -178,8 +181,9 @@ static int reader_settle_state(struct prof_reader *reader)
 }
 
 /*
- * Two captures joined by cat(1): the second one's chunks do not belong to this file, because their salt differs or their
- * sequence goes back, so that its header stands in what was skipped, or in what a cut first capture's last chunk claims.
+ * Two captures joined by cat(1): the second one's chunks do not belong to this file, because their
+ * salt differs or their sequence goes back, so that its header stands in what was skipped, or in
+ * what a cut first capture's last chunk claims.
  */
 static int reader_find_second(struct prof_reader *reader)
 {
@@ -216,7 +220,7 @@ static int reader_load(struct prof_reader *reader)
 	return r ? r : reader_settle_state(reader);
 }
 
-/* ---- The file ----------------------------------------------------------------------------------- */
+/* ---- The file -------------------------------------------------------------------------------- */
 
 /* Fills `data` as far as the pipe has bytes. */
 static int read_pipe(int fd, uint8_t *data, size_t size, size_t *ret_size)
@@ -272,7 +276,8 @@ static int open_spool(int *ret_fd)
 	if (!directory || !*directory)
 		directory = "/tmp";
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	/* A file system that makes none without a name, or a kernel that takes the flag for a folder's. */
+	/* A file system that makes none without a name, or a kernel that takes the flag for a
+	 * folder's. */
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 		if (asprintf(&name, "%s/profd-XXXXXX", directory) < 0) {
 			name = NULL;
@@ -410,7 +415,7 @@ PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 	reader->guard_data = data;
 }
 
-/* ---- Questions ---------------------------------------------------------------------------------- */
+/* ---- Questions ------------------------------------------------------------------------------- */
 
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader)
 {

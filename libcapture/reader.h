@@ -2,8 +2,8 @@
 /*
  * Reader - an open capture, as the parts of this library see it
  *
- * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps what is known of them; load.c
- * reads and checks one chunk, verify.c all of them.
+ * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps what
+ * is known of them; load.c reads and checks one chunk, verify.c all of them.
  */
 #pragma once
 
@@ -46,7 +46,7 @@ struct prof_reader {
 	uint64_t last_checkpoint; /* offset; 0 = none */
 };
 
-/* ---- reader.c ----------------------------------------------------------------------------------- */
+/* ---- reader.c -------------------------------------------------------------------------------- */
 
 void damage_list_done(struct damage_list *list);
 MUST_CHECK int damage_list_add(struct damage_list *list, const struct prof_damage *damage);
@@ -59,40 +59,43 @@ MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, ui
 /* Whether chunks, nobody knows of which tables, may have stood there. */
 bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage);
 
-/* ---- index.c ------------------------------------------------------------------------------------ */
+/* ---- index.c --------------------------------------------------------------------------------- */
 
-/* All chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage, end, next_sequence,
- * last_checkpoint and, where an index was there and true, the state `finished`. */
+/* All chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage, end,
+ * next_sequence, last_checkpoint and, where an index was there and true, the state `finished`. */
 MUST_CHECK int index_find_chunks(struct prof_reader *reader);
 /* Frees what index_find_chunks() found. */
 void index_forget(struct prof_reader *reader);
-/* Takes in what a checked checkpoint says beside its entries. PROF_DAMAGED: some of it was nonsense. */
+/* Takes in what a checked checkpoint says beside its entries. PROF_DAMAGED: some of it was
+ * nonsense. */
 MUST_CHECK int reader_take_checkpoint(struct prof_reader *reader,
 				      const struct checkpoint_view *view);
 /* Whether a gap explains this stretch. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes);
 
-/* ---- load.c ------------------------------------------------------------------------------------- */
+/* ---- load.c ---------------------------------------------------------------------------------- */
 
 /* Reads up to size bytes; fewer only at the end of the file. */
 MUST_CHECK int read_at(int fd, uint64_t offset, void *data, size_t size, size_t *ret_size);
 /* 0, PROF_DAMAGED: no valid header with its whole payload stands there, -errno. */
 MUST_CHECK int load_header(const struct prof_reader *reader, uint64_t offset,
 			   struct chunk_header *ret_header);
-/* The chunk's payload in *buffer, after its header; checked against the header's checksum. PROF_DAMAGED and a reason. */
+/* The chunk's payload in *buffer, after its header; checked against the header's checksum.
+ * PROF_DAMAGED and a reason. */
 MUST_CHECK int load_payload(const struct prof_reader *reader, uint64_t offset,
 			    const struct chunk_header *header, struct buffer *buffer,
 			    enum prof_damage_reason *ret_reason);
-/* The same for a chunk of the index, whose header must say what the index says. *ret_payload lies in buffer. */
+/* The same for a chunk of the index, whose header must say what the index says. *ret_payload
+ * lies in buffer. */
 MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_chunk *chunk,
 			  struct buffer *buffer, struct chunk_header *ret_header,
 			  const uint8_t **ret_payload, enum prof_damage_reason *ret_reason);
 
-/* ---- recover.c ---------------------------------------------------------------------------------- */
+/* ---- recover.c ------------------------------------------------------------------------------- */
 
 /*
- * A walk over headers: what it finds from `at` on. A chunk is settled, and handed out, when the next one is found. By then
- * all damage up to its offset is in the list and stays there.
+ * A walk over headers: what it finds from `at` on. A chunk is settled, and handed out, when the
+ * next one is found. By then all damage up to its offset is in the list and stays there.
  */
 struct walk {
 	const struct prof_reader *reader;
@@ -122,7 +125,8 @@ void walk_done(struct walk *walk);
 uint64_t walk_end(const struct walk *walk);
 /* 0, -errno, or what settled() returned; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
-/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or -errno. */
+/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or
+ * -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
 				uint64_t *ret_offset);
 /* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */

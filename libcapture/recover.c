@@ -2,19 +2,21 @@
 /*
  * Recover - chunks without an index
  *
- * A walk goes from header to header. Where no valid header stands it looks on for the next one: a magic whose salted
- * checksum fits and whose sequence number is higher than all before, so that neither forged nor copied chunks inside a
- * payload are taken. What was skipped is a hole.
+ * A walk goes from header to header. Where no valid header stands it looks on for the next one: a
+ * magic whose salted checksum fits and whose sequence number is higher than all before, so that
+ * neither forged nor copied chunks inside a payload are taken. What was skipped is a hole.
  *
- * A header may be whole and its payload not: a crashed writer's last chunk, after which another writer went on. So a
- * chunk that the header with the next sequence number does not follow counts only if its payload checks; else the search
- * goes on inside it. Should the other writer's padding have made it whole, that one's checkpoint says that it is a gap:
- * what a gap covers is no chunk.
+ * A header may be whole and its payload not: a crashed writer's last chunk, after which another
+ * writer went on. So a chunk that the header with the next sequence number does not follow counts
+ * only if its payload checks; else the search goes on inside it. Should the other writer's padding
+ * have made it whole, that one's checkpoint says that it is a gap: what a gap covers is no chunk.
  *
- * Invariants: (1) chunks rise in offset and sequence and do not overlap          [test-capture-reader: flips]
+ * Invariants: (1) chunks rise in offset and sequence and do not overlap
+ *                 [test-capture-reader: flips]
  *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
- *                                                                                [by construction of walk_check_payload()]
- *             (3) no valid chunk is lost by damage elsewhere     [test-capture-reader: flips, test-capture-cut]
+ *                                                         [by construction of walk_check_payload()]
+ *             (3) no valid chunk is lost by damage elsewhere
+ *                 [test-capture-reader: flips, test-capture-cut]
  */
 #include "libcapture/reader.h"
 
@@ -69,7 +71,8 @@ static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahe
 	return 0;
 }
 
-/* What stands at an offset: 0 and a header, PROF_DAMAGED: none, PROF_END: the file ends inside the chunk. */
+/* What stands at an offset: 0 and a header, PROF_DAMAGED: none, PROF_END: the file ends inside
+ * the chunk. */
 static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		       struct chunk_header *ret_header)
 {
@@ -105,7 +108,8 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* The first offset >= from where a chunk stands that is whole and later than all before; else PROF_END. */
+/* The first offset >= from where a chunk stands that is whole and later than all before; else
+ * PROF_END. */
 static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 {
 	uint64_t at = PADDED(from);
@@ -118,7 +122,8 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 
 		if (r)
 			return r;
-		/* All of the window that is left: it is read once, however many magics are in it. */
+		/* All of the window that is left: it is read once, however many magics are in
+		 * it. */
 		n = walk->window.size - (size_t)(at - walk->window_offset);
 		found = chunk_magic_find(bytes, n, 0);
 		if (found == SIZE_MAX) {
@@ -158,7 +163,8 @@ static int walk_check_payload(struct walk *walk, const struct entry *entry, bool
 	return 0;
 }
 
-/* The last chunk turned out not to be whole: what is there starts before it, as if it had never been taken. */
+/* The last chunk turned out not to be whole: what is there starts before it, as if it had never
+ * been taken. */
 static void walk_drop_last(struct walk *walk)
 {
 	const struct prof_chunk *last = &walk->last.chunk;
@@ -171,7 +177,8 @@ static void walk_drop_last(struct walk *walk)
 	walk->has_last = false;
 }
 
-/* Whether chunks go on inside the last chunk, which a crashed writer then left unfinished. Drops it if so. */
+/* Whether chunks go on inside the last chunk, which a crashed writer then left unfinished. Drops
+ * it if so. */
 static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 {
 	const struct entry last = walk->last;
@@ -192,7 +199,8 @@ static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 	return r < 0 ? r : PROF_END;
 }
 
-/* Nothing follows: either the file was cut inside a chunk, of which `cut` may be the header, or its end is garbage. */
+/* Nothing follows: either the file was cut inside a chunk, of which `cut` may be the header, or
+ * its end is garbage. */
 static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 {
 	struct prof_damage damage = {
@@ -214,8 +222,8 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* A chunk was found at `next`; what lies between the last one and that is a hole. One before a chunk that was dropped and
- * the one from there on are one. */
+/* A chunk was found at `next`; what lies between the last one and that is a hole. One before a
+ * chunk that was dropped and the one from there on are one. */
 static int walk_leap(struct walk *walk, uint64_t next)
 {
 	uint64_t hole = walk_end(walk);
@@ -234,8 +242,8 @@ static int walk_leap(struct walk *walk, uint64_t next)
 			  PROF_DAMAGE_HEADER);
 }
 
-/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on and notes what lies
- * between. */
+/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on
+ * and notes what lies between. */
 static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 {
 	uint64_t next = 0;
@@ -318,7 +326,8 @@ static int walk_settle(struct walk *walk)
 	return r;
 }
 
-/* The number of the chunk at walk->at does not follow on the last one's: chunks may stand inside that one. */
+/* The number of the chunk at walk->at does not follow on the last one's: chunks may stand inside
+ * that one. */
 static int walk_check_last(struct walk *walk)
 {
 	uint64_t next;

@@ -8,15 +8,18 @@
  *             u16 id, u16 ref, u8 type, u8 unit, u8 order, u8 flags, u8 length of name, name,
  *             only for ENUM: u8 values, then for each: u8 length, name
  *
- * Invariants: (1) a decoded definition satisfies schema_table_valid()            [test-capture-schema: hostile]
- *             (2) decode reads no byte outside [data, data + size)               [test-capture-schema: cut]
- *             (3) memory is bounded by a constant times the encoded size         [by construction of table_size()]
+ * Invariants: (1) a decoded definition satisfies schema_table_valid()
+ *                 [test-capture-schema: hostile]
+ *             (2) decode reads no byte outside [data, data + size)  [test-capture-schema: cut]
+ *             (3) memory is bounded by a constant times the encoded size
+ *                 [by construction of table_size()]
  */
 #include "libcapture/schema.h"
 
 #include <assert.h>
 
-/* Names are at most PROF_MAX_NAME bytes, so a pointer and a NUL per length byte bound what decoding allocates. */
+/* Names are at most PROF_MAX_NAME bytes, so a pointer and a NUL per length byte bound what
+ * decoding allocates. */
 static_assert(PROF_MAX_NAME < 256 && PROF_MAX_ENUM < 256, "lengths are bytes");
 
 /* What is left of the encoded schema; `bad` stays set once a read went over the end. */
@@ -100,7 +103,8 @@ static bool column_valid(const struct prof_column_def *column)
 	return true;
 }
 
-/* The first column of a timed table is its time, that of a dictionary its id: numbers that are always there. */
+/* The first column of a timed table is its time, that of a dictionary its id: numbers that are
+ * always there. */
 static bool first_column_valid(const struct prof_table_def *def)
 {
 	const struct prof_column_def *first = def->columns;
@@ -293,7 +297,8 @@ int schema_encode(const struct schema *schema, struct buffer *buffer)
 	return r;
 }
 
-/* One definition being decoded into one allocation: the definition, its columns, pointers to names, names. */
+/* One definition being decoded into one allocation: the definition, its columns, pointers to
+ * names, names. */
 struct builder {
 	struct prof_table_def *def;
 	struct prof_column_def *columns;
@@ -398,7 +403,8 @@ static int schema_own_reserve(struct schema *schema)
 	return 0;
 }
 
-/* A definition that another one replaced: a file may say a little more of a table in each checkpoint. */
+/* A definition that another one replaced: a file may say a little more of a table in each
+ * checkpoint. */
 static void schema_disown(struct schema *schema, const struct prof_table_def *def)
 {
 	for (size_t i = 0; i < schema->n_owned; i++) {

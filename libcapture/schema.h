@@ -2,16 +2,18 @@
 /*
  * Schema - table definitions, checked, written and read
  *
- * A schema is the set of tables of one capture, in id order. It takes definitions from programs (schema_add, borrowed)
- * and from files (schema_decode, owned). Two definitions of one table agree when the columns they both have are the
- * same; the one with more columns is kept, so that a table may grow columns between versions.
+ * A schema is the set of tables of one capture, in id order. It takes definitions from programs
+ * (schema_add, borrowed) and from files (schema_decode, owned). Two definitions of one table agree
+ * when the columns they both have are the same; the one with more columns is kept, so that a table
+ * may grow columns between versions.
  */
 #pragma once
 
 #include "libcapture/buffer.h"
 #include "libcapture/prof-capture.h"
 
-/* How the rows of a column are held; what a type or flag of a later version becomes is FORM_NONE: it reads absent. */
+/* How the rows of a column are held; what a type or flag of a later version becomes is
+ * FORM_NONE: it reads absent. */
 enum column_form {
 	FORM_NONE,
 	FORM_SCALAR, /* a number a row */
@@ -32,16 +34,18 @@ enum schema_result {
 }; /* another definition of a table was there first, and was kept */
 
 enum column_form schema_column_form(const struct prof_column_def *column);
-/* A definition that keeps the rules of the format: limits, ids rising, first column of timed and dictionary tables. */
+/* A definition that keeps the rules of the format: limits, ids rising, first column of timed and
+ * dictionary tables. */
 bool schema_table_valid(const struct prof_table_def *def);
 /* The columns that both have are the same. */
 bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table_def *b);
 
 void schema_done(struct schema *schema);
 const struct prof_table_def *schema_find(const struct schema *schema, unsigned int id);
-/* -EINVAL: not valid; SCHEMA_CONFLICT; PROF_LIMIT: too many tables. `def` must outlive the schema. */
+/* -EINVAL: not valid; SCHEMA_CONFLICT; PROF_LIMIT: too many tables. `def` must outlive the
+ * schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Adds the tables of an encoded schema, and frees what it decoded before and now replaces. PROF_DAMAGED, -ENOMEM,
- * SCHEMA_CONFLICT (the rest was added), PROF_LIMIT. */
+/* Adds the tables of an encoded schema, and frees what it decoded before and now replaces.
+ * PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the rest was added), PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

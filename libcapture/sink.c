@@ -2,15 +2,17 @@
 /*
  * Sink - where a writer's bytes go
  *
- * A regular file is written with pwrite at a position of our own: a write that failed half way is written over by the
- * next. Anything else, and a file opened with O_APPEND, takes bytes one after another: what a failed write left stays
- * and becomes a gap.
+ * A regular file is written with pwrite at a position of our own: a write that failed half way is
+ * written over by the next. Anything else, and a file opened with O_APPEND, takes bytes one after
+ * another: what a failed write left stays and becomes a gap.
  *
- * Room is reserved with fallocate(FALLOC_FL_KEEP_SIZE) before it is needed, so that a full disk is known before a chunk
- * is begun and the last words still fit. Where a file system cannot do that, writes just fail when they fail.
+ * Room is reserved with fallocate(FALLOC_FL_KEEP_SIZE) before it is needed, so that a full disk is
+ * known before a chunk is begun and the last words still fit. Where a file system cannot do that,
+ * writes just fail when they fail.
  *
- * Short writes, EINTR, and EAGAIN of a non-blocking pipe are dealt with here. SIGPIPE is the caller's.
- * A stream is written in small pieces, and the position moves with each: who waits for a slow reader can see that it reads.
+ * Short writes, EINTR, and EAGAIN of a non-blocking pipe are dealt with here. SIGPIPE is the
+ * caller's. A stream is written in small pieces, and the position moves with each: who waits for a
+ * slow reader can see that it reads.
  */
 #include "libcapture/sink.h"
 

@@ -18,13 +18,15 @@ struct sink {
 	uint64_t touched;   /* highest byte written, whether it counts or not */
 };
 
-/* Locks a regular file. -EWOULDBLOCK: somebody else writes it. *ret_size: its length; 0 for what is not a file. */
+/* Locks a regular file. -EWOULDBLOCK: somebody else writes it. *ret_size: its length; 0 for what
+ * is not a file. */
 MUST_CHECK int sink_init(struct sink *sink, int fd, uint64_t *ret_size);
 void sink_done(struct sink *sink);
-/* Makes sure that `bytes` can be written at the position and `reserve` more bytes after them. -ENOSPC… */
+/* Makes sure that `bytes` can be written at the position and `reserve` more bytes after them.
+ * -ENOSPC… */
 MUST_CHECK int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve);
-/* Writes all or fails. After a failure the position is where a next write may go on; what lies between the old and the
- * new position is garbage. */
+/* Writes all or fails. After a failure the position is where a next write may go on; what lies
+ * between the old and the new position is garbage. */
 MUST_CHECK int sink_write(struct sink *sink, const void *data, size_t size);
 /* Gives back what was reserved beyond the position. */
 MUST_CHECK int sink_trim(struct sink *sink);

@@ -2,13 +2,16 @@
 /*
  * Stream - a capture that is still being written, read as it comes
  *
- * For live views: a pipe that profd writes into. Chunks are handed out in the order in which they come, each as soon as
- * it is whole; nothing is kept of those that went by, so that memory does not depend on how long the recording lasts.
- * An index is not needed, and a stream can neither seek nor be repaired: after bytes that are no chunk it is at its end.
+ * For live views: a pipe that profd writes into. Chunks are handed out in the order in which they
+ * come, each as soon as it is whole; nothing is kept of those that went by, so that memory does not
+ * depend on how long the recording lasts. An index is not needed, and a stream can neither seek nor
+ * be repaired: after bytes that are no chunk it is at its end.
  *
- * Invariants: (1) the rows of a stream are those that a cursor finds in the same bytes     [test-capture-stream: same rows]
- *             (2) it does not matter where reads cut the bytes                             [test-capture-stream: pieces]
- *             (3) memory is bounded by the largest chunk that the format allows            [test-capture-stream: sizes]
+ * Invariants: (1) the rows of a stream are those that a cursor finds in the same bytes
+ *                 [test-capture-stream: same rows]
+ *             (2) it does not matter where reads cut the bytes  [test-capture-stream: pieces]
+ *             (3) memory is bounded by the largest chunk that the format allows
+ *                 [test-capture-stream: sizes]
  * One thread. Does not write, and does not keep dictionaries.
  */
 #include "libcapture/reader.h"
@@ -77,7 +80,7 @@ PROF_PUBLIC void prof_stream_free(struct prof_stream *stream)
 	free(stream);
 }
 
-/* ---- Bytes -------------------------------------------------------------------------------------- */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 
 /* Has `bytes` of them behind `at`. 0, -EAGAIN, PROF_END: they do not come any more, -errno. */
 static int fill(struct prof_stream *stream, size_t bytes)
@@ -126,9 +129,10 @@ static int read_file_header(struct prof_stream *stream)
 	return 0;
 }
 
-/* ---- Chunks ------------------------------------------------------------------------------------- */
+/* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Columns of a table of version 1 stand where its definition has them, whatever the writer's version. */
+/* Columns of a table of version 1 stand where its definition has them, whatever the writer's
+ * version. */
 static int init_decoder(struct chunk_decoder *decoder, const struct prof_table_def *def)
 {
 	const struct prof_table_def *known = prof_table_v1(def->id);

@@ -2,12 +2,13 @@
 /*
  * Tables - the tables of version 1
  *
- * Column id == position in the array, as the enums of prof-capture.h say. Columns may be added at the end of a table;
- * nothing here may be renamed, renumbered or change its type.
+ * Column id == position in the array, as the enums of prof-capture.h say. Columns may be added at
+ * the end of a table; nothing here may be renamed, renumbered or change its type.
  *
- * What is text and what is a reference: names that recur (paths, comms, groups) are references into `string`. Columns
- * that must be readable when a dictionary is lost, or that a writer must be able to write without one (loss, metadata,
- * log text), are text. References: 0 = none. Numbers that may be unknown without 0 saying so are nullable.
+ * What is text and what is a reference: names that recur (paths, comms, groups) are references into
+ * `string`. Columns that must be readable when a dictionary is lost, or that a writer must be able
+ * to write without one (loss, metadata, log text), are text. References: 0 = none. Numbers that may
+ * be unknown without 0 saying so are nullable.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

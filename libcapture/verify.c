@@ -2,9 +2,10 @@
 /*
  * Verify - checks every chunk against everything that can be checked without the others
  *
- * A walk over the whole file finds the chunks, whatever the index says; what the index says is used only to name what
- * is missing. Reasons, in the order in which they are looked for: header, checksum, payload (structure, padding),
- * decode, order (times outside the header's range), dictionary (lowest id), index (a checkpoint that does not parse).
+ * A walk over the whole file finds the chunks, whatever the index says; what the index says is used
+ * only to name what is missing. Reasons, in the order in which they are looked for: header,
+ * checksum, payload (structure, padding), decode, order (times outside the header's range),
+ * dictionary (lowest id), index (a checkpoint that does not parse).
  */
 #include "libcapture/reader.h"
 
@@ -199,9 +200,10 @@ PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct
 	return check_entry(&checker, &entry, ret_damage);
 }
 
-/* ---- All bytes, and no more than these ---------------------------------------------------------- */
+/* ---- All bytes, and no more than these ------------------------------------------------------- */
 
-/* A chunk whose bytes are what was written decodes, unless the writer was wrong; that is found by what decodes it. */
+/* A chunk whose bytes are what was written decodes, unless the writer was wrong; that is found
+ * by what decodes it. */
 static int scan_data(struct checker *checker, const struct prof_chunk *chunk)
 {
 	enum prof_damage_reason reason;
@@ -241,7 +243,7 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 	return r == PROF_END ? 0 : r;
 }
 
-/* ---- The whole file ----------------------------------------------------------------------------- */
+/* ---- The whole file -------------------------------------------------------------------------- */
 
 struct report {
 	const struct prof_reader *reader;

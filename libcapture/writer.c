@@ -2,17 +2,21 @@
 /*
  * Writer - blocks into chunks, checkpoints in between, an index at the end
  *
- * Chunks are built whole in memory and written in one piece; nothing that was written is touched again, so a crash at
- * any instruction leaves whole chunks and at most one part of one. The entry of a chunk is remembered until the next
- * checkpoint, and packed (entries.c) for the index.
+ * Chunks are built whole in memory and written in one piece; nothing that was written is touched
+ * again, so a crash at any instruction leaves whole chunks and at most one part of one. The entry
+ * of a chunk is remembered until the next checkpoint, and packed (entries.c) for the index.
  *
- * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write, and behind a gap are higher
- *                 than any that can stand before it                  [test-capture-writer: errors, test-capture-cut]
- *             (2) a table's schema is in a checkpoint before its first row is in a chunk       [test-capture-reader: round trip]
- *             (3) while the file system can reserve room, there is always enough left for loss rows and for the
- *                 index and the trailer                                                        [test-capture-writer: full]
- *             (4) nothing that a file held when it was opened is changed or cut off            [test-capture-reader: append]
- * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or look at the disk (sink.c).
+ * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write, and
+ *                 behind a gap are higher than any that can stand before it
+ *                 [test-capture-writer: errors, test-capture-cut]
+ *             (2) a table's schema is in a checkpoint before its first row is in a chunk
+ *                 [test-capture-reader: round trip]
+ *             (3) while the file system can reserve room, there is always enough left for loss rows
+ *                 and for the index and the trailer  [test-capture-writer: full]
+ *             (4) nothing that a file held when it was opened is changed or cut off
+ *                 [test-capture-reader: append]
+ * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or look at the disk
+ * (sink.c).
  */
 #include "libcapture/writer.h"
 
@@ -31,7 +35,7 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer)
 	return &writer->segments[writer->n_segments - 1];
 }
 
-/* ---- Chunks ------------------------------------------------------------------------------------- */
+/* ---- Chunks ---------------------------------------------------------------------------------- */
 
 /* What finishing may take from here on. */
 static uint64_t index_bytes(const struct prof_writer *writer)
@@ -41,9 +45,9 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
 }
 
-/* Moves to where a chunk may start, and notes what lies between it and the last one. Part of a chunk may be there: it is
- * not padded with zeros, which may be what it lacks. Its number is not known, so the next one is one that no chunk before
- * may have. */
+/* Moves to where a chunk may start, and notes what lies between it and the last one. Part of a
+ * chunk may be there: it is not padded with zeros, which may be what it lacks. Its number is not
+ * known, so the next one is one that no chunk before may have. */
 static int writer_settle(struct prof_writer *writer)
 {
 	static const uint8_t zeros[8], ones[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -80,8 +84,8 @@ static int chunk_begin(struct prof_writer *writer)
 	return r;
 }
 
-/* Writes the chunk whose payload was put after the header's room in writer->chunk. `reserve`: bytes that must stay
- * free after it. */
+/* Writes the chunk whose payload was put after the header's room in writer->chunk. `reserve`:
+ * bytes that must stay free after it. */
 static int chunk_end(struct prof_writer *writer, struct chunk_header *header, uint64_t reserve)
 {
 	struct buffer *chunk = &writer->chunk;
@@ -103,7 +107,8 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	if (r)
 		return r;
 	entry = entry_of_header(header, writer->sink.position);
-	/* First the entry, which is taken back should the write fail: a chunk without an entry would be a gap. */
+	/* First the entry, which is taken back should the write fail: a chunk without an entry
+	 * would be a gap. */
 	r = entry_block_add(writer->pending, &entry, end);
 	if (r)
 		return r;
@@ -122,7 +127,7 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	return 0;
 }
 
-/* ---- Checkpoints -------------------------------------------------------------------------------- */
+/* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /* Row groups of the pending entries. */
 static int encode_pending(struct prof_writer *writer, struct buffer *ret_groups,
@@ -207,7 +212,7 @@ PROF_PUBLIC int prof_writer_checkpoint(struct prof_writer *writer)
 	return writer->finished ? -EINVAL : writer_write_checkpoints(writer);
 }
 
-/* ---- Opening ------------------------------------------------------------------------------------ */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment)
 {
@@ -345,7 +350,7 @@ PROF_PUBLIC void prof_writer_free(struct prof_writer *writer)
 	free(writer);
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct prof_table_def *def)
 {
@@ -484,7 +489,8 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 	writer->sink.preallocate = false;
 	if (!r)
 		r = write_checkpoint(writer, true, 0);
-	/* An index of everything that would be larger than a chunk may be: readers follow the links instead. */
+	/* An index of everything that would be larger than a chunk may be: readers follow the
+	 * links instead. */
 	if (r == PROF_LIMIT)
 		r = write_checkpoint(writer, false, 0);
 	if (!r)

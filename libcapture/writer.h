@@ -40,7 +40,7 @@ struct prof_writer {
 	bool finished;
 };
 
-/* ---- writer.c ----------------------------------------------------------------------------------- */
+/* ---- writer.c -------------------------------------------------------------------------------- */
 
 /* The one that is being written. */
 const struct prof_segment *writer_segment(const struct prof_writer *writer);
@@ -52,7 +52,7 @@ MUST_CHECK int writer_add_v1(struct prof_writer *writer);
 /* One checkpoint; two where the schema or the segment is new: no single damage loses them. */
 MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
 
-/* ---- append.c ----------------------------------------------------------------------------------- */
+/* ---- append.c -------------------------------------------------------------------------------- */
 
 /* Goes on in the capture that the sink's file is. */
 MUST_CHECK int writer_append(struct prof_writer *writer, const struct prof_writer_options *options);

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has told of
+ * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has
+ * told of
  *
- * A node is known by a hash of all its frames. Which have been told of is in a table of at most 4 MiB; when that is full all are
- * forgotten, and told of again under ids from 1 on. So they are in a new epoch, for another owner of the ring, and where a module
- * has gone: the same address may be another function then.
- * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing is looked up. Of another one only the innermost
- * frame is: who has been told of, of him all callers have.
- * Invariants: (1) an id was told of in its epoch, by the same owner, before its user [test-call-tree: stacks, epochs, bigger]
- *             (2) a node's image was sent in the same epoch                         [test-call-tree: stacks]
- *             (3) memory is the tree's, and 4 MiB for the table                      [test-call-tree: evicted]
- *             (4) errno stays                                                        [test-call-tree: stacks]
+ * A node is known by a hash of all its frames. Which have been told of is in a table of at most 4
+ * MiB; when that is full all are forgotten, and told of again under ids from 1 on. So they are in a
+ * new epoch, for another owner of the ring, and where a module has gone: the same address may be
+ * another function then.
+ * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing
+ * is looked up. Of another one only the innermost frame is: who has been told of, of him all
+ * callers have.
+ * Invariants: (1) an id was told of in its epoch, by the same owner, before its user
+ *                 [test-call-tree: stacks, epochs, bigger]
+ *             (2) a node's image was sent in the same epoch  [test-call-tree: stacks]
+ *             (3) memory is the tree's, and 4 MiB for the table  [test-call-tree: evicted]
+ *             (4) errno stays  [test-call-tree: stacks]
  */
 #include "libcollector/call-tree.h"
 
@@ -129,7 +133,8 @@ static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 
 /* ---- Frames ---- */
 
-/* Outermost frames that are not left out. Of a deep stack whose root is not known only the innermost are there. */
+/* Outermost frames that are not left out. Of a deep stack whose root is not known only the
+ * innermost are there. */
 static uint32_t count_outer(const struct call_tree *tree)
 {
 	if (tree->calls.n <= CALL_TREE_MAX_DEPTH)
@@ -194,8 +199,8 @@ static uint64_t place_of(const struct call_tree_frame *frame)
 }
 
 /*
- * Whether a reader may look for it by its address alone. It does so later, when another module may stand there: not where any has
- * ever gone.
+ * Whether a reader may look for it by its address alone. It does so later, when another module may
+ * stand there: not where any has ever gone.
  */
 static bool may_look(const struct own_code_range *range)
 {
@@ -258,7 +263,8 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	return MESSAGE_WRITTEN;
 }
 
-/* All lie in modules that were told of, or of which nobody can say what they are, and found to be what they were since one last went. */
+/* All lie in modules that were told of, or of which nobody can say what they are, and found to
+ * be what they were since one last went. */
 static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
 {
 	const struct own_code *code = &telling->producer->code;

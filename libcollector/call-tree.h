@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has told of
+ * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has
+ * told of
  *
  *     own_calls_get_caller(&caller);
  *     stack = call_tree_get(producer, &caller);
  *     message_try_write(producer, call_tree_epoch(producer), RING_ALLOC, …);
  *
- * For hooks. A node is told of by a RING_CALLS of its own, before its first user. Ids are those of an epoch, as strings' are: a
- * handler may have begun another one, or moved on to a bigger ring, so whoever uses an id compares the epoch behind
- * ring_begin(), as message_try_write() does, and asks again.
+ * For hooks. A node is told of by a RING_CALLS of its own, before its first user. Ids are those of
+ * an epoch, as strings' are: a handler may have begun another one, or moved on to a bigger ring, so
+ * whoever uses an id compares the epoch behind ring_begin(), as message_try_write() does, and asks
+ * again.
  *
- * A hook that was entered by a handler in the middle of one must not come here: it would find it half done. One that was left
- * by siglongjmp() is nothing: all is found anew. own_stack_setup() is to be called before, and own_stack_forget() whenever a
- * module may have gone: behind dlclose(), and where the loader gives its record of one back: libc closes modules of its
- * own by an inner call, but frees through malloc's.
+ * A hook that was entered by a handler in the middle of one must not come here: it would find it
+ * half done. One that was left by siglongjmp() is nothing: all is found anew. own_stack_setup() is
+ * to be called before, and own_stack_forget() whenever a module may have gone: behind dlclose(),
+ * and where the loader gives its record of one back: libc closes modules of its own by an inner
+ * call, but frees through malloc's.
  */
 #pragma once
 
@@ -52,8 +55,9 @@ struct call_tree {
 };
 
 /*
- * The node of the calls that `caller` is in, which is the innermost frame: see own_calls_get_caller(). Told of where it is new. 0:
- * there is none, as it could not be told of. Leaves errno alone.
+ * The node of the calls that `caller` is in, which is the innermost frame: see
+ * own_calls_get_caller(). Told of where it is new. 0: there is none, as it could not be told of.
+ * Leaves errno alone.
  */
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
 
@@ -80,7 +84,8 @@ static inline bool call_tree_is_ready(const struct producer *producer)
 	       tree->forgotten == own_stack_forgotten();
 }
 
-/* As call_tree_get(), for the caller's pc, sp, and fp; by what is remembered only. 0: that has to be asked. Calls nothing. */
+/* As call_tree_get(), for the caller's pc, sp, and fp; by what is remembered only. 0: that has
+ * to be asked. Calls nothing. */
 static inline __attribute__((always_inline)) uint32_t call_tree_recall(
 	const struct producer *producer, uint64_t pc, uint64_t sp, uint64_t fp)
 {

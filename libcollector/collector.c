@@ -2,8 +2,9 @@
 /*
  * Collector - what prof-collector.h offers
  *
- * Each function makes a message of what it is given and writes it. Counters are the process's: their values are added up in
- * its memory, so that threads may share one, and each ring's owner defines a counter before it says the first value.
+ * Each function makes a message of what it is given and writes it. Counters are the process's:
+ * their values are added up in its memory, so that threads may share one, and each ring's owner
+ * defines a counter before it says the first value.
  */
 #include "libcollector/prof-collector.h"
 
@@ -79,7 +80,8 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* ns, for what is said of the time; a record whose own time is in ticks is not asked what that is. */
+/* ns, for what is said of the time; a record whose own time is in ticks is not asked what that
+ * is. */
 static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;

@@ -2,12 +2,15 @@
 /*
  * Control client - the process's end of the connection that its arenas come by
  *
- * The connection lives among the program's descriptors, which it may close or use the numbers of: so the socket's cookie
- * (SO_COOKIE, the same for no other socket since boot) is compared before each use. It is moved out of the low numbers, as
- * programs count on getting the lowest one that is free.
+ * The connection lives among the program's descriptors, which it may close or use the numbers of:
+ * so the socket's cookie (SO_COOKIE, the same for no other socket since boot) is compared before
+ * each use. It is moved out of the low numbers, as programs count on getting the lowest one that is
+ * free.
  * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent]
- *             (2) nothing is written to what is not our socket, or closed [test-control-client: reused, left]
- *             (3) descriptors that come where none belongs are closed     [test-control-client: surplus]
+ *             (2) nothing is written to what is not our socket, or closed
+ *                 [test-control-client: reused, left]
+ *             (3) descriptors that come where none belongs are closed
+ *                 [test-control-client: surplus]
  */
 #include "libcollector/control-client.h"
 
@@ -254,7 +257,8 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 			*ret_fd = (int)fd;
 			return 0;
 		}
-		/* AF_UNIX says so at once where the backlog is full, and has nothing to wait for. */
+		/* AF_UNIX says so at once where the backlog is full, and has nothing to wait
+		 * for. */
 		r = errno == EAGAIN || errno == EINTR ? wait_for(-1, 0, deadline_ns) : -errno;
 	}
 	syscall(SYS_close, fd);

@@ -2,8 +2,8 @@
 /*
  * Control client - the process's end of the connection that its arenas come by
  *
- * System calls and nothing else: no allocation, no lock, no signal. Every wait ends at the caller's deadline, a time of
- * CLOCK_MONOTONIC in ns. errno is the caller's to keep.
+ * System calls and nothing else: no allocation, no lock, no signal. Every wait ends at the caller's
+ * deadline, a time of CLOCK_MONOTONIC in ns. errno is the caller's to keep.
  */
 #pragma once
 
@@ -35,15 +35,17 @@ struct control_connection {
 };
 
 /*
- * Connects, says hello, and gets the arena's memfd, which the caller closes. Returns 0, a positive enum control_status where
- * the engine refuses, -EPROTO for an answer that is none, -ETIMEDOUT, or -errno of the last address.
+ * Connects, says hello, and gets the arena's memfd, which the caller closes. Returns 0, a positive
+ * enum control_status where the engine refuses, -EPROTO for an answer that is none, -ETIMEDOUT, or
+ * -errno of the last address.
  */
 MUST_CHECK int control_connect(const struct control_addresses *addresses,
 			       const struct control_hello *hello, uint64_t deadline_ns,
 			       struct control_connection *ret_connection, int *ret_memfd);
 /*
- * Another arena. -EBADF where the program has closed the connection, or its number is something else's now. After -ETIMEDOUT the
- * answer is still to come, and what is asked for next is that; a deadline that is over is for what is there.
+ * Another arena. -EBADF where the program has closed the connection, or its number is something
+ * else's now. After -ETIMEDOUT the answer is still to come, and what is asked for next is that; a
+ * deadline that is over is for what is there.
  */
 MUST_CHECK int control_ask(struct control_connection *connection,
 			   const struct control_request *request, uint64_t deadline_ns,
@@ -54,7 +56,8 @@ MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
 bool control_is_open(const struct control_connection *connection);
 /* Whether it is, and nobody is at the other end any more. */
 bool control_is_left(const struct control_connection *connection);
-/* Packets of a certain length, with at most one descriptor, or -1. -EPIPE where the other end is closed. */
+/* Packets of a certain length, with at most one descriptor, or -1. -EPIPE where the other end is
+ * closed. */
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);

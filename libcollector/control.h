@@ -2,10 +2,10 @@
 /*
  * Control - what a process and profd say to each other, so that the process gets its rings
  *
- * docs/ring.md, "Registration", is the specification. SOCK_SEQPACKET, one message a packet, each of CONTROL_BYTES: a hello
- * or a request for more from the process, an answer to each, with an arena's memfd (SCM_RIGHTS) where the status is
- * CONTROL_OK, and no descriptor otherwise. Who the process is says the kernel, and nothing in here. Little-endian; reserved
- * is written 0 and ignored.
+ * docs/ring.md, "Registration", is the specification. SOCK_SEQPACKET, one message a packet, each of
+ * CONTROL_BYTES: a hello or a request for more from the process, an answer to each, with an arena's
+ * memfd (SCM_RIGHTS) where the status is CONTROL_OK, and no descriptor otherwise. Who the process
+ * is says the kernel, and nothing in here. Little-endian; reserved is written 0 and ignored.
  */
 #pragma once
 
@@ -80,7 +80,8 @@ enum control_status {
 	CONTROL_OK,
 	CONTROL_NOT_A_TARGET, /* the session does not record this process */
 	CONTROL_NO_SESSION,   /* of this token, or none that wants this process */
-	CONTROL_VERSION_UNKNOWN, /* answered where the hello is of another version; `version` says which is known */
+	/* answered where the hello is of another version; `version` says which is known */
+	CONTROL_VERSION_UNKNOWN,
 	CONTROL_LIMIT, /* the session, or the user, has as many as it may have */
 	CONTROL_FAILED,
 	CONTROL_NOT_AUTHORISED, /* the session may not see this process */
@@ -120,8 +121,9 @@ static_assert(offsetof(struct control_switch, on) == 16, "on");
 static_assert(offsetof(struct control_switch, wants) == 20, "wants");
 
 /*
- * The page of a switch, with which most blocks need no answer. Where a program has it, what is sampled counts between two
- * edges only, and events stay enabled for a while after a block. docs/dbus.md is the specification, gate.c the engine's part.
+ * The page of a switch, with which most blocks need no answer. Where a program has it, what is
+ * sampled counts between two edges only, and events stay enabled for a while after a block.
+ * docs/dbus.md is the specification, gate.c the engine's part.
  */
 #define CONTROL_PAGE_ON \
 	0x01u /* by the engine: events are enabled, and stay so while there is a BLOCK */
@@ -137,7 +139,8 @@ struct control_page {
 	/* The engine's line. */
 	uint64_t n_taken; /* of them */
 	uint8_t reserved_2[56];
-	/* Of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES; begins where n is even, ends where it is odd. */
+	/* Of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES; begins where n is even, ends
+	 * where it is odd. */
 	uint64_t edges[CONTROL_PAGE_EDGES];
 };
 static_assert(sizeof(struct control_page) == 4096, "page");

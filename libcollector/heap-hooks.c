@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap hooks - the names of the allocator, as a program finds them when libprofpreload-memory.so is preloaded
+ * Heap hooks - the names of the allocator, as a program finds them when libprofpreload-memory.so is
+ * preloaded
  *
- * Each makes the call that it was asked for, of the next allocator, and has it recorded: what gives a block up before, what makes
- * one behind, and realloc() around. A program that is not recorded gets there by two loads and a jump.
+ * Each makes the call that it was asked for, of the next allocator, and has it recorded: what gives
+ * a block up before, what makes one behind, and realloc() around. A program that is not recorded
+ * gets there by two loads and a jump.
  *
- * libc never calls its public names from within another, but for reallocarray(), which is done here. Any other allocator may: what it calls
- * while it is in a call is passed on, and not recorded. C++'s operators are not hooked, as they call malloc() and
- * aligned_alloc(); those of an allocator that brings its own do not, and are not seen.
- * Invariants: (1) every call does what it does without this     [test_heap_zoo: zoo, kinds, run_path]
+ * libc never calls its public names from within another, but for reallocarray(), which is done
+ * here. Any other allocator may: what it calls while it is in a call is passed on, and not
+ * recorded. C++'s operators are not hooked, as they call malloc() and aligned_alloc(); those of an
+ * allocator that brings its own do not, and are not seen.
+ * Invariants: (1) every call does what it does without this  [test_heap_zoo: zoo, kinds, run_path]
  *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"
@@ -50,7 +53,8 @@ static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
 	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
 }
 
-/* An allocation that is not recorded, of which that is seen at once; it is counted then. Else it is a matter of is_wanted(). */
+/* An allocation that is not recorded, of which that is seen at once; it is counted then. Else it
+ * is a matter of is_wanted(). */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
@@ -223,7 +227,8 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	heap_record_begin(call, prior, &change);
 	address = heap_next.realloc(prior, call->size);
 	is_freed = !address && call->size == 0 && prior;
-	/* One that it cannot be known of any more when it ends, or was not chosen, has ended for the record. */
+	/* One that it cannot be known of any more when it ends, or was not chosen, has ended for
+	 * the record. */
 	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
 		if (wanted)
 			register_count_lost();
@@ -406,8 +411,8 @@ HOOK void *pvalloc(size_t size)
 /* ---- free() ---- */
 
 /*
- * Whether it is to be given up, which it may be now. libc closes modules of its own without dlclose(), but what the loader frees then
- * gets here.
+ * Whether it is to be given up, which it may be now. libc closes modules of its own without
+ * dlclose(), but what the loader frees then gets here.
  */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
@@ -510,8 +515,9 @@ HOOK int dlclose(void *handle)
 }
 
 /*
- * A namespace has a libc of its own, whose heap is not this one; and what is bound deeply has libc's names from libc itself. Who calls
- * decides what is looked for where, so the next one is to be jumped to.
+ * A namespace has a libc of its own, whose heap is not this one; and what is bound deeply has
+ * libc's names from libc itself. Who calls decides what is looked for where, so the next one is to
+ * be jumped to.
  */
 OUTLINE void note_module(long space, const char *file, int mode)
 {

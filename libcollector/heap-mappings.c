@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is preloaded
+ * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is
+ * preloaded
  *
- * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for malloc(), threads and modules, as
- * it calls the kernel for that; and not what is mapped before the first allocation.
+ * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for
+ * malloc(), threads and modules, as it calls the kernel for that; and not what is mapped before the
+ * first allocation.
  *
- * The end of a mapping that another one takes the place of is told when that is done, as the kernel may refuse it; nobody else can
- * get the place in between. That of mremap() has no record, as its own one is open: what was there has ended by what is there now.
+ * The end of a mapping that another one takes the place of is told when that is done, as the kernel
+ * may refuse it; nobody else can get the place in between. That of mremap() has no record, as its
+ * own one is open: what was there has ended by what is there now.
  * Invariants: (1) what the kernel refuses ends nothing [test_heap_zoo: mappings, refused_mappings]
  *
- * This library's own mappings are none of the program's: the linker leads its calls of these names to the __wrap_ ones.
+ * This library's own mappings are none of the program's: the linker leads its calls of these names
+ * to the __wrap_ ones.
  */
 #include "libcollector/heap-next.h"
 #include "libcollector/heap-record.h"
@@ -38,7 +42,8 @@ int __wrap_munmap(void *address, size_t bytes)
 	return (int)syscall(SYS_munmap, address, bytes);
 }
 
-/* Never by making all ready: an allocator may map something while it gets ready itself, and would be asked to allocate then. */
+/* Never by making all ready: an allocator may map something while it gets ready itself, and
+ * would be asked to allocate then. */
 static void prepare(void)
 {
 	if (__builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET, 0))

@@ -2,12 +2,14 @@
 /*
  * Heap next - the allocator behind the hooks, and what stands in for it until it is known
  *
- * The first call of any hook looks for everything at once, as dlsym() takes the loader's lock: that is before there is another
- * thread, as making one allocates. What is allocated meanwhile, by dlsym() itself, comes from a pool of ours, and is not recorded.
+ * The first call of any hook looks for everything at once, as dlsym() takes the loader's lock: that
+ * is before there is another thread, as making one allocates. What is allocated meanwhile, by
+ * dlsym() itself, comes from a pool of ours, and is not recorded.
  *
- * Where another allocator comes before this library, the program's calls go there, and only what that one does not have gets
- * here: such calls go on to it, so that nothing is freed by who has not allocated it, and nothing is recorded. Whether it is
- * so is tried: an allocation by the name that the program calls is the pool's, or somebody else's.
+ * Where another allocator comes before this library, the program's calls go there, and only what
+ * that one does not have gets here: such calls go on to it, so that nothing is freed by who has not
+ * allocated it, and nothing is recorded. Whether it is so is tried: an allocation by the name that
+ * the program calls is the pool's, or somebody else's.
  * Invariants: (1) what the pool gave never reaches an allocator [test_heap_zoo: dlsym]
  *             (2) errno stays                                   [test_heap_zoo: all]
  */
@@ -180,7 +182,8 @@ void heap_next_find_loader(void)
 		set(&loader[i], NULL);
 }
 
-/* Whether what the program calls malloc is ours. A program that is not relocatable may have a name of its own for it. */
+/* Whether what the program calls malloc is ours. A program that is not relocatable may have a
+ * name of its own for it. */
 static bool is_first_of_all(void)
 {
 	void *(*allocate)(size_t) = (void *(*)(size_t))find_first("malloc");
@@ -224,8 +227,8 @@ static void warn_of_first(void)
 }
 
 /*
- * A program that is built with a sanitizer has its runtime's allocator, and many other functions of it, which are not to be called before it
- * is ready; it allocates before that. So it is left alone.
+ * A program that is built with a sanitizer has its runtime's allocator, and many other functions of
+ * it, which are not to be called before it is ready; it allocates before that. So it is left alone.
  */
 static void find_sanitizer(void)
 {
@@ -378,7 +381,8 @@ void heap_next_settle(void)
 	switch_mode(prof_collector_enabled());
 }
 
-/* All that takes a lock of the loader's is done here: a process that is to be recorded later has no other time for it. */
+/* All that takes a lock of the loader's is done here: a process that is to be recorded later has
+ * no other time for it. */
 static void set_up(void)
 {
 	bool is_first = is_first_of_all(), is_secure = getauxval(AT_SECURE) != 0;

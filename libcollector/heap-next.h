@@ -2,7 +2,8 @@
 /*
  * Heap next - the allocator behind the hooks, and what stands in for it until it is known
  *
- * Nothing here is recorded. A hook asks heap_mode first: where it is 0, heap_next is all that it needs.
+ * Nothing here is recorded. A hook asks heap_mode first: where it is 0, heap_next is all that it
+ * needs.
  */
 #pragma once
 
@@ -49,19 +50,22 @@ struct heap_next {
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
 
 /*
- * Finds all of that, once, and answers who asks for a recording; errno stays. False: this is called by what does so, or by another thread meanwhile: the pool is to be
- * used.
+ * Finds all of that, once, and answers who asks for a recording; errno stays. False: this is called
+ * by what does so, or by another thread meanwhile: the pool is to be used.
  */
 bool heap_next_prepare(void);
 /* What is recorded from the next registration on, as PROF_MEMORY says it. False: nothing can be. */
 bool heap_next_choose(const char *settings);
 /* heap_mode is what it is to be, whatever was written there. */
 void heap_next_settle(void);
-/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where allocations are asked for. */
+/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where
+ * allocations are asked for. */
 void heap_next_warn(const char *why, const char *what);
-/* A module is opened that has libc's names from libc. Of the first one that is said once, and again in each recording that comes. */
+/* A module is opened that has libc's names from libc. Of the first one that is said once, and
+ * again in each recording that comes. */
 void heap_next_note_deep(const char *file);
-/* As heap_next_warn(), of what an allocator that is not libc's keeps to itself, and of that module. */
+/* As heap_next_warn(), of what an allocator that is not libc's keeps to itself, and of that
+ * module. */
 void heap_next_warn_of_unseen(void);
 /* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
 void heap_next_find_mappings(void);

@@ -2,12 +2,13 @@
 /*
  * Heap record - what a hook writes of a call: docs/ring.md, "Allocations"
  *
- * A handler may come while the tree of calls is half done, so who finds that a hook is at work on this thread takes a stack of
- * its own. What such a hook left by siglongjmp() is found anew.
+ * A handler may come while the tree of calls is half done, so who finds that a hook is at work on
+ * this thread takes a stack of its own. What such a hook left by siglongjmp() is found anew.
  * Invariants: (1) a call is one record, or counted as lost           [test_heap_zoo: all]
  *             (2) a block's end is recorded before it is given up     [test_heap_zoo: reuse]
  *             (3) errno stays                                         [test_heap_zoo: all]
- *             (4) no lock of the loader is taken, by a thread's first record neither [test_heap_zoo: loader_locked]
+ *             (4) no lock of the loader is taken, by a thread's first record neither
+ *                 [test_heap_zoo: loader_locked]
  */
 #include "libcollector/heap-record.h"
 
@@ -37,7 +38,8 @@ static bool is_on(const stack_t *stack, uint64_t sp)
 	return sp - (uint64_t)(uintptr_t)stack->ss_sp < stack->ss_size;
 }
 
-/* Whether the hook that is recording goes on when this is over; else it was left by siglongjmp(). As ring.c has it. */
+/* Whether the hook that is recording goes on when this is over; else it was left by
+ * siglongjmp(). As ring.c has it. */
 static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_walk)
 {
 	uint64_t outer = heap_thread.inside;
@@ -174,8 +176,8 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 }
 
 /*
- * ring: that it is to be recorded in, as no hook is at work; NULL: nobody knows. `wasted` is what was begun in it, for another owner's ids; NULL:
- * nothing. frame: of the hook.
+ * ring: that it is to be recorded in, as no hook is at work; NULL: nobody knows. `wasted` is what
+ * was begun in it, for another owner's ids; NULL: nothing. frame: of the hook.
  */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
@@ -246,7 +248,8 @@ static void free_otherwise(enum ring_free_kind kind, const void *address, uint32
 	/* Of a block that a realloc moves, perhaps, whose record is open. */
 	if (producer && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
 		ring_recover(producer->current, frame);
-	/* libc frees what it never had when a thread has ended: not worth a ring, which the thread would leave behind. */
+	/* libc frees what it never had when a thread has ended: not worth a ring, which the
+	 * thread would leave behind. */
 	if (!address && !producer && register_self.is_done)
 		return;
 	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
@@ -315,7 +318,8 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 
 		record->address = (uintptr_t)address;
 		record->is_freed = is_freed;
-		/* Of a ring that was left for a bigger one, too: those of an arena have the same clock. */
+		/* Of a ring that was left for a bigger one, too: those of an arena have the same
+		 * clock. */
 		record->duration_ns = ring_now(change->ring) - begin_ns;
 		ring_end(change->ring, record);
 		end_record();

@@ -40,8 +40,9 @@ extern __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /*
- * kind: enum ring_alloc_kind, and 0x100 times the alignment's log2. address: NULL where it failed. pc, sp, fp: the caller's, as
- * own_calls_get_caller() has them; in registers all of it. Returns the address.
+ * kind: enum ring_alloc_kind, and 0x100 times the alignment's log2. address: NULL where it failed.
+ * pc, sp, fp: the caller's, as own_calls_get_caller() has them; in registers all of it. Returns the
+ * address.
  */
 void *heap_record_alloc(uint32_t kind, uint64_t size, void *address, uint64_t pc, uint64_t sp,
 			uint64_t fp);
@@ -94,8 +95,8 @@ static inline void heap_fill_free(struct ring_free_block *freed, enum ring_free_
 }
 
 /*
- * Calls nothing, so that free() keeps no registers for later; and few instructions: a processor looks some hundred ahead, so with each of ours
- * there are fewer loads of the program under way.
+ * Calls nothing, so that free() keeps no registers for later; and few instructions: a processor
+ * looks some hundred ahead, so with each of ours there are fewer loads of the program under way.
  */
 static inline __attribute__((always_inline)) enum heap_outcome heap_try_record_free(
 	enum ring_free_kind kind, const void *address, uint32_t pages)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
+ * Heap sampled - which allocations are recorded where not all are, and which blocks that are given
+ * up were
  *
- * By chance: moments stand along the bytes that a thread asks for, at distances that are exponentially distributed; an
- * allocation is chosen if there is one in it. So one of s bytes is with 1 - exp(-s / mean), whatever was before it.
+ * By chance: moments stand along the bytes that a thread asks for, at distances that are
+ * exponentially distributed; an allocation is chosen if there is one in it. So one of s bytes is
+ * with 1 - exp(-s / mean), whatever was before it.
  *
- * The set of addresses has buckets of a cache line, and an address two of them where it may be; what is added goes to the one
- * with more room. Who gives a block up is the only one that has it, so that nothing moves and nobody waits: an entry is made and ended by one
- * exchange. In front is a filter of counts, which is all that the giving up of other blocks looks at.
+ * The set of addresses has buckets of a cache line, and an address two of them where it may be;
+ * what is added goes to the one with more room. Who gives a block up is the only one that has it,
+ * so that nothing moves and nobody waits: an entry is made and ended by one exchange. In front is a
+ * filter of counts, which is all that the giving up of other blocks looks at.
  * Invariants: (1) what was added is found, once             [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
@@ -82,8 +85,9 @@ static uint64_t next_random(struct heap_chance *chance)
 }
 
 /*
- * How many times 2^-LOG_BITS the binary logarithm of x is, of 2^63 to 2^64, above 63: one bit is whether the square of what is left
- * is 2 or more. What the squarings cut off comes to less than 2^-60.
+ * How many times 2^-LOG_BITS the binary logarithm of x is, of 2^63 to 2^64, above 63: one bit is
+ * whether the square of what is left is 2 or more. What the squarings cut off comes to less than
+ * 2^-60.
  */
 static uint64_t log2_of(uint64_t x)
 {
@@ -110,8 +114,8 @@ static void seed(struct heap_chance *chance)
 }
 
 /*
- * -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. By whole numbers: the flags of floating point, and what is done where one
- * is raised, are the program's.
+ * -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. By whole numbers: the flags of
+ * floating point, and what is done where one is raised, are the program's.
  */
 static uint64_t throw_distance(struct heap_chance *chance)
 {

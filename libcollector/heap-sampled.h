@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap sampled - which allocations are recorded where not all are, and which blocks that are given up were
+ * Heap sampled - which allocations are recorded where not all are, and which blocks that are given
+ * up were
  *
- *     if (!heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size) && heap_sampled_add(address)) …
+ *     if (!heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size) &&
+ *         heap_sampled_add(address)) …
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
- * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a size by chance. Any thread,
- * any handler.
+ * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a
+ * size by chance. Any thread, any handler.
  */
 #pragma once
 
@@ -36,15 +38,19 @@ bool heap_sampled_setup(void);
 
 /* Nothing is in the set. */
 void heap_sampled_clear(void);
-/* From now on heap_sampled_lacks() is false of it, though it is not in the set: its end is a matter of whoever gave it out. */
+/* From now on heap_sampled_lacks() is false of it, though it is not in the set: its end is a
+ * matter of whoever gave it out. */
 void heap_sampled_except(const void *address);
 
-/* Whether an allocation is chosen by which the thread's bytes are used up, or which is its first of this turn. */
+/* Whether an allocation is chosen by which the thread's bytes are used up, or which is its first
+ * of this turn. */
 bool heap_sampled_throw(uint32_t turn, uint64_t size);
-/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets it. */
+/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets
+ * it. */
 bool heap_sampled_remove(const void *address);
 
-/* Before the block is seen by anybody else. False: there is no room, and the block is not to be recorded. */
+/* Before the block is seen by anybody else. False: there is no room, and the block is not to be
+ * recorded. */
 bool heap_sampled_add(const void *address);
 
 static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const void *address)
@@ -53,8 +59,8 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 }
 
 /*
- * True: it is not chosen, and its bytes are counted. Else heap_sampled_throw() says, and counts. A handler's bytes that come
- * between are not counted, or not this one's.
+ * True: it is not chosen, and its bytes are counted. Else heap_sampled_throw() says, and counts. A
+ * handler's bytes that come between are not counted, or not this one's.
  */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t turn,
 									 uint64_t size)

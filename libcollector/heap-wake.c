@@ -2,13 +2,15 @@
 /*
  * Heap wake - the process's end of wake.h: a dormant collector is switched on from outside
  *
- * The hook that finds the request registers the process as the first record of one does that was started with PROF_CONTROL: with
- * all signals blocked, and within the same bounds. Blocks that are there already are not known; their end is that of a block from elsewhere.
- * When the session is over the process is dormant again, and may be asked again.
- * A child of vfork(), which has this memory, leaves the request to the process. Where a seccomp filter is seen, nothing is tried that
- * it could kill for.
- * Invariants: (1) a request is answered once, whatever is written meanwhile [test_wake: again, forks, forked_meanwhile]
- *             (2) a process that has a session stays with it                 [test_wake: recorded_already]
+ * The hook that finds the request registers the process as the first record of one does that was
+ * started with PROF_CONTROL: with all signals blocked, and within the same bounds. Blocks that are
+ * there already are not known; their end is that of a block from elsewhere. When the session is
+ * over the process is dormant again, and may be asked again.
+ * A child of vfork(), which has this memory, leaves the request to the process. Where a seccomp
+ * filter is seen, nothing is tried that it could kill for.
+ * Invariants: (1) a request is answered once, whatever is written meanwhile
+ *                 [test_wake: again, forks, forked_meanwhile]
+ *             (2) a process that has a session stays with it  [test_wake: recorded_already]
  *             (3) a filtered process makes no call that it would not make    [test_wake: filtered]
  */
 #include "libcollector/heap-wake.h"

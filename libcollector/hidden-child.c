@@ -2,17 +2,21 @@
 /*
  * Hidden child - a program that is started from within another one, which does not notice
  *
- *     this process ── clone, exit signal 0 ──▶ middle ── clone ──▶ the program, whose parent is init as soon as middle is gone
+ *     this process ── clone, exit signal 0 ──▶ middle ── clone ──▶ the program
  *
- * A child with exit signal 0 sends none, and is passed over by every wait() that does not ask for such children. An exec
- * makes an ordinary child of it, so there have to be two. Both borrow this memory as a child of vfork() does, which costs the
- * same however large the process is; its other threads go on. Where this process has made itself a reaper of orphans, it is
- * none for that moment, or the program would come back as its child.
+ * Its parent is init as soon as middle is gone.
  *
- * All signals are blocked meanwhile: a handler of this process must not run in its memory under another number.
- * Invariants: (1) there is no child afterwards, whatever failed       [test_recorder: wait, subreaper]
- *             (2) nothing of the process is inherited but its directory, limits, ids and terminal-less session
- *                                                                     [test_recorder: inherited]
+ * A child with exit signal 0 sends none, and is passed over by every wait() that does not ask for
+ * such children. An exec makes an ordinary child of it, so there have to be two. Both borrow this
+ * memory as a child of vfork() does, which costs the same however large the process is; its other
+ * threads go on. Where this process has made itself a reaper of orphans, it is none for that
+ * moment, or the program would come back as its child.
+ *
+ * All signals are blocked meanwhile: a handler of this process must not run in its memory under
+ * another number.
+ * Invariants: (1) there is no child afterwards, whatever failed  [test_recorder: wait, subreaper]
+ *             (2) nothing of the process is inherited but its directory, limits, ids and
+ *                 terminal-less session  [test_recorder: inherited]
  * Threads: any, one at a time.
  */
 #include "libcollector/hidden-child.h"
@@ -33,7 +37,8 @@
 #define FIRST_FREE_FD 16
 #define MAX_VARIABLES 65536
 
-/* What runs in borrowed memory: no sanitizer is to keep account of functions that are never left. */
+/* What runs in borrowed memory: no sanitizer is to keep account of functions that are never
+ * left. */
 #define BORROWED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 extern char **environ;
@@ -103,7 +108,8 @@ static void copy_variables(const char **to, size_t n)
 
 BORROWED static void reset_signals(void)
 {
-	/* struct sigaction of the kernel is no longer than this: SIG_DFL, no flags, an empty mask */
+	/* struct sigaction of the kernel is no longer than this: SIG_DFL, no flags, an empty
+	 * mask */
 	static const uint64_t by_default[8];
 	static const uint64_t none;
 

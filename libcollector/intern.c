@@ -2,8 +2,10 @@
 /*
  * Intern - which strings a ring's owner has sent, by content
  *
- * Invariants: (1) an id that is found was sent by this owner of the ring [test-intern: epochs, interrupted, places]
- *             (2) nothing is read beyond the page that a string ends in  [test-intern: page_end, places]
+ * Invariants: (1) an id that is found was sent by this owner of the ring
+ *                 [test-intern: epochs, interrupted, places]
+ *             (2) nothing is read beyond the page that a string ends in
+ *                 [test-intern: page_end, places]
  */
 #include "libcollector/intern.h"
 
@@ -59,7 +61,8 @@ static bool is_in_a_page(const char *at, uint32_t n_words)
 	return ((uintptr_t)at ^ ((uintptr_t)at + n_words * 8 - 1)) < INTERN_PAGE;
 }
 
-/* A handler that comes in between adds none. One that leaves this by siglongjmp() costs the owner its places, and no more. */
+/* A handler that comes in between adds none. One that leaves this by siglongjmp() costs the
+ * owner its places, and no more. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch)
 {
 	struct intern_place *place = &intern->places[intern_place_of(text->bytes)];

@@ -2,13 +2,15 @@
 /*
  * Intern - which strings a ring's owner has sent, by content
  *
- * A fixed number of entries; what falls out is sent again. A handler may look up and add in the middle of another's looking up
- * and adding: an entry is two words of which the second is only right for the first, so one that two have written is no entry.
- * Ids are those of an epoch. Who looks up compares that before and behind what it uses the ids for, as a handler may have begun
+ * A fixed number of entries; what falls out is sent again. A handler may look up and add in the
+ * middle of another's looking up and adding: an entry is two words of which the second is only
+ * right for the first, so one that two have written is no entry. Ids are those of an epoch. Who
+ * looks up compares that before and behind what it uses the ids for, as a handler may have begun
  * another one.
  *
- * Most names stand where they stood the last time. So there are places too: what a short string was that was found at an
- * address. It is compared with what stands there now, which costs less than a hash, and no more than it is believed.
+ * Most names stand where they stood the last time. So there are places too: what a short string was
+ * that was found at an address. It is compared with what stands there now, which costs less than a
+ * hash, and no more than it is believed.
  */
 #pragma once
 
@@ -71,8 +73,8 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
 }
 
 /*
- * Length and hash in one pass, a word at a time. A word is read whole where it does not leave the page, so up to 7 bytes
- * behind the string may be read too; nothing comes of them.
+ * Length and hash in one pass, a word at a time. A word is read whole where it does not leave the
+ * page, so up to 7 bytes behind the string may be read too; nothing comes of them.
  */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
@@ -158,7 +160,8 @@ static inline __attribute__((always_inline)) uint32_t intern_place_of(const char
 	return (bits ^ bits >> 8) % INTERN_PLACES;
 }
 
-/* 0: not known by where it stands. What stands there is read as far as it is the same, and not beyond its page. */
+/* 0: not known by where it stands. What stands there is read as far as it is the same, and not
+ * beyond its page. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
 	const struct intern *intern, const char *at)
 {
@@ -169,7 +172,8 @@ __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_
 
 	/* Of a literal the compiler would know where it ends. */
 	__asm__("" : "+r"(words));
-	/* A handler may put another one there meanwhile: what is read is what was good for this address. */
+	/* A handler may put another one there meanwhile: what is read is what was good for this
+	 * address. */
 	__atomic_signal_fence(__ATOMIC_ACQUIRE);
 	if (place->at != at || id >> 32 != intern->epoch)
 		return 0;

@@ -2,7 +2,8 @@
 /*
  * JIT - what a program says about the code that it makes
  *
- * Each event is a record of its own; what was called what at which time is made of them by who reads.
+ * Each event is a record of its own; what was called what at which time is made of them by who
+ * reads.
  */
 #include "libcollector/message.h"
 

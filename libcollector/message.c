@@ -2,12 +2,13 @@
 /*
  * Message - a record with the strings that it names, where some of them have not been sent
  *
- * Each is sent before the record, in as many parts as it takes. Not in one publication with it: who leaves that by
- * siglongjmp() from a handler would leave a record behind whose strings are gone. What a handler did between two steps, who may
- * have begun a new epoch of ids or moved to another ring, is seen when the next record is begun: that is wasted, and all
- * begins anew.
+ * Each is sent before the record, in as many parts as it takes. Not in one publication with it: who
+ * leaves that by siglongjmp() from a handler would leave a record behind whose strings are gone.
+ * What a handler did between two steps, who may have begun a new epoch of ids or moved to another
+ * ring, is seen when the next record is begun: that is wasted, and all begins anew.
  *
- * Invariants: (1) an id in a record names what was sent with it, or is 0 [test_collector: names, siglongjmp, strings]
+ * Invariants: (1) an id in a record names what was sent with it, or is 0
+ *                 [test_collector: names, siglongjmp, strings]
  *             (2) what is lost is counted                                [test_collector: zoo]
  */
 #include "libcollector/message.h"

@@ -2,14 +2,17 @@
 /*
  * Message - a record with the strings that it names
  *
- *     struct message message = { .type = RING_MARK, .payload_bytes = …, .n_texts = 2, .texts = texts };
+ *     struct message message = {
+ *         .type = RING_MARK, .payload_bytes = …, .n_texts = 2, .texts = texts
+ *     };
  *
  *     intern_measure(group, &texts[0]);
  *     intern_measure(name, &texts[1]);
  *     message_write(&message, fill_mark, &mark);
  *
- * Where all strings have been sent, that is one record. Else they are sent before it. An id of 0 is a string that there was no
- * room for. Almost always each name stands where it stood the last time, and message_try_write() is all that is done.
+ * Where all strings have been sent, that is one record. Else they are sent before it. An id of 0 is
+ * a string that there was no room for. Almost always each name stands where it stood the last time,
+ * and message_try_write() is all that is done.
  */
 #pragma once
 
@@ -36,7 +39,8 @@ typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 bool message_write(struct message *message, message_fill *fill, const void *data);
 /* False: the thread has moved to a ring that n_bytes of text fit into. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
-/* Of the ring that the thread writes into now, where its ids may be used from the beginning again. */
+/* Of the ring that the thread writes into now, where its ids may be used from the beginning
+ * again. */
 uint32_t message_get_epoch(struct producer *producer);
 /* Whether ids of that epoch are not those of the ring's owner any more. */
 static inline bool message_is_other(const struct producer *producer, uint32_t epoch)
@@ -98,8 +102,8 @@ static inline __attribute__((always_inline)) bool message_is_lost(size_t payload
 }
 
 /*
- * A record whose texts are known, in the epoch in which they were. payload_bytes: fit into any ring. False: nothing has
- * happened, and message_write() is to be asked.
+ * A record whose texts are known, in the epoch in which they were. payload_bytes: fit into any
+ * ring. False: nothing has happened, and message_write() is to be asked.
  */
 static inline __attribute__((always_inline)) bool message_try_write(
 	struct producer *producer, uint32_t epoch, uint32_t type, uint32_t payload_bytes,

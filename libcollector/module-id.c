@@ -2,7 +2,8 @@
 /*
  * Module id - what tells a module from another one, as it stands in memory
  *
- * Nothing of it is believed: counts and lengths are bounded by the module and by this file's limits.
+ * Nothing of it is believed: counts and lengths are bounded by the module and by this file's
+ * limits.
  */
 #include "libcollector/module-id.h"
 

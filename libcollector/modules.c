@@ -2,22 +2,25 @@
 /*
  * Modules - what the code of this process says about its frames
  *
- * A module is known by where it is, by the loader's record and by its build-id, which is compared with the one in memory
- * whenever a stack goes through it. So another library at the same address is noticed by itself: not every dlclose() can
- * be interposed, since libc closes its own modules by an inner call.
+ * A module is known by where it is, by the loader's record and by its build-id, which is compared
+ * with the one in memory whenever a stack goes through it. So another library at the same address
+ * is noticed by itself: not every dlclose() can be interposed, since libc closes its own modules by
+ * an inner call.
  *
- * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are copied side by side as if
- * they were a section of their own. No table is built here, as that takes as long as the file is big. Where a linker made no
- * .eh_frame_hdr, .eh_frame is found by its first two records and read from its start each time, as far as all copies of
- * pages together reach.
- * Where a file has holes between its segments, the loader has a module for each of them, so that CFI may be outside of the
- * module that it describes.
- * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a chain that reached its
- *                 root: such modules are in use                    [test-own-stack: storm, same_address]
- *             (2) nothing of it is believed: lengths are bounded by this file's buffers, and what is not there is not read
- *                                                                  [fuzz_cfi]
+ * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are
+ * copied side by side as if they were a section of their own. No table is built here, as that takes
+ * as long as the file is big. Where a linker made no .eh_frame_hdr, .eh_frame is found by its first
+ * two records and read from its start each time, as far as all copies of pages together reach.
+ * Where a file has holes between its segments, the loader has a module for each of them, so that
+ * CFI may be outside of the module that it describes.
+ * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a
+ *                 chain that reached its root: such modules are in use
+ *                 [test-own-stack: storm, same_address]
+ *             (2) nothing of it is believed: lengths are bounded by this file's buffers, and what
+ *                 is not there is not read  [fuzz_cfi]
  *             (3) no rule survives its module                      [test-own-stack: same address]
- * Of code in no module (generated code, and the trampoline of an emulator) only its being readable is known.
+ * Of code in no module (generated code, and the trampoline of an emulator) only its being readable
+ * is known.
  */
 #include "libcollector/modules.h"
 
@@ -274,7 +277,8 @@ static bool read_distance(struct modules *modules, struct own_memory *memory,
 	return true;
 }
 
-/* Where the FDE is that may cover pc, without a table. Its CIE has the encodings that the table has, or it is none. */
+/* Where the FDE is that may cover pc, without a table. Its CIE has the encodings that the table
+ * has, or it is none. */
 static bool find_record(struct modules *modules, struct own_memory *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {

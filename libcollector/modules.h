@@ -2,9 +2,10 @@
 /*
  * Modules - what the code of this process says about its frames
  *
- * Finds the module at a pc, and the rule that its CFI has there, without the loader's lock: _dl_find_object() takes none.
- * CFI is read from where it is mapped, through copies of its pages, so that a module that is unmapped meanwhile costs a
- * frame and not the process. Everything is async-signal-safe and allocates nothing. One user at a time.
+ * Finds the module at a pc, and the rule that its CFI has there, without the loader's lock:
+ * _dl_find_object() takes none. CFI is read from where it is mapped, through copies of its pages,
+ * so that a module that is unmapped meanwhile costs a frame and not the process. Everything is
+ * async-signal-safe and allocates nothing. One user at a time.
  */
 #pragma once
 
@@ -44,13 +45,14 @@ struct modules {
 
 void modules_clear(struct modules *modules);
 
-/* What is at pc. False where that contradicts what was known: some module has gone, and all is to be cleared. */
+/* What is at pc. False where that contradicts what was known: some module has gone, and all is
+ * to be cleared. */
 bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_t pc,
 		     struct walk_code *ret_code);
 
 /*
- * Whether all frames are still in the modules that their rules came from. `trusted`: the chain is whole, so that
- * nothing on it can be unmapped while its owner looks.
+ * Whether all frames are still in the modules that their rules came from. `trusted`: the chain is
+ * whole, so that nothing on it can be unmapped while its owner looks.
  */
 bool modules_check(struct modules *modules, struct own_memory *memory,
 		   const struct walk_frame *frames, size_t n, bool trusted);

@@ -2,24 +2,27 @@
 /*
  * Own calls - the calls that a thread is in, from one time that it is asked to the next
  *
- * A frame's caller is a function of where the frame is (pc, sp and, where a rule needs it, fp), of what is known of the code
- * there, and of words on the stack. So each frame that was found is kept with those words: the checks, of all frames in one
- * row, outermost first. A walk steps from the innermost frame on until it is at one that it was at the last time. If all checks
- * from there on still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
+ * A frame's caller is a function of where the frame is (pc, sp and, where a rule needs it, fp), of
+ * what is known of the code there, and of words on the stack. So each frame that was found is kept
+ * with those words: the checks, of all frames in one row, outermost first. A walk steps from the
+ * innermost frame on until it is at one that it was at the last time. If all checks from there on
+ * still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
  *
- * What a walk found new is kept as a branch, too: the words of its frames, and behind which frame they are. A program that allocates in few
- * places in turn is in one of them nearly always, which takes no step.
+ * What a walk found new is kept as a branch, too: the words of its frames, and behind which frame
+ * they are. A program that allocates in few places in turn is in one of them nearly always, which
+ * takes no step.
  *
- * Nearly all places say the same simple thing, which a row has; generated code, which says nothing, has frame pointers. All else is
- * own-stack.c's, a step at a time.
+ * Nearly all places say the same simple thing, which a row has; generated code, which says nothing,
+ * has frame pointers. All else is own-stack.c's, a step at a time.
  *
- * fp is a number like others in most code: what it was is checked only where some frame further out is found by it.
- * A return address that is none may be anywhere; what stands before it on the stack is among the words too, as it is looked at
- * for a call. Code elsewhere is taken for what it was.
- * Invariants: (1) the frames are those that own_stack_walk() finds     [test-own-calls: random, mutated, made up]
+ * fp is a number like others in most code: what it was is checked only where some frame further out
+ * is found by it. A return address that is none may be anywhere; what stands before it on the stack
+ * is among the words too, as it is looked at for a call. Code elsewhere is taken for what it was.
+ * Invariants: (1) the frames are those that own_stack_walk() finds
+ *                 [test-own-calls: random, mutated, made up]
  *             (2) a check loads what is on the thread's own stack, not below the innermost frame
- *                                                                      [test-own-calls: fiber; test-own-stack: signal stack]
- *             (3) nothing outlives own_stack_forget()                  [test-own-calls: modules, recalled]
+ *                                             [test-own-calls: fiber; test-own-stack: signal stack]
+ *             (3) nothing outlives own_stack_forget()  [test-own-calls: modules, recalled]
  *             (4) errno stays
  * A stack that does not end on the thread's own is walked whole each time.
  */
@@ -90,7 +93,8 @@ static inline bool is_at(const struct visit *visit, const struct own_calls_frame
 	       (((frame->state ^ visit->state) & FP_UNKNOWN) == 0 && frame->fp == visit->fp);
 }
 
-/* Whether it is at a frame of the last time, and all is as it was from there on. n_known: with that frame. */
+/* Whether it is at a frame of the last time, and all is as it was from there on. n_known: with
+ * that frame. */
 static inline bool meet(struct visit *visit)
 {
 	const struct own_calls *calls = visit->calls;

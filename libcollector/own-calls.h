@@ -6,9 +6,10 @@
  *     for (i = calls->n_same; i < n; i++)
  *             calls->frames[i].node = …;
  *
- * What own-stack.h finds, for hooks that are entered a million times a second with nearly the same stack. The frames of the last
- * time are kept with the words on the stack that they were found by: where a walk comes to a frame that was there, and all words
- * from there on are what they were, so are the frames. Everything is the calling thread's. Neither allocates nor waits.
+ * What own-stack.h finds, for hooks that are entered a million times a second with nearly the same
+ * stack. The frames of the last time are kept with the words on the stack that they were found by:
+ * where a walk comes to a frame that was there, and all words from there on are what they were, so
+ * are the frames. Everything is the calling thread's. Neither allocates nor waits.
  */
 #pragma once
 
@@ -33,7 +34,8 @@ struct own_calls_frame {
 	uint32_t node;  /* the caller's; stays for as long as the frame does */
 };
 
-/* What one place says, where it is as simple as nearly all are. Small, as the program wants the caches for itself. */
+/* What one place says, where it is as simple as nearly all are. Small, as the program wants the
+ * caches for itself. */
 struct own_calls_row {
 	uint64_t key; /* pc and, in the last 16 bits, the turn; another one: empty */
 	int16_t cfa_words, ra_words, fp_words;
@@ -41,8 +43,8 @@ struct own_calls_row {
 };
 
 /*
- * A stack that was there before: its innermost frames, by the words that say so, and the frame that they were found to be behind. What fp
- * is counts where the mask is not 0.
+ * A stack that was there before: its innermost frames, by the words that say so, and the frame that
+ * they were found to be behind. What fp is counts where the mask is not 0.
  */
 struct own_calls_branch {
 	uint64_t pc, sp, fp; /* of the innermost one */
@@ -80,14 +82,15 @@ struct own_calls {
 };
 
 /*
- * `caller`: the registers that the calling function's caller will have when it returns. Its frame is the innermost one. Returns
- * n, which is 0 where modules went all the while. Not to be entered within itself, as by a handler; one that was left by siglongjmp() is nothing.
+ * `caller`: the registers that the calling function's caller will have when it returns. Its frame
+ * is the innermost one. Returns n, which is 0 where modules went all the while. Not to be entered
+ * within itself, as by a handler; one that was left by siglongjmp() is nothing.
  */
 uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller);
 
 /*
- * A hook mostly comes from few places in turn, so what a walk found is kept beside the last one. Behind a walk; the node is that of its
- * innermost frame.
+ * A hook mostly comes from few places in turn, so what a walk found is kept beside the last one.
+ * Behind a walk; the node is that of its innermost frame.
  */
 void own_calls_remember(struct own_calls *calls, uint32_t node);
 /* Nodes are void. */
@@ -115,7 +118,8 @@ static inline uint64_t own_calls_differs(const struct own_stack_word *check)
 	return own_calls_load(check->at) ^ check->value;
 }
 
-/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0: all hold. */
+/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0:
+ * all hold. */
 static inline uint32_t own_calls_find_changed(const struct own_stack_word *checks, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
@@ -131,9 +135,9 @@ static inline uint32_t own_calls_find_changed(const struct own_stack_word *check
 }
 
 /*
- * The node that was remembered for this stack. 0: what is kept does not say so, and the walk is to be made. Calls nothing, so that a hook
- * that is made of it keeps no registers for later; and few instructions, as a program that waits for its memory has no others under way
- * meanwhile.
+ * The node that was remembered for this stack. 0: what is kept does not say so, and the walk is to
+ * be made. Calls nothing, so that a hook that is made of it keeps no registers for later; and few
+ * instructions, as a program that waits for its memory has no others under way meanwhile.
  */
 static inline __attribute__((always_inline)) uint32_t own_calls_recall(
 	const struct own_calls *calls, uint64_t pc, uint64_t sp, uint64_t fp)
@@ -166,7 +170,8 @@ static inline uint64_t own_calls_hash(uint64_t outer, uint64_t pc, uint32_t flag
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The registers of who called the function that this is used in; which gets a frame pointer by that. */
+/* The registers of who called the function that this is used in; which gets a frame pointer by
+ * that. */
 static inline __attribute__((always_inline)) void own_calls_get_caller(
 	struct walk_registers *ret_registers)
 {

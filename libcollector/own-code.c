@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood when it is gone
+ * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood
+ * when it is gone
  *
- * /proc/self/maps and not the loader is asked: that has no lock that somebody may hold, knows the vdso and what was mapped
- * without the loader, and calls a file what the kernel's own records call it.
- * Invariants: (1) a range is a module's by the bytes in memory, and is compared with them by each stack
- *                                                                  [test_jit: dlclose]
+ * /proc/self/maps and not the loader is asked: that has no lock that somebody may hold, knows the
+ * vdso and what was mapped without the loader, and calls a file what the kernel's own records call
+ * it.
+ * Invariants: (1) a range is a module's by the bytes in memory, and is compared with them by each
+ *                 stack  [test_jit: dlclose]
  *             (2) nothing of a module is loaded but by own-memory.c [test-own-code: unmapped]
  *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
  *             (4) a module's code is known once looked for, though nobody can say what it is
- *                                              [test-own-code: no descriptor, test-call-tree: moved]
+ *                                             [test-own-code: no descriptor, test-call-tree: moved]
  * Ranges are added with signals blocked: no handler sees half of that.
  */
 #include "libcollector/own-code.h"
@@ -248,7 +250,8 @@ static bool identify(struct scan *scan, const struct line *line, struct own_code
 	       read_id(scan, scan->first.start, line->end, range);
 }
 
-/* No file's, as far as is known: as much of [start, end) as is in the loader's module at the address, if it has one there. */
+/* No file's, as far as is known: as much of [start, end) as is in the loader's module at the
+ * address, if it has one there. */
 static struct own_code_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
 					   uint64_t end)
 {
@@ -293,7 +296,8 @@ static bool take_line(struct scan *scan, char *text)
 	return true;
 }
 
-/* Whole lines; what is left moves to the front. Returns its length, or UINT32_MAX where it is to end. */
+/* Whole lines; what is left moves to the front. Returns its length, or UINT32_MAX where it is to
+ * end. */
 static uint32_t take_lines(struct scan *scan, uint32_t n)
 {
 	char *buffer = scan->code->line;
@@ -322,7 +326,8 @@ static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret
 	*ret_end = i < code->n ? code->ranges[i].start : UINT64_MAX;
 }
 
-/* Nothing is mapped there, or nobody says: it is not looked for again. Of a module that is all that is not known. */
+/* Nothing is mapped there, or nobody says: it is not looked for again. Of a module that is all
+ * that is not known. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood when it is gone
+ * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood
+ * when it is gone
  *
- * A stretch of memory is what /proc/self/maps says at the first pc in it. Whether it is the same one still is seen by the bytes
- * of its module's build-id, or, where it is no module's, by the loader having none there: so dlclose() need not be noticed.
- * Of a module of which that file says nothing, or not that it is one, as where text was moved to other pages, frames are addresses;
+ * A stretch of memory is what /proc/self/maps says at the first pc in it. Whether it is the same
+ * one still is seen by the bytes of its module's build-id, or, where it is no module's, by the
+ * loader having none there: so dlclose() need not be noticed. Of a module of which that file says
+ * nothing, or not that it is one, as where text was moved to other pages, frames are addresses;
  * whether it is the same one is seen all the same.
  * For one thread and the handlers on it.
  */
@@ -57,8 +59,8 @@ static inline uint64_t own_code_byte(const struct own_code_stack *stack, uint32_
 const struct own_code_range *own_code_find(const struct own_code *code, uint64_t address);
 
 /*
- * Whether all is known that the stack goes through, and is so still. False: own_code_scan() is to be called, where calls are
- * allowed.
+ * Whether all is known that the stack goes through, and is so still. False: own_code_scan() is to
+ * be called, where calls are allowed.
  */
 bool own_code_check(struct own_code *code, const struct own_code_stack *stack, uint32_t epoch);
 

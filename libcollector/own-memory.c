@@ -2,13 +2,14 @@
 /*
  * Own memory - reads memory of this process that may not be there
  *
- * The kernel reads: process_vm_readv() on itself fails where a load would fault. Where that is refused, and where a seccomp
- * filter could kill for asking, memory is probed: rt_sigprocmask() copies a mask in before it finds that it was told
- * nothing sensible, so that EINVAL means readable. No filter that lets a program run refuses that call. What is unmapped
- * between probe and load would fault; only there.
- * Invariants: (1) nothing faults, whatever the address                     [test-own-stack: corrupt, memory]
- *             (2) with a seccomp filter only what programs cannot do without is called: prctl(), getpid(), rt_sigprocmask()
- *                                                                          [test-own-stack: seccomp]
+ * The kernel reads: process_vm_readv() on itself fails where a load would fault. Where that is
+ * refused, and where a seccomp filter could kill for asking, memory is probed: rt_sigprocmask()
+ * copies a mask in before it finds that it was told nothing sensible, so that EINVAL means
+ * readable. No filter that lets a program run refuses that call. What is unmapped between probe and
+ * load would fault; only there.
+ * Invariants: (1) nothing faults, whatever the address  [test-own-stack: corrupt, memory]
+ *             (2) with a seccomp filter only what programs cannot do without is called: prctl(),
+ *                 getpid(), rt_sigprocmask()  [test-own-stack: seccomp]
  * Does not check that memory stays what it was.
  */
 #include "libcollector/own-memory.h"
@@ -40,7 +41,8 @@ static bool can_probe(void)
 	return !is_readable(UINT64_MAX - OWN_MEMORY_PAGE);
 }
 
-/* Words, so that a concurrent writer is met whole ones; volatile, as this must not become memcpy(). */
+/* Words, so that a concurrent writer is met whole ones; volatile, as this must not become
+ * memcpy(). */
 __attribute__((no_sanitize("address", "undefined"))) static void load(uint64_t address,
 								      uint8_t *buffer, size_t size)
 {

@@ -25,5 +25,6 @@ struct own_memory {
 /* All of it, or false. */
 bool own_memory_read(struct own_memory *memory, uint64_t address, void *buffer, size_t size);
 
-/* How many of the `n` pages right below `end`, which is a page's start, are readable without a hole. */
+/* How many of the `n` pages right below `end`, which is a page's start, are readable without a
+ * hole. */
 size_t own_memory_count_below(struct own_memory *memory, uint64_t end, size_t n);

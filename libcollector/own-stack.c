@@ -2,30 +2,34 @@
 /*
  * Own stack - the calls that a thread is in, found by the thread itself
  *
- * Two things are needed: what of the stack may be loaded without asking, and something to walk with.
+ * Two things are needed: what of the stack may be loaded without asking, and something to walk
+ * with.
  *
- * The stack. A thread's highest address is known without a lock: its thread pointer, which libc puts on top of a stack, or for
- * the first thread the bytes that the kernel put there. That sp is on the same stack is seen by every page between being
- * readable. When sp is found lower later, the pages between are looked at, once. What else sp points at is a signal
- * stack, if sigaltstack() says so, or a fiber. There, and wherever a frame leads out of the known range, each read is made by
- * own-memory.c; on a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
+ * The stack. A thread's highest address is known without a lock: its thread pointer, which libc
+ * puts on top of a stack, or for the first thread the bytes that the kernel put there. That sp is
+ * on the same stack is seen by every page between being readable. When sp is found lower later, the
+ * pages between are looked at, once. What else sp points at is a signal stack, if sigaltstack()
+ * says so, or a fiber. There, and wherever a frame leads out of the known range, each read is made
+ * by own-memory.c; on a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
  *
- * A cache. A fixed number of them is in one mapping; a walk takes a free one, preferably the thread's last, by one
- * exchange, and gives it back. So a handler that interrupts a walk finds that cache taken and uses another one, and nobody
- * ever waits. A cache whose walk was left by siglongjmp(), or died with a vfork() child, is known by its holder's
- * frame being gone, and taken over.
+ * A cache. A fixed number of them is in one mapping; a walk takes a free one, preferably the
+ * thread's last, by one exchange, and gives it back. So a handler that interrupts a walk finds that
+ * cache taken and uses another one, and nobody ever waits. A cache whose walk was left by
+ * siglongjmp(), or died with a vfork() child, is known by its holder's frame being gone, and taken
+ * over.
  *
- * fork() gives the child copies of the caches, as a handler may have forked within a walk that goes on in the child, but no claims
- * (MADV_WIPEONFORK): what other threads held is free, and each is emptied when it is first taken there. A vfork() child is the
- * thread, on its stack, while that waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid:
- * it leaves its parent's struct own_stack alone.
+ * fork() gives the child copies of the caches, as a handler may have forked within a walk that goes
+ * on in the child, but no claims (MADV_WIPEONFORK): what other threads held is free, and each is
+ * emptied when it is first taken there. A vfork() child is the thread, on its stack, while that
+ * waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid: it leaves
+ * its parent's struct own_stack alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
- *                                           [test-own-stack: fiber, signal stack, corrupt, overflow]
+ *                                          [test-own-stack: fiber, signal stack, corrupt, overflow]
  *             (2) a cache has one user      [test-own-stack: storm, threads, fork in walk]
- *             (3) memory is one mapping, which the kernel tells of as two      [test-own-stack: memory]
+ *             (3) memory is one mapping, which the kernel tells of as two  [test-own-stack: memory]
  *             (4) errno stays               [test-own-stack: errno]
- * A stack without a overflow whose neighbour is readable and is unmapped later is not told from that, and has room for all that
- * is known. So has a fiber.
+ * A stack without a overflow whose neighbour is readable and is unmapped later is not told from
+ * that, and has room for all that is known. So has a fiber.
  */
 #include "libcollector/own-stack.h"
 
@@ -194,8 +198,8 @@ static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 }
 
 /*
- * The thread's range. The first thread has the stack of the kernel, unless it was forked from another one; of a thread that
- * is first seen on another stack the range is known all the same.
+ * The thread's range. The first thread has the stack of the kernel, unless it was forked from
+ * another one; of a thread that is first seen on another stack the range is known all the same.
  */
 static void find_ranges(struct visit *visit)
 {
@@ -227,7 +231,8 @@ static void find_signal_stack(struct visit *visit, uint64_t sp)
 	visit->alt_high = start + stack.ss_size;
 }
 
-/* The first thread's stack grows. Of another one everything is there, down to a page that is not readable. */
+/* The first thread's stack grows. Of another one everything is there, down to a page that is not
+ * readable. */
 static bool has_room(const struct visit *visit)
 {
 	uint64_t top = first_stack_top & ~UINT64_C(7);
@@ -295,8 +300,9 @@ static bool has_outer(const struct visit *visit)
 }
 
 /*
- * Whether its walk, of this thread, will never go on: on the thread's own stack a frame that is below the present one has
- * ended, and so have all of other stacks, which are left when the thread's own is gone back to.
+ * Whether its walk, of this thread, will never go on: on the thread's own stack a frame that is
+ * below the present one has ended, and so have all of other stacks, which are left when the
+ * thread's own is gone back to.
  */
 static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 {
@@ -314,8 +320,8 @@ static bool is_orphaned(uintptr_t holder)
 }
 
 /*
- * A cache that nobody has: is it as it was when this process was forked, within a walk? One of this thread goes on; what another thread
- * had done to it is nothing.
+ * A cache that nobody has: is it as it was when this process was forked, within a walk? One of this
+ * thread goes on; what another thread had done to it is nothing.
  */
 static bool is_forked_within(const struct claim *claim, const struct cache *cache)
 {
@@ -464,7 +470,8 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 	walk_run(&walk, registers, ret_result);
 }
 
-/* A chain that met a module which is not what it was is walked once more, with nothing remembered. */
+/* A chain that met a module which is not what it was is walked once more, with nothing
+ * remembered. */
 static void run_checked(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
 			struct walk_result *ret_result)
 {
@@ -610,7 +617,8 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 	return true;
 }
 
-/* The same of code that is on the stack, as a return address is that is none: what is there changes as all else there does. */
+/* The same of code that is on the stack, as a return address is that is none: what is there
+ * changes as all else there does. */
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;

@@ -9,10 +9,11 @@
  *     own_stack_get_registers(&here);
  *     own_stack_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
  *
- * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal stack, on a fiber, and in a
- * child that shares its parent's memory. It allocates nothing, takes no lock, waits for nobody, leaves errno alone, and
- * cannot fault on what a stack says, and calls the kernel only as far as own_stack.quiet lets it. It takes 3 KiB of stack,
- * and where the thread's own stack or its signal stack has not got 4 KiB left there is one frame.
+ * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal
+ * stack, on a fiber, and in a child that shares its parent's memory. It allocates nothing, takes no
+ * lock, waits for nobody, leaves errno alone, and cannot fault on what a stack says, and calls the
+ * kernel only as far as own_stack.quiet lets it. It takes 3 KiB of stack, and where the thread's
+ * own stack or its signal stack has not got 4 KiB left there is one frame.
  */
 #pragma once
 
@@ -42,8 +43,8 @@ enum own_stack_quiet {
 #define OWN_STACK_FP 0x01  /* some frame was found by a frame pointer */
 #define OWN_STACK_JIT 0x02 /* some frame is in generated code */
 /*
- * Some frame is on a stack that is neither the thread's nor its signal stack: a fiber's. Of those at most
- * OWN_STACK_MAX_FOREIGN are there.
+ * Some frame is on a stack that is neither the thread's nor its signal stack: a fiber's. Of those
+ * at most OWN_STACK_MAX_FOREIGN are there.
  */
 #define OWN_STACK_FOREIGN 0x04
 #define OWN_STACK_BUSY 0x08 /* nothing to walk with was free, or no room to: there is one frame */
@@ -51,24 +52,28 @@ enum own_stack_quiet {
 struct own_stack_chain {
 	enum walk_stop stop; /* WALK_ROOT: whole, but for n_cut */
 	size_t n;            /* at least one */
-	size_t n_cut; /* frames that are not there, between cut_at - 1 and cut_at; the outermost are kept */
+	/* frames that are not there, between cut_at - 1 and cut_at; the outermost are kept */
+	size_t n_cut;
 	size_t cut_at;  /* n where nothing is missing */
 	uint32_t flags; /* OWN_STACK_* */
 };
 
 /*
- * Makes ready for the process; until then every stack is BUSY. To be called outside of hooks; more than once does nothing.
- * Returns 0 or -ENOMEM. One mapping of own_stack_max_bytes(), of which only what is used takes memory.
+ * Makes ready for the process; until then every stack is BUSY. To be called outside of hooks; more
+ * than once does nothing. Returns 0 or -ENOMEM. One mapping of own_stack_max_bytes(), of which only
+ * what is used takes memory.
  */
 MUST_CHECK int own_stack_setup(void);
 size_t own_stack_max_bytes(void);
 
-/* A module has gone: call it behind dlclose(). Without it a stack through another module at the same place is still right. */
+/* A module has gone: call it behind dlclose(). Without it a stack through another module at the
+ * same place is still right. */
 void own_stack_forget(void);
 
 /*
- * `registers` are the thread's own: of where it is, or of where a signal interrupted it. Fills pcs, innermost first; n_pcs
- * is at least 1. From a chain with more frames than n_pcs, or than OWN_STACK_MAX_FRAMES, the middle is cut.
+ * `registers` are the thread's own: of where it is, or of where a signal interrupted it. Fills pcs,
+ * innermost first; n_pcs is at least 1. From a chain with more frames than n_pcs, or than
+ * OWN_STACK_MAX_FRAMES, the middle is cut.
  */
 void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
 		    size_t n_pcs, struct own_stack_chain *ret_chain);
@@ -80,8 +85,8 @@ struct own_stack_word {
 };
 
 /*
- * A step of a walk, for who keeps what it found: which comes out the same for as long as own_stack_forgotten() does, `at` is the
- * same, and these words are.
+ * A step of a walk, for who keeps what it found: which comes out the same for as long as
+ * own_stack_forgotten() does, `at` is the same, and these words are.
  */
 struct own_stack_step {
 	struct walk_place at; /* the frame */
@@ -97,8 +102,8 @@ struct own_stack_step {
 typedef bool own_stack_take(void *data, const struct own_stack_step *step);
 
 /*
- * From any place of a walk on. `start` is sp in the innermost frame, which may have been walked over before. Returns why it
- * ended; WALK_N_STOPS: by `keep`. OWN_STACK_BUSY is WALK_NO_TABLE here.
+ * From any place of a walk on. `start` is sp in the innermost frame, which may have been walked
+ * over before. Returns why it ended; WALK_N_STOPS: by `keep`. OWN_STACK_BUSY is WALK_NO_TABLE here.
  */
 enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
 			      own_stack_take *keep, void *data);

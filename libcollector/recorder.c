@@ -2,21 +2,27 @@
 /*
  * Recorder - recordings that the program itself begins, of blocks that it chooses
  *
- *     open:   profctl record --control ─▶ profd ─▶ an engine, which samples nothing yet; this process registers with it
- *     begin:  a mark, then "on" to the engine and its answer        end: "off" and the answer, then the mark
+ *     open:   profctl record --control ─▶ profd ─▶ an engine, which samples nothing
+ *             yet; this process registers with it
+ *     begin:  a mark, then "on" to the engine and its answer
+ *     end:    "off" and the answer, then the mark
  *     close:  the socket to profctl is shut down; profctl says when the file is whole
  *
- * The switch is a socket to the engine itself, which profctl has passed on: a block costs two switches of context and asks
- * nobody who has rights. Not even those where another block has just ended: the engine leaves the events enabled for a moment,
- * and says so in a page that it shares with us (control.h); then a begin or end is a time written there. Blocks nest and
- * overlap, in one thread and in several: sampling is on while one is open.
+ * The switch is a socket to the engine itself, which profctl has passed on: a block costs two
+ * switches of context and asks nobody who has rights. Not even those where another block has just
+ * ended: the engine leaves the events enabled for a moment, and says so in a page that it shares
+ * with us (control.h); then a begin or end is a time written there. Blocks nest and overlap, in one
+ * thread and in several: sampling is on while one is open.
  *
- * All that is known stands in a page that a forked child has as zeros: it has no recorder, and closes what it inherited of
- * its parent's. The descriptors are the program's too: each is compared by its cookie before it is used.
- * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS   [test_recorder: killed_under_it, stopped]
- *             (2) samples are between the marks of a block, and none is missing [test_recorder: blocks, edges]
- *             (3) a child of fork() or vfork() does nothing to its parent's     [test_recorder: fork]
- *             (4) errno stays                                                   [test_recorder: by_the_service]
+ * All that is known stands in a page that a forked child has as zeros: it has no recorder, and
+ * closes what it inherited of its parent's. The descriptors are the program's too: each is compared
+ * by its cookie before it is used.
+ * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS
+ *                 [test_recorder: killed_under_it, stopped]
+ *             (2) samples are between the marks of a block, and none is missing
+ *                 [test_recorder: blocks, edges]
+ *             (3) a child of fork() or vfork() does nothing to its parent's  [test_recorder: fork]
+ *             (4) errno stays  [test_recorder: by_the_service]
  */
 #include "config.h"
 
@@ -146,7 +152,8 @@ static void set_state(struct recorder *self, uint32_t state)
 	__atomic_store_n(&self->state, state, __ATOMIC_RELEASE);
 }
 
-/* With all signals blocked until it is given back, so that no handler finds it taken by what it interrupted. */
+/* With all signals blocked until it is given back, so that no handler finds it taken by what it
+ * interrupted. */
 static int lock(struct recorder *self, uint64_t *ret_signals)
 {
 	uint64_t all = ~UINT64_C(0), now_ns = control_now_ns(), deadline_ns = now_ns + SWITCH_NS;
@@ -349,7 +356,8 @@ static bool is_engine_there(const struct recorder *self)
 	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
 }
 
-/* pairs with gate_take(); the engine reads them after the clock, so it knows of all whose begin or end has returned. */
+/* pairs with gate_take(); the engine reads them after the clock, so it knows of all whose begin
+ * or end has returned. */
 static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;
@@ -374,7 +382,8 @@ static bool try_begin(struct control_page *page)
 	return true;
 }
 
-/* After what went wrong: whatever the engine does with it, it is not to go on sampling. With a page it does not: it looks. */
+/* After what went wrong: whatever the engine does with it, it is not to go on sampling. With a
+ * page it does not: it looks. */
 static void switch_off(struct recorder *self)
 {
 	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial };
@@ -671,7 +680,8 @@ int prof_recorder_close(void)
 
 	if (!self || !take_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
-	/* Those that are within begin or end are done then, or have been waiting for longer than they should. */
+	/* Those that are within begin or end are done then, or have been waiting for longer than
+	 * they should. */
 	is_alone = lock(self, &signals) == 0;
 	if (is_alone)
 		unlock(self, signals);

@@ -61,8 +61,8 @@ static inline uint32_t register_count_arenas(void)
 }
 
 /*
- * Of them, those of sessions that are over: all, where another session begins. To be asked before how many there are. Pairs with
- * register_retire_arenas().
+ * Of them, those of sessions that are over: all, where another session begins. To be asked before
+ * how many there are. Pairs with register_retire_arenas().
  */
 static inline uint32_t register_count_retired(void)
 {
@@ -84,7 +84,8 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 /* One of at least so many bytes, from a new arena if need be. */
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
 				      struct arena_entry **ret_entry);
-/* Of the session before. A thread that is amid a record ends it in memory of its own; the arena's goes when the engine goes. */
+/* Of the session before. A thread that is amid a record ends it in memory of its own; the
+ * arena's goes when the engine goes. */
 void register_retire_arenas(void);
 /* In a forked child: of its parent, by the parent's generation. */
 void register_shield_arenas(uint64_t generation);

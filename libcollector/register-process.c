@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register process - how this process comes to be recorded: when it starts, when it forks, when it is asked to
+ * Register process - how this process comes to be recorded: when it starts, when it forks, when it
+ * is asked to
  *
- * What is a process's stands in a page that a forked child has as zeros (MADV_WIPEONFORK), so that whoever forks, with or
- * without the libc knowing, gets a child that is not registered. Its first record registers it, with a connection of its own.
+ * What is a process's stands in a page that a forked child has as zeros (MADV_WIPEONFORK), so that
+ * whoever forks, with or without the libc knowing, gets a child that is not registered. Its first
+ * record registers it, with a connection of its own.
  *
- * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
- *             (2) no thread waits longer than its bound, and only once a process [test-control-client: silent]
+ * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
+ *             (2) no thread waits longer than its bound, and only once a process
+ *                 [test-control-client: silent]
  *             (3) errno stays                                        [test_collector: zoo]
  *             (4) a descriptor that is not ours is not touched       [test_collector: closefrom]
  */

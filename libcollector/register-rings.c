@@ -2,12 +2,14 @@
 /*
  * Register rings - a process's arenas, and rings of them for its threads
  *
- * Who finds no ring takes what a thread left that ended, or asks the engine for another arena, over the process's connection.
- * A thread that needs another one to be done waits for a bound, or is told that there is none.
+ * Who finds no ring takes what a thread left that ended, or asks the engine for another arena, over
+ * the process's connection. A thread that needs another one to be done waits for a bound, or is
+ * told that there is none.
  *
- * Invariants: (1) a child does not write where its parent does       [test_collector: fork, raw_clone]
+ * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound              [test-control-client: silent]
- *             (3) a thread that is late for its session is not hurt  [test-register-rings: retired_behind, retired_before]
+ *             (3) a thread that is late for its session is not hurt
+ *                 [test-register-rings: retired_behind, retired_before]
  */
 #include "libcollector/register-own.h"
 

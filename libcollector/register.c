@@ -2,13 +2,14 @@
 /*
  * Register - how each thread of this process comes to a ring, and lets go of it
  *
- * Everything that is not a record is done with all signals blocked: no handler interrupts it, none leaves it by siglongjmp(),
- * and what blocks is bounded. A thread that needs another one to be done waits for a bound or counts what it loses.
- * Where a child of vfork() runs, which has this memory but is another process, nothing is claimed and nothing registered.
- * What is the whole process's is in register-process.c; its arenas, and which ring is to be had, in register-rings.c.
+ * Everything that is not a record is done with all signals blocked: no handler interrupts it, none
+ * leaves it by siglongjmp(), and what blocks is bounded. A thread that needs another one to be done
+ * waits for a bound or counts what it loses. Where a child of vfork() runs, which has this memory
+ * but is another process, nothing is claimed and nothing registered. What is the whole process's is
+ * in register-process.c; its arenas, and which ring is to be had, in register-rings.c.
  *
  * Invariants: (1) errno stays                                        [test_collector: zoo]
- *             (2) what finds no ring is counted                      [test_collector: few_rings, fork_without_ring]
+ *             (2) what finds no ring is counted  [test_collector: few_rings, fork_without_ring]
  *             (3) an engine that was killed is no session            [test_wake: engine_killed]
  */
 #include "libcollector/register-own.h"
@@ -78,7 +79,8 @@ static void skip_some(void)
 
 /* ---- Producers ---- */
 
-/* The rings themselves say who has one, so the memory beside each is its owner's without more ado. */
+/* The rings themselves say who has one, so the memory beside each is its owner's without more
+ * ado. */
 static struct producer *make_producer(struct arena_entry *entry, struct ring *ring)
 {
 	struct producer **slot = &entry->producers[ring - entry->arena->rings];
@@ -164,7 +166,8 @@ struct producer *register_producer(void)
 	return producer;
 }
 
-/* Of the last session, which says so, or whose engine is not there any more. What this thread has may be of one before. */
+/* Of the last session, which says so, or whose engine is not there any more. What this thread
+ * has may be of one before. */
 bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
@@ -174,7 +177,8 @@ bool register_is_over(void)
 		control_is_left(&register_process->connection));
 }
 
-/* An engine that was killed takes nothing, and does not say that it has ended. Looked for now and then, as that takes calls. */
+/* An engine that was killed takes nothing, and does not say that it has ended. Looked for now
+ * and then, as that takes calls. */
 static void check_stuck(struct producer *producer)
 {
 	int error = errno;
@@ -223,7 +227,8 @@ static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
 	return bigger;
 }
 
-/* Not where a record is open, as a handler finds it: who opened it goes on with the ring that it has. */
+/* Not where a record is open, as a handler finds it: who opened it goes on with the ring that it
+ * has. */
 struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 {
 	struct register_thread *self = &register_self;
@@ -270,7 +275,8 @@ bool register_no_syscall(void)
 
 /* ---- Threads that end ---- */
 
-/* Destructors of other keys that run later claim another ring, and this one again; what comes behind the last is swept. */
+/* Destructors of other keys that run later claim another ring, and this one again; what comes
+ * behind the last is swept. */
 static void thread_done(void *value)
 {
 	struct register_thread *self = &register_self;

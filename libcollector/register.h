@@ -4,9 +4,10 @@
  *
  *     struct producer *producer = producer_get();
  *
- * Nothing here aborts, prints, allocates from the program's heap, or changes errno. What waits is the first use in a process, at
- * most CONTROL_WAIT_NS, in a real-time thread REGISTER_REALTIME_NS; and who finds no ring, or no bigger one: at most
- * RING_WAIT_NS, within what a process may wait for its rings.
+ * Nothing here aborts, prints, allocates from the program's heap, or changes errno. What waits is
+ * the first use in a process, at most CONTROL_WAIT_NS, in a real-time thread REGISTER_REALTIME_NS;
+ * and who finds no ring, or no bigger one: at most RING_WAIT_NS, within what a process may wait for
+ * its rings.
  */
 #pragma once
 
@@ -54,23 +55,28 @@ extern uint32_t register_wants __attribute__((visibility("hidden")));
 /* Why register_start() did not begin, where it did not. */
 extern enum control_reason register_start_reason __attribute__((visibility("hidden")));
 
-/* Called when it begins or ends that the process is recorded, as far as anybody knows; NULL: nobody cares. */
+/* Called when it begins or ends that the process is recorded, as far as anybody knows; NULL:
+ * nobody cares. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
-/* Makes ready what register_connect() needs, for a process that may be asked to do so within a hook. */
+/* Makes ready what register_connect() needs, for a process that may be asked to do so within a
+ * hook. */
 void register_prepare(void);
 /* Whether that has been done, and this is not a child of vfork(), which has its parent's memory. */
 bool register_is_own(void);
 
-/* For who answers a wake, with all signals blocked: one thread at a time; a forked child has its own turn. False: another one does. */
+/* For who answers a wake, with all signals blocked: one thread at a time; a forked child has its
+ * own turn. False: another one does. */
 bool register_begin_answer(void);
 void register_end_answer(void);
 
-/* What the library does when it is loaded; where a hook is called before that, by the hook. More than once does nothing. */
+/* What the library does when it is loaded; where a hook is called before that, by the hook. More
+ * than once does nothing. */
 void register_start(void);
 /* Tell the engine, as far as the process can, why there is no heap of it. */
 void register_explain(enum control_reason reason);
-/* A variable of the environment that the process was started with. False: there is none, or it is too long. */
+/* A variable of the environment that the process was started with. False: there is none, or it
+ * is too long. */
 bool register_read_variable(const char *name, char *ret_value, size_t n_bytes);
 
 /* NULL: counted. */
@@ -86,19 +92,21 @@ static inline struct producer *producer_get(void)
 }
 
 /*
- * ring_begin() gave nothing: true where that was not counted, as this is a forked child, or the ring was released; so there is
- * another try with what producer_get() returns then.
+ * ring_begin() gave nothing: true where that was not counted, as this is a forked child, or the
+ * ring was released; so there is another try with what producer_get() returns then.
  */
 bool register_again(struct producer *producer);
 
-/* Everything that is no record is done so: no handler interrupts it, and none leaves it. Returns what restores. */
+/* Everything that is no record is done so: no handler interrupts it, and none leaves it. Returns
+ * what restores. */
 uint64_t register_block_signals(void);
 void register_restore_signals(uint64_t before);
 
 /* Of what was given up. */
 void register_count_lost(void);
 
-/* A filter that may kill is one that was seen here; asking takes a call itself. Also where it cannot be known. */
+/* A filter that may kill is one that was seen here; asking takes a call itself. Also where it
+ * cannot be known. */
 bool register_is_filtered(void);
 
 /* The session is over: nothing is recorded any more. */
@@ -112,5 +120,6 @@ bool register_is_recorded(void);
 /* It is not, from now on. */
 void register_leave(void);
 
-/* Explicitly, of a program that was not started with PROF_CONTROL. 0, an enum control_status, or -errno. */
+/* Explicitly, of a program that was not started with PROF_CONTROL. 0, an enum control_status, or
+ * -errno. */
 MUST_CHECK int register_connect(const char *addresses);

@@ -2,9 +2,9 @@
 /*
  * Ring arena - the engine's side makes the memory that a process gets its rings from
  *
- * A memfd: sized, its pages there, then sealed, so that nobody meets a SIGBUS for what the other one did, and a target
- * that is out of memory does not meet one in malloc(). Rings that most processes never need get their pages later; until then they
- * are closed, so nobody claims them.
+ * A memfd: sized, its pages there, then sealed, so that nobody meets a SIGBUS for what the other
+ * one did, and a target that is out of memory does not meet one in malloc(). Rings that most
+ * processes never need get their pages later; until then they are closed, so nobody claims them.
  * Invariants: (1) whoever has the fd cannot change its size         [test-ring: arena]
  *             (2) no two rings overlap                              [test-ring: arena]
  *             (3) all pages of a ring that can be claimed are there [test-ring: grow]

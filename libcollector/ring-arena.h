@@ -34,16 +34,19 @@ struct ring_arena_memory {
 };
 
 /*
- * Makes, prefaults and seals it. ret_fd is what a producer gets: its size cannot change. Returns 0, -EINVAL for sizes that
- * cannot be, or -errno. Done by ring_arena_memory_done(); the memory is there for as long as anybody maps it.
+ * Makes, prefaults and seals it. ret_fd is what a producer gets: its size cannot change. Returns 0,
+ * -EINVAL for sizes that cannot be, or -errno. Done by ring_arena_memory_done(); the memory is
+ * there for as long as anybody maps it.
  */
 MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);
-/* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock (tick-clock.h). */
+/* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock
+ * (tick-clock.h). */
 void ring_arena_offer_ticks(struct ring_arena_memory *memory);
 /*
- * Makes a piece of the next ring's memory, if there is one, as all of it can take longer than a producer waits. With the last one
- * n_rings is one more, and it can be claimed after ring_reader_recycle(). What there is no memory for is not asked for again.
+ * Makes a piece of the next ring's memory, if there is one, as all of it can take longer than a
+ * producer waits. With the last one n_rings is one more, and it can be claimed after
+ * ring_reader_recycle(). What there is no memory for is not asked for again.
  */
 #define RING_ARENA_PIECE (UINT64_C(256) << 10)
 void ring_arena_grow(struct ring_arena_memory *memory);

@@ -2,8 +2,8 @@
 /*
  * Ring layout - what stands in the memory that a process shares with profd-engine
  *
- * docs/ring.md is the specification: who writes which word, in which order, and what a reader makes of it. Little-endian,
- * the same for every architecture. Reserved is written 0 and ignored.
+ * docs/ring.md is the specification: who writes which word, in which order, and what a reader makes
+ * of it. Little-endian, the same for every architecture. Reserved is written 0 and ignored.
  */
 #pragma once
 
@@ -132,7 +132,8 @@ enum ring_type {
 	RING_N_TYPES
 };
 
-/* Not what only tells what others name: nothing but a name is missing without it, so it is not counted where it is lost. */
+/* Not what only tells what others name: nothing but a name is missing without it, so it is not
+ * counted where it is lost. */
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
@@ -235,8 +236,8 @@ static_assert(sizeof(struct ring_counter_value) == 16, "counter value");
 struct ring_log {
 	uint32_t level;  /* of syslog */
 	uint32_t domain; /* string */
-	uint32_t
-		part; /* the same in all parts of a text, as a handler may log between them; 0: it is whole */
+	/* the same in all parts of a text, as a handler may log between them; 0: it is whole */
+	uint32_t part;
 	uint32_t n_bytes; /* that follow */
 };
 static_assert(sizeof(struct ring_log) == 16, "log");
@@ -307,8 +308,9 @@ struct ring_free_block {
 static_assert(sizeof(struct ring_free_block) == 16, "free");
 
 /*
- * Nodes of the tree of calls: `first` is called by `parent`, each other one by the one before it. A node is a stack, from the
- * root to it. One that is told of again is another one from then on; its children stay what they were.
+ * Nodes of the tree of calls: `first` is called by `parent`, each other one by the one before it. A
+ * node is a stack, from the root to it. One that is told of again is another one from then on; its
+ * children stay what they were.
  */
 struct ring_calls {
 	uint32_t first;    /* not 0 */

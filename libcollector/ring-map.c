@@ -2,8 +2,8 @@
 /*
  * Ring map - how a process comes to its arena, and a thread to its ring
  *
- * The engine made the arena and sealed it; what it says of itself is checked once, and what is used of it is copied then, so
- * that nothing it says later leads outside of it. A claim is one exchange.
+ * The engine made the arena and sealed it; what it says of itself is checked once, and what is used
+ * of it is copied then, so that nothing it says later leads outside of it. A claim is one exchange.
  * Invariants: (1) what could become a SIGBUS is not mapped          [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
@@ -258,7 +258,8 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 		uint64_t owner = __atomic_load_n(&ring->owner, __ATOMIC_ACQUIRE);
 		uint32_t tid = (uint32_t)owner;
 
-		/* Who is gone may have released it before, and another one has it now: that one keeps it. */
+		/* Who is gone may have released it before, and another one has it now: that one
+		 * keeps it. */
 		if (owner != 0 && (tid == own_tid || is_gone(tgid, tid)))
 			ring_release_of(ring, owner);
 	}

@@ -70,7 +70,8 @@ struct ring_arena {
 	struct ring rings[];
 };
 
-/* As ring_release(), of this owner's only: nothing where somebody else has closed it meanwhile, and whoever claimed it then. */
+/* As ring_release(), of this owner's only: nothing where somebody else has closed it meanwhile,
+ * and whoever claimed it then. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
 /* False: released, or in a forked child. One that a thread has moved on from is not. */
@@ -87,12 +88,13 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Ends what was left by siglongjmp(), as somebody there, as deep or less deep in the stack, begins something else. */
+/* Ends what was left by siglongjmp(), as somebody there, as deep or less deep in the stack,
+ * begins something else. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /*
- * By a function that the program called, before others that it calls begin records: these are deeper in the stack, and do not see
- * that what one like it began was left.
+ * By a function that the program called, before others that it calls begin records: these are
+ * deeper in the stack, and do not see that what one like it began was left.
  */
 static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 {
@@ -101,8 +103,9 @@ static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 }
 
 /*
- * Before anything is done for a record: whether there is no room for it, as there was none for one that was not larger, and
- * the consumer has taken nothing since. It is counted then. Not where a record is open: ring_begin() sees to that.
+ * Before anything is done for a record: whether there is no room for it, as there was none for one
+ * that was not larger, and the consumer has taken nothing since. It is counted then. Not where a
+ * record is open: ring_begin() sees to that.
  */
 static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,
 							       size_t payload_bytes)
@@ -138,8 +141,9 @@ static inline uint64_t ring_now_ns(void)
 extern char __libc_single_threaded __attribute__((weak));
 
 /*
- * Now, in ticks. They are read behind all that is before them where another thread may have made that so; else nobody knows which of two
- * that are near each other was first, and the consumer has a thread's times not go back.
+ * Now, in ticks. They are read behind all that is before them where another thread may have made
+ * that so; else nobody knows which of two that are near each other was first, and the consumer has
+ * a thread's times not go back.
  */
 static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
@@ -177,7 +181,8 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* time_flags: RING_FLAG_TICKS, or 0. A handler that came since the record was reserved has an earlier time, perhaps, but is behind it. */
+/* time_flags: RING_FLAG_TICKS, or 0. A handler that came since the record was reserved has an
+ * earlier time, perhaps, but is behind it. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,
@@ -217,8 +222,9 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 }
 
 /*
- * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of 8, all of which is written. Where there are
- * ticks this calls nothing, so that a hook that is made of it keeps no registers for later.
+ * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of
+ * 8, all of which is written. Where there are ticks this calls nothing, so that a hook that is made
+ * of it keeps no registers for later.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
@@ -255,8 +261,9 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be asked. Does not look how full the ring is:
- * one that ring_try_begin() began ends where that is due at the latest, and the next one is not begun by that.
+ * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be
+ * asked. Does not look how full the ring is: one that ring_try_begin() began ends where that is due
+ * at the latest, and the next one is not begun by that.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -2,13 +2,16 @@
 /*
  * Ring reader - the consumer's half: takes records out of a ring that an untrusted process writes
  *
- * Each shared word is loaded once a drain, and what is between tail and head is copied before anything of it is looked at; all
- * that follows is about the copy and about what this side keeps for itself. The tail in shared memory is for the producer only.
- * Invariants: (1) tail does not pass head, and neither goes back       [test-ring-reader: positions]
- *             (2) what is given out was whole and checked              [test-ring-reader: hostile, changing; fuzz_ring_reader]
+ * Each shared word is loaded once a drain, and what is between tail and head is copied before
+ * anything of it is looked at; all that follows is about the copy and about what this side keeps
+ * for itself. The tail in shared memory is for the producer only.
+ * Invariants: (1) tail does not pass head, and neither goes back  [test-ring-reader: positions]
+ *             (2) what is given out was whole and checked
+ *                 [test-ring-reader: hostile, changing; fuzz_ring_reader]
  *             (3) a ring that lies stops, and no other                 [test-ring-reader: hostile]
- *             (4) what is before a bound that was told is marked late  [test-ring: busy]; whatever times the producer
- *                 writes, the bound follows the clock                     [test-engine-collectors-rows: past]
+ *             (4) what is before a bound that was told is marked late  [test-ring: busy]; whatever
+ *                 times the producer writes, the bound follows the clock
+ *                 [test-engine-collectors-rows: past]
  *             (5) attempted == records + abandoned + lost + unpublished where a ring is closed
  *                                                                      [test-ring: conservation]
  * Does not interpret payloads, and does not know whose a tid is.
@@ -28,7 +31,8 @@
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
-/* What is behind the header: a fixed part, at `count_at` of which is how many `unit`s follow, if any. */
+/* What is behind the header: a fixed part, at `count_at` of which is how many `unit`s follow, if
+ * any. */
 struct shape {
 	uint16_t fixed, count_at, unit;
 };
@@ -122,8 +126,8 @@ struct view {
 };
 
 /*
- * The order is that of docs/ring.md: a ring that is closed has its last head, one that is not busy has all that was begun, and
- * what was lost or recorded was attempted.
+ * The order is that of docs/ring.md: a ring that is closed has its last head, one that is not busy
+ * has all that was begun, and what was lost or recorded was attempted.
  */
 static void load_view(const struct ring_header *shared, struct view *ret_view)
 {
@@ -227,8 +231,9 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 }
 
 /*
- * The time that counts, of a record behind one of last_ns, which is known that well. One that is later than now by less than what is not
- * known stays, as the order of what is in different rings rests on it.
+ * The time that counts, of a record behind one of last_ns, which is known that well. One that is
+ * later than now by less than what is not known stays, as the order of what is in different rings
+ * rests on it.
  */
 static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t time_ns,
 		      uint64_t error_ns, uint8_t *ret_verdict)
@@ -247,8 +252,8 @@ static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 }
 
 /*
- * When the new block was there, which is told by a realloc that begins at `time`, after its own: not after the drain, and not after a record
- * that its thread wrote when it was there.
+ * When the new block was there, which is told by a realloc that begins at `time`, after its own:
+ * not after the drain, and not after a record that its thread wrote when it was there.
  */
 static void settle_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			   struct ring_realloc *moved, uint64_t time, bool has_ticks)
@@ -367,9 +372,10 @@ static void find_floor(struct ring_reader *reader, uint64_t start)
 }
 
 /*
- * A record that was begun has at least the time of the one before; one that is not seen to be begun has a later time than
- * `start`, but for the time that a store takes to be seen. Times are the producer's word; so where that holds the others, they
- * are held no longer than it takes to publish a record.
+ * A record that was begun has at least the time of the one before; one that is not seen to be begun
+ * has a later time than `start`, but for the time that a store takes to be seen. Times are the
+ * producer's word; so where that holds the others, they are held no longer than it takes to publish
+ * a record.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)

@@ -2,21 +2,27 @@
 /*
  * Ring - the producer's half: a thread writes records that profd-engine takes out
  *
- * One producer, which is a thread and the handlers that interrupt it; so most of this is about being interrupted. The thread's
- * own part, struct ring, says with one store each that a record is open (open[0].sp), where the next may be reserved (end), and
- * what is published (head). A handler that finds a record open reserves behind it and leaves publishing to it; one that comes in
- * the few instructions in which that would go wrong (nestable is false) is counted. Whoever begins a record and finds one
- * open that was begun deeper in the stack knows that it was left by siglongjmp(), and makes a pad of it.
+ * One producer, which is a thread and the handlers that interrupt it; so most of this is about
+ * being interrupted. The thread's own part, struct ring, says with one store each that a record is
+ * open (open[0].sp), where the next may be reserved (end), and what is published (head). A handler
+ * that finds a record open reserves behind it and leaves publishing to it; one that comes in the
+ * few instructions in which that would go wrong (nestable is false) is counted. Whoever begins a
+ * record and finds one open that was begun deeper in the stack knows that it was left by
+ * siglongjmp(), and makes a pad of it.
  *
- * A child that was forked in the middle of all this has its copy of struct ring, so that what was interrupted runs to its end
- * in memory of the child's own; that nothing begins there is said by a word that is not copied (MADV_WIPEONFORK).
+ * A child that was forked in the middle of all this has its copy of struct ring, so that what was
+ * interrupted runs to its end in memory of the child's own; that nothing begins there is said by a
+ * word that is not copied (MADV_WIPEONFORK).
  *
  * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
- *             (2) attempted == recorded + lost, where nothing is open [test-ring: conservation; test-ring-interrupted: left]
+ *             (2) attempted == recorded + lost, where nothing is open
+ *                 [test-ring: conservation; test-ring-interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
- *             (4) errno stays                                       [test-ring-full: lossless, gone]
- *             (5) what is left by siglongjmp() holds back nothing that comes behind it [test_collector, test_heap_zoo: siglongjmp]
- *             (6) nothing in shared memory makes this write outside of its ring [test-ring: hostile_consumer]
+ *             (4) errno stays  [test-ring-full: lossless, gone]
+ *             (5) what is left by siglongjmp() holds back nothing that comes behind it
+ *                 [test_collector, test_heap_zoo: siglongjmp]
+ *             (6) nothing in shared memory makes this write outside of its ring
+ *                 [test-ring: hostile_consumer]
  * Does not intern, and does not register: what calls it does.
  */
 #include "libcollector/ring-own.h"
@@ -51,7 +57,8 @@ static void count_lost(struct ring_header *shared, enum ring_lost cause)
 			 __ATOMIC_RELEASE);
 }
 
-/* What would only have told what another record names is missed by that one, which is the attempt. */
+/* What would only have told what another record names is missed by that one, which is the
+ * attempt. */
 static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
 {
 	if (!ring_type_is_event(type))
@@ -117,7 +124,8 @@ bool ring_arena_ask_for_closed(struct ring_arena *arena)
 	return true;
 }
 
-/* Each third of a ring costs the consumer a wake-up. So who fills one again and again does so in a bigger one, if there is one. */
+/* Each third of a ring costs the consumer a wake-up. So who fills one again and again does so in
+ * a bigger one, if there is one. */
 static void time_lap(struct ring *ring, uint64_t head)
 {
 	uint64_t now_ns;
@@ -167,8 +175,9 @@ static bool is_realtime(void)
 }
 
 /*
- * The word `waiting` is the time up to which waits are counted, and in the low bits, which a time of that unit leaves, how many
- * threads wait. Whoever changes their number counts the time since then, if anybody waited.
+ * The word `waiting` is the time up to which waits are counted, and in the low bits, which a time
+ * of that unit leaves, how many threads wait. Whoever changes their number counts the time since
+ * then, if anybody waited.
  */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
@@ -216,7 +225,8 @@ void ring_budget_end(struct ring_budget *budget, uint64_t now_ns)
 	(void)change_waiting(budget, now_ns, false);
 }
 
-/* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no division, as size is 2^n. */
+/* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no
+ * division, as size is 2^n. */
 static bool find_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	uint64_t rest = ring->size - (from & (ring->size - 1));
@@ -268,7 +278,8 @@ static void end_wait(struct ring *ring)
 	ring_budget_end(ring->arena->budget, ring_now_ns());
 }
 
-/* As long as the process's budget lasts: who takes what is in the ring may have no CPU for longer than one wait. */
+/* As long as the process's budget lasts: who takes what is in the ring may have no CPU for
+ * longer than one wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	struct ring_header *shared = ring->shared;
@@ -284,7 +295,8 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 		return false;
 	}
 	ring->is_waiting = true;
-	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which then looks who waits */
+	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which
+	 * then looks who waits */
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
 	do {
 		left = ring_budget_left(ring->arena->budget, now);
@@ -301,8 +313,8 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 }
 
 /*
- * All of its pages are there, and will be written soon. Who reads one has those around it mapped, as many as the kernel does by itself; who
- * writes has that one only.
+ * All of its pages are there, and will be written soon. Who reads one has those around it mapped,
+ * as many as the kernel does by itself; who writes has that one only.
  */
 static void map_pages(const struct ring *ring)
 {
@@ -378,7 +390,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	ring->open[0].sp = 0;
 }
 
-/* Stacks grow down: what runs above where a record was begun has left that, unless it runs on another stack. */
+/* Stacks grow down: what runs above where a record was begun has left that, unless it runs on
+ * another stack. */
 static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t *signal_stack)
 {
 	uint64_t start = (uint64_t)(uintptr_t)signal_stack->ss_sp, size = signal_stack->ss_size;

@@ -2,11 +2,12 @@
 /*
  * Stack - where a record was made, as the program says it
  *
- * Frames are written straight into the ring: a handler's stack may be small. What a record interrupts gets addresses, which the
- * engine looks for in what it knows of the process; so does a thread that makes no system calls.
+ * Frames are written straight into the ring: a handler's stack may be small. What a record
+ * interrupts gets addresses, which the engine looks for in what it knows of the process; so does a
+ * thread that makes no system calls.
  * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
  *             (2) a module that took another one's place is told of            [test_jit: dlclose]
- *             (3) errno stays                                                   [test_collector: front]
+ *             (3) errno stays  [test_collector: front]
  */
 #include "libcollector/stack.h"
 

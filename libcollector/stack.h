@@ -2,7 +2,8 @@
 /*
  * Stack - where a record was made, as the program says it
  *
- * Sent once, as strings are, and before the record; with what each of its frames lies in before that.
+ * Sent once, as strings are, and before the record; with what each of its frames lies in before
+ * that.
  */
 #pragma once
 
@@ -20,8 +21,8 @@ struct stack {
 struct own_code_stack;
 
 /*
- * Sees to it that all is told that the stack goes through; not where that may not be. An enum message_outcome: another epoch, or
- * what could be told.
+ * Sees to it that all is told that the stack goes through; not where that may not be. An enum
+ * message_outcome: another epoch, or what could be told.
  */
 int stack_tell_images(struct producer *producer, uint32_t epoch,
 		      const struct own_code_stack *stack);

@@ -8,18 +8,22 @@
  *      │ ───╱ stretches of at least 1 ms; what one has said holds
  *      └──────────────────▶ ticks
  *
- * Both are read together when ticks come that are behind the last stretch. The next one leads from its end to what the clock will be 1 ms
- * later, at the rate of all the time since the first reading. So the function has no steps, whoever asks, and is off by what a
- * reading is, some 20 ns, and by what the clock's rate has changed since then: at 500 ppm, the most that the kernel
- * adjusts it by, 0.5 us.
+ * Both are read together when ticks come that are behind the last stretch. The next one leads from
+ * its end to what the clock will be 1 ms later, at the rate of all the time since the first
+ * reading. So the function has no steps, whoever asks, and is off by what a reading is, some 20 ns,
+ * and by what the clock's rate has changed since then: at 500 ppm, the most that the kernel adjusts
+ * it by, 0.5 us.
  * Where a machine slept the counter may have begun anew: then all begins anew.
  *
- * That the clock is made of the counter, of one that all processors have alike, is the kernel's to say. It does by letting programs read the clock
- * without it: on x86 there is nothing else to make it of, whatever the clocksource is called (tsc, kvm-clock, that of Hyper-V).
- * Invariants: (1) what was said of ticks is said of them again, while MANY stretches are not behind [test-tick-clock: same]
+ * That the clock is made of the counter, of one that all processors have alike, is the kernel's to
+ * say. It does by letting programs read the clock without it: on x86 there is nothing else to make
+ * it of, whatever the clocksource is called (tsc, kvm-clock, that of Hyper-V).
+ * Invariants: (1) what was said of ticks is said of them again, while MANY stretches are not behind
+ *                 [test-tick-clock: same]
  *             (2) more ticks are not less ns                          [test-tick-clock: same, rate]
- *             (3) it is off by less than 1 us                         [test-tick-clock: real, rate, pauses]
- *             (4) any number of ticks has an answer, not later than now and 1 ms [test-tick-clock: any]
+ *             (3) it is off by less than 1 us  [test-tick-clock: real, rate, pauses]
+ *             (4) any number of ticks has an answer, not later than now and 1 ms
+ *                 [test-tick-clock: any]
  *             (5) who makes one may do all that was allowed before    [test-tick-clock: made_of]
  */
 #include "libcollector/tick-clock.h"

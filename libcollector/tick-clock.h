@@ -2,7 +2,8 @@
 /*
  * Tick clock - what CLOCK_MONOTONIC was when the processor's counter was at some value
  *
- * One for all rings of an engine, as the order of what is in different rings rests on it. One thread.
+ * One for all rings of an engine, as the order of what is in different rings rests on it. One
+ * thread.
  */
 #pragma once
 
@@ -10,13 +11,14 @@
 
 struct tick_clock;
 
-/* NULL: ticks are not what the kernel's clock is made of, or there is no memory. Begins a thread, which is over then. */
+/* NULL: ticks are not what the kernel's clock is made of, or there is no memory. Begins a
+ * thread, which is over then. */
 struct tick_clock *tick_clock_new(void);
 void tick_clock_free(struct tick_clock *clock);
 
 /*
- * ns, of ticks that were read before the call. What is asked again is answered the same, and more ticks are never less ns. Ticks that are
- * still to come are now.
+ * ns, of ticks that were read before the call. What is asked again is answered the same, and more
+ * ticks are never less ns. Ticks that are still to come are now.
  */
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks);
 

@@ -2,8 +2,9 @@
 /*
  * Tick - the processor's own counter, which a record's time may be told by: docs/ring.md, "Ticks"
  *
- * It is read in less than half the time that the clock takes. A processor may read it before what stands before it is done, which between
- * threads would turn around who freed a block and who got it next; some wait for all loads nevertheless, as programs notice that miss caches.
+ * It is read in less than half the time that the clock takes. A processor may read it before what
+ * stands before it is done, which between threads would turn around who freed a block and who got
+ * it next; some wait for all loads nevertheless, as programs notice that miss caches.
  */
 #pragma once
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Wake - what stands in a process that was started with libprofpreload-memory.so, so that it can be asked to record later
+ * Wake - what stands in a process that was started with libprofpreload-memory.so, so that it can be
+ * asked to record later
  *
- * Nothing of a dormant process waits for anybody: it has no thread of ours, no descriptor, no page that is shared. Who may
- * write its memory (ptrace(2)) finds this by its magic in the library's data, writes what is asked and then WAKE_ASKED into the
- * word that every hook looks at anyway. The next call of one registers the process, or not, and says so here.
+ * Nothing of a dormant process waits for anybody: it has no thread of ours, no descriptor, no page
+ * that is shared. Who may write its memory (ptrace(2)) finds this by its magic in the library's
+ * data, writes what is asked and then WAKE_ASKED into the word that every hook looks at anyway. The
+ * next call of one registers the process, or not, and says so here.
  */
 #pragma once
 

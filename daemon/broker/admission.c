@@ -2,17 +2,19 @@
 /*
  * Admission - which of polkit's actions a call needs, and what follows from the answers
  *
- *     everything that runs                    record-system     any process, any image
- *     pids that are all the caller's own      record-own        own_only, unless record-others is granted unasked
- *     other pids                              record-others     images that the user may read
- *     kernel functions, asked for             kernel-addresses, or the session is refused
- *     kernel functions, not spoken of         kernel-addresses without a prompt, or the session goes without them
- *     the session of another user             manage-others
+ *     everything that runs                record-system     any process, any image
+ *     pids that are all the caller's own  record-own        own_only, unless record-others is
+ *                                                           granted unasked
+ *     other pids                          record-others     images that the user may read
+ *     kernel functions, asked for         kernel-addresses, or the session is refused
+ *     kernel functions, not spoken of     kernel-addresses without a prompt, or the session
+ *                                                           goes without them
+ *     the session of another user         manage-others
  *
- * What may be answered without a prompt is asked at once, and what needs one behind that, one by one: nobody is asked
- * about the kernel for a session that is refused.
- * A session of own_only has its events checked too: what needs more than a plain user may open by itself is refused,
- * since profd would open it with its own rights.
+ * What may be answered without a prompt is asked at once, and what needs one behind that, one by
+ * one: nobody is asked about the kernel for a session that is refused.
+ * A session of own_only has its events checked too: what needs more than a plain user may open by
+ * itself is refused, since profd would open it with its own rights.
  * A private client is profd's own user: nothing is asked.
  */
 #include "config.h"
@@ -25,7 +27,7 @@
 
 #define MAX_LOOKS 8 /* of a user's, at once */
 
-/* ---- A session ---------------------------------------------------------------------------------- */
+/* ---- A session ------------------------------------------------------------------------------- */
 
 struct session_request {
 	struct admission admission;
@@ -67,7 +69,8 @@ static void on_kernel_password(const struct authority_reply *reply, void *data)
 	finish(data, reply->errors[0]);
 }
 
-/* Numbers and terms that a client makes up, and tracepoints, are for those who may see more than their own. */
+/* Numbers and terms that a client makes up, and tracepoints, are for those who may see more than
+ * their own. */
 static bool check_own_events(const struct options *options, GError **error)
 {
 	for (unsigned i = 0; i < options->n_events; i++) {
@@ -179,7 +182,8 @@ static void on_ownership(struct targets *targets, bool owned, const GError *erro
 	ask_quietly(request);
 }
 
-/* Whose processes these are takes long where they have thousands of threads; polkit is asked behind that. */
+/* Whose processes these are takes long where they have thousands of threads; polkit is asked
+ * behind that. */
 static bool has_room(const struct session_request *request, GError **error)
 {
 	return authority_has_room(request->admission.authority, request->admission.caller, false,
@@ -230,7 +234,7 @@ void admission_session(const struct admission *admission, struct options *option
 	begin(request);
 }
 
-/* ---- Another user's session --------------------------------------------------------------------- */
+/* ---- Another user's session ------------------------------------------------------------------ */
 
 struct manage_request {
 	void (*done)(bool allowed, const GError *error, void *data);
@@ -264,7 +268,7 @@ void admission_manage(const struct admission *admission, uid_t owner,
 	authority_ask(admission->authority, &question, on_manage, request);
 }
 
-/* ---- What would be possible --------------------------------------------------------------------- */
+/* ---- What would be possible ------------------------------------------------------------------ */
 
 struct capabilities_request {
 	void (*done)(bool system, bool kernel, void *data);

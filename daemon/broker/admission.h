@@ -14,8 +14,9 @@ struct admission {
 };
 
 /*
- * May the caller have a session with these options? `done` comes once, maybe before this returns, with what the session
- * may show, or with NULL and the error. Takes the kernel out of the options where it is neither asked for nor allowed.
+ * May the caller have a session with these options? `done` comes once, maybe before this returns,
+ * with what the session may show, or with NULL and the error. Takes the kernel out of the options
+ * where it is neither asked for nor allowed.
  */
 void admission_session(const struct admission *admission, struct options *options,
 		       void (*done)(const struct access *access, const GError *error, void *data),
@@ -25,6 +26,7 @@ void admission_session(const struct admission *admission, struct options *option
 void admission_manage(const struct admission *admission, uid_t owner,
 		      void (*done)(bool allowed, const GError *error, void *data), void *data);
 
-/* What of "system" and "kernel" the caller can have, if need be with a password. Nobody is asked for one. */
+/* What of "system" and "kernel" the caller can have, if need be with a password. Nobody is asked
+ * for one. */
 void admission_capabilities(const struct admission *admission,
 			    void (*done)(bool system, bool kernel, void *data), void *data);

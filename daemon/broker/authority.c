@@ -2,19 +2,26 @@
 /*
  * Authority - asks polkit, and takes anything but a clear yes for a no
  *
- * Invariants: (1) GRANTED comes only from a result of polkit's that says so; an error, a timeout, a polkitd that is not
- *                 there, a caller that is gone are DENIED                   [test_bus_polkit: without polkit, one hangs]
- *             (2) the subject is the caller's unique name on the bus, which nobody else can ever have: no pid is
- *                 looked up that might meanwhile be another process's              [test_bus_polkit: each action]
- *             (3) nothing waits here: polkitd may hang as long as it likes                 [test_bus_polkit: polkit that hangs]
- *             (4) a user has at most MAX_PENDING prompts open, and as many questions that are none, whichever connections
- *                 they come from; one that is about several actions is open until all are answered [test_bus_polkit: are bounded]
- *             (5) what was granted counts when the last answer comes, and only if the caller is still there
- *                                                                                 [test_bus_polkit: caller leaves between answers]
- *             (6) a caller that leaves takes its prompts and questions with it [test_bus_polkit: prompt goes, caller who leaves]
- *             (7) the end answers every question, so that nobody's data waits for ever     [test_bus_polkit: end with open]
- * A question that may end in a prompt waits for its user; one that may not is over after QUIET_PATIENCE_MS.
- * The connection is the one that profd serves on: GIO shares the system bus's in a process.
+ * Invariants: (1) GRANTED comes only from a result of polkit's that says so; an error, a timeout, a
+ *                 polkitd that is not there, a caller that is gone are DENIED
+ *                 [test_bus_polkit: without polkit, one hangs]
+ *             (2) the subject is the caller's unique name on the bus, which nobody else can ever
+ *                 have: no pid is looked up that might meanwhile be another process's
+ *                 [test_bus_polkit: each action]
+ *             (3) nothing waits here: polkitd may hang as long as it likes
+ *                 [test_bus_polkit: polkit that hangs]
+ *             (4) a user has at most MAX_PENDING prompts open, and as many questions that are none,
+ *                 whichever connections they come from; one that is about several actions is open
+ *                 until all are answered  [test_bus_polkit: are bounded]
+ *             (5) what was granted counts when the last answer comes, and only if the caller is
+ *                 still there  [test_bus_polkit: caller leaves between answers]
+ *             (6) a caller that leaves takes its prompts and questions with it
+ *                 [test_bus_polkit: prompt goes, caller who leaves]
+ *             (7) the end answers every question, so that nobody's data waits for ever
+ *                 [test_bus_polkit: end with open]
+ * A question that may end in a prompt waits for its user; one that may not is over after
+ * QUIET_PATIENCE_MS. The connection is the one that profd serves on: GIO shares the system bus's in
+ * a process.
  */
 #include "config.h"
 
@@ -74,7 +81,7 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(actions) == AUTHORITY_ACTIONS, "each action has its text");
 
-/* ---- What the prompt says ----------------------------------------------------------------------- */
+/* ---- What the prompt says -------------------------------------------------------------------- */
 
 static PolkitDetails *details_new(const struct authority_question *question,
 				  enum authority_action action)
@@ -95,7 +102,7 @@ static PolkitDetails *details_new(const struct authority_question *question,
 	return details;
 }
 
-/* ---- A question --------------------------------------------------------------------------------- */
+/* ---- A question ------------------------------------------------------------------------------ */
 
 static void asking_free(struct asking *asking)
 {
@@ -289,9 +296,10 @@ void authority_forget(struct authority *authority, const struct caller *caller)
 	}
 }
 
-/* ---- Making and freeing ------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* What is taken back may have been answered just then, and polkit's library warns of that: any client could fill the journal. */
+/* What is taken back may have been answered just then, and polkit's library warns of that: any
+ * client could fill the journal. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
 	if (!g_str_has_prefix(message, "Error cancelling authorization check"))

@@ -6,7 +6,8 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* What polkit is asked for; data/polkit has their defaults and docs/dbus.md says when which one is needed. */
+/* What polkit is asked for; data/polkit has their defaults and docs/dbus.md says when which one
+ * is needed. */
 enum authority_action {
 	AUTHORITY_RECORD_OWN,
 	AUTHORITY_RECORD_OTHERS,
@@ -31,8 +32,8 @@ struct authority_question {
 	unsigned n_actions;
 	bool first_decides; /* without the first action the others are not worth waiting for */
 	bool interactive;   /* somebody may be asked for a password */
-	const char *
-		target; /* for the prompt: what would be recorded; NULL where the action says it all */
+	/* for the prompt: what would be recorded; NULL where the action says it all */
+	const char *target;
 };
 
 /* As many as there were actions, in their order. */
@@ -47,17 +48,18 @@ struct authority;
 /* `ready` comes once, with an authority or with an error. Nothing may be served before. */
 void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
 		   void *data);
-/* Answers what is asked, and whatever is asked from now on, with DENIED. What polkit still says is dropped by the main
- * loop's next turns. */
+/* Answers what is asked, and whatever is asked from now on, with DENIED. What polkit still says
+ * is dropped by the main loop's next turns. */
 void authority_end(struct authority *authority);
 void authority_free(
 	struct authority *authority); /* after authority_end() and those turns; takes NULL */
 
-/* Whether the caller's user may ask one more question now, or have one more prompt; to be looked at before work that is for a
- * question. */
+/* Whether the caller's user may ask one more question now, or have one more prompt; to be looked
+ * at before work that is for a question. */
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
 			bool interactive, GError **error);
-/* `answer` comes once, when all is answered, in some cases before this returns; the reply is valid during the call. */
+/* `answer` comes once, when all is answered, in some cases before this returns; the reply is
+ * valid during the call. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(const struct authority_reply *reply, void *data), void *data);
 /* The caller is gone: its prompts are taken away, its questions answered with DENIED. */

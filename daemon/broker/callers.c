@@ -2,12 +2,12 @@
 /*
  * Callers - who is at the other end of a call, and when they leave
  *
- * On the bus a caller is its unique name, which is never used again. The bus itself says which user that is, and since
- * the kernel told the bus when the client connected, no later change of the client counts. The bus is asked to tell of
- * this one name's end, before it is asked who it is: a name that has left by then is an error, one that leaves later is
- * `gone`.
- * A caller exists as long as somebody refers to it: a call that is under way, a session. So nothing is watched, and
- * nothing wakes profd, for clients that it does not serve.
+ * On the bus a caller is its unique name, which is never used again. The bus itself says which user
+ * that is, and since the kernel told the bus when the client connected, no later change of the
+ * client counts. The bus is asked to tell of this one name's end, before it is asked who it is: a
+ * name that has left by then is an error, one that leaves later is `gone`.
+ * A caller exists as long as somebody refers to it: a call that is under way, a session. So nothing
+ * is watched, and nothing wakes profd, for clients that it does not serve.
  * On a private connection there is one caller, this process's own user.
  * Main thread only.
  */

@@ -25,14 +25,15 @@ struct callers;
 /* `gone` is called once for a caller that left the bus while it was referenced. */
 struct callers *callers_new(GDBusConnection *connection, bool bus,
 			    void (*gone)(struct caller *caller, void *data), void *data);
-/* Whoever still waits to be identified, or comes from now on, is an error in the main loop's next turns. */
+/* Whoever still waits to be identified, or comes from now on, is an error in the main loop's
+ * next turns. */
 void callers_end(struct callers *callers);
 /* After all references are dropped. */
 void callers_free(struct callers *callers);
 
 /*
- * Who the sender is: `done`, which may come before this returns, has a caller, valid during the call unless it takes a
- * reference, or NULL and the error.
+ * Who the sender is: `done`, which may come before this returns, has a caller, valid during the
+ * call unless it takes a reference, or NULL and the error.
  */
 void callers_identify(struct callers *callers, const char *sender,
 		      void (*done)(struct caller *caller, const GError *error, void *data),

@@ -2,12 +2,14 @@
 /*
  * Child - the processes that profd starts: profd-engine and profd-files
  *
- * Among profd's descriptors are those of its clients, and whoever has one of a file whose server does not answer can neither
- * close it nor execute a program. So a child shares profd's descriptors at first, and leaves with a table in which the first
- * few are and no others ever were (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the numbers of the
- * first word are kept for that.
+ * Among profd's descriptors are those of its clients, and whoever has one of a file whose server
+ * does not answer can neither close it nor execute a program. So a child shares profd's descriptors
+ * at first, and leaves with a table in which the first few are and no others ever were
+ * (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the numbers of the first
+ * word are kept for that.
  * Invariants: (1) a child has descriptors 0 to 2 and those that are meant for it
- *             (2) what clients sent is never closed by a child              [test_attack_capture: server that hangs]
+ *             (2) what clients sent is never closed by a child
+ *                 [test_attack_capture: server that hangs]
  * Main thread only.
  */
 #include "config.h"
@@ -49,7 +51,7 @@ static char *find_program(const char *name)
 	return g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, name, NULL);
 }
 
-/* ---- Numbers that are kept ---------------------------------------------------------------------- */
+/* ---- Numbers that are kept ------------------------------------------------------------------- */
 
 static bool numbers_kept;
 
@@ -79,7 +81,7 @@ static bool put_descriptors(const int *fds, unsigned n_fds)
 	return true;
 }
 
-/* ---- The child ---------------------------------------------------------------------------------- */
+/* ---- The child ------------------------------------------------------------------------------- */
 
 struct start {
 	const char *path;
@@ -154,7 +156,8 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 {
 	g_autofree char *path = find_program(program);
 	char *const argv[] = { (char *)program, (char *)argument, NULL };
-	/* What a user preloads is for what they record: an allocator may not even start in the engine's sandbox. */
+	/* What a user preloads is for what they record: an allocator may not even start in the
+	 * engine's sandbox. */
 	g_auto(GStrv) environment = g_environ_unsetenv(g_get_environ(), "LD_PRELOAD");
 	struct start start = {
 		.path = path,

@@ -2,18 +2,24 @@
 /*
  * Control - lets processes in that want to register their collectors
  *
- * Anybody may connect. What a peer sends before it is known whose it is, is one packet of a fixed size, and nothing of it is
- * believed but the token; who it is says the kernel. An engine does everything else.
- * The name of a private session's socket is public (/proc/net/unix), so it wants the session's token of each. It lets in
- * its own user and root; root's session lets in all, as what root starts may become somebody else.
- * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed    [test-control: silent]
- *             (2) so many at a time, and so many of one user, and a second              [test-control: crowd]
- *             (3) what is no hello is closed without an answer                          [test-control: hostile]
- *             (4) descriptors that a peer sends are never received                      [test-control: hostile]
- *             (5) who finds no room is told of                                          [test-control: crowd]
- *             (6) users with many connections do not keep out one who has few           [test-control: users]
- *             (7) without descriptors for those who come, nothing is asked until some are free [test-control: full]
- *             (8) however many come, they have a quarter of the main thread's time at most            [bench_floods]
+ * Anybody may connect. What a peer sends before it is known whose it is, is one packet of a fixed
+ * size, and nothing of it is believed but the token; who it is says the kernel. An engine does
+ * everything else.
+ * The name of a private session's socket is public (/proc/net/unix), so it wants the session's
+ * token of each. It lets in its own user and root; root's session lets in all, as what root starts
+ * may become somebody else.
+ * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed
+ *                 [test-control: silent]
+ *             (2) so many at a time, and so many of one user, and a second  [test-control: crowd]
+ *             (3) what is no hello is closed without an answer  [test-control: hostile]
+ *             (4) descriptors that a peer sends are never received  [test-control: hostile]
+ *             (5) who finds no room is told of  [test-control: crowd]
+ *             (6) users with many connections do not keep out one who has few
+ *                 [test-control: users]
+ *             (7) without descriptors for those who come, nothing is asked until some are free
+ *                 [test-control: full]
+ *             (8) however many come, they have a quarter of the main thread's time at most
+ *                 [bench_floods]
  * Main thread only.
  */
 #include "config.h"
@@ -71,7 +77,7 @@ struct control {
 	gint64 second;
 };
 
-/* ---- Making ------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 static struct control *new_listener(const struct sockaddr_un *name, socklen_t bytes)
 {
@@ -150,7 +156,7 @@ const char *control_address(const struct control *control)
 	return control->address;
 }
 
-/* ---- A peer ------------------------------------------------------------------------------------- */
+/* ---- A peer ---------------------------------------------------------------------------------- */
 
 /* The peer sees the end now, whenever the socket is closed. */
 static void hang_up(int fd)
@@ -286,7 +292,7 @@ static gboolean on_timeout(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* ---- The door ----------------------------------------------------------------------------------- */
+/* ---- The door -------------------------------------------------------------------------------- */
 
 static unsigned count_of_user(const struct control *control, uid_t uid)
 {
@@ -303,7 +309,8 @@ static void refuse(struct control *control, int fd, const struct ucred *who)
 	tell_refused(control, who, NULL);
 }
 
-/* Makes room: refuses a connection of the user with the most, if that user has more than `most`. Returns whether it did. */
+/* Makes room: refuses a connection of the user with the most, if that user has more than `most`.
+ * Returns whether it did. */
 static bool displace(struct control *control, unsigned most)
 {
 	struct pending *victim = NULL;
@@ -368,7 +375,8 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Of all that it takes to let in who connects: who has been accepted without them would be refused. */
+/* Of all that it takes to let in who connects: who has been accepted without them would be
+ * refused. */
 static bool are_free(int fd)
 {
 	int copies[DESCRIPTORS];

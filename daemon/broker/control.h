@@ -22,14 +22,16 @@ struct control_peer {
 /* CONTROL_OK: the connection was passed on, and will be answered. Anything else is the answer. */
 typedef enum control_status (*control_taker)(const struct control_peer *peer, void *data);
 
-/* One that has been refused for want of room, before anybody was asked; without descriptors, and hello may be NULL. */
+/* One that has been refused for want of room, before anybody was asked; without descriptors, and
+ * hello may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 
-/* An abstract name that nobody can guess. NULL: it cannot be made. Before the sandbox closes, as the next one. */
+/* An abstract name that nobody can guess. NULL: it cannot be made. Before the sandbox closes, as
+ * the next one. */
 struct control *control_new_private(void);
 /*
- * At a path, whose folder is made where it is missing and can be. What a profd that is gone left there is replaced. NULL: it
- * cannot be made, or another profd listens there.
+ * At a path, whose folder is made where it is missing and can be. What a profd that is gone left
+ * there is replaced. NULL: it cannot be made, or another profd listens there.
  */
 struct control *control_new_at(const char *path);
 void control_free(struct control *control); /* takes NULL */

@@ -2,9 +2,11 @@
 /*
  * Descriptors - what comes with D-Bus messages is closed by nobody who is waited for
  *
- * GDBus closes the descriptors of a message with the message, wherever that is, unless there is a reference to their list.
- * That goes for all messages, also of calls that are refused or are not there.
- * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent   [test_attack_capture: server that hangs]
+ * GDBus closes the descriptors of a message with the message, wherever that is, unless there is a
+ * reference to their list. That goes for all messages, also of calls that are refused or are not
+ * there.
+ * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent
+ *                 [test_attack_capture: server that hangs]
  */
 #include "config.h"
 

@@ -2,8 +2,8 @@
 /*
  * Engine config - what the engine is told about the session
  *
- * Pure: options in, bytes out. Beside the options themselves these are the metadata rows that readers show: where and
- * how the capture was made.
+ * Pure: options in, bytes out. Beside the options themselves these are the metadata rows that
+ * readers show: where and how the capture was made.
  */
 #include "config.h"
 

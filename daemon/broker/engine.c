@@ -103,7 +103,8 @@ static bool receive(struct engine *engine)
 
 	if (engine->socket < 0)
 		return false;
-	/* ECONNRESET, reported once: it ended without reading all of ours; its own messages come behind that */
+	/* ECONNRESET, reported once: it ended without reading all of ours; its own messages come
+	 * behind that */
 	do {
 		n = stranger_receive(engine->socket, engine->buffer, MESSAGE_MAX_BYTES);
 	} while (n < 0 && errno == ECONNRESET);
@@ -114,7 +115,8 @@ static bool receive(struct engine *engine)
 					  engine->data);
 		return true;
 	}
-	/* The end, or something that no engine of ours sends: it is left to finish, or is killed. */
+	/* The end, or something that no engine of ours sends: it is left to finish, or is
+	 * killed. */
 	if (n > 0 || (n < 0 && errno == EPROTO))
 		engine_kill(engine);
 	engine->ended = true;
@@ -217,7 +219,8 @@ void engine_free(struct engine *engine)
 	g_free(engine);
 }
 
-/* 0, or an errno; EAGAIN: no room now; ETOOMANYREFS: none for more descriptors on their way, which all of a user's share. */
+/* 0, or an errno; EAGAIN: no room now; ETOOMANYREFS: none for more descriptors on their way,
+ * which all of a user's share. */
 static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
 {
 	union {

@@ -10,13 +10,15 @@
 struct engine;
 
 struct engine_listener {
-	/* A message of a known type and right length; the counts inside are still the engine's claim. */
+	/* A message of a known type and right length; the counts inside are still the engine's
+	 * claim. */
 	void (*message)(uint32_t type, const void *body, size_t bytes, void *data);
 	/* The process is gone, and all its messages were delivered. May free the engine. */
 	void (*gone)(int wait_status, void *data);
 };
 
-/* max_bytes: of the capture, 0 = no limit; the engine cannot make it much longer, whatever becomes of it. */
+/* max_bytes: of the capture, 0 = no limit; the engine cannot make it much longer, whatever
+ * becomes of it. */
 struct engine *engine_new(const struct engine_listener *listener, void *data, uint64_t max_bytes,
 			  GError **error);
 /* Kills it if it still runs, without calling the listener. */

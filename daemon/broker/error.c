@@ -2,7 +2,8 @@
 /*
  * Error - what can go wrong in the broker, and how D-Bus calls it
  *
- * One GError domain for the whole of profd; GDBus turns its codes into the error names of the interface.
+ * One GError domain for the whole of profd; GDBus turns its codes into the error names of the
+ * interface.
  */
 #include "config.h"
 

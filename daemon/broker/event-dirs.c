@@ -2,9 +2,10 @@
 /*
  * Event dirs - events that the kernel lists in sysfs and tracefs
  *
- * A tracepoint is a number in tracefs. A dynamic PMU is a folder of sysfs: "type" is its number, "events/" has named
- * sets of terms, "format/" says which bits of which config word a term fills.
- * Names were checked by events.c before they come here. The files are the kernel's, and still read with limits.
+ * A tracepoint is a number in tracefs. A dynamic PMU is a folder of sysfs: "type" is its number,
+ * "events/" has named sets of terms, "format/" says which bits of which config word a term fills.
+ * Names were checked by events.c before they come here. The files are the kernel's, and still read
+ * with limits.
  */
 #include "config.h"
 

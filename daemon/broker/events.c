@@ -7,8 +7,10 @@
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
  * Behind each may stand modifiers: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
- * The text comes from the client. Invariants: (1) a name reaches a path only after name_is_plain() [test-events: hostile]
- *                                             (2) what is not understood whole is refused         [test-events: refused]
+ * The text comes from the client. Invariants: (1) a name reaches a path only after name_is_plain()
+ * [test-events: hostile]
+ *                                             (2) what is not understood whole is refused
+ *                                                 [test-events: refused]
  * No state. Opening events is perf.c's.
  */
 #include "config.h"
@@ -263,7 +265,8 @@ static bool parse_slashes(const struct event_dirs *dirs, char *name, struct even
 	return !dirs || event_parse_dynamic(dirs, name, terms, event, error);
 }
 
-/* "a:b" is an event with modifiers, or a tracepoint, which may have modifiers behind a second colon. */
+/* "a:b" is an event with modifiers, or a tracepoint, which may have modifiers behind a second
+ * colon. */
 static bool parse_colons(const struct event_dirs *dirs, char *name, struct event *event,
 			 GError **error)
 {

@@ -15,7 +15,8 @@ struct event {
 		attr; /* type, config and what the modifiers ask for; the rest is perf.c's */
 	enum prof_source_kind kind;
 	bool counts_ns; /* a clock: one count is a nanosecond */
-	bool every_one; /* each occurrence is a sample (tracepoints), or attr.sample_period was given */
+	/* each occurrence is a sample (tracepoints), or attr.sample_period was given */
+	bool every_one;
 	bool kernel_only; /* happens in the kernel only: exclude_kernel would hide it */
 };
 
@@ -26,14 +27,16 @@ struct event_dirs {
 	int pmus_error, tracepoints_error;
 };
 
-/* Once, while mounting is still possible: a tracefs that nobody mounted is opened without a place, where the rights suffice. */
+/* Once, while mounting is still possible: a tracefs that nobody mounted is opened without a
+ * place, where the rights suffice. */
 void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 
-/* Turns a name as perf knows it into an attr. BROKER_ERROR_INVALID_OPTION with the nearest names, _NOT_AUTHORIZED,
- * _NOT_SUPPORTED. Says nothing about whether the event can be opened here. With dirs NULL nothing is looked up: of a
- * tracepoint and of a PMU's event only `kind` and `name` are set, and whether they exist is not said. */
+/* Turns a name as perf knows it into an attr. BROKER_ERROR_INVALID_OPTION with the nearest
+ * names, _NOT_AUTHORIZED, _NOT_SUPPORTED. Says nothing about whether the event can be opened
+ * here. With dirs NULL nothing is looked up: of a tracepoint and of a PMU's event only `kind`
+ * and `name` are set, and whether they exist is not said. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 

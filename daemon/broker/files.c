@@ -2,17 +2,21 @@
 /*
  * Files - what profd-files is asked for, and what becomes of it where that is stuck
  *
- * Requests are sent ahead to a process (helper.c) and answered in order, so the one that is worked on is the first. When it has
- * touched nothing new for STALL_US and others wait, it is left alone with that request, and another process gets them. When
- * PATIENCE_US are over it is killed, and the request is tried again without what may have been it: an image by its path
- * below filesystems of our own (careful), a snapshot without what goes through the process's memory (bare), then behind it.
- * Of who made us wait once, nothing else is tried in this session, nor of whom hung.c has blocked.
- * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits for it
- *                                                              [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
- *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues behind its last whole process,
- *                 and who was set aside begins nothing more     [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
- *             (3) one that is stuck keeps the others waiting for a moment only [test-broker-files: aside]
- *             (4) a snapshot that is handed out can be changed by nobody      [test_attack_descriptors]
+ * Requests are sent ahead to a process (helper.c) and answered in order, so the one that is worked
+ * on is the first. When it has touched nothing new for STALL_US and others wait, it is left alone
+ * with that request, and another process gets them. When PATIENCE_US are over it is killed, and the
+ * request is tried again without what may have been it: an image by its path below filesystems of
+ * our own (careful), a snapshot without what goes through the process's memory (bare), then behind
+ * it. Of who made us wait once, nothing else is tried in this session, nor of whom hung.c has
+ * blocked.
+ * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits
+ *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
+ *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues
+ *                 behind its last whole process, and who was set aside begins nothing more
+ *                 [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
+ *             (3) one that is stuck keeps the others waiting for a moment only
+ *                 [test-broker-files: aside]
+ *             (4) a snapshot that is handed out can be changed by nobody  [test_attack_descriptors]
  * Main thread only.
  */
 #include "config.h"
@@ -77,7 +81,7 @@ static void request_free(struct request *request)
 	g_free(request);
 }
 
-/* ---- Answers ------------------------------------------------------------------------------------ */
+/* ---- Answers --------------------------------------------------------------------------------- */
 
 /* What is in the memfd by now, as the engine gets it. */
 static bool seal(const struct request *request, GError **error)
@@ -162,7 +166,7 @@ static void take_answers(struct files *files, struct worker *worker)
 	worker->helper = NULL;
 }
 
-/* ---- The processes ------------------------------------------------------------------------------ */
+/* ---- The processes --------------------------------------------------------------------------- */
 
 static struct worker *find_worker(struct files *files, const struct helper *helper)
 {
@@ -219,7 +223,7 @@ static void unsend(struct files *files, struct worker *worker)
 		g_queue_push_head(&files->waiting, request);
 }
 
-/* ---- Being stuck -------------------------------------------------------------------------------- */
+/* ---- Being stuck ----------------------------------------------------------------------------- */
 
 static uid_t owner_of(const struct request *request, pid_t pid)
 {
@@ -240,7 +244,8 @@ static void add_stuck(struct files *files, pid_t pid)
 	g_hash_table_add(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* Again, without what it may have been stuck at; the second time there is nothing left to leave out. */
+/* Again, without what it may have been stuck at; the second time there is nothing left to leave
+ * out. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -344,7 +349,7 @@ static gboolean on_tick(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* ---- Requests ----------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 /* Whether this process, or too many of its user's, make us wait now. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)

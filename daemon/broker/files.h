@@ -6,7 +6,8 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* The process that reads /proc and opens files for one session; another one takes its place where it gets stuck. */
+/* The process that reads /proc and opens files for one session; another one takes its place
+ * where it gets stuck. */
 struct files;
 
 struct files_listener {
@@ -29,7 +30,7 @@ void files_free(struct files *files);
 /* Each is answered once, by the listener, perhaps before these return. `tag` comes back with the
  * answer. Of all processes that is, for pid 0. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
-/* How much memory each of them takes; answered as the others are. At most ENGINE_MAX_FOOTPRINTS, rising but for
- * the sign; negative: without what takes long. */
+/* How much memory each of them takes; answered as the others are. At most ENGINE_MAX_FOOTPRINTS,
+ * rising but for the sign; negative: without what takes long. */
 void files_read_footprints(struct files *files, const int32_t *pids, unsigned n, uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

@@ -2,7 +2,8 @@
 /*
  * Helper - one process profd-files, as profd sees it: a socket, and a page that says what it is at
  *
- * Nothing here waits for it. What it is asked, and what becomes of that where it is stuck, is files.c's to say.
+ * Nothing here waits for it. What it is asked, and what becomes of that where it is stuck, is
+ * files.c's to say.
  * Invariants: (1) who is starved of CPU time, or has not begun, is not stuck before STARTING_US
  *             (2) one that was freed is reaped, whenever the kernel lets it go (hung.c)
  * Main thread only.
@@ -40,7 +41,7 @@ struct helper {
 	int64_t seen_us;
 };
 
-/* ---- Starting and ending ------------------------------------------------------------------------ */
+/* ---- Starting and ending --------------------------------------------------------------------- */
 
 static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
@@ -158,7 +159,7 @@ void helper_give_up(struct helper *helper, uid_t uid)
 	hung_add(pid, uid, target);
 }
 
-/* ---- Requests and answers ----------------------------------------------------------------------- */
+/* ---- Requests and answers -------------------------------------------------------------------- */
 
 bool helper_send(struct helper *helper, const struct files_request *message, const char *path,
 		 int fd, bool is_first)
@@ -188,7 +189,8 @@ bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int 
 
 	if (!helper->input_watch)
 		return false;
-	/* ECONNRESET, reported once: it ended without reading all of ours; its own answers come behind that */
+	/* ECONNRESET, reported once: it ended without reading all of ours; its own answers come
+	 * behind that */
 	do {
 		n = datagram_receive(helper->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);
@@ -208,7 +210,7 @@ bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int 
 	return true;
 }
 
-/* ---- What it is at ------------------------------------------------------------------------------ */
+/* ---- What it is at --------------------------------------------------------------------------- */
 
 static uint32_t progress_of(const struct helper *helper)
 {
@@ -228,7 +230,8 @@ bool helper_is_at(const struct helper *helper, uint32_t serial)
 
 bool helper_stop_behind(struct helper *helper, uint32_t serial)
 {
-	/* pairs with status_begin(), which stores and loads the other way round: one of us sees the other's store */
+	/* pairs with status_begin(), which stores and loads the other way round: one of us sees
+	 * the other's store */
 	__atomic_store_n(&helper->status->stop, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&helper->status->serial, __ATOMIC_SEQ_CST) == serial)
 		return true;

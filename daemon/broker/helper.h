@@ -19,7 +19,8 @@ struct helper_listener {
 /* NULL: none can be started. */
 struct helper *helper_new(const struct files_config *config, const struct helper_listener *listener,
 			  void *data, GError **error);
-/* Ends it; `busy`: it may take long to go, at something of that user's. May be called by the listener. */
+/* Ends it; `busy`: it may take long to go, at something of that user's. May be called by the
+ * listener. */
 void helper_free(struct helper *helper, bool busy, uid_t uid);
 /* The same, because it is stuck: that is charged to whose process made it wait. */
 void helper_give_up(struct helper *helper, uid_t uid);
@@ -36,11 +37,13 @@ void helper_reject(struct helper *helper);
 bool helper_has_begun(const struct helper *helper);
 /* Whether it was at this request when it last said something. */
 bool helper_is_at(const struct helper *helper, uint32_t serial);
-/* It is to end behind the request that it is at, and to begin none that it was sent. False: it is not at that one any more. */
+/* It is to end behind the request that it is at, and to begin none that it was sent. False: it
+ * is not at that one any more. */
 bool helper_stop_behind(struct helper *helper, uint32_t serial);
 /* Whose files it is at. */
 pid_t helper_target(const struct helper *helper);
 /* Up to where the snapshot that it is at is whole. */
 uint64_t helper_bytes(const struct helper *helper);
-/* Whether it has touched nothing new for so long, and is neither starting nor starved of CPU time. */
+/* Whether it has touched nothing new for so long, and is neither starting nor starved of CPU
+ * time. */
 bool helper_is_stuck(struct helper *helper, int64_t patience_us);

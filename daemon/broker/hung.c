@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hung - processes of ours that were killed while they waited for something of a user's, and whose fault that was
+ * Hung - processes of ours that were killed while they waited for something of a user's, and whose
+ * fault that was
  *
- * SIGKILL does not end a process that waits for FUSE in the kernel; it goes when the file's server answers or dies. So
- * nobody waits for it. Each time costs a process that may stay, and its session some patience; so a user has some of them, and
- * then nothing of that user's is waited for until those are gone and half a minute has passed.
- * Root's processes have nothing to do with each other, and do not conspire: each counts for itself, and has less. Those of
- * users who are gone are of one user, nobody.
+ * SIGKILL does not end a process that waits for FUSE in the kernel; it goes when the file's server
+ * answers or dies. So nobody waits for it. Each time costs a process that may stay, and its session
+ * some patience; so a user has some of them, and then nothing of that user's is waited for until
+ * those are gone and half a minute has passed. Root's processes have nothing to do with each other,
+ * and do not conspire: each counts for itself, and has less. Those of users who are gone are of one
+ * user, nobody.
  * Of the whole of profd: sessions share the machine. Main thread only.
- * Invariants: (1) who is blocked is not blocked for ever                            [test-hung: pause]
- *             (2) one user does not block another one, nor root's processes each other [test-hung: users, root]
- *             (3) no more than MAX_ALL_STUCK of ours are there, and at most half of them root's doing [test-hung: full]
+ * Invariants: (1) who is blocked is not blocked for ever  [test-hung: pause]
+ *             (2) one user does not block another one, nor root's processes each other
+ *                 [test-hung: users, root]
+ *             (3) no more than MAX_ALL_STUCK of ours are there, and at most half of them root's
+ *                 doing  [test-hung: full]
  */
 #include "config.h"
 
@@ -52,7 +56,7 @@ uid_t hung_owner(pid_t pid)
 	return pid > 0 && stat(path, &status) == 0 ? status.st_uid : HUNG_NOBODY;
 }
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Records --------------------------------------------------------------------------------- */
 
 static struct files_bare charged(uid_t uid, pid_t target)
 {
@@ -103,7 +107,7 @@ static struct record *get_record(uid_t uid, pid_t target)
 	return record;
 }
 
-/* ---- Counting ----------------------------------------------------------------------------------- */
+/* ---- Counting -------------------------------------------------------------------------------- */
 
 static void count(const struct record *record, int by)
 {
@@ -144,7 +148,7 @@ void hung_add(pid_t pid, uid_t uid, pid_t target)
 	reap(record, pid);
 }
 
-/* ---- Who is blocked ----------------------------------------------------------------------------- */
+/* ---- Who is blocked -------------------------------------------------------------------------- */
 
 static bool is_blocked(const struct record *record)
 {

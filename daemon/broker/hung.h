@@ -12,8 +12,8 @@
 
 /* Whom a process belongs to, or HUNG_NOBODY. Does not block, whatever the process does. */
 uid_t hung_owner(pid_t pid);
-/* A process of ours was stuck on something of this user's process, and has been killed; it is reaped when the kernel lets
- * it go. */
+/* A process of ours was stuck on something of this user's process, and has been killed; it is
+ * reaped when the kernel lets it go. */
 void hung_add(pid_t pid, uid_t uid, pid_t target);
 /* Not stuck, only not wanted any more: reaped in the same way, and counted until then. */
 void hung_reap(pid_t pid, uid_t uid, pid_t target);

@@ -2,11 +2,12 @@
 /*
  * Images - the files of one session that were opened, for OpenImage
  *
- * A file is opened (by profd-files) when the engine first sees a sample in it, and kept until the session closes: processes
- * exit, files are replaced, and names are looked up after the recording. Who may have it was decided when it was
- * opened, as for any descriptor.
- * Invariants: (1) a file that its client may not read never leaves this process [test-images: refused]
- *             (2) copies are bounded in bytes, descriptors in number             [test-images: bounded]
+ * A file is opened (by profd-files) when the engine first sees a sample in it, and kept until the
+ * session closes: processes exit, files are replaced, and names are looked up after the recording.
+ * Who may have it was decided when it was opened, as for any descriptor.
+ * Invariants: (1) a file that its client may not read never leaves this process
+ *                 [test-images: refused]
+ *             (2) copies are bounded in bytes, descriptors in number  [test-images: bounded]
  */
 #include "config.h"
 
@@ -87,7 +88,8 @@ static struct image *image_new(const struct files_answer *answer, int fd)
 	return image;
 }
 
-/* What a copy takes: how long its file says that it is, who serves it chooses, as long as it may be read on. */
+/* What a copy takes: how long its file says that it is, who serves it chooses, as long as it may
+ * be read on. */
 static uint64_t copied_bytes(const struct files_answer *answer, int fd)
 {
 	struct stat status;

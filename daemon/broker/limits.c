@@ -2,10 +2,11 @@
 /*
  * Limits - how much one user, and one session, may take of a profd that serves many
  *
- * Each is a property of the root object, and an error names the property that it met. Root has none but the number of
- * all sessions, and neither has a client that started its profd itself: there is nobody to take from. Eight sessions and a
- * quarter of the descriptors are kept for root, however many users come. What a session has no room for is either refused at
- * once, or ends it with a reason and a Warning, or is counted in its capture as lost.
+ * Each is a property of the root object, and an error names the property that it met. Root has none
+ * but the number of all sessions, and neither has a client that started its profd itself: there is
+ * nobody to take from. Eight sessions and a quarter of the descriptors are kept for root, however
+ * many users come. What a session has no room for is either refused at once, or ends it with a
+ * reason and a Warning, or is counted in its capture as lost.
  * Pure: who counts is service.c.
  */
 #include "config.h"

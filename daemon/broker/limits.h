@@ -23,7 +23,8 @@ GVariant *limits_get_property(const char *name);
 
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
-/* all, user: events that would be open for threads of processes of all users but root, and of this one. */
+/* all, user: events that would be open for threads of processes of all users but root, and of
+ * this one. */
 bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
 				unsigned of_a_thread, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

@@ -2,15 +2,15 @@
 /*
  * profd - entry point
  *
- *     profd --system        serves everybody on the system bus, as far as polkit allows
+ *     profd --system      serves everybody on the system bus, as far as polkit allows
  *     profd --system --control=PATH    the same, with another control socket: for tests
- *     profd --private=FD    serves one client on FD, one end of a SOCK_STREAM socketpair, without a bus
+ *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
  *
- * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. So there is no moment in which a
- * client could be served unasked. Losing the bus or the name ends it as SIGTERM does: files are finished first. So does
- * a minute without sessions and calls.
- * --private: whoever holds the other end asked for this process and has its rights, so nothing more is authorised. When
- * the client goes, the engines finish their files, and profd exits.
+ * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. So there is no
+ * moment in which a client could be served unasked. Losing the bus or the name ends it as SIGTERM
+ * does: files are finished first. So does a minute without sessions and calls.
+ * --private: whoever holds the other end asked for this process and has its rights, so nothing more
+ * is authorised. When the client goes, the engines finish their files, and profd exits.
  */
 #include "config.h"
 
@@ -124,7 +124,8 @@ static int done(struct program *program)
 	ownership_end();
 	if (program->authority)
 		authority_end(program->authority);
-	/* answers to what was taken back; clients that leave meanwhile still go through the service to the authority */
+	/* answers to what was taken back; clients that leave meanwhile still go through the
+	 * service to the authority */
 	serve_the_rest();
 	/* before the service, which it hands peers to */
 	control_free(program->control);
@@ -167,7 +168,7 @@ static bool enter_sandbox(void)
 	return false;
 }
 
-/* ---- The system bus ----------------------------------------------------------------------------- */
+/* ---- The system bus -------------------------------------------------------------------------- */
 
 static void on_name_lost(void *data)
 {
@@ -188,7 +189,8 @@ static void own_name(struct program *program)
 	program->name = name_new(program->connection, BUS_NAME, on_name_lost, program);
 }
 
-/* Without the name, calls go to a profd that the bus starts for them; those that came before are served here. */
+/* Without the name, calls go to a profd that the bus starts for them; those that came before are
+ * served here. */
 static void on_released(void *data)
 {
 	struct program *program = data;
@@ -259,7 +261,7 @@ static int serve_system(const struct arguments *arguments)
 	return run(&program);
 }
 
-/* ---- One client --------------------------------------------------------------------------------- */
+/* ---- One client ------------------------------------------------------------------------------ */
 
 /* Nothing is served yet, so there is nothing to be finished. */
 static void end_at_once(int number)
@@ -348,7 +350,8 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* With fewer descriptors, whatever needs the last one would fail, with an error that says nothing of the limit. */
+/* With fewer descriptors, whatever needs the last one would fail, with an error that says
+ * nothing of the limit. */
 static bool has_descriptors(void)
 {
 	struct rlimit limit;
@@ -363,8 +366,9 @@ static bool has_descriptors(void)
 }
 
 /*
- * The kernel stamps events with its own time. In a time namespace (time_namespaces(7)) our clock may differ, and each mapping and
- * thread would seem to begin that much earlier or later than the samples in it.
+ * The kernel stamps events with its own time. In a time namespace (time_namespaces(7)) our clock
+ * may differ, and each mapping and thread would seem to begin that much earlier or later than the
+ * samples in it.
  */
 static bool has_time_of_kernel(void)
 {

@@ -2,8 +2,8 @@
 /*
  * Name - a name on the bus, asked for and given back without waiting for the bus
  *
- * GLib's g_bus_unown_name() waits for the answer, and a bus that does not answer would keep profd from finishing files.
- * A bus whose connection ends takes the name back by itself.
+ * GLib's g_bus_unown_name() waits for the answer, and a bus that does not answer would keep profd
+ * from finishing files. A bus whose connection ends takes the name back by itself.
  * Invariants: (1) no call waits                                        [test_bus: bus that hangs]
  *             (2) `lost` is not called for what was given back
  * Main thread only.

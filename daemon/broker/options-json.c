@@ -2,7 +2,8 @@
 /*
  * Options-json - the options of a session as the text that is kept in its capture
  *
- * Invariant: whatever strings the options hold, the text is valid JSON     [test-options-json: strings]
+ * Invariant: whatever strings the options hold, the text is valid JSON
+ * [test-options-json: strings]
  */
 #include "daemon/broker/options-json.h"
 

@@ -2,8 +2,9 @@
 /*
  * Options - from CreateSession's dictionary to a checked struct
  *
- * A table says of each key its type and what takes its value. Nothing is ignored: a key that is not in the table, a
- * value of another type, or options that contradict each other are refused by name, before anything is opened.
+ * A table says of each key its type and what takes its value. Nothing is ignored: a key that is not
+ * in the table, a value of another type, or options that contradict each other are refused by name,
+ * before anything is opened.
  */
 #include "config.h"
 

@@ -45,5 +45,6 @@ void options_set_reduced(struct options *options, bool kernel, const char *text)
 void options_deny_kernel(struct options *options);
 void options_free(struct options *options);
 
-/* The answer to GetCapabilities: a{sv}. system, kernel: whether the client may have them, as far as profd can. */
+/* The answer to GetCapabilities: a{sv}. system, kernel: whether the client may have them, as far
+ * as profd can. */
 GVariant *options_capabilities(bool system, bool kernel);

@@ -2,10 +2,13 @@
 /*
  * Ownership - whether processes are a user's, looked at by a thread
  *
- * Each thread of each process has to be looked at (daemon/owner.h), which takes half a second where there are ten thousand, and
- * profd has other clients. So each question has a thread of its own, which reads what it is given and nothing else.
- * Invariants: (1) the main loop waits for no thread            [test_bus: test_others_are_served_while_many_threads_are_looked_at]
- *             (2) each question is answered once, at the end too         [test_bus: test_end_while_many_threads_are_looked_at]
+ * Each thread of each process has to be looked at (daemon/owner.h), which takes half a second where
+ * there are ten thousand, and profd has other clients. So each question has a thread of its own,
+ * which reads what it is given and nothing else.
+ * Invariants: (1) the main loop waits for no thread
+ *                 [test_bus: test_others_are_served_while_many_threads_are_looked_at]
+ *             (2) each question is answered once, at the end too
+ *                 [test_bus: test_end_while_many_threads_are_looked_at]
  * Main thread, but for run().
  */
 #include "config.h"

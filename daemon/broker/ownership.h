@@ -4,9 +4,9 @@
 #include "daemon/broker/target.h"
 
 /*
- * Whether all of them are wholly the user's, as targets_check() says. Takes over the targets; `answer` has them again, from
- * the main loop, once: `owned` is of that moment or a little before. With an error there are none: there is no thread, or
- * profd ends.
+ * Whether all of them are wholly the user's, as targets_check() says. Takes over the targets;
+ * `answer` has them again, from the main loop, once: `owned` is of that moment or a little before.
+ * With an error there are none: there is no thread, or profd ends.
  */
 void ownership_ask(struct targets *targets, uid_t uid,
 		   void (*answer)(struct targets *targets, bool owned, const GError *error,

@@ -2,22 +2,24 @@
 /*
  * Perf tasks - events of the targets' threads instead of all that runs on a CPU
  *
- * What somebody may have who may not see other processes: for each thread and CPU a side-band event and the sampling
- * events, which what it clones and forks inherits, in the kernel, from then on. The kernel takes them off a task that
- * executes a setuid program, so nothing of that gets into a recording, whoever opened them.
+ * What somebody may have who may not see other processes: for each thread and CPU a side-band event
+ * and the sampling events, which what it clones and forks inherits, in the kernel, from then on.
+ * The kernel takes them off a task that executes a setuid program, so nothing of that gets into a
+ * recording, whoever opened them.
  *
- * Threads come while we open. One that was cloned after the events of its parent were complete has them all; one that
- * was cloned before has a part of them, or none. So the list of threads is read until it has nobody new, and everybody on
- * it gets events: then one may have some of them twice, inherited and its own. The rank tells which count: those that
- * were opened last are complete, and those of an earlier rank are passed over (engine/tasks.h: thread_takes). A process
- * that a target forks meanwhile began before the recording, and is not part of it.
+ * Threads come while we open. One that was cloned after the events of its parent were complete has
+ * them all; one that was cloned before has a part of them, or none. So the list of threads is read
+ * until it has nobody new, and everybody on it gets events: then one may have some of them twice,
+ * inherited and its own. The rank tells which count: those that were opened last are complete, and
+ * those of an earlier rank are passed over (engine/tasks.h: thread_takes). A process that a target
+ * forks meanwhile began before the recording, and is not part of it.
  *
- * A thread's number may become somebody else's between the list and the opening. The kernel checks what a user without
- * privilege may have; where root opens for somebody, the process is checked before and after, and pinned by a pidfd.
- * Thousands of threads take a while, and profd has other clients: all of this runs on a thread of its own, which reads what
- * it is given and nothing else.
- * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no event
- *                                                                 [test_tasks: test_own_only_refuses]
+ * A thread's number may become somebody else's between the list and the opening. The kernel checks
+ * what a user without privilege may have; where root opens for somebody, the process is checked
+ * before and after, and pinned by a pidfd. Thousands of threads take a while, and profd has other
+ * clients: all of this runs on a thread of its own, which reads what it is given and nothing else.
+ * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no
+ *                 event  [test_tasks: test_own_only_refuses]
  *             (2) nothing is enabled here
  *             (3) one user's threads do not take the descriptors that others need [test_bus_limits]
  */

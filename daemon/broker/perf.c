@@ -2,14 +2,17 @@
 /*
  * Perf - opens the kernel's events, for the engine to read
  *
- * On each CPU: a side-band event (mappings, names, forks, switches …) with a ring of its own, so that samples cannot
- * push it out, and the sampling events, which share a second ring. All are CPU-wide: the engine keeps what belongs to
- * the targets. By task (perf-tasks.c) there are only the two rings here, of events on ourselves that never deliver
- * anything: those live as long as we do, whatever the targets do.
- * Making the rings of samples takes longest: their pages are cleared. So the side band is opened first and, where its ring
- * stays mapped from here on, enabled: then /proc can be read meanwhile. That is as root, and not by task.
+ * On each CPU: a side-band event (mappings, names, forks, switches …) with a ring of its own, so
+ * that samples cannot push it out, and the sampling events, which share a second ring. All are
+ * CPU-wide: the engine keeps what belongs to the targets. By task (perf-tasks.c) there are only the
+ * two rings here, of events on ourselves that never deliver anything: those live as long as we do,
+ * whatever the targets do.
+ * Making the rings of samples takes longest: their pages are cleared. So the side band is opened
+ * first and, where its ring stays mapped from here on, enabled: then /proc can be read meanwhile.
+ * That is as root, and not by task.
  * Invariants: (1) no source is enabled here
- *             (2) every ring was mapped here before its descriptor is passed on: its size fits the mlock budget
+ *             (2) every ring was mapped here before its descriptor is passed on: its size fits the
+ *                 mlock budget
  *             (3) no byte of a ring is ever read here
  */
 #include "config.h"
@@ -32,7 +35,8 @@
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
-/* The most that PERF_SAMPLE_STACK_USER takes is what fits into a record, whose length has 16 bits. */
+/* The most that PERF_SAMPLE_STACK_USER takes is what fits into a record, whose length has 16
+ * bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
 #define STACK_GOOD_BYTES 32768u /* what nearly all stacks are shorter than */
@@ -346,10 +350,11 @@ static void unmap_rings(struct perf_cpu *cpu)
 	memset(cpu->maps, 0, sizeof(cpu->maps));
 }
 
-/* The first mapping of a ring pays the mlock budget of its user. Root's engine runs under another uid that has none, so
- * root's mapping stays until the engine has its own. Otherwise both are one user, and Linux (6.18) takes a second
- * mapping off the budget without ever giving it back: there may only be one at a time. Sources that share a ring lose
- * it when nothing maps it, so then there are two after all. */
+/* The first mapping of a ring pays the mlock budget of its user. Root's engine runs under
+ * another uid that has none, so root's mapping stays until the engine has its own. Otherwise
+ * both are one user, and Linux (6.18) takes a second mapping off the budget without ever giving
+ * it back: there may only be one at a time. Sources that share a ring lose it when nothing maps
+ * it, so then there are two after all. */
 static void release_probe(struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && cpu->n_fds <= 2)
@@ -398,7 +403,8 @@ static uint32_t ring_pages(uint64_t bytes)
 	return (uint32_t)pages;
 }
 
-/* Samples a second that a CPU's ring has to hold; events without a frequency may be rarer, or far more. */
+/* Samples a second that a CPU's ring has to hold; events without a frequency may be rarer, or
+ * far more. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * plan->n_events;
@@ -435,7 +441,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves a ring: that of the samples while it is far larger. False when both are as small as they may get. */
+/* Halves a ring: that of the samples while it is far larger. False when both are as small as
+ * they may get. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -575,7 +582,8 @@ uint64_t perf_wakeup_id(void)
 	struct event event;
 	bool is_there;
 
-	/* A mapping that is shared is kept by its other users only for root: see release_probe(). */
+	/* A mapping that is shared is kept by its other users only for root: see
+	 * release_probe(). */
 	if (geteuid() != 0)
 		return 0;
 	event_dirs_open(&dirs);

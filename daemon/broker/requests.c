@@ -2,9 +2,10 @@
 /*
  * Requests - what an engine asks of its broker that may block
  *
- * Reading /proc and opening a file that a target named may take time, or for ever, so a process of its own does that
- * (files.c), and D-Bus and the other sessions go on. The engine may have been taken over: what it asks for is checked here
- * for its form, and there for whether the session may have it.
+ * Reading /proc and opening a file that a target named may take time, or for ever, so a process of
+ * its own does that (files.c), and D-Bus and the other sessions go on. The engine may have been
+ * taken over: what it asks for is checked here for its form, and there for whether the session may
+ * have it.
  * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
  *             (2) an engine gets no file but where it unwinds, or has to say what programs are
  * The first snapshot may be read before the engine is there to ask for it. It is kept until then.
@@ -27,7 +28,8 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* How much memory processes take is read by a process of its own: it may take long, and nobody is to wait for it. */
+	/* How much memory processes take is read by a process of its own: it may take long, and
+	 * nobody is to wait for it. */
 	struct files_config config;
 	struct files *footprints; /* NULL: not asked for yet */
 	bool measuring;
@@ -98,7 +100,8 @@ static void on_image(const struct files_answer *answer, int fd, void *data)
 
 	end_task(requests);
 	image.error = answer->error;
-	/* A file that is sent is open twice until the engine takes it, so one that does not read gets none. */
+	/* A file that is sent is open twice until the engine takes it, so one that does not read
+	 * gets none. */
 	if (!image.error && requests->options.gives_files && engine_is_behind(requests->engine)) {
 		image.error = EAGAIN;
 		close(fd);
@@ -192,7 +195,7 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 			     request->serial);
 }
 
-/* ---- How much memory processes take ------------------------------------------------------------- */
+/* ---- How much memory processes take ---------------------------------------------------------- */
 
 static void on_footprints(const struct files_snapshot *snapshot, uint32_t tag, int fd,
 			  const GError *error, void *data)

@@ -27,13 +27,14 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 /* What is still being worked on is dropped, and so is who works on it. */
 void requests_free(struct requests *requests);
 
-/* Begins to read the first snapshot, before the engine asks: from now on the side band tells what changes. Again: what
- * was read before is dropped. */
+/* Begins to read the first snapshot, before the engine asks: from now on the side band tells
+ * what changes. Again: what was read before is dropped. */
 void requests_read_ahead(struct requests *requests);
 /* There is no such side band after all: the engine gets what is read when it asks. */
 void requests_drop_ahead(struct requests *requests);
 
-/* Bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST; each is answered by a message, in any order. */
+/* Bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST; each is answered by a message,
+ * in any order. */
 void requests_take_snapshot(struct requests *requests, const void *body);
 /* Of MESSAGE_FOOTPRINT_REQUEST; one that is not answered leaves something out, and no more. */
 void requests_take_footprints(struct requests *requests, const void *body, size_t bytes);

@@ -2,16 +2,17 @@
 /*
  * Sandbox - profd keeps the privileges that it uses, and loses the others, with systemd or without
  *
- * As root it keeps the capabilities of `kept`, each for what stands beside it, and no exec can bring another one back.
- * As a plain user there are none to lose, and the filter is the same.
- * The filter is a list of what profd, the programs that it starts and their dynamic linker call; all of them inherit it,
- * and the engine adds a tighter one. What is not on the list fails with EPERM; what nobody calls by mistake ends the
- * process. No file can be opened for writing, made, renamed or removed: a capture arrives as a descriptor and goes on
- * to the engine. openat2() has its flags in memory, where no filter looks, so it is as on a kernel that has none.
- * Invariants: (1) no capability but `kept` is in any set                        [test-broker-sandbox: capabilities]
- *             (2) open() and openat() are for reading only                      [test-broker-sandbox: calls]
- *             (3) no ptrace, mount, module, bpf, namespace, network             [test-broker-sandbox: calls]
- *             (4) the engine's own calls and its start are not touched          [test-broker-sandbox: work]
+ * As root it keeps the capabilities of `kept`, each for what stands beside it, and no exec can
+ * bring another one back. As a plain user there are none to lose, and the filter is the same.
+ * The filter is a list of what profd, the programs that it starts and their dynamic linker call;
+ * all of them inherit it, and the engine adds a tighter one. What is not on the list fails with
+ * EPERM; what nobody calls by mistake ends the process. No file can be opened for writing, made,
+ * renamed or removed: a capture arrives as a descriptor and goes on to the engine. openat2() has
+ * its flags in memory, where no filter looks, so it is as on a kernel that has none.
+ * Invariants: (1) no capability but `kept` is in any set  [test-broker-sandbox: capabilities]
+ *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
+ *             (3) no ptrace, mount, module, bpf, namespace, network  [test-broker-sandbox: calls]
+ *             (4) the engine's own calls and its start are not touched  [test-broker-sandbox: work]
  *             (5) without any one of `kept` something does not work             [test_capabilities]
  */
 #include "config.h"
@@ -59,7 +60,7 @@ static bool fail(GError **error, const char *what, int number)
 	return false;
 }
 
-/* ---- Capabilities ------------------------------------------------------------------------------- */
+/* ---- Capabilities ---------------------------------------------------------------------------- */
 
 static bool is_kept(int capability)
 {
@@ -99,7 +100,7 @@ bool sandbox_drop_capabilities(GError **error)
 	return true;
 }
 
-/* ---- System calls ------------------------------------------------------------------------------- */
+/* ---- System calls ---------------------------------------------------------------------------- */
 
 static const int allowed_calls[] = {
 	/* descriptors */
@@ -324,12 +325,13 @@ bool sandbox_filter(GError **error)
 	return true;
 }
 
-/* ---- All of it ---------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 /*
- * The engine asks to go first (daemon/engine/main.c). Where there are autogroups (sched(7)) a nice value counts within its
- * session only, and the session's own value is a file that cannot be written once the filter is there. So where we lead
- * a session, its value is set here, and engines stay in it. Where this is not allowed it does nothing.
+ * The engine asks to go first (daemon/engine/main.c). Where there are autogroups (sched(7)) a nice
+ * value counts within its session only, and the session's own value is a file that cannot be
+ * written once the filter is there. So where we lead a session, its value is set here, and engines
+ * stay in it. Where this is not allowed it does nothing.
  */
 static void raise_session(void)
 {

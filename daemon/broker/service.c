@@ -2,17 +2,21 @@
 /*
  * Service - the root object: makes sessions, lists them, and decides who may call what
  *
- * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one connection: a bus, or a
- * private one. Knows its session objects; what a session does is session.c's.
+ * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one
+ * connection: a bus, or a private one. Knows its session objects; what a session does is
+ * session.c's.
  *
  *     a call ▶ who is it (callers.c) ▶ may they (admission.c) ▶ do it ▶ answer
  *
- * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a call that waits holds
- * the number of its session, and looks it up again when it goes on.
- * Invariants: (1) nothing is done for a caller who is not known, or no longer there        [test_bus_polkit: caller who leaves]
- *             (2) a session of another user is neither seen nor touched without manage-others     [test_bus: foreign session]
- *             (3) signals go to the one who made the session                                     [test_bus: signals]
- *             (4) when that one leaves, its sessions end, and their files are finished          [test_bus: client gone]
+ * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a
+ * call that waits holds the number of its session, and looks it up again when it goes on.
+ * Invariants: (1) nothing is done for a caller who is not known, or no longer there
+ *                 [test_bus_polkit: caller who leaves]
+ *             (2) a session of another user is neither seen nor touched without manage-others
+ *                 [test_bus: foreign session]
+ *             (3) signals go to the one who made the session  [test_bus: signals]
+ *             (4) when that one leaves, its sessions end, and their files are finished
+ *                 [test_bus: client gone]
  * A session object is in `sessions` until Close, then in `closing` until its engine is gone.
  */
 #include "config.h"
@@ -55,7 +59,7 @@ struct call {
 	int capture_fd;
 };
 
-/* ---- Sessions ----------------------------------------------------------------------------------- */
+/* ---- Sessions -------------------------------------------------------------------------------- */
 
 bool service_is_idle(const struct service *service)
 {
@@ -152,7 +156,7 @@ static void on_caller_gone(struct caller *caller, void *data)
 	}
 }
 
-/* ---- Calls -------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 static void call_free(struct call *call)
 {
@@ -217,7 +221,7 @@ static void call_begin(struct service *service, GDBusMethodInvocation *invocatio
 			 on_identified, call);
 }
 
-/* ---- Room --------------------------------------------------------------------------------------- */
+/* ---- Room ------------------------------------------------------------------------------------ */
 
 static void add_usage(const GPtrArray *sessions, const uid_t *uid, struct limits_usage *usage)
 {
@@ -289,7 +293,7 @@ static bool on_starting(struct session_object *object, void *data, GError **erro
 	       limits_check_start(access, &user, error);
 }
 
-/* ---- Collectors --------------------------------------------------------------------------------- */
+/* ---- Collectors ------------------------------------------------------------------------------ */
 
 static const char *on_control_address(struct session_object *object, void *data)
 {
@@ -341,7 +345,7 @@ static void on_refused(const struct control_peer *peer, void *data)
 	}
 }
 
-/* ---- Methods of a session ----------------------------------------------------------------------- */
+/* ---- Methods of a session -------------------------------------------------------------------- */
 
 static void on_manage(bool allowed, const GError *error, void *data)
 {
@@ -381,7 +385,7 @@ static void on_session_called(struct session_object *object, GDBusMethodInvocati
 	call_begin(data, invocation, session_object_id(object), proceed_session);
 }
 
-/* ---- Methods of the root object ----------------------------------------------------------------- */
+/* ---- Methods of the root object -------------------------------------------------------------- */
 
 /* a{sa{sv}} of a session */
 static GVariant *interfaces_of(const struct session_object *object)
@@ -555,7 +559,7 @@ static GVariant *on_get_property(GDBusConnection *connection, const char *sender
 	return limit ? limit : g_variant_new_string(PROF_VERSION);
 }
 
-/* ---- Making and freeing ------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 static void free_object(gpointer object)
 {

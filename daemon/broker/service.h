@@ -11,10 +11,11 @@
 struct service;
 
 /*
- * With an authority the connection is a bus's, and the authority is asked about each client; it is borrowed. Without,
- * the connection is to one client, who has the rights of this process.
+ * With an authority the connection is a bus's, and the authority is asked about each client; it is
+ * borrowed. Without, the connection is to one client, who has the rights of this process.
  * `control` is borrowed, and where collectors register; NULL: they cannot.
- * `idle` is called each time the last engine is gone, and when the last call was answered while none runs.
+ * `idle` is called each time the last engine is gone, and when the last call was answered while
+ * none runs.
  */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
 			    struct control *control, void (*idle)(void *data), void *data,
@@ -22,11 +23,11 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 /* Ends what still runs, without waiting. */
 void service_free(struct service *service);
 
-/* The connection is gone, or profd is to end: every session is stopped, its file finished; none is made or started any
- * more. */
+/* The connection is gone, or profd is to end: every session is stopped, its file finished; none
+ * is made or started any more. */
 void service_end(struct service *service);
-/* Before service_free(): calls that still wait to know who called fail in the main loop's next turns. Those that wait for
- * the authority do at its end. */
+/* Before service_free(): calls that still wait to know who called fail in the main loop's next
+ * turns. Those that wait for the authority do at its end. */
 void service_end_calls(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
 /* Nobody has a session, and no call waits for an answer. */

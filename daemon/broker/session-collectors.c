@@ -2,9 +2,9 @@
 /*
  * Session, collectors - which processes may hand a session what they record themselves
  *
- * Whom the kernel says it is, and whose; the engine knows whether it is a target, and has the last word.
- * Whoever is refused for want of room is told of to the engine, which counts it where it is a target; few at a time and each once, as
- * anybody may knock as often as they like.
+ * Whom the kernel says it is, and whose; the engine knows whether it is a target, and has the last
+ * word. Whoever is refused for want of room is told of to the engine, which counts it where it is a
+ * target; few at a time and each once, as anybody may knock as often as they like.
  * Main thread only.
  */
 #include "daemon/broker/session-own.h"
@@ -52,7 +52,7 @@ static bool has_many_threads(pid_t pid)
 	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
 }
 
-/* ---- Who is refused ----------------------------------------------------------------------------- */
+/* ---- Who is refused -------------------------------------------------------------------------- */
 
 void session_tell_refused(struct session *session)
 {
@@ -118,7 +118,7 @@ void session_count_refused(struct session *session, const struct control_peer *p
 		session_tell_refused(session);
 }
 
-/* ---- Who is let in ------------------------------------------------------------------------------ */
+/* ---- Who is let in --------------------------------------------------------------------------- */
 
 static enum control_status hand_peer_over(struct session *session, const struct control_peer *peer)
 {
@@ -137,7 +137,8 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 		return CONTROL_LIMIT;
 	if (session->access.own_only && peer->uid != session->access.uid)
 		return CONTROL_NOT_AUTHORISED;
-	/* Of a process that is gone there is no more to ask; the socket that it used is one that the user gave it. */
+	/* Of a process that is gone there is no more to ask; the socket that it used is one that
+	 * the user gave it. */
 	if (session->access.own_only && is_there) {
 		if (has_many_threads(peer->pid))
 			return CONTROL_LIMIT;

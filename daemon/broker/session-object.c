@@ -2,11 +2,13 @@
 /*
  * Session object - org.profd.Profiler1.Session on D-Bus
  *
- * Translates between method calls and session.c, and its events into signals. GDBus has checked the types of all
- * arguments against the introspection data before a method gets here; service.c decides who may call, properties too.
- * Signals go to the owner alone. One that does not read them must not make profd grow: while the socket is full, Progress
- * and Warning are dropped; the others are few.
- * Close on a session that still records stops it; the object goes at once, the recording when its file is whole.
+ * Translates between method calls and session.c, and its events into signals. GDBus has checked the
+ * types of all arguments against the introspection data before a method gets here; service.c
+ * decides who may call, properties too. Signals go to the owner alone. One that does not read them
+ * must not make profd grow: while the socket is full, Progress and Warning are dropped; the others
+ * are few.
+ * Close on a session that still records stops it; the object goes at once, the recording when its
+ * file is whole.
  */
 #include "config.h"
 
@@ -88,7 +90,7 @@ void session_object_client_gone(struct session_object *object)
 		session_stop(object->session, ENGINE_REASON_CLIENT_GONE, NULL);
 }
 
-/* ---- Properties and signals --------------------------------------------------------------------- */
+/* ---- Properties and signals ------------------------------------------------------------------ */
 
 /* A floating or a full reference, as GDBus takes both. */
 static GVariant *get_property(const struct session_object *object, const char *name)
@@ -257,7 +259,7 @@ static void on_finished(struct session *session, bool ok, const char *reason, GV
 	object->listener->engine_gone(object, object->data);
 }
 
-/* ---- Methods ------------------------------------------------------------------------------------ */
+/* ---- Methods --------------------------------------------------------------------------------- */
 
 /* Each: true when it has answered, or will. */
 static bool call_start(struct session_object *object, GDBusMethodInvocation *invocation,
@@ -312,8 +314,8 @@ static bool call_resume(struct session_object *object, GDBusMethodInvocation *in
 	return pause_or_resume(object, invocation, false, error);
 }
 
-/* Of descriptors on their way all processes of a user share a number. GDBus ends the connection where there is no room for a
- * reply's, so we look before: nobody is told when there is. */
+/* Of descriptors on their way all processes of a user share a number. GDBus ends the connection
+ * where there is no room for a reply's, so we look before: nobody is told when there is. */
 static bool can_pass(int fd, GError **error)
 {
 	char byte = 0;
@@ -467,7 +469,7 @@ static void on_method(GDBusConnection *connection, const char *sender, const cha
 	object->listener->called(object, invocation, object->data);
 }
 
-/* ---- Making and freeing ------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 void session_object_close(struct session_object *object)
 {
@@ -485,7 +487,8 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller 
 			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error)
 {
-	/* no get_property: Get and GetAll come as methods, since whether they are allowed is known only later */
+	/* no get_property: Get and GetAll come as methods, since whether they are allowed is
+	 * known only later */
 	static const GDBusInterfaceVTable vtable = { .method_call = on_method };
 	static const struct session_listener session_listener = {
 		.state_changed = on_state_changed,

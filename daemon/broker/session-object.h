@@ -45,7 +45,8 @@ const struct caller *session_object_owner(const struct session_object *object);
 struct session *session_object_session(struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);
 
-/* Answers, now or later. own: the caller is the session's user, not somebody who manages others' sessions. */
+/* Answers, now or later. own: the caller is the session's user, not somebody who manages others'
+ * sessions. */
 void session_object_handle(struct session_object *object, GDBusMethodInvocation *invocation,
 			   bool own);
 /* Stops a recording because its client is gone. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, start - what the engine of a session is given: what to do, the events, the targets' files
+ * Session, start - what the engine of a session is given: what to do, the events, the targets'
+ * files
  *
- * Events of all that runs are opened at once; those of the targets' threads by perf-tasks.c, and the engine is told when they
- * are. CPUs that come online later have theirs when the engine asks for them.
+ * Events of all that runs are opened at once; those of the targets' threads by perf-tasks.c, and
+ * the engine is told when they are. CPUs that come online later have theirs when the engine asks
+ * for them.
  * Main thread only.
  */
 #include "daemon/broker/session-own.h"
@@ -53,7 +55,7 @@ static bool start_requests(struct session *session, GError **error)
 	return session->requests != NULL;
 }
 
-/* ---- CPUs and events ---------------------------------------------------------------------------- */
+/* ---- CPUs and events ------------------------------------------------------------------------- */
 
 static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
 {
@@ -132,7 +134,8 @@ static bool is_online(unsigned number)
 	return false;
 }
 
-/* Only the engine knows whether the last rings of that CPU are still there, and it may be anybody by now. */
+/* Only the engine knows whether the last rings of that CPU are still there, and it may be
+ * anybody by now. */
 static void add_returned(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;
@@ -167,7 +170,7 @@ void session_take_cpu_request(struct session *session, const void *body, size_t 
 		session->listener->warning(session, "cpu-online", error->message, session->data);
 }
 
-/* ---- The whole ---------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 static bool send_config(struct session *session, GError **error)
 {
@@ -215,8 +218,9 @@ static void tell_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the targets' threads. Those also where a
- * switch has to be quick: their events can stay enabled, as they cost nothing while the targets sleep. */
+/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the
+ * targets' threads. Those also where a switch has to be quick: their events can stay enabled, as
+ * they cost nothing while the targets sleep. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -310,6 +314,7 @@ bool session_hand_over(struct session *session, GError **error)
 		return false;
 	if (session->plan.by_task)
 		return open_tasks(session, error);
-	/* the targets are looked at last: then no number can have become another process's before its use */
+	/* the targets are looked at last: then no number can have become another process's
+	 * before its use */
 	return check_targets(session, error) && send_all(session, error);
 }

@@ -5,15 +5,16 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all that it needs, by task
- * when the events of all threads are open (perf-tasks.c). Then the engine leads: it asks for what was read and for mapped
- * files (requests.c), and says when it is done.
- * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for a file's server: nobody
- *                 writes the file any more
- *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed, unless its capture still
- *                 grows, as into a pipe that is read slowly, for no longer than STOP_LIMIT_MS, or it is at work, as on
- *                 two million blocks of memory, or it waits for a disk or a CPU that others use too, for no longer
- *                 than STOP_WORK_MS                                  [test_stop, test_hostile_peers]
+ * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all
+ * that it needs, by task when the events of all threads are open (perf-tasks.c). Then the engine
+ * leads: it asks for what was read and for mapped files (requests.c), and says when it is done.
+ * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for
+ *                 a file's server: nobody writes the file any more
+ *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed,
+ *                 unless its capture still grows, as into a pipe that is read slowly, for no longer
+ *                 than STOP_LIMIT_MS, or it is at work, as on two million blocks of memory, or it
+ *                 waits for a disk or a CPU that others use too, for no longer than STOP_WORK_MS
+ *                 [test_stop, test_hostile_peers]
  *             (3) what comes from the engine changes this session only
  * Main thread only.
  */
@@ -49,7 +50,7 @@
 #define PROGRESS_INTERVAL_US 240000
 #define MAX_WARNINGS 64 /* of the engine's, a second */
 
-/* ---- Small answers ------------------------------------------------------------------------------ */
+/* ---- Small answers --------------------------------------------------------------------------- */
 
 enum session_state session_state(const struct session *session)
 {
@@ -115,7 +116,7 @@ bool session_fail_state(const struct session *session, const char *act, GError *
 			   session_state_name(session));
 }
 
-/* ---- Making and freeing ------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 /* What is known of it here: its server, if it has one, may not answer. The engine looks again. */
 static bool check_capture(int fd, bool append, struct statx *ret_status, GError **error)
@@ -264,11 +265,12 @@ void session_free(struct session *session)
 	g_free(session);
 }
 
-/* ---- An engine that has to end ------------------------------------------------------------------ */
+/* ---- An engine that has to end --------------------------------------------------------------- */
 
 void session_end(struct session *session, const GError *error);
 
-/* It waits for something in the kernel that SIGKILL does not end, as a file whose server does not answer. */
+/* It waits for something in the kernel that SIGKILL does not end, as a file whose server does
+ * not answer. */
 static gboolean on_death_late(gpointer data)
 {
 	struct session *session = data;
@@ -352,7 +354,7 @@ static void take_footprint_request(struct session *session, const void *body, si
 	requests_take_footprints(session->requests, body, bytes);
 }
 
-/* ---- What the engine tells ---------------------------------------------------------------------- */
+/* ---- What the engine tells ------------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
 {
@@ -542,7 +544,7 @@ static void on_gone(int wait_status, void *data)
 	session_end(session, error);
 }
 
-/* ---- Start, stop, pause ------------------------------------------------------------------------- */
+/* ---- Start, stop, pause ---------------------------------------------------------------------- */
 
 bool session_start(struct session *session, GError **error)
 {

@@ -26,7 +26,8 @@ struct session_listener {
 	void (*obeyed)(struct session *session, uint64_t serial, void *data);
 	void (*progress)(struct session *session, void *data); /* at most 4 a second */
 	void (*warning)(struct session *session, const char *code, const char *text, void *data);
-	/* Once for a session that left SESSION_CREATED; the engine is gone. May free the session. */
+	/* Once for a session that left SESSION_CREATED; the engine is gone. May free the
+	 * session. */
 	void (*finished)(struct session *session, bool ok, const char *reason, GVariant *summary,
 			 void *data);
 };
@@ -40,7 +41,8 @@ void session_free(struct session *session);
 
 bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
-/* *ret_serial: what the listener's obeyed() says when it is so; never, where the session ends before. */
+/* *ret_serial: what the listener's obeyed() says when it is so; never, where the session ends
+ * before. */
 bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
 

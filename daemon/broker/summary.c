@@ -2,7 +2,8 @@
 /*
  * Summary - the engine's last message as D-Bus shows it
  *
- * Numbers outside of their enum read "internal" or "unknown"; text is made UTF-8, since D-Bus takes nothing else.
+ * Numbers outside of their enum read "internal" or "unknown"; text is made UTF-8, since D-Bus takes
+ * nothing else.
  */
 #include "config.h"
 

@@ -2,16 +2,19 @@
 /*
  * Sysprof - lets in who speaks the protocol of sysprof's collectors
  *
- * A launched command inherits a socket, and so do all its children; each thread that has something to say sends ten bytes over it,
- * and waits for one byte and the descriptor of a ring. What is read here is those ten bytes, and who sent them, which the kernel
- * says with each packet: an inherited socket says nothing of who uses it. An engine does everything else.
- * The library waits without end, so each request is answered, and the socket closed when the session ends. As all wait at the same
- * socket, who asked may have had another one's answer, and be gone, before its own request is read: it counts all the same.
- * Invariants: (1) who sent a request is the kernel's word                    [test_sysprof: children]
- *             (2) what is no request is dropped                              [test_sysprof: hostile]
- *             (3) so many a second, and then nothing is read                 [test_sysprof: hostile]
+ * A launched command inherits a socket, and so do all its children; each thread that has something
+ * to say sends ten bytes over it, and waits for one byte and the descriptor of a ring. What is read
+ * here is those ten bytes, and who sent them, which the kernel says with each packet: an inherited
+ * socket says nothing of who uses it. An engine does everything else. The library waits without
+ * end, so each request is answered, and the socket closed when the session ends. As all wait at the
+ * same socket, who asked may have had another one's answer, and be gone, before its own request is
+ * read: it counts all the same.
+ * Invariants: (1) who sent a request is the kernel's word  [test_sysprof: children]
+ *             (2) what is no request is dropped  [test_sysprof: hostile]
+ *             (3) so many a second, and then nothing is read  [test_sysprof: hostile]
  *             (4) what was asked before the session stops is read            [test_sysprof: late]
- *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all [test_attack_sockets: sysprof]
+ *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all
+ *                 [test_attack_sockets: sysprof]
  * Main thread only.
  */
 #include "config.h"
@@ -181,7 +184,8 @@ static bool take_request(struct sysprof *sysprof)
 	ssize_t n;
 
 	if (has_descriptors(sysprof)) {
-		/* Threads that wait for an answer see the end of the socket, and go on without a ring. */
+		/* Threads that wait for an answer see the end of the socket, and go on without a
+		 * ring. */
 		(void)shutdown(sysprof->socket, SHUT_RDWR);
 		sysprof->is_ended = true;
 		return false;

@@ -8,7 +8,8 @@
 /* A session's end of the socket behind SYSPROF_CONTROL_FD. */
 struct sysprof;
 
-/* Who is taken will be answered over control_peer.connection; the others are told that there is no ring. */
+/* Who is taken will be answered over control_peer.connection; the others are told that there is
+ * no ring. */
 bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, GError **error);
 /* Before the session is told to stop: requests that are waiting to be read. */
 void sysprof_take_rest(struct sysprof *sysprof);

@@ -2,11 +2,13 @@
 /*
  * Bells - wakes the drain thread when a collector's ring fills
  *
- * Producers ring by a futex in shared memory (docs/ring.md, section 8). This thread sleeps on up to BELLS_MAX of them and on
- * a word of its own, by which it is told of another list. What it finds rung it tells once: whoever rings without end
- * wakes it no more often than the drain thread lists the bell again.
- * Where the kernel has no futex_waitv(2) nothing is ever told, and the drain thread's timer is all there is.
- * Threads: its own, and the drain thread, which calls everything here. `lock` guards what both use.
+ * Producers ring by a futex in shared memory (docs/ring.md, section 8). This thread sleeps on up to
+ * BELLS_MAX of them and on a word of its own, by which it is told of another list. What it finds
+ * rung it tells once: whoever rings without end wakes it no more often than the drain thread lists
+ * the bell again.
+ * Where the kernel has no futex_waitv(2) nothing is ever told, and the drain thread's timer is all
+ * there is. Threads: its own, and the drain thread, which calls everything here. `lock` guards what
+ * both use.
  */
 #include "daemon/engine/bells.h"
 

@@ -2,11 +2,12 @@
 /*
  * Call nodes - the stacks of a process's allocations, as a tree
  *
- * What owners of rings tell of are nodes of trees of their own; here is one for the process, so that the same stack is the same
- * node whoever tells of it. A node does not change: an id that is told of again is another node. Stacks of the capture
- * are numbered anew in each epoch; a node keeps its number in the epoch that it was last named in.
- * Invariants: (1) the same frames are the same node                 [test-engine-heap-stacks: nodes]
- *             (2) an epoch has each stack that it names, whole      [test-engine-heap-stacks: epochs]
+ * What owners of rings tell of are nodes of trees of their own; here is one for the process, so
+ * that the same stack is the same node whoever tells of it. A node does not change: an id that is
+ * told of again is another node. Stacks of the capture are numbered anew in each epoch; a node
+ * keeps its number in the epoch that it was last named in.
+ * Invariants: (1) the same frames are the same node  [test-engine-heap-stacks: nodes]
+ *             (2) an epoch has each stack that it names, whole  [test-engine-heap-stacks: epochs]
  *             (3) it takes no memory beyond its budget              [test-engine-heap: limits]
  * Runs on the drain thread only.
  */
@@ -207,7 +208,7 @@ uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint3
 	return node ? nodes->nodes[node - 1].stack : 0;
 }
 
-/* ---- Ids ---------------------------------------------------------------------------------------- */
+/* ---- Ids ------------------------------------------------------------------------------------- */
 
 void call_ids_done(struct call_ids *ids, struct heap_budget *budget)
 {

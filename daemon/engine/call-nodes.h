@@ -33,7 +33,8 @@ struct call_nodes {
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget);
 void call_nodes_done(struct call_nodes *nodes);
 
-/* The node that `parent` (0: nobody) calls there, which may be there already; 0: there is no room, or it is too deep. */
+/* The node that `parent` (0: nobody) calls there, which may be there already; 0: there is no
+ * room, or it is too deep. */
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent,
 			const struct output_place *place);
 /* Its stack in the capture; 0 of 0. */

@@ -2,11 +2,14 @@
 /*
  * Channel - messages to and from the broker
  *
- * A datagram is a message. Lengths are checked here, so that the rest sees whole messages only; whether a body fits its
- * type is the receiver's to check. Sending never blocks: a broker that does not read must not stop the draining.
- * Invariants: (1) every received descriptor is closed or taken once [test-engine-session: descriptors]
+ * A datagram is a message. Lengths are checked here, so that the rest sees whole messages only;
+ * whether a body fits its type is the receiver's to check. Sending never blocks: a broker that does
+ * not read must not stop the draining.
+ * Invariants: (1) every received descriptor is closed or taken once
+ *                 [test-engine-session: descriptors]
  *             (2) messages keep their order                         [test-engine-session: waiting]
- *             (3) what was sent arrives, whatever was not read here [test-engine-session: end_unread]
+ *             (3) what was sent arrives, whatever was not read here
+ *                 [test-engine-session: end_unread]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/channel.h"

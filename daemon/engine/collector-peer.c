@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector peer - one registered process: its connection, its arenas, and what was taken out of their rings
+ * Collector peer - one registered process: its connection, its arenas, and what was taken out of
+ * their rings
  *
- * The process may be anybody who can connect, so it is read without waiting, and answered without waiting. What a ring had
- * is copied into a queue, where it stays until all rings have told a time before which nothing will come.
- * Invariants: (1) a descriptor goes along with an answer of status 0, and no other [test-engine-collectors: registration]
- *             (2) recorded and lost is what was attempted                          [test-engine-collectors-rows: conservation]
- *             (3) a ring that lies costs its own records only                      [test-engine-collectors-rows: hostile]
- *             (4) what a thread costs does not depend on how many rings there are  [test_hostile_peers: floods]
+ * The process may be anybody who can connect, so it is read without waiting, and answered without
+ * waiting. What a ring had is copied into a queue, where it stays until all rings have told a time
+ * before which nothing will come.
+ * Invariants: (1) a descriptor goes along with an answer of status 0, and no other
+ *                 [test-engine-collectors: registration]
+ *             (2) recorded and lost is what was attempted
+ *                 [test-engine-collectors-rows: conservation]
+ *             (3) a ring that lies costs its own records only
+ *                 [test-engine-collectors-rows: hostile]
+ *             (4) what a thread costs does not depend on how many rings there are
+ *                 [test_hostile_peers: floods]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-peer.h"
@@ -26,7 +32,8 @@
 #define LOST_PER_NS 2    /* no process counts faster, whatever it says */
 #define LOST_BURST 4096
 #define CHUNK_BYTES (256u << 10) /* some drains'; no more are kept of an empty queue */
-/* Chunks of which a long queue is made, with the header: their pages would be made one by one, which takes longer than to copy into them. */
+/* Chunks of which a long queue is made, with the header: their pages would be made one by one,
+ * which takes longer than to copy into them. */
 #define LARGE_BYTES HUGE_PAGE
 #define LONG_QUEUE_BYTES (LARGE_BYTES / 2)
 #define MAX_SPARE 8u
@@ -117,7 +124,7 @@ void peer_free(struct peer *peer)
 	g_free(peer);
 }
 
-/* ---- The connection ----------------------------------------------------------------------------- */
+/* ---- The connection -------------------------------------------------------------------------- */
 
 bool peer_answer(struct peer *peer, enum control_status status, uint64_t session, int arena_fd)
 {
@@ -158,7 +165,7 @@ bool peer_has_hung_up(const struct peer *peer)
 	return peer->connection < 0 || (poll(&item, 1, 0) > 0 && item.revents & POLLHUP);
 }
 
-/* ---- Arenas ------------------------------------------------------------------------------------- */
+/* ---- Arenas ---------------------------------------------------------------------------------- */
 
 static void init_reader(struct peer_arena *arena, uint32_t i, struct tick_clock *ticks)
 {
@@ -253,7 +260,7 @@ void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t
 	arena->lost_ns = now_ns;
 }
 
-/* ---- A ring's queue ----------------------------------------------------------------------------- */
+/* ---- A ring's queue -------------------------------------------------------------------------- */
 
 static size_t padded(size_t n)
 {
@@ -394,7 +401,8 @@ static void leave_chunk(struct peer_ring *ring)
 		return;
 	}
 	done->n = 0;
-	/* What a burst took is given back: rings are many, and what they keep is not more than they are. */
+	/* What a burst took is given back: rings are many, and what they keep is not more than
+	 * they are. */
 	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
 		free_chunk(ring->peer->process.rows, done);
 		queue->chunks = queue->last = NULL;
@@ -443,7 +451,7 @@ size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
 	return bytes;
 }
 
-/* ---- A drain ------------------------------------------------------------------------------------ */
+/* ---- A drain --------------------------------------------------------------------------------- */
 
 static const enum prof_loss_cause causes[RING_N_LOST] = {
 	[RING_LOST_FULL] = PROF_LOSS_RING_FULL,

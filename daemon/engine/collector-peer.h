@@ -62,7 +62,8 @@ struct peer_ring {
 	bool has_more; /* than was taken by the last drain */
 };
 
-/* A ring of sysprof's (sysprof-ring.h). Of what is in the only peer_ring, reader has size, times and the fault. */
+/* A ring of sysprof's (sysprof-ring.h). Of what is in the only peer_ring, reader has size, times
+ * and the fault. */
 struct peer_sysprof {
 	struct sysprof_ring ring;
 	struct sysprof_frames *frames;
@@ -163,11 +164,12 @@ MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *
 			      struct tick_clock *ticks, int *ret_fd);
 /* There are larger rings than those that have memory, and the largest of these are used. */
 bool peer_arena_wants_more(const struct peer_arena *arena);
-/* A piece of memory for the next one, which can be claimed when it has all. Nothing, where all have theirs. */
+/* A piece of memory for the next one, which can be claimed when it has all. Nothing, where all
+ * have theirs. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
 /*
- * Copies what is in the ring into its queue, through `buffer`, until that is `most` bytes or a little more; returns how many bytes that took.
- * Counts what was lost.
+ * Copies what is in the ring into its queue, through `buffer`, until that is `most` bytes or a
+ * little more; returns how many bytes that took. Counts what was lost.
  */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most);
@@ -185,7 +187,8 @@ static inline struct collector_owner *peer_ring_owner(const struct peer_ring *ri
 {
 	return ring->queue.spans[ring->queue.first].owner;
 }
-/* Another owner's records, another chunk, a pad, or nothing is next. Returns the bytes that pads took. */
+/* Another owner's records, another chunk, a pad, or nothing is next. Returns the bytes that pads
+ * took. */
 size_t peer_ring_settle(struct peer_ring *ring);
 /* Behind the oldest record; returns the bytes that it took. */
 static inline size_t peer_ring_skip(struct peer_ring *ring)

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - from what a process says in its rings to rows of mark, log, counter, counter_value and jit; allocations go
- * on to heap-rows.c
+ * Collector rows - from what a process says in its rings to rows of mark, log, counter,
+ * counter_value and jit; allocations go on to heap-rows.c
  *
- * The ring's reader has checked that a record is whole; what is in it, is the process's claim. Strings and counters have ids of
- * the ring's owner, which become the capture's with their first use in an epoch. Counters of one process with the same group,
- * name, unit and kind are one, whichever thread defines them.
- * A thread's number is as the process says, so it has to be one of its own. Those of another PID namespace are not known to
- * the side band but for the process's own: such a thread gets a row of its own, with what it is called there, until /proc has
- * told which one that is.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters  [test-engine-collectors-rows: ids]
- *             (2) a thread of somebody else puts the ring into quarantine                 [test-engine-collectors-rows: tids]
- *             (3) what a process makes us keep is bounded, and what is more is counted    [test-engine-collectors-rows: endless]
+ * The ring's reader has checked that a record is whole; what is in it, is the process's claim.
+ * Strings and counters have ids of the ring's owner, which become the capture's with their first
+ * use in an epoch. Counters of one process with the same group, name, unit and kind are one,
+ * whichever thread defines them.
+ * A thread's number is as the process says, so it has to be one of its own. Those of another PID
+ * namespace are not known to the side band but for the process's own: such a thread gets a row of
+ * its own, with what it is called there, until /proc has told which one that is.
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters
+ *                 [test-engine-collectors-rows: ids]
+ *             (2) a thread of somebody else puts the ring into quarantine
+ *                 [test-engine-collectors-rows: tids]
+ *             (3) what a process makes us keep is bounded, and what is more is counted
+ *                 [test-engine-collectors-rows: endless]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-rows.h"
@@ -65,7 +69,7 @@ struct collector_owner {
 	struct heap_owner heap;
 };
 
-/* ---- Processes ---------------------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 static guint hash_counter(gconstpointer data)
 {
@@ -178,7 +182,7 @@ void collector_process_lose(struct collector_process *process, enum prof_loss_ca
 	loss_add(process->rows->losses, &loss);
 }
 
-/* ---- Owners ------------------------------------------------------------------------------------- */
+/* ---- Owners ---------------------------------------------------------------------------------- */
 
 static void free_text(gpointer data)
 {
@@ -286,7 +290,7 @@ static struct thread *find_thread(struct collector_process *process, uint32_t ti
 	return (struct thread *)row_ref(&thread->row);
 }
 
-/* ---- Strings ------------------------------------------------------------------------------------ */
+/* ---- Strings --------------------------------------------------------------------------------- */
 
 static void lose(const struct collector_owner *owner, enum prof_loss_cause cause, uint64_t time_ns)
 {
@@ -385,7 +389,7 @@ static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t t
 	return text->id;
 }
 
-/* ---- Marks -------------------------------------------------------------------------------------- */
+/* ---- Marks ----------------------------------------------------------------------------------- */
 
 static enum ring_fault write_mark(struct collector_owner *owner, const struct ring_record *record,
 				  const struct ring_mark *mark, uint32_t stack)
@@ -442,9 +446,10 @@ static enum ring_fault add_mark_at(struct collector_owner *owner, const struct r
 	return write_mark(owner, record, (const void *)(at + 1), at->stack);
 }
 
-/* ---- Logs --------------------------------------------------------------------------------------- */
+/* ---- Logs ------------------------------------------------------------------------------------ */
 
-/* The one that this is a part of; one that was begun and never ended makes room. NULL: it is whole. */
+/* The one that this is a part of; one that was begun and never ended makes room. NULL: it is
+ * whole. */
 static struct open_log *find_log(struct collector_owner *owner, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -537,7 +542,7 @@ static enum ring_fault add_log_at(struct collector_owner *owner, const struct ri
 	return take_log(owner, record, (const void *)(at + 1), at->stack);
 }
 
-/* ---- Names -------------------------------------------------------------------------------------- */
+/* ---- Names ----------------------------------------------------------------------------------- */
 
 static enum ring_fault add_name(struct collector_owner *owner, const struct ring_record *record)
 {
@@ -555,7 +560,7 @@ static enum ring_fault add_name(struct collector_owner *owner, const struct ring
 	return RING_FAULT_NONE;
 }
 
-/* ---- Counters ----------------------------------------------------------------------------------- */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 static uint32_t output_bytes(struct output *output, GBytes *bytes)
 {
@@ -679,7 +684,7 @@ static enum ring_fault add_value(struct collector_owner *owner, const struct rin
 	return RING_FAULT_NONE;
 }
 
-/* ---- Code --------------------------------------------------------------------------------------- */
+/* ---- Code ------------------------------------------------------------------------------------ */
 
 static enum ring_fault add_image(struct collector_owner *owner, const struct ring_record *record)
 {
@@ -717,7 +722,7 @@ static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_
 	return RING_FAULT_NONE;
 }
 
-/* ---- Allocations -------------------------------------------------------------------------------- */
+/* ---- Allocations ----------------------------------------------------------------------------- */
 
 static struct heap_owner *heap_of(struct collector_owner *owner)
 {
@@ -751,7 +756,7 @@ static enum ring_fault add_calls(struct collector_owner *owner, const struct rin
 	return heap_owner_calls(heap_of(owner), record);
 }
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Records --------------------------------------------------------------------------------- */
 
 static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 						     const struct ring_record *) = {

@@ -26,7 +26,8 @@ struct collector_rows {
 	struct tasks *tasks;
 	struct loss_table *losses;
 	struct images *images;
-	/* An image that the side band knows was hit for the first time; NULL: nobody wants to know. */
+	/* An image that the side band knows was hit for the first time; NULL: nobody wants to
+	 * know. */
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 	void *want_data;
 	uint64_t text_bytes; /* of strings and stacks */
@@ -60,7 +61,8 @@ struct collector_process {
 	uint32_t n_images;
 	uint64_t text_bytes;
 	char stream
-		[LOSS_STREAM_BYTES]; /* of its losses: "collector/PID", or "collectors" where those are many */
+		/* of its losses: "collector/PID", or "collectors" where those are many */
+		[LOSS_STREAM_BYTES];
 	bool has_lost;
 };
 
@@ -87,6 +89,7 @@ struct collector_owner *collector_owner_ref(struct collector_owner *owner);
 void collector_owner_unref(struct collector_owner *owner); /* takes NULL */
 uint32_t collector_owner_tid(const struct collector_owner *owner);
 
-/* A record becomes a row, or part of one. The process is bound. Not NONE: its ring lies, and there is no row. */
+/* A record becomes a row, or part of one. The process is bound. Not NONE: its ring lies, and
+ * there is no row. */
 enum ring_fault collector_owner_add(struct collector_owner *owner,
 				    const struct ring_record *record);

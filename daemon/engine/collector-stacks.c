@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector stacks - images and stacks that the owner of a ring has told of, as images, frames and stacks of the capture
+ * Collector stacks - images and stacks that the owner of a ring has told of, as images, frames and
+ * stacks of the capture
  *
- * What is kept of a stack are the places of its frames, so that it is told anew in each epoch that names it. An image is the one
- * that the side band has in the same place of the process, where that is there and says the same; else one by what the process says
- * of it, which is then all that is known: no file is opened on a process's word. A frame without an image is looked for where
- * the side band and the process say that files are mapped, and is an address of the process's own memory otherwise.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks [test-engine-collectors-stacks: stack_ids]
- *             (2) what a process makes us keep is bounded, and what is more is counted [test-engine-collectors-stacks: endless_stacks]
- *             (3) a stack needs no side band, and no process                           [test-engine-collectors-stacks: stacks]
+ * What is kept of a stack are the places of its frames, so that it is told anew in each epoch that
+ * names it. An image is the one that the side band has in the same place of the process, where that
+ * is there and says the same; else one by what the process says of it, which is then all that is
+ * known: no file is opened on a process's word. A frame without an image is looked for where the
+ * side band and the process say that files are mapped, and is an address of the process's own
+ * memory otherwise.
+ * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks
+ *                 [test-engine-collectors-stacks: stack_ids]
+ *             (2) what a process makes us keep is bounded, and what is more is counted
+ *                 [test-engine-collectors-stacks: endless_stacks]
+ *             (3) a stack needs no side band, and no process
+ *                 [test-engine-collectors-stacks: stacks]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collector-stacks.h"
@@ -67,7 +73,7 @@ static void refuse(const struct collector_stacks *stacks, uint64_t time_ns)
 	collector_process_lose(stacks->process, PROF_LOSS_RING_REFUSED, 1, time_ns, time_ns);
 }
 
-/* ---- Images ------------------------------------------------------------------------------------- */
+/* ---- Images ---------------------------------------------------------------------------------- */
 
 /* Both name it, or it has one name only. */
 static bool is_same_file(const struct image *image, const struct image_key *key)
@@ -180,7 +186,7 @@ enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 	return RING_FAULT_NONE;
 }
 
-/* ---- Stacks ------------------------------------------------------------------------------------- */
+/* ---- Stacks ---------------------------------------------------------------------------------- */
 
 struct image *collector_lost_image(struct collector_rows *rows)
 {

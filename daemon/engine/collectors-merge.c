@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors, merge - what processes wrote, out of their rings, queued, merged by time, and made rows
+ * Collectors, merge - what processes wrote, out of their rings, queued, merged by time, and made
+ * rows
  *
- * Each drain of a ring tells a time before which nothing will come from it; the smallest of all rings is how far rows may
- * go. That and the side band's limit, as a thread has to be known before what it did.
- * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is queued.
- * Invariants: (1) rows are in time order, or counted as late        [test-engine-collectors-rows: order]
- *             (2) who writes without end costs nobody else a record [test-engine-collectors-rows: fair, fair_end]
- *             (3) however long something of us takes, rings are taken meanwhile [test-engine-collectors-stacks: keep_up]
+ * Each drain of a ring tells a time before which nothing will come from it; the smallest of all
+ * rings is how far rows may go. That and the side band's limit, as a thread has to be known before
+ * what it did.
+ * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is
+ * queued.
+ * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
+ *             (2) who writes without end costs nobody else a record
+ *                 [test-engine-collectors-rows: fair, fair_end]
+ *             (3) however long something of us takes, rings are taken meanwhile
+ *                 [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
@@ -28,7 +33,7 @@
 #define MAX_FAULTS 64        /* that are told in words */
 #define MANY_RINGS 256u      /* those of five processes */
 
-/* ---- Draining ----------------------------------------------------------------------------------- */
+/* ---- Draining -------------------------------------------------------------------------------- */
 
 /* What a ring that lies said, in the capture and to the client. */
 static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
@@ -54,8 +59,8 @@ static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 }
 
 /*
- * How many bytes of it may be queued. What is left in the ring is counted by who writes, once that is full; others are not to
- * wait for it, so it may be late.
+ * How many bytes of it may be queued. What is left in the ring is counted by who writes, once that
+ * is full; others are not to wait for it, so it may be late.
  */
 static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
@@ -67,9 +72,11 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 }
 
 /*
- * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as much more can wait in the queue than in the
- * ring. All, too, where there are so many rings that to look at each of them for each piece took longer than the piece. But a turn's worth at
- * most, and no more than its share: producers do not wait for as long as it takes until what was taken beyond it is rows.
+ * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as
+ * much more can wait in the queue than in the ring. All, too, where there are so many rings that to
+ * look at each of them for each piece took longer than the piece. But a turn's worth at most, and
+ * no more than its share: producers do not wait for as long as it takes until what was taken beyond
+ * it is rows.
  */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
@@ -275,7 +282,7 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 	collectors->keep_up_ns = now_ns + took_ns + MAX_OF(took_ns, KEEP_UP_NS);
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static uint64_t head_ns(const struct peer_ring *ring)
 {
@@ -369,7 +376,8 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
-/* Of the records from *at on, as many as are worth asking for together. Returns how many; *at is behind them. */
+/* Of the records from *at on, as many as are worth asking for together. Returns how many; *at is
+ * behind them. */
 static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t end, bool with_new,
 			    uint64_t addresses[AHEAD])
 {
@@ -386,7 +394,8 @@ static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t e
 	return n;
 }
 
-/* Of what comes soon, where a block is that it is about; first in which slot, then, when that is there, in which memory. */
+/* Of what comes soon, where a block is that it is about; first in which slot, then, when that is
+ * there, in which memory. */
 static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 {
 	const struct peer_chunk *chunk = queue->chunks;
@@ -475,7 +484,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 
-/* ---- What is left ------------------------------------------------------------------------------- */
+/* ---- What is left ---------------------------------------------------------------------------- */
 
 static void lose_peer(struct collectors *collectors, struct peer *peer)
 {

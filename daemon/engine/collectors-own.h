@@ -31,16 +31,18 @@ static inline void collectors_note_clearing(struct collectors *collectors, uint6
 	collectors->arena_until_ns = now_ns + 2 * (now_ns - begin_ns);
 }
 
-/* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may have reached another one. */
+/* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may
+ * have reached another one. */
 void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. */
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how);
-/* collectors-merge.c: amid what may take longer than producers wait, rings that are filling are emptied into their queues. */
+/* collectors-merge.c: amid what may take longer than producers wait, rings that are filling are
+ * emptied into their queues. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
 uint64_t collectors_unread(const struct peer *peer);
-/* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by pieces; then the rest of what
- * is queued, as collectors_finish() says. */
+/* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by
+ * pieces; then the rest of what is queued, as collectors_finish() says. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

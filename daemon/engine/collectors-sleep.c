@@ -2,11 +2,12 @@
 /*
  * Collectors, sleep - when all of it is due again
  *
- * When a doorbell rings, when a ring was last seen more than a third full, and ten times a second with the round of the
- * session, or as seldom as that is where nothing comes: so idle processes cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
- * Invariants: (1) who rings without reason is not listened to       [test-engine-collectors: floods]
- *             (2) where all can ring and nothing waits, nobody looks more often than the session does
- *                                                                   [test-engine-collectors: quiet]
+ * When a doorbell rings, when a ring was last seen more than a third full, and ten times a second
+ * with the round of the session, or as seldom as that is where nothing comes: so idle processes
+ * cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
+ * Invariants: (1) who rings without reason is not listened to  [test-engine-collectors: floods]
+ *             (2) where all can ring and nothing waits, nobody looks more often than the session
+ *                 does  [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
@@ -28,7 +29,8 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
 }
 
-/* All of them; returns whether something filled between its drain and now, when it could not ring. */
+/* All of them; returns whether something filled between its drain and now, when it could not
+ * ring. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
 	struct bell bells[BELLS_MAX];
@@ -88,7 +90,8 @@ static bool is_waiting(const struct peer *peer)
 		 (peer->n_wanted > 0 && !peer->is_blocked)));
 }
 
-/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be done about them. */
+/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be
+ * done about them. */
 static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false, are_there = false;

@@ -2,16 +2,18 @@
 /*
  * Collectors - the processes that record from inside
  *
- *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues ▶ merged by time ▶ rows
+ *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues
+ *            ▶ merged by time ▶ rows
  *
- * Here: who they are, and what each has to write into. What they write is taken and made rows by collectors-merge.c; when all of it
- * is due again is said by collectors-sleep.c.
- * What processes can make us do is bounded: so many peers, arenas, bytes; the time to make arenas; the doorbells that are
- * listened to; what is queued.
- * Invariants: (1) a peer gets an arena only if it is a target       [test-engine-collectors: stranger]
+ * Here: who they are, and what each has to write into. What they write is taken and made rows by
+ * collectors-merge.c; when all of it is due again is said by collectors-sleep.c.
+ * What processes can make us do is bounded: so many peers, arenas, bytes; the time to make arenas;
+ * the doorbells that are listened to; what is queued.
+ * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) what was written before its producer died is kept [test-engine-collectors: death]
- *             (3) who asks without end is not listened to           [test-engine-collectors: floods]
- *             (4) a target that there is no room for is counted     [test-engine-collectors: no_room, refused]
+ *             (3) who asks without end is not listened to  [test-engine-collectors: floods]
+ *             (4) a target that there is no room for is counted
+ *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */
 #include "daemon/closer.h"
@@ -28,9 +30,10 @@
 /* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
 #define UNCLAIMED_NS (1000 * MS)
 
-/* The first arena of a process, and one where many have some already. A thread begins with the smallest, most need no other,
- * and leaves one that is full for one that is four times as big. Where it would wait for room rather than lose something, the
- * larger sizes have memory only when those before them are used: to clear all of it is what a short process costs most. */
+/* The first arena of a process, and one where many have some already. A thread begins with the
+ * smallest, most need no other, and leaves one that is full for one that is four times as big.
+ * Where it would wait for room rather than lose something, the larger sizes have memory only
+ * when those before them are used: to clear all of it is what a short process costs most. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,
@@ -69,7 +72,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	endings_init(&collectors->endings, options->tasks);
 }
 
-/* ---- Descriptors -------------------------------------------------------------------------------- */
+/* ---- Descriptors ----------------------------------------------------------------------------- */
 
 static void watch(struct collectors *collectors, struct peer *peer, int fd)
 {
@@ -104,7 +107,8 @@ bool collectors_wake(struct collectors *collectors, int fd)
 				    : NULL;
 
 	if (peer) {
-		/* What follows from it is done between events: a descriptor that is closed amid them may come again. */
+		/* What follows from it is done between events: a descriptor that is closed amid
+		 * them may come again. */
 		peer->ended = peer->ended || fd == peer->pidfd;
 		peer->called = peer->called || fd == peer->connection;
 		return true;
@@ -116,7 +120,7 @@ bool collectors_wake(struct collectors *collectors, int fd)
 	return true;
 }
 
-/* ---- Peers -------------------------------------------------------------------------------------- */
+/* ---- Peers ----------------------------------------------------------------------------------- */
 
 /* Threads that wait for a ring of sysprof's go on without. */
 static void refuse_wanted(struct peer *peer)
@@ -251,10 +255,11 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 	       (request || status == CONTROL_OK);
 }
 
-/* ---- Sysprof's rings ---------------------------------------------------------------------------- */
+/* ---- Sysprof's rings ------------------------------------------------------------------------- */
 
-/* A quarter of the room that there is, in all and for the process, or less; a quarter of everything is kept for rings of the least
- * size, so that many threads get one. 0: there is no room. */
+/* A quarter of the room that there is, in all and for the process, or less; a quarter of
+ * everything is kept for rings of the least size, so that many threads get one. 0: there is no
+ * room. */
 static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t most = collectors->sysprof_max_bytes;
@@ -314,7 +319,8 @@ static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint
 			continue;
 		if (pid != sysprof_peer_number(peer))
 			owner = find_sysprof_peer(collectors, pid);
-		/* It took another one's answer before it was judged, or before its own request came. */
+		/* It took another one's answer before it was judged, or before its own request
+		 * came. */
 		if (owner ? owner->state != PEER_ACTIVE
 			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
 			continue;
@@ -364,7 +370,7 @@ static void forget_ended_rings(struct collectors *collectors, struct peer *peer,
 	}
 }
 
-/* ---- The end of a peer -------------------------------------------------------------------------- */
+/* ---- The end of a peer ----------------------------------------------------------------------- */
 
 static void stop_producers(struct peer *peer)
 {
@@ -384,7 +390,8 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.ask(peer->process.process, collectors->options.data);
 }
 
-/* How it ended is known when it has been waited for; if it is another program by now, that is not of this one. */
+/* How it ended is known when it has been waited for; if it is another program by now, that is
+ * not of this one. */
 static void follow_end(struct collectors *collectors, struct peer *peer)
 {
 	int pidfd = peer->pidfd;
@@ -396,7 +403,8 @@ static void follow_end(struct collectors *collectors, struct peer *peer)
 	endings_add(&collectors->endings, peer->process.leader, steal_fd(&peer->pidfd));
 }
 
-/* It had no room for what it asked for, and records nothing. What it says of itself changes only what is said of it. */
+/* It had no room for what it asked for, and records nothing. What it says of itself changes only
+ * what is said of it. */
 static bool has_given_up(const struct peer *peer)
 {
 	return peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
@@ -432,7 +440,8 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	peer->gone_ns = now_ns;
 }
 
-/* A process that is there already has another program now, or has given up its memory: the number is the new one's. */
+/* A process that is there already has another program now, or has given up its memory: the
+ * number is the new one's. */
 static bool supersede(struct collectors *collectors, int32_t pid)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -498,7 +507,8 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 		watch(collectors, peer, peer->pidfd);
 	if (!has_room || !is_first)
 		refuse(collectors, peer, CONTROL_LIMIT);
-	/* The second one of its process is not missed. Where there was no room, that is a loss, if it is a target. */
+	/* The second one of its process is not missed. Where there was no room, that is a loss,
+	 * if it is a target. */
 	if (is_first)
 		peer->state = PEER_WAITING;
 	peer->is_refused = is_first && peer->connection < 0;
@@ -512,7 +522,8 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
-	/* It may have come to its end before it is judged; what ended long before it came is another one. */
+	/* It may have come to its end before it is judged; what ended long before it came is
+	 * another one. */
 	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
@@ -634,7 +645,8 @@ static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* What is left in its rings is taken at once then; until that fits, it is drained as while it lived. */
+/* What is left in its rings is taken at once then; until that fits, it is drained as while it
+ * lived. */
 static bool may_end(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t bytes = collectors_unread(peer);
@@ -731,7 +743,7 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 	}
 }
 
-/* ---- The end ------------------------------------------------------------------------------------ */
+/* ---- The end --------------------------------------------------------------------------------- */
 
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns)
 {

@@ -71,27 +71,29 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 			 int connection, int pidfd, uint64_t now_ns);
 /* An event of the epoll set. False: not of one of ours. */
 bool collectors_wake(struct collectors *collectors, int fd);
-/* Who is a target gets an arena, where the side band has been applied up to limit_ns; requests are answered. */
+/* Who is a target gets an arena, where the side band has been applied up to limit_ns; requests
+ * are answered. */
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);
 /* Takes some of what is in the rings, so that none gets full. */
 void collectors_drain(struct collectors *collectors, uint64_t now_ns);
-/* Records up to limit_ns, which the side band has been applied up to, become rows, those that are in the rings yet too; not after until_ns
- * of the clock. */
+/* Records up to limit_ns, which the side band has been applied up to, become rows, those that
+ * are in the rings yet too; not after until_ns of the clock. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
-/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX: nobody is there. Where it says that nothing
- * can be missed, that is after longest_ns. */
+/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX:
+ * nobody is there. Where it says that nothing can be missed, that is after longest_ns. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Whether nothing waits, and whatever is written from now on fills a ring whose bell is heard. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
 /* Somebody writes into a ring whose request the broker has not passed on yet. */
 bool collectors_miss_requests(const struct collectors *collectors);
 /*
- * Before the end, as long as it returns more than 0: producers stop, and some of what they have written becomes rows, until until_ns of the
- * clock. Returns the bytes that are left, if there are allocations among what processes tell of: of these nothing is to be lost.
+ * Before the end, as long as it returns more than 0: producers stop, and some of what they have
+ * written becomes rows, until until_ns of the clock. Returns the bytes that are left, if there are
+ * allocations among what processes tell of: of these nothing is to be lost.
  */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /*
- * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock is lost; half-way to it,
- * what is queued of those of whom that is much, where others wait.
+ * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock
+ * is lost; half-way to it, what is queued of those of whom that is much, where others wait.
  */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

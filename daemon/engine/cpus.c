@@ -2,13 +2,15 @@
 /*
  * CPUs - the events and rings of each CPU
  *
- * A CPU has a side-band event with its own ring, and events that sample, which share a second one. The broker opened
- * them disabled; they are enabled, disabled and read here, which needs no privilege. CPU numbers are the kernel's and
- * may have holes. A CPU that goes offline takes its events with it: they are closed, and opened anew by the broker when
- * it is back. Events of threads are many for each CPU, write into the rings of two events that only have those, and stay
- * when the CPU goes.
+ * A CPU has a side-band event with its own ring, and events that sample, which share a second one.
+ * The broker opened them disabled; they are enabled, disabled and read here, which needs no
+ * privilege. CPU numbers are the kernel's and may have holes. A CPU that goes offline takes its
+ * events with it: they are closed, and opened anew by the broker when it is back. Events of threads
+ * are many for each CPU, write into the rings of two events that only have those, and stay when the
+ * CPU goes.
  * Invariants: (1) an fd is in one struct cpu and closed once
- *             (2) a list of CPUs never sets a byte beyond the caller's array    [test-engine-samples: list]
+ *             (2) a list of CPUs never sets a byte beyond the caller's array
+ *                 [test-engine-samples: list]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/cpus.h"

@@ -2,10 +2,12 @@
 /*
  * Endings - what processes ended with, as wait() tells their parents
  *
- * Perf says that a task has ended, and not how. A pidfd says it since Linux 6.15, from when the process has been waited for, which may be
- * never. So a row of task, event status, comes behind that of the exit, at the time of the last row that is there; before that kernel, and of who
- * is not waited for, there is none.
- * Invariants: (1) one row a process at most, and none that is not the kernel's word  [test_memory_life: end, status]
+ * Perf says that a task has ended, and not how. A pidfd says it since Linux 6.15, from when the
+ * process has been waited for, which may be never. So a row of task, event status, comes behind
+ * that of the exit, at the time of the last row that is there; before that kernel, and of who is
+ * not waited for, there is none.
+ * Invariants: (1) one row a process at most, and none that is not the kernel's word
+ *                 [test_memory_life: end, status]
  *             (2) no more than MAX_WAITING descriptors are kept: the oldest is given up
  * Runs on the drain thread only.
  */

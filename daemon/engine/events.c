@@ -2,9 +2,10 @@
 /*
  * Events - what each record changes
  *
- * Called for every record of every ring in time order. Records of the side band keep tasks, mappings and kernel code
- * up to date; samples become rows with what is known at that time; what the kernel could not deliver is counted, and so are
- * samples above the session's rate, and those that the end of a session has no time for.
+ * Called for every record of every ring in time order. Records of the side band keep tasks,
+ * mappings and kernel code up to date; samples become rows with what is known at that time; what
+ * the kernel could not deliver is counted, and so are samples above the session's rate, and those
+ * that the end of a session has no time for.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/events.h"
@@ -25,7 +26,8 @@ static struct thread *special_thread(struct events *events, int32_t tid, uint64_
 	return thread;
 }
 
-/* Whose sample it is. A task that has nearly exited has no number left: it is who came last to that CPU. */
+/* Whose sample it is. A task that has nearly exited has no number left: it is who came last to
+ * that CPU. */
 static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 				const struct record *record)
 {
@@ -131,8 +133,8 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		.time_ns = record->time_ns,
 	};
 
-	/* The flag that says which of the two it is leaks from one event into another's records (kernel/events/core.c
-	 * does not take it back), so what was asked for decides. */
+	/* The flag that says which of the two it is leaks from one event into another's records
+	 * (kernel/events/core.c does not take it back), so what was asked for decides. */
 	if (events->build_ids && mmap->build_id_bytes) {
 		key.build_id = mmap->build_id;
 		key.build_id_bytes = mmap->build_id_bytes;
@@ -313,7 +315,8 @@ void events_record(const struct round_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
-	/* Samples are walked some at a time, with what is known at their time: a switch changes nothing of that. */
+	/* Samples are walked some at a time, with what is known at their time: a switch changes
+	 * nothing of that. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)
 		samples_settle(events->samples);

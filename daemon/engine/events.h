@@ -24,8 +24,8 @@ struct events {
 	uint64_t begin_ns;  /* when the side band was enabled */
 	uint64_t max_rate;  /* samples a second; 0 = as many as come */
 	uint64_t second, n_in_second;
-	uint64_t
-		until_ns; /* of the clock: samples that are handled later are counted as lost; 0 = never */
+	/* of the clock: samples that are handled later are counted as lost; 0 = never */
+	uint64_t until_ns;
 	uint32_t n_handled;
 	bool too_late;
 	void (*ask)(struct process *process, void *data); /* too little is known of it */

@@ -2,12 +2,16 @@
 /*
  * Footprints - how much memory the processes take whose allocations are recorded
  *
- * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what the process itself tells: it
- * may take memory in ways that no allocator sees, and give none back that it has freed. The broker reads /proc for it, in a
- * process that nobody waits for. For pss page tables are walked, while the process cannot change its mappings; so of large
- * processes that is done less often, a fiftieth of the time or every ten seconds, and between them rss alone is read.
- * Invariants: (1) of each process, what was read of it and of no other    [test-engine-footprints: instances]
- *             (2) rows come in the order of those of the collectors       [test-engine-footprints: order]
+ * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what
+ * the process itself tells: it may take memory in ways that no allocator sees, and give none back
+ * that it has freed. The broker reads /proc for it, in a process that nobody waits for. For pss
+ * page tables are walked, while the process cannot change its mappings; so of large processes that
+ * is done less often, a fiftieth of the time or every ten seconds, and between them rss alone is
+ * read.
+ * Invariants: (1) of each process, what was read of it and of no other
+ *                 [test-engine-footprints: instances]
+ *             (2) rows come in the order of those of the collectors
+ *                 [test-engine-footprints: order]
  *             (3) what is hostile in the answer is not believed           [fuzz_snapshot]
  * Runs on the drain thread only.
  */
@@ -37,7 +41,7 @@ struct footprint_value {
 	double value;
 };
 
-/* ---- Counters ----------------------------------------------------------------------------------- */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 static void write_counter(struct row *row, struct output *output)
 {
@@ -116,7 +120,7 @@ void footprints_done(struct footprints *footprints)
 	*footprints = (struct footprints){ 0 };
 }
 
-/* ---- Requests ----------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 uint64_t footprints_due_ns(const struct footprints *footprints)
 {
@@ -183,7 +187,7 @@ uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t
 	return n;
 }
 
-/* ---- Answers ------------------------------------------------------------------------------------ */
+/* ---- Answers --------------------------------------------------------------------------------- */
 
 static void add_value(struct footprints *footprints, struct footprint_counter **counter,
 		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)

@@ -23,7 +23,8 @@ void footprints_done(struct footprints *footprints);
 
 /* When it is time for the next request; UINT64_MAX: never. */
 uint64_t footprints_due_ns(const struct footprints *footprints);
-/* Whom the request is to be about, as it has them; up to ENGINE_MAX_FOOTPRINTS. It is on the way then, unless that is 0. */
+/* Whom the request is to be about, as it has them; up to ENGINE_MAX_FOOTPRINTS. It is on the way
+ * then, unless that is 0. */
 uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t now_ns,
 			int32_t *ret_pids);
 /* The answer: a snapshot (daemon/protocol.h). One that nobody waits for any more is dropped. */

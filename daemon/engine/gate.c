@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Gate - the time that a program wants samples of, where it says so in memory that it shares with us
+ * Gate - the time that a program wants samples of, where it says so in memory that it shares with
+ * us
  *
- * Switching events takes longer than a short block lasts. So they stay enabled for a while when a block ends, and the program
- * writes down when its blocks begin and end; what was sampled at other times is dropped. Two bits say who may rely on what:
- * ON is ours, and promises that events are enabled as long as it stands; BLOCK is the program's, and set only together with
- * an ON that stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a BLOCK.
+ * Switching events takes longer than a short block lasts. So they stay enabled for a while when a
+ * block ends, and the program writes down when its blocks begin and end; what was sampled at other
+ * times is dropped. Two bits say who may rely on what: ON is ours, and promises that events are
+ * enabled as long as it stands; BLOCK is the program's, and set only together with an ON that
+ * stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a
+ * BLOCK.
  *
- * The clock of that while is the caller's (session-sampling.c): it is for what events cost that a while is short. How long it
- * is, is learned: twice the pause that was too long last, if that was within two seconds, and half as long each time that
- * it was in vain. So a begin waits for events to be enabled, which takes the longer the more CPUs there are, only behind a
- * pause that is longer than those before.
+ * The clock of that while is the caller's (session-sampling.c): it is for what events cost that a
+ * while is short. How long it is, is learned: twice the pause that was too long last, if that was
+ * within two seconds, and half as long each time that it was in vain. So a begin waits for events
+ * to be enabled, which takes the longer the more CPUs there are, only behind a pause that is longer
+ * than those before.
  *
- * A time counts as soon as the program has published it, which is before its begin or end returns. Who takes the edges after
- * the clock was read so knows of all that any sample up to then depends on.
- * Invariants: (1) a sample between a begin that returned and its end is in a block     [test-engine-gate: blocks; test_recorder: edges]
- *             (2) one between an end that returned and the next begin is in none       [test-engine-gate: blocks; test_recorder: edges]
+ * A time counts as soon as the program has published it, which is before its begin or end returns.
+ * Who takes the edges after the clock was read so knows of all that any sample up to then depends
+ * on.
+ * Invariants: (1) a sample between a begin that returned and its end is in a block
+ *                 [test-engine-gate: blocks; test_recorder: edges]
+ *             (2) one between an end that returned and the next begin is in none
+ *                 [test-engine-gate: blocks; test_recorder: edges]
  *             (3) who comes back as late as before does not ask         [test-engine-gate: linger]
- *             (4) whatever the page says, nothing is written outside, and memory is bounded [test-engine-gate: hostile]
+ *             (4) whatever the page says, nothing is written outside, and memory is bounded
+ *                 [test-engine-gate: hostile]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/gate.h"

@@ -2,9 +2,10 @@
 /*
  * Go frames - from .gopclntab to .debug_frame
  *
- * One CIE, and an FDE of each function: a function moves the stack pointer only, and its return address is below where sp was
- * at its entry (x86-64), or at sp once there is a frame, and in lr before that (aarch64, riscv64, ppc64le). Go's linker writes
- * the same (writeframes() in cmd/link/internal/ld/dwarf.go). Version 3 of DWARF.
+ * One CIE, and an FDE of each function: a function moves the stack pointer only, and its return
+ * address is below where sp was at its entry (x86-64), or at sp once there is a frame, and in lr
+ * before that (aarch64, riscv64, ppc64le). Go's linker writes the same (writeframes() in
+ * cmd/link/internal/ld/dwarf.go). Version 3 of DWARF.
  */
 #include "daemon/engine/go-frames.h"
 

@@ -2,20 +2,24 @@
 /*
  * Heap, excluded - which processes handed over no allocations, and why
  *
- * Where allocations are expected of some processes and of what they start, each program that runs there has its collector
- * preloaded, and it registers with its first allocation, if it has room for that. A process that ended, or still runs, without having done so is
- * told of in one row of the table heap, so that nobody takes what is missing for nothing. A process is an instance here,
- * as in tasks.h: what only forked to execute something else is not told of, nor what goes on with its parent's collector.
- * A library that was mapped says why (libcollector/control.h). Otherwise the program's file tells:
- * without a dynamic linker it is static, one of another architecture or libc cannot load our
- * library, where exec gives rights the linker must not, and any other was started with an
- * environment that does not name the library. The file is asked for when it is mapped, since its path may lead
- * elsewhere later. Who executes something with more rights than its own ends as far as perf tells, before anything is mapped
- * (fs/exec.c, begin_new_exec: perf_event_exit_task() of who is not dumpable): that is how such a program is mostly known.
- * Invariants: (1) one row an instance, and none for who registered                [test-engine-heap-excluded: once]
- *             (2) no row is later than what the collectors' merge has reached     [test-engine-heap-excluded: order]
+ * Where allocations are expected of some processes and of what they start, each program that runs
+ * there has its collector preloaded, and it registers with its first allocation, if it has room for
+ * that. A process that ended, or still runs, without having done so is told of in one row of the
+ * table heap, so that nobody takes what is missing for nothing. A process is an instance here, as
+ * in tasks.h: what only forked to execute something else is not told of, nor what goes on with its
+ * parent's collector. A library that was mapped says why (libcollector/control.h). Otherwise the
+ * program's file tells: without a dynamic linker it is static, one of another architecture or libc
+ * cannot load our library, where exec gives rights the linker must not, and any other was started
+ * with an environment that does not name the library. The file is asked for when it is mapped,
+ * since its path may lead elsewhere later. Who executes something with more rights than its own
+ * ends as far as perf tells, before anything is mapped (fs/exec.c, begin_new_exec:
+ * perf_event_exit_task() of who is not dumpable): that is how such a program is mostly known.
+ * Invariants: (1) one row an instance, and none for who registered
+ *                 [test-engine-heap-excluded: once]
+ *             (2) no row is later than what the collectors' merge has reached
+ *                 [test-engine-heap-excluded: order]
  *             (3) an image that is never answered for holds up a row for WAIT_NS only
- *                                                                                 [test-engine-heap-excluded: silence]
+ *                                                              [test-engine-heap-excluded: silence]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-excluded.h"
@@ -60,7 +64,8 @@ static bool get_told(const struct process *process, enum engine_excluded *ret_re
 	return is_mapped;
 }
 
-/* Whoever was only forked goes on with its parent's collector, and needs it with its first allocation, or executes something. */
+/* Whoever was only forked goes on with its parent's collector, and needs it with its first
+ * allocation, or executes something. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded told;
@@ -126,7 +131,7 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 	excluded->want(image, mapping, process->pid, excluded->data);
 }
 
-/* ---- Why ---------------------------------------------------------------------------------------- */
+/* ---- Why ------------------------------------------------------------------------------------- */
 
 /* Of one that ran before the recording, what /proc calls its program. */
 static const struct image *program_of(const struct process *process)
@@ -181,7 +186,7 @@ static bool find_reason(const struct process *process, enum engine_excluded *ret
 	return image->program != IMAGE_PROGRAM_UNKNOWN || !image->requested;
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static void write_row(struct heap_excluded *excluded, struct process *process, uint64_t time_ns,
 		      enum engine_excluded reason)

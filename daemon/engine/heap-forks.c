@@ -2,14 +2,17 @@
 /*
  * Heap forks - the blocks that a forked process has of its parent's
  *
- * They are known by their addresses and their parent's numbers only, so that their ends are told from those of blocks that nobody
- * knows. Most who are forked execute something at once, and tell of no allocation: nothing is copied until one does. As numbers grow,
- * what its parent had then is what it has now with numbers up to that time's last one, and what of those has ended since; so these ends
- * are kept, as long as somebody may ask.
- * What is kept is taken from the parent's budget, and the copy from the child's. Where there is no room for it, ends are of blocks that
- * nobody knows.
- * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told since [test-engine-heap-live: forks]
- *             (2) what is kept of ends is given back when nobody can ask any more                        [test-engine-heap-live: forks]
+ * They are known by their addresses and their parent's numbers only, so that their ends are told
+ * from those of blocks that nobody knows. Most who are forked execute something at once, and tell
+ * of no allocation: nothing is copied until one does. As numbers grow, what its parent had then is
+ * what it has now with numbers up to that time's last one, and what of those has ended since; so
+ * these ends are kept, as long as somebody may ask.
+ * What is kept is taken from the parent's budget, and the copy from the child's. Where there is no
+ * room for it, ends are of blocks that nobody knows.
+ * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told
+ *                 since  [test-engine-heap-live: forks]
+ *             (2) what is kept of ends is given back when nobody can ask any more
+ *                 [test-engine-heap-live: forks]
  * Runs on the drain thread only. Mappings are not inherited.
  */
 #include "daemon/engine/heap-forks.h"
@@ -43,7 +46,7 @@ static struct heap_parent *parent_of(const struct heap_forks *forks, const struc
 	return g_hash_table_lookup(forks->parents, fork->parent);
 }
 
-/* ---- What is kept ------------------------------------------------------------------------------- */
+/* ---- What is kept ---------------------------------------------------------------------------- */
 
 /* Whose ends are to be kept may have changed. */
 static void update(const struct heap_forks *forks, struct heap_parent *parent)
@@ -187,7 +190,7 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 		forget_ended(forks);
 }
 
-/* ---- A child ------------------------------------------------------------------------------------ */
+/* ---- A child --------------------------------------------------------------------------------- */
 
 /* What `from` had when it forked that one. False: there is no room for it. */
 static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap merge - what becomes a row of allocations later than its record comes: the second half of a realloc, a block for whose address another
- * one's end is still to come, and a pause
+ * Heap merge - what becomes a row of allocations later than its record comes: the second half of a
+ * realloc, a block for whose address another one's end is still to come, and a pause
  *
  * All wait until the records of their time are rows, whosever they are.
- * Invariants: (1) they are in the order of their times, with the records of all processes  [test-engine-heap: realloc, reuse]
- *             (2) a pause is told behind all rows until then, and before all others         [test-engine-heap-live: pause]
+ * Invariants: (1) they are in the order of their times, with the records of all processes
+ *                 [test-engine-heap: realloc, reuse]
+ *             (2) a pause is told behind all rows until then, and before all others
+ *                 [test-engine-heap-live: pause]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-merge.h"

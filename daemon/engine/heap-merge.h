@@ -6,7 +6,8 @@
 
 struct heap_rows;
 
-/* A block that is not there yet: a realloc's, or one that waits for the end of another one at its address. */
+/* A block that is not there yet: a realloc's, or one that waits for the end of another one at
+ * its address. */
 struct heap_pending {
 	uint64_t time_ns;
 	struct heap_rows *rows;

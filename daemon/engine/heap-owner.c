@@ -2,10 +2,12 @@
 /*
  * Heap owner - what the owner of a ring says of allocations, believed or not
  *
- *     calls ▶ nodes, by the ids that this owner gives them         alloc, free, realloc ▶ heap-rows.c
+ *     calls ▶ nodes, by the ids that this owner gives them       alloc, free, realloc ▶ heap-rows.c
  *
- * Invariants: (1) what cannot be is a fault of the ring, and nothing has happened by it [test-engine-heap: lies]
- *             (2) a stack that was not told of is one that says so                      [test-engine-heap-stacks: nodes]
+ * Invariants: (1) what cannot be is a fault of the ring, and nothing has happened by it
+ *                 [test-engine-heap: lies]
+ *             (2) a stack that was not told of is one that says so
+ *                 [test-engine-heap-stacks: nodes]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows-own.h"

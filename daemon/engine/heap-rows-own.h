@@ -62,7 +62,8 @@ void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t pr
 		   uint64_t time_ns, bool may_wait);
 void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
 		      enum prof_free_kind kind, uint64_t time_ns);
-/* What is mapped there ends; false: nothing is, as far as we know. time_ns: of heap_rows_prepare(). */
+/* What is mapped there ends; false: nothing is, as far as we know. time_ns: of
+ * heap_rows_prepare(). */
 bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
 		     enum prof_free_kind kind, uint64_t time_ns);
 void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,

@@ -2,29 +2,39 @@
 /*
  * Heap rows - from what a process says of its allocations to rows of alloc, free, heap and live
  *
- *     alloc, free ▶ address to block (heap.c) ▶ rows            calls ▶ nodes (call-nodes.c) ▶ stacks
+ *     alloc, free ▶ address to block (heap.c) ▶ rows          calls ▶ nodes (call-nodes.c) ▶ stacks
  *     realloc ▶ gives up its block at once ▶ waits until the new one is there ▶ row
  *
- * Records come merged by time. A realloc is one record and two events: between them another thread may get the address that was given up,
- * or give up the one that comes. So the second waits, and is merged with the records of all processes.
- * Mappings may end by parts, and begin where others are: they are kept by where they are, and what is left of one is a block of its own.
- * An address that is given out though there is a block at it says that the end of that one was not told: it ends there. But another
- * thread's free of the same time may come after it, so it waits until that time is over.
- * So that not all has to be read to know what lived at a time, what lives is told now and then: where an epoch begins, and after so
- * many events; not before half as many events as there are blocks, so that it costs no more than the events do, unless there are few.
- * Where an epoch begins that is done for all processes, as one that is idle would have to be read from where it last did something.
- * While the session is paused, what is allocated is known by its address only, so that its end is no row either, whenever it comes.
- * Invariants: (1) blocks are numbered in the order of their rows             [test-engine-heap: realloc, reuse, mappings]
- *             (2) a heap row with the live ones of its time says what lived behind all rows until then, its own time included
- *                                                                            [test-engine-heap-live: checkpoint, idle]
- *             (3) blocks that were given up before the process or the session ended are no live rows of `end`
- *                                                                            [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
- *             (4) what a process has of its parent's is no block of its own, and its end is known [test-engine-heap-live: forks]
- *             (5) in a pause no block begins, and those that are there end    [test-engine-heap-live: pause]
- *             (6) what a process makes us keep is bounded, what is more is counted [test-engine-heap: limits]
- *             (7) of one time an address is given up before it is given out again, in whatever order that is told
- *                                                                            [test-engine-heap: ties]
- *             (8) rows of alloc and free of one time say in which order they were written [test-engine-heap: order]
+ * Records come merged by time. A realloc is one record and two events: between them another thread
+ * may get the address that was given up, or give up the one that comes. So the second waits, and is
+ * merged with the records of all processes. Mappings may end by parts, and begin where others are:
+ * they are kept by where they are, and what is left of one is a block of its own. An address that
+ * is given out though there is a block at it says that the end of that one was not told: it ends
+ * there. But another thread's free of the same time may come after it, so it waits until that time
+ * is over.
+ * So that not all has to be read to know what lived at a time, what lives is told now and then:
+ * where an epoch begins, and after so many events; not before half as many events as there are
+ * blocks, so that it costs no more than the events do, unless there are few. Where an epoch begins
+ * that is done for all processes, as one that is idle would have to be read from where it last did
+ * something. While the session is paused, what is allocated is known by its address only, so that
+ * its end is no row either, whenever it comes.
+ * Invariants: (1) blocks are numbered in the order of their rows
+ *                 [test-engine-heap: realloc, reuse, mappings]
+ *             (2) a heap row with the live ones of its time says what lived behind all rows until
+ *                 then, its own time included  [test-engine-heap-live: checkpoint, idle]
+ *             (3) blocks that were given up before the process or the session ended are no live
+ *                 rows of `end`
+ *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
+ *             (4) what a process has of its parent's is no block of its own, and its end is known
+ *                 [test-engine-heap-live: forks]
+ *             (5) in a pause no block begins, and those that are there end
+ *                 [test-engine-heap-live: pause]
+ *             (6) what a process makes us keep is bounded, what is more is counted
+ *                 [test-engine-heap: limits]
+ *             (7) of one time an address is given up before it is given out again, in whatever
+ *                 order that is told  [test-engine-heap: ties]
+ *             (8) rows of alloc and free of one time say in which order they were written
+ *                 [test-engine-heap: order]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/heap-rows-own.h"
@@ -33,7 +43,8 @@
 #include <sys/random.h>
 
 #define AHEAD 16u /* blocks */
-/* What the last digits of a time say is noise, and took a sixth of all bytes. No thread makes two records within that. */
+/* What the last digits of a time say is noise, and took a sixth of all bytes. No thread makes
+ * two records within that. */
 #define TIME_UNIT_NS 16u
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
 #define FEW 256u /* blocks: to tell them costs little in an epoch */
@@ -45,7 +56,7 @@ static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
 		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
 	      "free.kind");
 
-/* ---- What all share ----------------------------------------------------------------------------- */
+/* ---- What all share -------------------------------------------------------------------------- */
 
 static uint64_t random_seed(const void *fallback)
 {
@@ -72,7 +83,7 @@ static uint64_t last_time(const struct heap_rows *rows)
 	return MAX_OF(rows->merge->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------ */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread)
 {
@@ -109,7 +120,7 @@ static void release(struct heap_rows *rows, const struct heap_block *block)
 		heap_rows_drop_thread(rows, block->thread);
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
@@ -288,7 +299,7 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 			   number || !address ? UINT64_C(1) << PROF_FREE_ADDRESS : 0);
 }
 
-/* ---- Mappings ----------------------------------------------------------------------------------- */
+/* ---- Mappings -------------------------------------------------------------------------------- */
 
 static bool is_mapping(const struct heap_block *block)
 {
@@ -352,9 +363,10 @@ static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64
 	write_alloc(rows, block, prior);
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* A block whose end was not told: another one is at its address. Where records were lost, that has been counted. */
+/* A block whose end was not told: another one is at its address. Where records were lost, that
+ * has been counted. */
 static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 		       const struct heap_block *block, uint64_t *prior)
 {
@@ -499,7 +511,7 @@ void heap_rows_complete(struct heap_pending *pending)
 	heap_rows_complete_at(pending, pending->time_ns);
 }
 
-/* ---- Processes ---------------------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 struct heap_rows *heap_rows_new(struct collector_process *process)
 {

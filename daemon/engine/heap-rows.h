@@ -17,7 +17,8 @@ struct heap_rows *heap_rows_new(struct collector_process *process);
 /* It has ended, or the session has: what lives still is told. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* takes NULL */
-/* By the merge: a realloc's block is there; and a pause begins or ends, at that time or that of the last row. */
+/* By the merge: a realloc's block is there; and a pause begins or ends, at that time or that of
+ * the last row. */
 void heap_rows_complete(struct heap_pending *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* Whether there are so many blocks that they are worth being fetched before they are needed. */

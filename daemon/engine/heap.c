@@ -2,15 +2,18 @@
 /*
  * Heap - the blocks of a process that live, by their addresses
  *
- * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear probing, at most half full; who
- * leaves has those behind it move up, so that there are no marks of what was there. Blocks that are near each other have slots that
- * are, as a program often makes and gives up together what lies together. Blocks stand apart, in parts that never move,
- * each as large as all before it. What was given up last is used first, so that blocks that live shortly stay in caches; which that will be
- * is known some time before, so that those that lived long are fetched by then.
+ * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear
+ * probing, at most half full; who leaves has those behind it move up, so that there are no marks of
+ * what was there. Blocks that are near each other have slots that are, as a program often makes and
+ * gives up together what lies together. Blocks stand apart, in parts that never move, each as large
+ * as all before it. What was given up last is used first, so that blocks that live shortly stay in
+ * caches; which that will be is known some time before, so that those that lived long are fetched
+ * by then.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) what is in it is what was put and not taken            [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
- *             (4) no change takes long: slots move, and their pages are made, a few at a time [test-engine-heap: pages]
+ *             (4) no change takes long: slots move, and their pages are made, a few at a time
+ *                 [test-engine-heap: pages]
  * Runs on the drain thread only. Does not know what becomes a row.
  */
 #include "daemon/engine/heap.h"
@@ -29,7 +32,8 @@
 #define SOON 16u               /* blocks that are fetched at once */
 #define TOUCH_PUTS 2048u       /* for each of which one page of the next table is made */
 #define SOME 8u                /* slots that are looked at with each change, while they move */
-/* Addresses that are near each other have slots that are: a window of so many, each for so many bytes. */
+/* Addresses that are near each other have slots that are: a window of so many, each for so many
+ * bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */
 #define DIGIT_BITS 11u
@@ -52,7 +56,7 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 	};
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* Of what is taken for so many bytes. */
 static uint64_t whole(uint64_t bytes)
@@ -123,7 +127,7 @@ void heap_done(struct heap *heap)
 	*heap = (struct heap){ 0 };
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------- */
+/* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* By its number, from 1 on. */
 static inline struct heap_block *block_at(const struct heap *heap, uint32_t number)
@@ -206,7 +210,7 @@ static void drop_block(struct heap *heap, uint32_t number)
 	heap->unused[heap->n_unused++] = number;
 }
 
-/* ---- Slots -------------------------------------------------------------------------------------- */
+/* ---- Slots ----------------------------------------------------------------------------------- */
 
 /* Of the address's window, with its place there in the lowest digits. */
 static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
@@ -244,7 +248,8 @@ static struct heap_slot *find_slot(const struct heap *heap, struct heap_slot *sl
 	return &slots[i];
 }
 
-/* Those behind an empty slot that were not where they would be, as somebody was there, come nearer to it. */
+/* Those behind an empty slot that were not where they would be, as somebody was there, come
+ * nearer to it. */
 static void close_gap(struct heap_slot *slots, uint32_t n, uint32_t gap)
 {
 	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {
@@ -315,8 +320,8 @@ static void use_next(struct heap *heap)
 }
 
 /*
- * The next table is there before it is needed. Looks go everywhere in it, so all of its pages would be made at once, which takes longer than
- * a producer waits.
+ * The next table is there before it is needed. Looks go everywhere in it, so all of its pages would
+ * be made at once, which takes longer than a producer waits.
  */
 static void prepare(struct heap *heap)
 {
@@ -479,7 +484,7 @@ const struct heap_block *heap_find(const struct heap *heap, uint64_t address)
 	return slot->block != 0 ? block_at(heap, slot->block) : NULL;
 }
 
-/* ---- Mappings ----------------------------------------------------------------------------------- */
+/* ---- Mappings -------------------------------------------------------------------------------- */
 
 uint64_t heap_mapping_end(const struct heap_block *block)
 {
@@ -535,7 +540,7 @@ bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block
 	return true;
 }
 
-/* ---- Of all ------------------------------------------------------------------------------------- */
+/* ---- Of all ---------------------------------------------------------------------------------- */
 
 bool heap_is_far(const struct heap *heap)
 {

@@ -55,7 +55,8 @@ struct heap {
 	uint32_t n_next_slots;
 	uint32_t soon; /* from that many blocks on */
 	uint32_t n_touches;
-	/* Slots that were too few: what is in them moves, some with each change, so that none takes long. */
+	/* Slots that were too few: what is in them moves, some with each change, so that none
+	 * takes long. */
 	struct heap_slot *old; /* NULL: none */
 	uint32_t n_old_slots;
 	uint32_t n_moved; /* these are empty */
@@ -78,8 +79,8 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget);
 void heap_done(struct heap *heap);
 
 /*
- * Takes a copy of a block, in the place of one with the same address, which becomes *ret_before (label 0: there was none). False: there
- * is no room for it, and nothing has changed.
+ * Takes a copy of a block, in the place of one with the same address, which becomes *ret_before
+ * (label 0: there was none). False: there is no room for it, and nothing has changed.
  */
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before);
 /* Gives back the block at this address; false: there is none. */
@@ -88,7 +89,8 @@ bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
 void heap_drop(struct heap *heap, const struct heap_block *block);
 
-/* What takes long with many blocks calls this now and then; NULL: nobody has to be served meanwhile. It changes no heap. */
+/* What takes long with many blocks calls this now and then; NULL: nobody has to be served
+ * meanwhile. It changes no heap. */
 struct heap_yield {
 	void (*run)(void *data);
 	void *data;
@@ -101,20 +103,23 @@ static inline void heap_yield(const struct heap_yield *yield, uint32_t n_done)
 		yield->run(yield->data);
 }
 
-/* Puts the blocks of another one with numbers up to that, but its mappings and who is held. False: there was no room for all. */
+/* Puts the blocks of another one with numbers up to that, but its mappings and who is held.
+ * False: there was no room for all. */
 bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
 	       const struct heap_yield *yield);
 /* NULL: none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* Whether its blocks are not all in caches, so that it is worth saying what comes. */
 bool heap_is_far(const struct heap *heap);
-/* It will be asked for these addresses soon; or sooner, as that has been said before, for the blocks there. */
+/* It will be asked for these addresses soon; or sooner, as that has been said before, for the
+ * blocks there. */
 void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, size_t n);
 void heap_prefetch_blocks(const struct heap *heap, const uint64_t *addresses, size_t n);
 
 /* A mapping, where there is none. False: there is no room. */
 bool heap_map(struct heap *heap, const struct heap_block *block);
-/* Gives back the first mapping that has a byte there, which lives until heap_drop(); false: there is none. */
+/* Gives back the first mapping that has a byte there, which lives until heap_drop(); false:
+ * there is none. */
 bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block *ret_block);
 /* The one that has this byte; NULL: none. */
 const struct heap_block *heap_mapped(const struct heap *heap, uint64_t address);
@@ -136,8 +141,8 @@ struct heap_item {
 };
 
 /*
- * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the heap changes. NULL: no memory, or
- * none.
+ * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the
+ * heap changes. NULL: no memory, or none.
  */
 struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held,
 			      const struct heap_yield *yield);

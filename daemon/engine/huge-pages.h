@@ -11,5 +11,6 @@ static inline uint64_t huge_pages(uint64_t bytes)
 	return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-/* Zeros, to be unmapped by munmap(2), `bytes` being a multiple of HUGE_PAGE; NULL: there is no room. Any thread. */
+/* Zeros, to be unmapped by munmap(2), `bytes` being a multiple of HUGE_PAGE; NULL: there is no
+ * room. Any thread. */
 void *huge_pages_map(uint64_t bytes);

@@ -81,6 +81,7 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 struct image *images_by_id(const struct images *images, uint64_t id);
 /* Takes what the broker found over what the mapping said. */
 void image_opened(struct image *image, const struct message_image *answer);
-/* An image that is found by its holder only. `path` is copied. The caller has the first reference. */
+/* An image that is found by its holder only. `path` is copied. The caller has the first
+ * reference. */
 struct image *images_new(struct images *images, enum prof_image_kind kind, const char *path,
 			 struct row *process);

@@ -2,12 +2,12 @@
 /*
  * Intern - small numbers for strings, frames and stack nodes of one epoch
  *
- * Open addressing with linear probing over 4-byte slots, at most half full; what is numbered stands apart in the order
- * of its numbers. A pair costs 16 bytes and 8 to 16 of slots. A table that an epoch has blown up is given back when the
- * next one begins.
- * Invariants: (1) the same key has the same id within an epoch        [test-engine-rows: intern_same]
- *             (2) ids start at 1 and have no gaps                     [test-engine-rows: intern_same]
- *             (3) a path's ids are those of its pairs one by one      [test-engine-rows: intern_path]
+ * Open addressing with linear probing over 4-byte slots, at most half full; what is numbered stands
+ * apart in the order of its numbers. A pair costs 16 bytes and 8 to 16 of slots. A table that an
+ * epoch has blown up is given back when the next one begins.
+ * Invariants: (1) the same key has the same id within an epoch  [test-engine-rows: intern_same]
+ *             (2) ids start at 1 and have no gaps  [test-engine-rows: intern_same]
+ *             (3) a path's ids are those of its pairs one by one  [test-engine-rows: intern_path]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/intern.h"

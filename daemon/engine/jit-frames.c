@@ -2,15 +2,19 @@
 /*
  * JIT frames - how frames of generated code are walked through, as its program says
  *
- * A program that generates code may write it to a file, jit-PID.dump, which grows while the program runs. Before a function the
- * file may have an .eh_frame section. The worker reads what was added and makes a table for each function; the drain thread
- * takes all functions at once, sorted by address. If two functions overlap, the later one in the file replaces the other.
- * A function that was moved keeps its table. Times are ignored, because a stack is walked soon after its sample was taken.
- * Who wrote the file may be hostile. Invariants:
- *      (1) nothing of it is believed: lengths are checked, work is linear but for sorting    [fuzz_jit_frames]
- *      (2) all tables of a session have a limit of memory                                    [test-engine-jit: limit]
- *      (3) a record of which a part is written is read when all of it is there               [test-engine-jit: growing]
- * Threads: `taken` is the drain thread's, `made` changes hands with the job; everything else is the worker's.
+ * A program that generates code may write it to a file, jit-PID.dump, which grows while the program
+ * runs. Before a function the file may have an .eh_frame section. The worker reads what was added
+ * and makes a table for each function; the drain thread takes all functions at once, sorted by
+ * address. If two functions overlap, the later one in the file replaces the other. A function that
+ * was moved keeps its table. Times are ignored, because a stack is walked soon after its sample was
+ * taken. Who wrote the file may be hostile. Invariants:
+ *      (1) nothing of it is believed: lengths are checked, work is linear but for sorting
+ *          [fuzz_jit_frames]
+ *      (2) all tables of a session have a limit of memory  [test-engine-jit: limit]
+ *      (3) a record of which a part is written is read when all of it is there
+ *          [test-engine-jit: growing]
+ * Threads: `taken` is the drain thread's, `made` changes hands with the job; everything else is the
+ * worker's.
  */
 #include "daemon/engine/jit-frames.h"
 
@@ -111,7 +115,7 @@ void jit_frames_free(struct jit_frames *frames)
 	g_free(frames);
 }
 
-/* ---- The worker --------------------------------------------------------------------------------- */
+/* ---- The worker ------------------------------------------------------------------------------ */
 
 static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 {
@@ -329,7 +333,7 @@ uint64_t jit_frames_read(struct jit_frames *frames, uint64_t max_bytes)
 	return bytes;
 }
 
-/* ---- The drain thread --------------------------------------------------------------------------- */
+/* ---- The drain thread ------------------------------------------------------------------------ */
 
 bool jit_frames_take(struct jit_frames *frames)
 {

@@ -2,15 +2,17 @@
 /*
  * Kallsyms - names of kernel addresses from /proc/kallsyms
  *
- * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]"; the kernel's own symbols come sorted, modules and
- * what else has names do not. The text is 5 MB and of its 120 000 names a recording hits some hundred, so nothing is
- * sorted: the wanted addresses divide the address space into gaps (gap i ends at address i), each line falls into
- * one gap, and of each gap only the lowest and the highest symbol can matter to its neighbours.
- * A function ends where the next symbol of any type begins, but not behind _etext, and the last one of a module
- * at most a page behind the page it begins in.
- * Invariants: (1) the result does not depend on the order of lines                       [test-kallsyms: order]
- *             (2) one line and the names that are kept are all that is in memory         [test-kallsyms: real]
- *             (3) a line that is too long or no line at all is -EBADMSG                   [test-kallsyms: bad]
+ * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]"; the kernel's own symbols come
+ * sorted, modules and what else has names do not. The text is 5 MB and of its 120 000 names a
+ * recording hits some hundred, so nothing is sorted: the wanted addresses divide the address space
+ * into gaps (gap i ends at address i), each line falls into one gap, and of each gap only the
+ * lowest and the highest symbol can matter to its neighbours. A function ends where the next symbol
+ * of any type begins, but not behind _etext, and the last one of a module at most a page behind the
+ * page it begins in.
+ * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
+ *             (2) one line and the names that are kept are all that is in memory
+ *                 [test-kallsyms: real]
+ *             (3) a line that is too long or no line at all is -EBADMSG  [test-kallsyms: bad]
  * No GLib. Any thread. Comes from the kernel, but is checked like any text.
  */
 #include "daemon/engine/kallsyms.h"
@@ -168,7 +170,8 @@ int kallsyms_read_stext(int fd, uint64_t *ret_stext)
 
 /* ---- Names ---- */
 
-/* A text that keeps its memory when it is replaced: a gap's best symbol changes with nearly every line. */
+/* A text that keeps its memory when it is replaced: a gap's best symbol changes with nearly
+ * every line. */
 struct text {
 	char *bytes;
 	size_t capacity;
@@ -232,7 +235,8 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* Whether a name is that of a system call's entry for programs of an older architecture, which may be the native one too. */
+/* Whether a name is that of a system call's entry for programs of an older architecture, which
+ * may be the native one too. */
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };
@@ -244,7 +248,8 @@ static bool is_compat(const char *name)
 	return false;
 }
 
-/* Whether a line is shown rather than what the gap has at the same address; as prefer() in symbols-elf.c. */
+/* Whether a line is shown rather than what the gap has at the same address; as prefer() in
+ * symbols-elf.c. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {
 	bool function = is_function(line);

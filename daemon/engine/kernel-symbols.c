@@ -2,10 +2,11 @@
 /*
  * Kernel symbols - names for the kernel code that was executed
  *
- * The client that adds names to a capture afterwards has no right to see kernel addresses, and another machine has
- * another kernel: so the engine itself writes the symbols of the places that samples hit, when the recording has ended,
- * and for a live view while it goes on.
- * Invariant: a symbol is written once however many places in it were hit [test-engine-samples: symbols]
+ * The client that adds names to a capture afterwards has no right to see kernel addresses, and
+ * another machine has another kernel: so the engine itself writes the symbols of the places that
+ * samples hit, when the recording has ended, and for a live view while it goes on.
+ * Invariant: a symbol is written once however many places in it were hit
+ * [test-engine-samples: symbols]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/kallsyms.h"

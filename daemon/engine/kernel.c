@@ -2,10 +2,11 @@
 /*
  * Kernel - which code of the kernel an address belongs to
  *
- * Frames in the kernel's own text are kept as offsets from _stext, those of a module as offsets from its start, so that
- * they mean the same after the next boot. BPF programs and trampolines come and go by PERF_RECORD_KSYMBOL; each is an
- * image of its own with the symbol as its name. Where kallsyms shows no addresses, the absolute ones are kept.
- * Invariants: (1) regions are sorted and do not overlap                     [test-engine-samples: regions]
+ * Frames in the kernel's own text are kept as offsets from _stext, those of a module as offsets
+ * from its start, so that they mean the same after the next boot. BPF programs and trampolines come
+ * and go by PERF_RECORD_KSYMBOL; each is an image of its own with the symbol as its name. Where
+ * kallsyms shows no addresses, the absolute ones are kept.
+ * Invariants: (1) regions are sorted and do not overlap  [test-engine-samples: regions]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/kernel.h"

@@ -37,8 +37,10 @@ struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret
 void kernel_want(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
 /* kernel-symbols.c. Finds _stext; stays without it where addresses are hidden. */
 void kernel_read_text(struct kernel *kernel, int kallsyms);
-/* Looks the wanted addresses up in kallsyms and writes those of their symbols that were not written yet. */
+/* Looks the wanted addresses up in kallsyms and writes those of their symbols that were not
+ * written yet. */
 void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *output);
-/* The same, for who reads the capture while it is written: now and then, as reading kallsyms takes some 50 ms. */
+/* The same, for who reads the capture while it is written: now and then, as reading kallsyms
+ * takes some 50 ms. */
 void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
 			       uint64_t now_ns);

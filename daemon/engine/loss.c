@@ -2,11 +2,12 @@
 /*
  * Loss - a record is in the capture, or it is counted here
  *
- * Losses come in storms, so they are summed: one row for each stream and cause whenever blocks close, one for each in
- * the summary at the end.
+ * Losses come in storms, so they are summed: one row for each stream and cause whenever blocks
+ * close, one for each in the summary at the end.
  * Invariants: (1) the rows written add up to the summary         [test-engine-rows: loss_sums]
  *             (2) a storm costs a row a second, not a row a loss [test-engine-rows: loss_storm]
- *             (3) a count that is unknown is never added to one that is known [test-engine-rows: loss_unknown]
+ *             (3) a count that is unknown is never added to one that is known
+ *                 [test-engine-rows: loss_unknown]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/loss.h"
@@ -140,7 +141,8 @@ void loss_flush(struct loss_table *table, struct output *output)
 	losses = sorted(table->pending);
 	for (i = 0; i < losses->len; i++) {
 		loss = g_ptr_array_index(losses, i);
-		/* Rows are in time order, so one that comes later begins later than its loss did. */
+		/* Rows are in time order, so one that comes later begins later than its loss
+		 * did. */
 		from_ns = MAX_OF(loss->from_ns, output->last_ns[PROF_TABLE_LOSS]);
 		output_add(output, PROF_TABLE_LOSS,
 			   (const struct prof_value[]){

@@ -2,9 +2,10 @@
 /*
  * profd-engine - drains, merges and writes one recording, without any privilege
  *
- * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the threads of the writer and
- * of the unwind tables are made, then the filter closes, and only then is the first byte of anybody else's read.
- * Signals of a terminal are ignored: the broker decides when a recording ends.
+ * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the threads
+ * of the writer and of the unwind tables are made, then the filter closes, and only then is the
+ * first byte of anybody else's read. Signals of a terminal are ignored: the broker decides when a
+ * recording ends.
  */
 #include "config.h"
 
@@ -34,8 +35,9 @@ static void ignore_signals(void)
 }
 
 /*
- * A ring holds half a second, samples wait for tables half of that, and a machine that is worth recording is busy. The
- * broker has done the same for the autogroup (sched(7)). Where this is not allowed it does nothing.
+ * A ring holds half a second, samples wait for tables half of that, and a machine that is worth
+ * recording is busy. The broker has done the same for the autogroup (sched(7)). Where this is not
+ * allowed it does nothing.
  */
 static void go_first(void)
 {
@@ -43,8 +45,9 @@ static void go_first(void)
 }
 
 /*
- * GLib ends a process that gets no memory, by a signal that could mean anything; just before it says why. What it says it
- * would say with the local time, for which it reads a file, and the filter kills for that.
+ * GLib ends a process that gets no memory, by a signal that could mean anything; just before it
+ * says why. What it says it would say with the local time, for which it reads a file, and the
+ * filter kills for that.
  */
 static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
 {

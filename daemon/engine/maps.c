@@ -2,10 +2,11 @@
 /*
  * Maps - where the code of a process lies
  *
- * A sorted array of the executable mappings. The kernel reports new ones, never an munmap; so an old one stays until
- * something is mapped over it, which is harmless: nothing executes there.
- * Invariants: (1) ranges are sorted and do not overlap             [test-engine-tasks: maps_overlap]
- *             (2) a change is seen by one process, not by those which share the array [test-engine-tasks: maps_fork]
+ * A sorted array of the executable mappings. The kernel reports new ones, never an munmap; so an
+ * old one stays until something is mapped over it, which is harmless: nothing executes there.
+ * Invariants: (1) ranges are sorted and do not overlap  [test-engine-tasks: maps_overlap]
+ *             (2) a change is seen by one process, not by those which share the array
+ *                 [test-engine-tasks: maps_fork]
  *             (3) a mapping newer than a scan survives it          [test-engine-tasks: maps_scan]
  * Runs on the drain thread only.
  */

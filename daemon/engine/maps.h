@@ -14,7 +14,8 @@ struct mapping {
 	uint32_t row_process; /* the process that has a row of it in the capture */
 };
 
-/* Executable mappings of a process, sorted and apart; shared by processes after fork until one changes. */
+/* Executable mappings of a process, sorted and apart; shared by processes after fork until one
+ * changes. */
 struct maps {
 	unsigned int refs;
 	uint32_t n, allocated;
@@ -29,11 +30,12 @@ void maps_unref(struct maps *maps); /* takes NULL */
 /* Puts a mapping over what was there. */
 void maps_insert(struct maps **maps, const struct mapping *mapping);
 /*
- * Puts anonymous memory over what was there, except over the code of the program itself (`exe` is its path): programs copy
- * their code onto huge pages in its place (node --use-largepages, HHVM).
+ * Puts anonymous memory over what was there, except over the code of the program itself (`exe` is
+ * its path): programs copy their code onto huge pages in its place (node --use-largepages, HHVM).
  */
 void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe);
-/* What /proc said at time_ns: it replaces whatever is not newer. `scanned` is sorted and its ranges lie apart. */
+/* What /proc said at time_ns: it replaces whatever is not newer. `scanned` is sorted and its
+ * ranges lie apart. */
 void maps_replace(struct maps **maps, const struct mapping *scanned, size_t n, uint64_t time_ns);
 const struct mapping *maps_find(const struct maps *maps, uint64_t address);
 /* Remembers that `process` has a row of the mapping. */

@@ -2,11 +2,14 @@
 /*
  * Memory - an engine that gets none says so by its exit status
  *
- * GLib says why and ends a process that gets no memory, but to say it takes memory itself: where not even that is there it
- * calls itself until the stack is at its end, or what asks for a file, which the filter kills for. So whoever asks for little and
- * gets nothing ends the engine here. Callers of large blocks have to be able to do without.
- * Invariants: (1) wherever memory ends, the exit status is ENGINE_EXIT_NO_MEMORY   [test_attack_memory]
- * Any thread. Of the program alone: tests of its parts do not have it, nor do sanitizers, whose heap is their own.
+ * GLib says why and ends a process that gets no memory, but to say it takes memory itself: where
+ * not even that is there it calls itself until the stack is at its end, or what asks for a file,
+ * which the filter kills for. So whoever asks for little and gets nothing ends the engine here.
+ * Callers of large blocks have to be able to do without.
+ * Invariants: (1) wherever memory ends, the exit status is ENGINE_EXIT_NO_MEMORY
+ *                 [test_attack_memory]
+ * Any thread. Of the program alone: tests of its parts do not have it, nor do sanitizers, whose
+ * heap is their own.
  */
 #include "daemon/protocol.h"
 

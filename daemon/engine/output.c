@@ -2,13 +2,15 @@
 /*
  * Output - rows on their way to the writer
  *
- * Rows are collected in one block a table. All blocks are closed together, each second (session.c) or when one is full,
- * dictionaries before what names them. Rows of long-lived objects (processes, threads, images) are queued when
- * something names them and written when the blocks close, with what is known by then.
+ * Rows are collected in one block a table. All blocks are closed together, each second (session.c)
+ * or when one is full, dictionaries before what names them. Rows of long-lived objects (processes,
+ * threads, images) are queued when something names them and written when the blocks close, with
+ * what is known by then.
  * Ids of strings, frames and stacks are counted anew in each epoch, those of objects never.
- * Invariants: (1) a dictionary row reaches the writer before a row that names it   [test-engine-rows: order]
- *             (2) rows of a timed table are in time order                          [test-engine-rows: time]
- *             (3) a row is with the writer or counted in drops                     [test-engine-rows: backlog]
+ * Invariants: (1) a dictionary row reaches the writer before a row that names it
+ *                 [test-engine-rows: order]
+ *             (2) rows of a timed table are in time order  [test-engine-rows: time]
+ *             (3) a row is with the writer or counted in drops  [test-engine-rows: backlog]
  *             (4) the epoch changes between records only, never between an id and its use
  * Runs on the drain thread only.
  */
@@ -20,7 +22,8 @@
 #include <assert.h>
 #include <sys/random.h>
 
-/* A group of a chunk. What is larger leaves the cache before the writer has it: it cost 5 to 10 % of what recording allocations takes. */
+/* A group of a chunk. What is larger leaves the cache before the writer has it: it cost 5 to 10
+ * % of what recording allocations takes. */
 #define BLOCK_ROWS 16384u
 #define BLOCK_BYTES (7u << 20) /* no more, so that the writer keeps them for the next ones */
 #define EPOCH_NS (30 * G_GUINT64_CONSTANT(1000000000))

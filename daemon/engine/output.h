@@ -14,8 +14,9 @@
 struct output;
 struct writer;
 
-/* A dictionary row that stands for one of our objects: embedded in it as its first member. Its id is unique in the
- * session; its row is written when an epoch first names it, and again when it was touched. */
+/* A dictionary row that stands for one of our objects: embedded in it as its first member. Its
+ * id is unique in the session; its row is written when an epoch first names it, and again when
+ * it was touched. */
 struct row {
 	uint32_t id;
 	uint32_t epoch; /* the last one that has it */
@@ -66,7 +67,8 @@ void output_init(struct output *output, struct writer *writer, uint32_t first_ep
 void output_done(struct output *output);
 
 void output_add(struct output *output, enum prof_table table, const struct prof_value *values);
-/* The same of a table that is timed and has numbers only; `nulls`: bit i is that column i is null. */
+/* The same of a table that is timed and has numbers only; `nulls`: bit i is that column i is
+ * null. */
 void output_add_numbers(struct output *output, enum prof_table table, const uint64_t *numbers,
 			uint64_t nulls);
 /* Ids in this epoch; the rows are added with their first use. */
@@ -75,7 +77,8 @@ uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0
 /* Of n places, up to OUTPUT_MAX_PATH; *ret_new of each: this is its first use. */
 void output_frames(struct output *output, const struct output_place *places, size_t n,
 		   uint32_t *ret_frames, bool *ret_new);
-/* The stacks that begin with `parent` (0: none) and go on with one frame after the other, up to OUTPUT_MAX_PATH. */
+/* The stacks that begin with `parent` (0: none) and go on with one frame after the other, up to
+ * OUTPUT_MAX_PATH. */
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 
@@ -100,7 +103,8 @@ static inline bool output_epoch_full(const struct output *output)
 /* Hands all blocks to the writer. */
 void output_flush(struct output *output);
 void output_end_epoch(struct output *output);
-/* Rows of the tables that tell what happened: neither dictionaries nor what is about the capture. */
+/* Rows of the tables that tell what happened: neither dictionaries nor what is about the
+ * capture. */
 uint64_t output_events(const struct output *output);
 /* Takes what was dropped since the last call; false = nothing. */
 bool output_take_drops(struct output *output, enum prof_table table,

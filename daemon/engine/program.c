@@ -2,8 +2,9 @@
 /*
  * Program - whether a file is a program that a library can be preloaded into
  *
- * That is up to the dynamic linker which the program names (PT_INTERP); one without any is linked statically. Who made the
- * file may be hostile: only its headers are read, and no length of it is believed.
+ * That is up to the dynamic linker which the program names (PT_INTERP); one without any is linked
+ * statically. Who made the file may be hostile: only its headers are read, and no length of it is
+ * believed.
  */
 #include "daemon/engine/program.h"
 

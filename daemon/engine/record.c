@@ -2,9 +2,10 @@
 /*
  * Record - what one perf record says
  *
- * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed, the call chain, where
- * stacks are copied the registers and the stack, and the cgroup; everything else is a body and struct trailer (sample_id_all). The layouts are those of
- * <linux/perf_event.h>, enum perf_event_type.
+ * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed,
+ * the call chain, where stacks are copied the registers and the stack, and the cgroup; everything
+ * else is a body and struct trailer (sample_id_all). The layouts are those of <linux/perf_event.h>,
+ * enum perf_event_type.
  * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
  *             (2) names end within the record                         [test-engine-record: names]
  *             (3) a chain never exceeds the record                    [test-engine-record: hostile]
@@ -127,7 +128,8 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 	return name < end && memchr(name, 0, end - name);
 }
 
-/* Registers and stack at `at`; returns what stands behind them, or NULL. A stack may have any length. */
+/* Registers and stack at `at`; returns what stands behind them, or NULL. A stack may have any
+ * length. */
 static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 				  struct record_sample *sample)
 {

@@ -39,8 +39,8 @@ struct record_mmap {
 	uint64_t start, length, file_offset, inode;
 	uint32_t dev_major, dev_minor;
 	uint64_t inode_generation;
-	uint32_t
-		build_id_bytes; /* not 0: the record says that it has a build-id, where dev and inode are otherwise */
+	/* not 0: the record says that it has a build-id, where dev and inode are otherwise */
+	uint32_t build_id_bytes;
 	const uint8_t *build_id;
 	const char *name; /* NUL-terminated */
 	bool executable;
@@ -94,8 +94,8 @@ struct record {
 	};
 };
 
-/* One whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are of ENGINE_STACK_SAMPLE_TYPE.
- * False: too short, or it contradicts itself. */
+/* One whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are of
+ * ENGINE_STACK_SAMPLE_TYPE. False: too short, or it contradicts itself. */
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record);
 /* The same of a sample in the ring of the side band, which is one of ENGINE_WAKEUP_TYPE. */

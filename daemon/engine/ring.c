@@ -2,13 +2,14 @@
 /*
  * Ring - reads one perf_event ring in place
  *
- * The kernel writes records and moves data_head, we read them and move data_tail. Records are looked at where they
- * stand; one that wraps around the end is copied, and so is one at an odd place: a copy of a stack ends with the address
- * space, unrounded (kernel/events/core.c, perf_sample_ustack_size), and so does every record then until another such one.
- * Of 32-bit programs half are like that. Lengths are checked although the writer is the kernel: nothing
- * here may read outside the ring whatever it holds.
+ * The kernel writes records and moves data_head, we read them and move data_tail. Records are
+ * looked at where they stand; one that wraps around the end is copied, and so is one at an odd
+ * place: a copy of a stack ends with the address space, unrounded (kernel/events/core.c,
+ * perf_sample_ustack_size), and so does every record then until another such one. Of 32-bit
+ * programs half are like that. Lengths are checked although the writer is the kernel: nothing here
+ * may read outside the ring whatever it holds.
  * Invariants: (1) released <= tail <= head                            [test-engine-ring: order]
- *             (2) a record lies within [tail, head)                   [test-engine-ring: hostile, odd]
+ *             (2) a record lies within [tail, head)  [test-engine-ring: hostile, odd]
  *             (3) a bad length empties this ring and is reported once [test-engine-ring: hostile]
  * Runs on the drain thread only. Does not interpret records (record.c).
  */
@@ -71,7 +72,8 @@ void ring_done(struct ring *ring)
 
 void ring_load(struct ring *ring)
 {
-	/* pairs with the kernel's perf_output_put_handle(): what was written before the head is visible */
+	/* pairs with the kernel's perf_output_put_handle(): what was written before the head is
+	 * visible */
 	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
 }
 
@@ -104,8 +106,8 @@ static void copy_out(const struct ring *ring, void *to, size_t bytes)
 	memcpy((uint8_t *)to + first, ring->data, bytes - first);
 }
 
-/* What is read first of a record with a stack: its start, the innermost frames, and how much of the stack is there, which
- * stands at its end. Another CPU's record is handled meanwhile. */
+/* What is read first of a record with a stack: its start, the innermost frames, and how much of
+ * the stack is there, which stands at its end. Another CPU's record is handled meanwhile. */
 static void prefetch_record(const uint8_t *record, size_t bytes)
 {
 	size_t at;
@@ -155,7 +157,8 @@ void ring_give_back(struct ring *ring)
 {
 	if (ring->tail == ring->released)
 		return;
-	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads are over */
+	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads are
+	 * over */
 	__atomic_store_n(&ring->control->data_tail, ring->tail, __ATOMIC_RELEASE);
 	ring->released = ring->tail;
 }

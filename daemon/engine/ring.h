@@ -30,11 +30,12 @@ void ring_done(struct ring *ring);
 void ring_load(struct ring *ring);
 
 enum ring_result { RING_EMPTY, RING_RECORD, RING_CORRUPT };
-/* The next record below the loaded head, in one piece, valid until ring_skip, and longer where that says so. After
- * RING_CORRUPT everything below the head is gone. */
+/* The next record below the loaded head, in one piece, valid until ring_skip, and longer where
+ * that says so. After RING_CORRUPT everything below the head is gone. */
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record);
-/* Goes past the record that ring_peek showed. False: it stays valid until ring_give_back. True: before the next ring_peek,
- * whatever leads into records has to be done with, and ring_give_back called. */
+/* Goes past the record that ring_peek showed. False: it stays valid until ring_give_back. True:
+ * before the next ring_peek, whatever leads into records has to be done with, and ring_give_back
+ * called. */
 bool ring_skip(struct ring *ring, const struct perf_event_header *record);
 /* Gives what was skipped back to the kernel. */
 void ring_give_back(struct ring *ring);

@@ -2,15 +2,17 @@
 /*
  * Round - merges the rings by time
  *
- * A sample means something only together with the mappings and names of its moment, which stand in other rings. A round
- * loads the heads of the sample rings first and those of the side bands after them, so that whatever a sample depends on
- * is there; then it takes records in time order over all rings. The limit lies a slack before the clock was read, since
- * a record is visible a little after its time; what is newer waits for the next round.
- * Invariants: (1) records are handled in time order, up to late ones, which are told  [test-engine-ring: merge]
- *             (2) a record newer than the limit is not touched                        [test-engine-ring: limit]
- *             (3) a corrupt ring does not stop the others                             [test-engine-ring: corrupt]
- *             (4) records stay where they are until settle() was called, but for those that are corrupt
- *                                                                                     [test-engine-ring: settle]
+ * A sample means something only together with the mappings and names of its moment, which stand in
+ * other rings. A round loads the heads of the sample rings first and those of the side bands after
+ * them, so that whatever a sample depends on is there; then it takes records in time order over all
+ * rings. The limit lies a slack before the clock was read, since a record is visible a little after
+ * its time; what is newer waits for the next round.
+ * Invariants: (1) records are handled in time order, up to late ones, which are told
+ *                 [test-engine-ring: merge]
+ *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
+ *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
+ *             (4) records stay where they are until settle() was called, but for those that are
+ *                 corrupt  [test-engine-ring: settle]
  * Runs on the drain thread only. Does not know what records mean beyond their time.
  */
 #include "daemon/engine/round.h"

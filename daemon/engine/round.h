@@ -41,8 +41,9 @@ void round_init(struct round *round, const struct round_handlers *handlers);
 void round_done(struct round *round);
 void round_add_ring(struct round *round, struct ring *ring, void *owner, bool side_band);
 void round_remove_owner(struct round *round, const void *owner);
-/* Handles the records of all rings up to limit_ns, oldest first; newer ones stay in their rings. Everything that was
- * written a slack before limit_ns + slack is in the rings by then. */
+/* Handles the records of all rings up to limit_ns, oldest first; newer ones stay in their rings.
+ * Everything that was written a slack before limit_ns + slack is in the rings by then. */
 void round_run(struct round *round, uint64_t limit_ns);
-/* The same, but not after until_ns of the clock. False: it stopped there, and the rest is still in the rings. */
+/* The same, but not after until_ns of the clock. False: it stopped there, and the rest is still
+ * in the rings. */
 bool round_run_until(struct round *round, uint64_t limit_ns, uint64_t until_ns);

@@ -2,13 +2,16 @@
 /*
  * Sample queue - samples that cannot be written yet
  *
- * The table of a file that is hit for the first time takes a few milliseconds. The ring cannot wait for it, so the bytes
- * of the stack that are really there are copied, and the walk is done again when the table is ready, or with frame
- * pointers when it has taken too long. Rows are in time order: what comes behind a sample that waits is finished but for
- * being written, and waits too. A sample keeps the mappings of its time.
- * Invariants: (1) samples leave in the order in which they came            [test-engine-unwind: queue_order]
- *             (2) none waits longer than SAMPLE_QUEUE_WAIT_NS, but for the next run     [test-engine-unwind: queue_late]
- *             (3) memory is bounded by MAX_BYTES: what finds no room does not wait  [test-engine-unwind: queue_room]
+ * The table of a file that is hit for the first time takes a few milliseconds. The ring cannot wait
+ * for it, so the bytes of the stack that are really there are copied, and the walk is done again
+ * when the table is ready, or with frame pointers when it has taken too long. Rows are in time
+ * order: what comes behind a sample that waits is finished but for being written, and waits too. A
+ * sample keeps the mappings of its time.
+ * Invariants: (1) samples leave in the order in which they came  [test-engine-unwind: queue_order]
+ *             (2) none waits longer than SAMPLE_QUEUE_WAIT_NS, but for the next run
+ *                 [test-engine-unwind: queue_late]
+ *             (3) memory is bounded by MAX_BYTES: what finds no room does not wait
+ *                 [test-engine-unwind: queue_room]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/sample-queue.h"
@@ -141,7 +144,8 @@ static void walk_again(struct sample_queue *queue, struct queued_sample *item, b
 	queue->bytes -= item->input.stack_bytes;
 }
 
-/* With the process's own mappings where they have not changed: there it is noted which of them have a row. */
+/* With the process's own mappings where they have not changed: there it is noted which of them
+ * have a row. */
 static void let_out(struct sample_queue *queue, struct queued_sample *item)
 {
 	struct process *process = item->sample.thread->process;

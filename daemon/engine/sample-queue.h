@@ -43,7 +43,8 @@ static inline bool sample_queue_is_empty(const struct sample_queue *queue)
 }
 /* Copies a sample that is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
-/* Copies a sample whose walk lacks the table of `missing` (NULL: the mappings), with its stack. False: there is no room. */
+/* Copies a sample whose walk lacks the table of `missing` (NULL: the mappings), with its stack.
+ * False: there is no room. */
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);

@@ -2,17 +2,22 @@
 /*
  * Samples - from a chain of addresses to a row
  *
- * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* where the one ends and the other begins. It becomes
- * a path in the stack table, root first: the outermost user frame, …, the innermost kernel frame. The first address of
- * each part is where the CPU was (exact), the others are return addresses, but for what a signal interrupted.
- * Where the sample has registers and a stack, the user part is walked through by unwind.h instead, some samples at a time.
- * A frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth` at the kernel's
- * limit. A return address where nothing executable is mapped was no return address, and what lies beyond is no better:
- * the chain ends before it, as `bad-frame`. A task that is exiting has given its memory back: the kernel then leaves out
- * the user part altogether. In exec a task has the memory of the next program, and no stack in it yet.
- * Invariants: (1) every sample has a stack with at least its own address  [test-engine-samples: unknown]
- *             (2) an address outside every mapping has an image as well   [test-engine-samples: unknown]
- *             (3) complete + truncated + guessed + none = samples with user memory [test-engine-samples: counts]
+ * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* where the one ends and the
+ * other begins. It becomes a path in the stack table, root first: the outermost user frame, …, the
+ * innermost kernel frame. The first address of each part is where the CPU was (exact), the others
+ * are return addresses, but for what a signal interrupted. Where the sample has registers and a
+ * stack, the user part is walked through by unwind.h instead, some samples at a time. A
+ * frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth`
+ * at the kernel's limit. A return address where nothing executable is mapped was no return address,
+ * and what lies beyond is no better: the chain ends before it, as `bad-frame`. A task that is
+ * exiting has given its memory back: the kernel then leaves out the user part altogether. In exec a
+ * task has the memory of the next program, and no stack in it yet.
+ * Invariants: (1) every sample has a stack with at least its own address
+ *                 [test-engine-samples: unknown]
+ *             (2) an address outside every mapping has an image as well
+ *                 [test-engine-samples: unknown]
+ *             (3) complete + truncated + guessed + none = samples with user memory
+ *                 [test-engine-samples: counts]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/samples.h"
@@ -153,7 +158,8 @@ static struct output_place cut_place(struct samples *samples, size_t n_cut)
 	return (struct output_place){ &samples->cut->row, n_cut, PROF_FRAME_EXACT };
 }
 
-/* Stands for the callers that are not known because the stack is deeper than what was copied of it. */
+/* Stands for the callers that are not known because the stack is deeper than what was copied of
+ * it. */
 static struct output_place deeper_place(struct samples *samples)
 {
 	if (!samples->deeper)
@@ -170,7 +176,8 @@ static struct output_place kernel_place(struct samples *samples, uint64_t ip,
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* How many of the outermost frames are those of the thread's last chain, whose stack ids then still hold. */
+/* How many of the outermost frames are those of the thread's last chain, whose stack ids then
+ * still hold. */
 static size_t common_roots(const struct samples_chain *last, const struct unwind_stack *user)
 {
 	size_t limit = MIN_OF((size_t)last->n, user->n), n = 0;
@@ -180,7 +187,8 @@ static size_t common_roots(const struct samples_chain *last, const struct unwind
 	return n;
 }
 
-/* The places of the user part that are not in the thread's last chain, root first; how many there are. */
+/* The places of the user part that are not in the thread's last chain, root first; how many
+ * there are. */
 static size_t add_user_places(struct samples *samples, const struct sample *sample,
 			      struct maps **maps, size_t n_common)
 {
@@ -258,7 +266,8 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	return n ? samples->stacks[n - 1] : parent;
 }
 
-/* Threads that the kernel adds to a process for its own work have the process's memory, but no user stack. */
+/* Threads that the kernel adds to a process for its own work have the process's memory, but no
+ * user stack. */
 static bool is_worker(const struct thread *thread)
 {
 	return g_str_has_prefix(thread->comm, "iou-") || g_str_has_prefix(thread->comm, "vhost-");

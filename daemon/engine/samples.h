@@ -58,7 +58,8 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
-/* What `record` leads to stays until samples_settle(), as does what is known of the thread's process. */
+/* What `record` leads to stays until samples_settle(), as does what is known of the thread's
+ * process. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source);
 /* Walks and writes the samples that were added. */

@@ -2,18 +2,20 @@
 /*
  * Sandbox - the engine takes leave of everything that it does not need
  *
- * It reads bytes that anybody can influence, so it must be worth nothing to whoever takes it over: started by root it
- * becomes `profd`, or a user of no account where there is no such user; no capability is left, not even to be gained by
- * exec; it can be neither traced nor dumped; and the filter ends it at the first system call outside the list. Descriptors come
- * from the broker over the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
- * ends the process, and the broker says so; the file is readable up to its last block [test_attack_memory].
- * What libc says of an error or of a failed assertion it has translated, for which it opens files, once. Nobody here
- * asks for the one (prof_strerror() needs no files), and the other must not look like an attack: so it is asked before.
+ * It reads bytes that anybody can influence, so it must be worth nothing to whoever takes it over:
+ * started by root it becomes `profd`, or a user of no account where there is no such user; no
+ * capability is left, not even to be gained by exec; it can be neither traced nor dumped; and the
+ * filter ends it at the first system call outside the list. Descriptors come from the broker over
+ * the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
+ * ends the process, and the broker says so; the file is readable up to its last block
+ * [test_attack_memory]. What libc says of an error or of a failed assertion it has translated, for
+ * which it opens files, once. Nobody here asks for the one (prof_strerror() needs no files), and
+ * the other must not look like an attack: so it is asked before.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
- *             (4) memory, processes and the file's size are limited           [test-engine-sandbox: limits]
- *             (5) what fails is said, not killed for                          [test-engine-sandbox: errors]
+ *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]
+ *             (5) what fails is said, not killed for  [test-engine-sandbox: errors]
  */
 #include "config.h"
 
@@ -41,10 +43,12 @@
 #include <sys/syscall.h>
 
 #define USER_NAME "profd"
-/* Of no account, and below the range that systemd hands out: what the kernel charges a user for (locked memory of rings),
- * and what processes of one user may do to each other, must not meet other services. */
+/* Of no account, and below the range that systemd hands out: what the kernel charges a user for
+ * (locked memory of rings), and what processes of one user may do to each other, must not meet
+ * other services. */
 #define ENGINE_ID 61183
-/* What a capture may be longer than its limit, which is looked at between rounds: the writer's queue. */
+/* What a capture may be longer than its limit, which is looked at between rounds: the writer's
+ * queue. */
 #define FILE_SLACK_BYTES (UINT64_C(128) << 20)
 
 static bool fail(GError **error, const char *what, int number)

@@ -2,11 +2,13 @@
 /*
  * Scan - brings what /proc said into the task tables
  *
- * Each item carries the time just before it was read. It says nothing about a process that began after that time: then
- * it describes somebody else, or the program before an exec. Mappings that the side band reported after that time stay.
- * Invariants: (1) applying the same snapshot twice changes nothing          [test-engine-tasks: scan]
- *             (2) an item older than the instance is not applied to it      [test-engine-tasks: scan_stamps]
- *             (3) a filtered session takes nobody but its targets           [test-engine-tasks: filter]
+ * Each item carries the time just before it was read. It says nothing about a process that began
+ * after that time: then it describes somebody else, or the program before an exec. Mappings that
+ * the side band reported after that time stay.
+ * Invariants: (1) applying the same snapshot twice changes nothing  [test-engine-tasks: scan]
+ *             (2) an item older than the instance is not applied to it
+ *                 [test-engine-tasks: scan_stamps]
+ *             (3) a filtered session takes nobody but its targets  [test-engine-tasks: filter]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/scan.h"
@@ -48,7 +50,8 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* Note the state of a thread that existed before the recording, until its first switch. A running thread runs from the row's time. */
+/* Note the state of a thread that existed before the recording, until its first switch. A
+ * running thread runs from the row's time. */
 static void note_state(const struct application *application, struct thread *thread, char state,
 		       uint64_t time_ns)
 {
@@ -91,7 +94,8 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	}
 	thread->stat_ns = item->time_ns;
 	process = thread->process;
-	/* The leader tells about the process, or another thread where the leader has ended before. */
+	/* The leader tells about the process, or another thread where the leader has ended
+	 * before. */
 	if ((item->pid != item->tid && process->stat_ns) || process->begin_ns > item->time_ns)
 		return;
 	process->stat_ns = item->time_ns;
@@ -170,7 +174,8 @@ static void tidy_mappings(GArray *mappings)
 	g_array_set_size(mappings, to);
 }
 
-/* Anonymous code between two parts of a file, where exactly its missing part would be, is a copy of that part. */
+/* Anonymous code between two parts of a file, where exactly its missing part would be, is a copy
+ * of that part. */
 static void find_copies(GArray *mappings)
 {
 	for (guint i = 1; i + 1 < mappings->len; i++) {

@@ -15,6 +15,7 @@ struct scan {
 	uint64_t begin_ns;       /* since when there are switch rows */
 };
 
-/* Applies a snapshot of all processes (pid 0) or of one. `again`: not the first of all processes, so what it lacks has
- * exited. False: it ends in the middle of a record; what came before was applied. */
+/* Applies a snapshot of all processes (pid 0) or of one. `again`: not the first of all
+ * processes, so what it lacks has exited. False: it ends in the middle of a record; what came
+ * before was applied. */
 bool scan_apply(const struct scan *scan, const void *bytes, size_t length, int32_t pid, bool again);

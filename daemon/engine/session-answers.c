@@ -2,11 +2,13 @@
 /*
  * Answers - what the broker read from /proc, until it may be applied; and the files that it opened
  *
- * /proc tells of a later moment than the rings have been drained up to. Applied at once, it would make records of the
- * time between look old, and an exec among them would be lost; so an answer waits until the rings are drained beyond
- * the time at which it came.
- * Invariants: (1) a record older than an answer is handled before it     [test_targets: test_exec_chain]
- *             (2) a broker that sends what nobody asked for ends the session [test-engine-session: protocol]
+ * /proc tells of a later moment than the rings have been drained up to. Applied at once, it would
+ * make records of the time between look old, and an exec among them would be lost; so an answer
+ * waits until the rings are drained beyond the time at which it came.
+ * Invariants: (1) a record older than an answer is handled before it
+ *                 [test_targets: test_exec_chain]
+ *             (2) a broker that sends what nobody asked for ends the session
+ *                 [test-engine-session: protocol]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/session.h"

@@ -2,13 +2,15 @@
 /*
  * Session, its end - everything that is known is in the file before FINISHED is sent
  *
- * Events are disabled, the rings read to their heads, losses that only the end can tell are added, the names of kernel
- * code written, blocks closed, the index written. Whatever the reason for the end, the steps are the same; where the
- * disk is full the writer knows what to leave out.
- * Who stops a session waits no longer than a second: each step has until a time after the end was decided, what it has not
- * done by then is counted as lost, and the file is whole. But who reads or stores a capture slowly gets all of it, as long as
- * that moves: nothing is lost that could be kept.
- * Invariants: (1) samples are in the file or in its loss table, in whatever step time ran out  [test_stop]
+ * Events are disabled, the rings read to their heads, losses that only the end can tell are added,
+ * the names of kernel code written, blocks closed, the index written. Whatever the reason for the
+ * end, the steps are the same; where the disk is full the writer knows what to leave out.
+ * Who stops a session waits no longer than a second: each step has until a time after the end was
+ * decided, what it has not done by then is counted as lost, and the file is whole. But who reads or
+ * stores a capture slowly gets all of it, as long as that moves: nothing is lost that could be
+ * kept.
+ * Invariants: (1) samples are in the file or in its loss table, in whatever step time ran out
+ *                 [test_stop]
  */
 #include "daemon/engine/session.h"
 
@@ -24,7 +26,8 @@
 #define DRAIN_NS (300 * MS)  /* samples are taken from the rings */
 #define TABLES_NS (450 * MS) /* and wait for tables */
 #define WALK_NS (600 * MS)   /* and are walked with what is there */
-/* What tells of allocations becomes rows all the same, as long as that moves: who waits is told how far it is. */
+/* What tells of allocations becomes rows all the same, as long as that moves: who waits is told
+ * how far it is. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
 #define MAX_STILL 10 /* pieces without one row */
@@ -160,8 +163,8 @@ static void choose_reason(struct session *session)
 		session->reason = ENGINE_REASON_INTERNAL;
 }
 
-/* However slowly it is taken, as long as it is, which the broker sees too; but for what would take longer than it waits. False:
- * it is not taken. */
+/* However slowly it is taken, as long as it is, which the broker sees too; but for what would
+ * take longer than it waits. False: it is not taken. */
 static bool wait_for_writer(struct session *session)
 {
 	uint64_t bytes = writer_bytes(session->writer);

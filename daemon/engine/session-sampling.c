@@ -2,18 +2,23 @@
 /*
  * Sampling - when the events of a session are enabled
  *
- * Who may hold it back are two: the client, by Pause and Resume, and whoever has the other end of the session's switch,
- * which is off at first. Only the events that sample are concerned: the side band goes on, so that what a later sample hits
- * has its names. A switch is answered as soon as the events are switched, before anything else is done, as a program waits
- * for it. It may be anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or whose
- * answers nobody takes, is off for good.
- * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so for a while after
- * its last block, and what is sampled outside of its blocks is dropped. By task they do nothing while it sleeps: so they are enabled
- * from when it has the page, and the while is of the time for which its threads ran. One that waits between its blocks never waits for us.
- * How many ticks were missed while sampling was enabled is reckoned later, when the rings have been drained that far.
- * Invariants: (1) nothing is sampled unless both allow it                    [test-engine-session: switch]
- *             (2) a switch that misbehaves costs its session's samples, no more [test-engine-session: switch_hostile]
- *             (3) by task, events stay enabled while the targets sleep          [test-engine-session: switch_by_task]
+ * Who may hold it back are two: the client, by Pause and Resume, and whoever has the other end of
+ * the session's switch, which is off at first. Only the events that sample are concerned: the side
+ * band goes on, so that what a later sample hits has its names. A switch is answered as soon as the
+ * events are switched, before anything else is done, as a program waits for it. It may be
+ * anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or
+ * whose answers nobody takes, is off for good.
+ * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so
+ * for a while after its last block, and what is sampled outside of its blocks is dropped. By task
+ * they do nothing while it sleeps: so they are enabled from when it has the page, and the while is
+ * of the time for which its threads ran. One that waits between its blocks never waits for us. How
+ * many ticks were missed while sampling was enabled is reckoned later, when the rings have been
+ * drained that far.
+ * Invariants: (1) nothing is sampled unless both allow it  [test-engine-session: switch]
+ *             (2) a switch that misbehaves costs its session's samples, no more
+ *                 [test-engine-session: switch_hostile]
+ *             (3) by task, events stay enabled while the targets sleep
+ *                 [test-engine-session: switch_by_task]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/session.h"
@@ -149,7 +154,7 @@ uint64_t session_gate_ns(const struct session *session, uint64_t now_ns)
 	return ran_ns;
 }
 
-/* ---- The switch --------------------------------------------------------------------------------- */
+/* ---- The switch ------------------------------------------------------------------------------ */
 
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
 {

@@ -2,11 +2,13 @@
 /*
  * Session, its start - from the first message to the first sample
  *
- * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc read, unless the broker
- * began with both before: what happens meanwhile stays in the rings. When the snapshot is there it is applied, and sampling is enabled; the records of the
- * side band that are older than the snapshot are recognised by their time.
- * A large ring takes a millisecond to map, and where the broker began it keeps its own mapping until STARTED: then the rings of
- * the samples are mapped when the events write into them already, and whatever else the first sample need not wait for is done.
+ * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc
+ * read, unless the broker began with both before: what happens meanwhile stays in the rings. When
+ * the snapshot is there it is applied, and sampling is enabled; the records of the side band that
+ * are older than the snapshot are recognised by their time.
+ * A large ring takes a millisecond to map, and where the broker began it keeps its own mapping
+ * until STARTED: then the rings of the samples are mapped when the events write into them already,
+ * and whatever else the first sample need not wait for is done.
  */
 #include "daemon/engine/session.h"
 
@@ -39,8 +41,8 @@ static bool fail_message(GError **error, const char *what)
 	return false;
 }
 
-/* The wall clock between two readings of the other one: half of their distance is the error. It begins with the side
- * band, which may be a moment ago. */
+/* The wall clock between two readings of the other one: half of their distance is the error. It
+ * begins with the side band, which may be a moment ago. */
 static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
 {
 	struct prof_segment segment = { 0 };

@@ -2,17 +2,20 @@
 /*
  * Session - one recording, from the broker's first message to FINISHED
  *
- * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the rings up to a
- * millisecond ago. In its first second it waits for 10 ms at most: what is recorded from its exec on may be over
- * soon, and its file be gone with it, which the broker has to have opened by then. After a second without a row, a message or anything that
- * waits, it waits for 1.2 s: what comes next is in the file about as soon, since it need not wait for its block to be closed. A message between two rounds, or a table, is no reason for a round: what waits for it goes on. Blocks are
- * closed each 850 ms, so that a killed engine leaves a file that lacks at most the last second; CPUs and limits are looked
- * at each 250 ms, and the broker is told the counters once a second. The end of the broker is the end of the session, not
- * of its file.
+ * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the
+ * rings up to a millisecond ago. In its first second it waits for 10 ms at most: what is recorded
+ * from its exec on may be over soon, and its file be gone with it, which the broker has to have
+ * opened by then. After a second without a row, a message or anything that waits, it waits for 1.2
+ * s: what comes next is in the file about as soon, since it need not wait for its block to be
+ * closed. A message between two rounds, or a table, is no reason for a round: what waits for it
+ * goes on. Blocks are closed each 850 ms, so that a killed engine leaves a file that lacks at most
+ * the last second; CPUs and limits are looked at each 250 ms, and the broker is told the counters
+ * once a second. The end of the broker is the end of the session, not of its file.
  * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
- *             (2) less than once a second, where nothing comes          [test-engine-session: quiet]
- *             (3) every way out goes through session_finish             [test-engine-session: broker_gone]
- *             (4) a message out of turn ends the session, never crashes [test-engine-session: protocol]
+ *             (2) less than once a second, where nothing comes  [test-engine-session: quiet]
+ *             (3) every way out goes through session_finish  [test-engine-session: broker_gone]
+ *             (4) a message out of turn ends the session, never crashes
+ *                 [test-engine-session: protocol]
  */
 #include "daemon/engine/session.h"
 
@@ -458,7 +461,8 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 				      : MIN_OF(collectors->bound_ns, limit_ns);
 }
 
-/* Whether all that may come next can wait for a longer round: of what was found nothing is to be followed. */
+/* Whether all that may come next can wait for a longer round: of what was found nothing is to be
+ * followed. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
 	bool lingers = gate_is_open(&session->gate) && !session->switched_off &&
@@ -584,7 +588,8 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* True: it is a ring, or a process that has some. One whose event is gone would wake us for ever. */
+/* True: it is a ring, or a process that has some. One whose event is gone would wake us for
+ * ever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	if (event->data.fd == session->channel.fd)

@@ -61,8 +61,9 @@ struct session {
 	uint64_t found_ns,
 		found_rows; /* when something was found last, or told; the rows by then */
 	uint32_t serial,
-		scan_serial; /* of requests; of the one for all processes that is not answered, or 0 */
-	GQueue answers;      /* of the broker, that the rings have not been drained up to */
+		/* of requests; of the one for all processes that is not answered, or 0 */
+		scan_serial;
+	GQueue answers; /* of the broker, that the rings have not been drained up to */
 	uint64_t scanned_ns;
 	bool rescan;
 	bool enabled_again; /* by task: session_enable_again() was called */
@@ -78,7 +79,8 @@ struct session {
 	GError *failure; /* what ended the session; NULL = it was asked to end */
 };
 
-/* All threads that a session has beside the drain thread: they are made before the sandbox closes. */
+/* All threads that a session has beside the drain thread: they are made before the sandbox
+ * closes. */
 struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
@@ -101,8 +103,9 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
-/* By task, a little later: a grandchild that was forked while events were enabled may have inherited them disabled (the
- * kernel looks at the parent's before it takes the lock: kernel/events/core.c, inherit_event). */
+/* By task, a little later: a grandchild that was forked while events were enabled may have
+ * inherited them disabled (the kernel looks at the parent's before it takes the lock:
+ * kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
 /* session-sampling.c */
 bool session_samples(const struct session *session);

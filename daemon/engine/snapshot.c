@@ -2,8 +2,9 @@
 /*
  * Snapshot - what /proc said when the recording began
  *
- * The broker copies files of /proc into a memfd; here they are taken apart. Names of processes, files and cgroups are
- * chosen by whoever runs them, so the texts are hostile: a comm may hold blanks and parentheses, a path anything.
+ * The broker copies files of /proc into a memfd; here they are taken apart. Names of processes,
+ * files and cgroups are chosen by whoever runs them, so the texts are hostile: a comm may hold
+ * blanks and parentheses, a path anything.
  * Invariants: (1) nothing outside the given bytes is read         [fuzz_snapshot]
  *             (2) each call consumes at least a byte              [fuzz_snapshot]
  *             (3) a line that does not parse is skipped, not fatal [test-engine-snapshot: hostile]

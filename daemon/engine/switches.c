@@ -2,17 +2,19 @@
 /*
  * Switches - when threads ran
  *
- * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from `start` to `time`.
- * Idle has no rows, and neither have strangers of a filtered session, which are not in the task tables. Events of tasks
- * do not say who else it was: between two of ours the CPU is taken as idle.
- * The gap between two rows of a thread is what the first one says: waiting, or ready. So that there is no time of which
- * that is not known, a thread has rows without a length where it is on no CPU: when the recording begins, as /proc says,
- * when it is forked, and when the recording ends. They are on CPU PROF_SWITCH_NO_CPU.
+ * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from
+ * `start` to `time`. Idle has no rows, and neither have strangers of a filtered session, which are
+ * not in the task tables. Events of tasks do not say who else it was: between two of ours the CPU
+ * is taken as idle.
+ * The gap between two rows of a thread is what the first one says: waiting, or ready. So that there
+ * is no time of which that is not known, a thread has rows without a length where it is on no CPU:
+ * when the recording begins, as /proc says, when it is forked, and when the recording ends. They
+ * are on CPU PROF_SWITCH_NO_CPU.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
- *             (2) what still runs at the end, or when it becomes another program, has a row as `running`
- *                                                               [test-engine-tasks: switches, switch_exec]
- *             (3) a thread that is alive at the end has its last row then, and its first one when it began
- *                                                               [test-engine-tasks: switch_ends]
+ *             (2) what still runs at the end, or when it becomes another program, has a row as
+ *                 `running`  [test-engine-tasks: switches, switch_exec]
+ *             (3) a thread that is alive at the end has its last row then, and its first one when
+ *                 it began  [test-engine-tasks: switch_ends]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/switches.h"

@@ -27,10 +27,12 @@ void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu,
 /* A thread that is on no CPU, as far as is known, is in that state from then on. */
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns);
-/* What all threads are in the end that are on no CPU; after switches_end() for each CPU. Unless it is known who was on each
- * one, those that were ready from the begin on may have run all the time. */
+/* What all threads are in the end that are on no CPU; after switches_end() for each CPU. Unless
+ * it is known who was on each one, those that were ready from the begin on may have run all the
+ * time. */
 void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns);
-/* A sample says who is on the CPU: where nobody has left it or come since begin_ns, that has been on it since then. */
+/* A sample says who is on the CPU: where nobody has left it or come since begin_ns, that has
+ * been on it since then. */
 void switches_seen(struct switches *switches, struct tasks *tasks, int32_t tid, uint64_t begin_ns);
 /* Writes the interval that is still open. */
 void switches_end(struct switches *switches, struct tasks *tasks, uint32_t cpu, uint64_t time_ns);

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof frames - from what sysprof's library writes into its ring to records as our own rings have them
+ * Sysprof frames - from what sysprof's library writes into its ring to records as our own rings
+ * have them
  *
- * A frame is a header (length, CPU, pid, time, type) and what the type has: all of it is native, packed, with texts of fixed
- * width that may lack their NUL. Those that are marks, counters and logs become records; maps, forks and the like say what the
- * side band says better; for the rest (samples, allocations, JIT maps, files) there is no table, and it counts as lost.
- * Names are strings of the ring's owner, in as many slots as there are: what is not in its slot is defined anew, so that it takes
- * no memory to know all that ever came. A span ends where its record stands, as rows are in the order of their ends; sysprof
- * writes it at its end too. Times go neither back nor into the future: what says so is moved, its duration kept.
- * Invariants: (1) nothing is read behind the frame, whatever it says   [test-engine-sysprof: short, fuzz_sysprof_frames]
- *             (2) what is not a record is counted                      [test-engine-sysprof: refused]
- *             (3) an id of a counter leads to its own process's only   [test-engine-sysprof: counters]
+ * A frame is a header (length, CPU, pid, time, type) and what the type has: all of it is native,
+ * packed, with texts of fixed width that may lack their NUL. Those that are marks, counters and
+ * logs become records; maps, forks and the like say what the side band says better; for the rest
+ * (samples, allocations, JIT maps, files) there is no table, and it counts as lost. Names are
+ * strings of the ring's owner, in as many slots as there are: what is not in its slot is defined
+ * anew, so that it takes no memory to know all that ever came. A span ends where its record stands,
+ * as rows are in the order of their ends; sysprof writes it at its end too. Times go neither back
+ * nor into the future: what says so is moved, its duration kept.
+ * Invariants: (1) nothing is read behind the frame, whatever it says
+ *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
+ *             (2) what is not a record is counted  [test-engine-sysprof: refused]
+ *             (3) an id of a counter leads to its own process's only
+ *                 [test-engine-sysprof: counters]
  */
 #include "daemon/engine/sysprof-frames.h"
 
@@ -173,7 +178,7 @@ int32_t sysprof_frame_pid(const uint8_t *frame)
 	return header->type == FRAME_END ? 0 : header->pid;
 }
 
-/* ---- Strings and times -------------------------------------------------------------------------- */
+/* ---- Strings and times ----------------------------------------------------------------------- */
 
 static void put(struct sysprof_frames *frames, enum ring_type type, const void *fixed,
 		uint32_t n_fixed, const void *text, uint32_t n_text)
@@ -203,7 +208,8 @@ static uint32_t hash_of(const char *field, size_t n)
 	return (uint32_t)hash;
 }
 
-/* The owner's id of a text in a field of that width; 0: it is empty. Valid until the next one of the same slot. */
+/* The owner's id of a text in a field of that width; 0: it is empty. Valid until the next one of
+ * the same slot. */
 static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t width,
 			uint32_t avoided)
 {
@@ -247,7 +253,7 @@ static void reach(struct sysprof_frames *frames, uint64_t time_ns)
 	frames->last_ns = MIN_OF(MAX_OF(time_ns, frames->last_ns), frames->now_ns);
 }
 
-/* ---- Types -------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 static enum sysprof_result add_mark(struct sysprof_frames *frames,
 				    struct sysprof_counters *counters, const void *frame,
@@ -316,8 +322,8 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	return SYSPROF_TAKEN;
 }
 
-/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from 1 on, or from its pid shifted
- * by 16, whose low 24 bits may be 0, which is no number of ours. */
+/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from
+ * 1 on, or from its pid shifted by 16, whose low 24 bits may be 0, which is no number of ours. */
 static uint32_t counter_number(uint32_t id)
 {
 	return (id & 0xffffff) | 1u << 24;

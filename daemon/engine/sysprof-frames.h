@@ -34,13 +34,15 @@ enum sysprof_result {
 	SYSPROF_BAD,     /* no such frame */
 };
 
-/* How long the frame is that begins there: a multiple of 8, and not more than n; 0: there is none. */
+/* How long the frame is that begins there: a multiple of 8, and not more than n; 0: there is
+ * none. */
 size_t sysprof_frame_bytes(const uint8_t *frame, size_t n);
-/* Which process the frame says it is of, as that calls itself; 0: the end of a thread is of none. */
+/* Which process the frame says it is of, as that calls itself; 0: the end of a thread is of
+ * none. */
 int32_t sysprof_frame_pid(const uint8_t *frame);
 /*
- * frame: of n_bytes, aligned to 8, and nobody else's to write. What is in it is somebody's claim. now_ns: nothing is later.
- * ret_lost: how much of it is not in a record.
+ * frame: of n_bytes, aligned to 8, and nobody else's to write. What is in it is somebody's claim.
+ * now_ns: nothing is later. ret_lost: how much of it is not in a record.
  */
 enum sysprof_result sysprof_frame_add(struct sysprof_frames *frames,
 				      struct sysprof_counters *counters, const uint8_t *frame,

@@ -2,14 +2,18 @@
 /*
  * Sysprof peer - a process whose libraries speak sysprof's protocol, and the rings of its threads
  *
- * Each thread of each copy of the library asks over a socket that all processes below the command share, so an answer may reach
- * another one that waits for the same. All rings are alike, therefore, until the first frame says whose it is: that has to be one who
- * asked, as the kernel told of each request. From then on all frames have to be that one's.
- * What the writer publishes is taken in the order of the ring. A frame that cannot be, such as two processes make that write
- * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of somebody else.
- * The library drops what finds no room and counts nothing: a full ring is a loss of an unknown number of frames.
- * Invariants: (1) no frame of who did not ask becomes a row     [test-engine-sysprof: stranger, swapped]
- *             (2) a ring that lies costs its own frames only    [test-engine-sysprof: hostile, fuzz_sysprof_race]
+ * Each thread of each copy of the library asks over a socket that all processes below the command
+ * share, so an answer may reach another one that waits for the same. All rings are alike,
+ * therefore, until the first frame says whose it is: that has to be one who asked, as the kernel
+ * told of each request. From then on all frames have to be that one's. What the writer publishes is
+ * taken in the order of the ring. A frame that cannot be, such as two processes make that write
+ * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of
+ * somebody else. The library drops what finds no room and counts nothing: a full ring is a loss of
+ * an unknown number of frames.
+ * Invariants: (1) no frame of who did not ask becomes a row
+ *                 [test-engine-sysprof: stranger, swapped]
+ *             (2) a ring that lies costs its own frames only
+ *                 [test-engine-sysprof: hostile, fuzz_sysprof_race]
  *             (3) a full ring is told of                        [test-engine-sysprof: full]
  * Runs on the drain thread only.
  */
@@ -23,8 +27,8 @@
 #include <time.h>
 
 #define MAX_FAULTS 64
-#define FULL_BYTES \
-	1024u /* with less room a frame may have found none; so with less than the largest that came */
+/* with less room a frame may have found none; so with less than the largest that came */
+#define FULL_BYTES 1024u
 #define END_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
 
@@ -60,7 +64,7 @@ void sysprof_peer_answer(struct peer *peer, int fd)
 	/* Who does not read, and has no room either, does not wait. */
 }
 
-/* ---- Rings -------------------------------------------------------------------------------------- */
+/* ---- Rings ----------------------------------------------------------------------------------- */
 
 static void on_record(enum ring_type type, uint64_t time_ns, const void *fixed, uint32_t n_fixed,
 		      const void *text, uint32_t n_text, void *data)
@@ -135,7 +139,7 @@ bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns)
 	return ended_ns && now_ns - ended_ns > END_NS && !peer_ring_peek(&arena->rings[0]);
 }
 
-/* ---- A drain ------------------------------------------------------------------------------------ */
+/* ---- A drain --------------------------------------------------------------------------------- */
 
 static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uint64_t count)
 {
@@ -188,7 +192,8 @@ static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t
 	return at;
 }
 
-/* Until we skip what was read the writer gets no room, so nothing that it drops before is missed here. */
+/* Until we skip what was read the writer gets no room, so nothing that it drops before is missed
+ * here. */
 static void note_full(struct peer_arena *arena)
 {
 	const struct sysprof_ring *ring = &arena->sysprof->ring;

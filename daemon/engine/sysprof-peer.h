@@ -26,7 +26,8 @@ void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer);
 /* As peer_ring_drain(), of its ring. */
 size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes,
 			   uint64_t *ret_fill);
-/* A look between two drains: makes the pages that the writer comes to next. Whether so much waits that it has to be drained. */
+/* A look between two drains: makes the pages that the writer comes to next. Whether so much
+ * waits that it has to be drained. */
 bool sysprof_arena_look(struct peer_arena *arena);
 /* Its thread has ended, and all that it wrote is rows. */
 bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns);

@@ -2,14 +2,16 @@
 /*
  * Sysprof ring - a ring as sysprof's library wants it, and the reader's half of it
  *
- * A memfd: a page whose first words are where the reader is, where the writer is, where the body begins, and how long that is;
- * then the body. The writer maps the body twice in a row, so that a frame may go over its end. Both positions are below
- * the body's length, and equal where it is empty. There is no doorbell, no count of what found no room, and no word on who writes.
- * The writer is not to be trusted, and may be two: a child after fork() has its parent's ring. So each word is loaded once, what
- * waits is copied out before it is looked at, and erased behind that: what is read again, since a position went back or a lap
- * too far, is not taken for new.
- * Pages are made by the engine before the writer comes to them, so that they are charged to the engine's memory and not to the
- * writer's: some at once, the others as the ring fills, for most programs never need them.
+ * A memfd: a page whose first words are where the reader is, where the writer is, where the body
+ * begins, and how long that is; then the body. The writer maps the body twice in a row, so that a
+ * frame may go over its end. Both positions are below the body's length, and equal where it is
+ * empty. There is no doorbell, no count of what found no room, and no word on who writes. The
+ * writer is not to be trusted, and may be two: a child after fork() has its parent's ring. So each
+ * word is loaded once, what waits is copied out before it is looked at, and erased behind that:
+ * what is read again, since a position went back or a lap too far, is not taken for new.
+ * Pages are made by the engine before the writer comes to them, so that they are charged to the
+ * engine's memory and not to the writer's: some at once, the others as the ring fills, for most
+ * programs never need them.
  * Invariants: (1) its size cannot be changed by who has it            [test-engine-sysprof: ring]
  *             (2) nothing that was read is there a second time        [test-engine-sysprof: back]
  */

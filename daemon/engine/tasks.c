@@ -2,16 +2,20 @@
 /*
  * Tasks - processes and threads through time
  *
- * The side band tells of forks, execs, names and exits in time order; /proc told what existed before. A record older
- * than the moment at which /proc was read for its process is in what /proc said already.
- * A process is an instance: exec begins a new one with a new thread. Threads that have exited can still be found for
- * two seconds, since their last samples and switches come after the exit record.
- * With a filter only targets and their descendants are in the tables, so nobody else can get into the capture.
- * Invariants: (1) a child without exec has its parent's maps, command line and program   [test-engine-tasks: fork]
- *             (2) exec ends every other thread of the process                            [test-engine-tasks: exec]
- *             (3) a stranger is never in the tables of a filtered session                [test-engine-tasks: filter]
- *             (4) by task, nothing is told twice                                         [test-engine-samples: ranks]
- *             (5) n_alive counts the processes that have a thread                        [test-engine-tasks: exit]
+ * The side band tells of forks, execs, names and exits in time order; /proc told what existed
+ * before. A record older than the moment at which /proc was read for its process is in what /proc
+ * said already.
+ * A process is an instance: exec begins a new one with a new thread. Threads that have exited can
+ * still be found for two seconds, since their last samples and switches come after the exit record.
+ * With a filter only targets and their descendants are in the tables, so nobody else can get into
+ * the capture.
+ * Invariants: (1) a child without exec has its parent's maps, command line and program
+ *                 [test-engine-tasks: fork]
+ *             (2) exec ends every other thread of the process  [test-engine-tasks: exec]
+ *             (3) a stranger is never in the tables of a filtered session
+ *                 [test-engine-tasks: filter]
+ *             (4) by task, nothing is told twice  [test-engine-samples: ranks]
+ *             (5) n_alive counts the processes that have a thread  [test-engine-tasks: exit]
  * Runs on the drain thread only. Reads no records and no snapshots (events.c, scan.c).
  */
 #include "daemon/engine/tasks.h"
@@ -449,7 +453,8 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
 	output_touch(tasks->output, &thread->row);
 }
 
-/* Ends the threads of an instance without a word: exec has ended them, which their exit records told or will not. */
+/* Ends the threads of an instance without a word: exec has ended them, which their exit records
+ * told or will not. */
 static void end_threads(struct tasks *tasks, const struct process *process, uint64_t time_ns)
 {
 	g_autoptr(GPtrArray) ending = g_ptr_array_new();

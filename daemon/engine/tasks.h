@@ -7,7 +7,8 @@
 
 #include <glib.h>
 
-/* A process from fork or exec to exec or exit: pids are reused and programs change, these are not. */
+/* A process from fork or exec to exec or exit: pids are reused and programs change, these are
+ * not. */
 struct process {
 	struct row row;
 	int32_t pid, ppid;
@@ -21,8 +22,8 @@ struct process {
 	char *cgroup;           /* GRefString */
 	uint64_t *ns_pids;
 	uint32_t n_ns_pids;
-	GHashTable *
-		inner; /* its threads by what they are called in its own PID namespace; NULL: none is known */
+	/* its threads by what they are called in its own PID namespace; NULL: none is known */
+	GHashTable *inner;
 	struct maps *maps;
 	struct image *anon, *unknown; /* made when a frame lies there */
 	struct image *program;        /* the first file that exec mapped; NULL: it was not seen */
@@ -33,7 +34,8 @@ struct process {
 	bool maps_known; /* from its parent, its exec, or /proc */
 	bool executed;   /* it began by an exec */
 	bool replaced;   /* it ended by one */
-	bool expects_heap; /* it, or whom it descends from, is one whose allocations are to be recorded */
+	/* it, or whom it descends from, is one whose allocations are to be recorded */
+	bool expects_heap;
 	bool has_heap;     /* it has registered for that */
 	bool forked_heap;  /* it was forked from one that had, so it would */
 	bool refused_heap; /* it wanted to */
@@ -47,8 +49,8 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0 = alive */
 	uint64_t stat_ns;
-	uint64_t *
-		ns_tids; /* in PID namespaces below ours, but the leader's, whose are the process's */
+	/* in PID namespaces below ours, but the leader's, whose are the process's */
+	uint64_t *ns_tids;
 	uint32_t n_ns_tids;
 	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
 	bool has_state;
@@ -65,8 +67,8 @@ struct tasks {
 	uint32_t last_process, last_thread;
 	unsigned int n_alive; /* processes */
 	bool filtered, children;
-	GHashTable *
-		targets; /* pids; while filtered, only targets and what descends from them are here */
+	/* pids; while filtered, only targets and what descends from them are here */
+	GHashTable *targets;
 	GHashTable *ranks; /* by tid, of threads that are alive and got events of their own */
 	void (*ended)(struct process *process, void *data); /* NULL: nobody wants to know */
 	void *data;
@@ -82,8 +84,9 @@ void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool child
 
 /* A thread that is there already has got events of this rank. */
 void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
-/* Whether what an event of this rank says of the thread counts. One that has events of several ranks has those of the
- * highest completely; those below say a part of it once more (daemon/broker/perf-tasks.c). */
+/* Whether what an event of this rank says of the thread counts. One that has events of several
+ * ranks has those of the highest completely; those below say a part of it once more
+ * (daemon/broker/perf-tasks.c). */
 static inline bool thread_takes(struct thread *thread, uint32_t rank)
 {
 	if (rank > thread->rank)
@@ -110,8 +113,9 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /*
- * The thread of that number in the process's own PID namespace, at that time; one reference is the caller's. Where it is not
- * known which one that is, a row of its own, with tid 0 until it is known.
+ * The thread of that number in the process's own PID namespace, at that time; one reference is the
+ * caller's. Where it is not known which one that is, a row of its own, with tid 0 until it is
+ * known.
  */
 struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
 				  uint64_t time_ns);
@@ -121,7 +125,8 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
-/* How a process has ended, as wait() has it: known when it has been waited for, so behind all rows that are there. */
+/* How a process has ended, as wait() has it: known when it has been waited for, so behind all
+ * rows that are there. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
 /* A row that names the thread, and through it the process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)

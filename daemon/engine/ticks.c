@@ -2,13 +2,14 @@
 /*
  * Ticks - samples that were due and never came
  *
- * A virtual CPU that its host does not run takes no timer interrupts, and the kernel makes several due ones into one:
- * samples are missing that no record counts. The time that a CPU was busy, as /proc/stat has it without steal, against
- * the time that its samples and lost samples stand for shows how many. /proc/stat counts in ticks of its own, so both
- * are summed from the beginning and a difference is told when it has grown by two of those: the error stays below that.
- * A filtered session misses its share: that of its samples among all that the CPU delivered. Where events are those of
- * tasks, it is the time for which the side band says that the targets ran. How much of that was in user mode nobody
- * tells, so samples of user mode by task are not compared.
+ * A virtual CPU that its host does not run takes no timer interrupts, and the kernel makes several
+ * due ones into one: samples are missing that no record counts. The time that a CPU was busy, as
+ * /proc/stat has it without steal, against the time that its samples and lost samples stand for
+ * shows how many. /proc/stat counts in ticks of its own, so both are summed from the beginning and
+ * a difference is told when it has grown by two of those: the error stays below that. A filtered
+ * session misses its share: that of its samples among all that the CPU delivered. Where events are
+ * those of tasks, it is the time for which the side band says that the targets ran. How much of
+ * that was in user mode nobody tells, so samples of user mode by task are not compared.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/ticks.h"

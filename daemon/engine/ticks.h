@@ -17,10 +17,11 @@ struct ticks {
 
 /* Sampling goes on: what was busy before does not count. */
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns);
-/* Reads how long each CPU was busy. Comes before the rings are drained: what is sampled while they are has not come yet,
- * and is not missed. */
+/* Reads how long each CPU was busy. Comes before the rings are drained: what is sampled while
+ * they are has not come yet, and is not missed. */
 void ticks_read(struct ticks *ticks);
-/* What was read is not compared: the rings could not be drained, and what they still hold is not missed. */
+/* What was read is not compared: the rings could not be drained, and what they still hold is not
+ * missed. */
 void ticks_drop(struct ticks *ticks);
 /* Adds the ticks that were missed from ticks_begin until ticks_read and not yet told. */
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,

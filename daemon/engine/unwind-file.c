@@ -2,15 +2,18 @@
 /*
  * Unwind file - from an ELF file to its unwind table
  *
- * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is read gives a short
- * read, where a mapping would raise SIGBUS. The sections tell where .eh_frame and .debug_frame are; a file without
- * section headers has its .eh_frame behind PT_GNU_EH_FRAME, up to the end of the segment. A .debug_frame may be
- * compressed: Go's linker and `gcc -gz` do that. A Go program without .debug_frame gets one from .gopclntab.
- * Who made the file may be hostile. Invariants:
- *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear  [fuzz_unwind_file]
+ * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is
+ * read gives a short read, where a mapping would raise SIGBUS. The sections tell where .eh_frame
+ * and .debug_frame are; a file without section headers has its .eh_frame behind PT_GNU_EH_FRAME, up
+ * to the end of the segment. A .debug_frame may be compressed: Go's linker and `gcc -gz` do that. A
+ * Go program without .debug_frame gets one from .gopclntab. Who made the file may be hostile.
+ * Invariants:
+ *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear
+ *          [fuzz_unwind_file]
  *      (2) sections take at most max_bytes of memory together, packed and unpacked
- *                                                      [test-engine-unwind: bad_files, packed, lying_packed]
- * Thread-safe: no state. See elf(5) for Elf64_Chdr, and the Linux Standard Base Core 5.0, section 10.6, for .eh_frame_hdr.
+ *                                             [test-engine-unwind: bad_files, packed, lying_packed]
+ * Thread-safe: no state. See elf(5) for Elf64_Chdr, and the Linux Standard Base Core 5.0, section
+ * 10.6, for .eh_frame_hdr.
  */
 #include "daemon/engine/unwind-file.h"
 
@@ -69,7 +72,8 @@ static int read_at(const struct unwind_source *source, uint64_t offset, void *bu
 	return 0;
 }
 
-/* `size` bytes at `offset`, to be freed; grows with what is really there, so that a lie about the size costs little. */
+/* `size` bytes at `offset`, to be freed; grows with what is really there, so that a lie about
+ * the size costs little. */
 static int read_new(const struct loader *loader, uint64_t offset, uint64_t size, void **ret_bytes)
 {
 	uint8_t *bytes = NULL, *grown;
@@ -147,7 +151,8 @@ static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64
 	return header.ch_size > 0 ? 0 : ENODATA;
 }
 
-/* A new block for a section that is packed. A stream that is damaged, or does not have the size that it should, is none. */
+/* A new block for a section that is packed. A stream that is damaged, or does not have the size
+ * that it should, is none. */
 static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t size, bool is_gnu,
 		  void **ret_bytes, uint64_t *ret_size)
 {
@@ -235,7 +240,8 @@ static const Elf64_Shdr *find_section(const struct section_list *list, const cha
 	return NULL;
 }
 
-/* The address of the first function of a position-independent file: a relocation has it, else .text begins with it. */
+/* The address of the first function of a position-independent file: a relocation has it, else
+ * .text begins with it. */
 static uint64_t find_go_text(const struct loader *loader, const struct section_list *list,
 			     uint64_t address)
 {
@@ -345,8 +351,8 @@ static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address
 	return NULL;
 }
 
-/* .eh_frame_hdr: version, the encoding of the pointer that follows, two more encodings. Linkers write sdata4 relative to
- * the pointer's own place, and nothing else is read here. */
+/* .eh_frame_hdr: version, the encoding of the pointer that follows, two more encodings. Linkers
+ * write sdata4 relative to the pointer's own place, and nothing else is read here. */
 static int add_by_header(struct loader *loader)
 {
 	const Elf64_Phdr *segment = NULL, *load;

@@ -31,8 +31,9 @@ struct unwind_source {
 	size_t size;
 };
 
-/* Reads the file and compiles its CFI with at most max_bytes of memory. NULL: it is no ELF file of this machine, has no
- * usable CFI, needs more memory, or cannot be read; *ret_error says which: ENOEXEC, ENODATA, E2BIG, ENOMEM, an errno. */
+/* Reads the file and compiles its CFI with at most max_bytes of memory. NULL: it is no ELF file
+ * of this machine, has no usable CFI, needs more memory, or cannot be read; *ret_error says
+ * which: ENOEXEC, ENODATA, E2BIG, ENOMEM, an errno. */
 struct unwind_file *unwind_file_new(const struct unwind_source *source, uint64_t max_bytes,
 				    int *ret_error);
 void unwind_file_free(struct unwind_file *file); /* takes NULL */

@@ -2,16 +2,19 @@
 /*
  * Unwind tables - made once a file, by a thread of their own
  *
- * The broker opened the file; here it is read and compiled, which takes from 0.1 ms to some 50 ms. A file is known by its
- * build-id, device, inode, size and change time together: a build-id alone may be forged, and then only the forger's
- * processes have the forger's table. Images of one identity share a table. Tables stay until the session ends, and have
- * a limit of memory in all: files beyond it have none.
- * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are two queues
- *             (2) a file that cannot be used costs a failed table and no more   [test-engine-unwind: bad]
- *             (3) each identity is compiled once                                [test-engine-unwind: shared]
- * A dump of generated code grows. Its next part is read when a frame is in code that was not in what was read so far.
- * Threads: the worker's own, which sees jobs only; everything here is called by the drain thread. `lock` guards the two
- * queues.
+ * The broker opened the file; here it is read and compiled, which takes from 0.1 ms to some 50 ms.
+ * A file is known by its build-id, device, inode, size and change time together: a build-id alone
+ * may be forged, and then only the forger's processes have the forger's table. Images of one
+ * identity share a table. Tables stay until the session ends, and have a limit of memory in all:
+ * files beyond it have none.
+ * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are
+ *                 two queues
+ *             (2) a file that cannot be used costs a failed table and no more
+ *                 [test-engine-unwind: bad]
+ *             (3) each identity is compiled once  [test-engine-unwind: shared]
+ * A dump of generated code grows. Its next part is read when a frame is in code that was not in
+ * what was read so far. Threads: the worker's own, which sees jobs only; everything here is called
+ * by the drain thread. `lock` guards the two queues.
  */
 #include "daemon/engine/unwind-tables.h"
 
@@ -372,7 +375,8 @@ bool unwind_tables_take(struct unwind_tables *tables)
 	bool any = false;
 
 	read_on(tables);
-	/* Even if nothing is waited for: what was written after its file was taken would wake us for ever. */
+	/* Even if nothing is waited for: what was written after its file was taken would wake us
+	 * for ever. */
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);

@@ -17,8 +17,8 @@ void unwind_tables_free(struct unwind_tables *tables);
 int unwind_tables_fd(const struct unwind_tables *tables);
 /* Only what programs are is wanted, and no table. */
 void unwind_tables_only_programs(struct unwind_tables *tables);
-/* Has the table of an image made from its file, which is taken; its identity is known by now. An identity that has a
- * table gets the same one, at once. And image.program. */
+/* Has the table of an image made from its file, which is taken; its identity is known by now. An
+ * identity that has a table gets the same one, at once. And image.program. */
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);
 /* Gives tables that were made to their images; false: there were none. */
 bool unwind_tables_take(struct unwind_tables *tables);

@@ -2,18 +2,20 @@
 /*
  * Unwind - from the registers and the stack of a sample to its callers
  *
- * arch/walk.h does the steps; here stand what is where in a process, and what becomes of a walk that did not reach the
- * root. A file is asked for when a walk first gets there, and the walk is done again when its table is ready. A stack
- * that is deeper than its copy is continued with the callers that the same thread's frames had before: a frame that
- * returns to the same place at the same height of the stack has the same caller, unless it was left and entered again.
- * That is a guess, called stitched, and is made only if each frame up to the root was seen often enough and had one
- * caller each time. Where that fails the kernel's chain of frame pointers may go on from the last frame;
- * it is followed if by its CFI every function on it, from that frame to the last but one, had set its frame pointer up:
- * then none was skipped. That is called fp-repaired.
- * Invariants: (1) what a sample says never makes a walk read outside of its copy            [fuzz_walk]
- *             (2) a stitched stack is never `cfi`, nor stitched to another thread's         [test-engine-unwind: stitch]
- *             (3) a frame that had two callers is not stitched                              [test-engine-unwind: stitch]
- *             (4) a walk that waits for a table ends with last_chance                       [test-engine-unwind: waits]
+ * arch/walk.h does the steps; here stand what is where in a process, and what becomes of a walk
+ * that did not reach the root. A file is asked for when a walk first gets there, and the walk is
+ * done again when its table is ready. A stack that is deeper than its copy is continued with the
+ * callers that the same thread's frames had before: a frame that returns to the same place at the
+ * same height of the stack has the same caller, unless it was left and entered again. That is a
+ * guess, called stitched, and is made only if each frame up to the root was seen often enough and
+ * had one caller each time. Where that fails the kernel's chain of frame pointers may go on from
+ * the last frame; it is followed if by its CFI every function on it, from that frame to the last
+ * but one, had set its frame pointer up: then none was skipped. That is called fp-repaired.
+ * Invariants: (1) what a sample says never makes a walk read outside of its copy  [fuzz_walk]
+ *             (2) a stitched stack is never `cfi`, nor stitched to another thread's
+ *                 [test-engine-unwind: stitch]
+ *             (3) a frame that had two callers is not stitched  [test-engine-unwind: stitch]
+ *             (4) a walk that waits for a table ends with last_chance  [test-engine-unwind: waits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/unwind.h"
@@ -55,7 +57,8 @@ struct unwind_lane {
 	int32_t pid;
 	const struct maps *maps;
 	const struct unwind_input *input;
-	size_t chain_at; /* of the kernel's chain, the address that returns from the frame at chain_fp */
+	/* of the kernel's chain, the address that returns from the frame at chain_fp */
+	size_t chain_at;
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
 	bool pending;          /* something was not ready */
@@ -167,8 +170,9 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 }
 
 /*
- * The kernel's chain has the addresses that stood on the stack before return probes replaced them (since Linux 6.11). It is
- * followed along the copy, to see which of its addresses was at the slot. Slots ascend, so a walk follows it once.
+ * The kernel's chain has the addresses that stood on the stack before return probes replaced them
+ * (since Linux 6.11). It is followed along the copy, to see which of its addresses was at the slot.
+ * Slots ascend, so a walk follows it once.
  */
 static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 {
@@ -312,8 +316,8 @@ static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
 }
 
-/* Whether the function there has its caller's registers where its frame pointer says, so that a chain of frame pointers
- * has its return address. */
+/* Whether the function there has its caller's registers where its frame pointer says, so that a
+ * chain of frame pointers has its return address. */
 static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 {
 	const struct cfi_rule *rule = rule_at(lane, ip);
@@ -331,7 +335,8 @@ static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 	/* The kernel's chains are shorter. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
-	/* Where the chain has the last frame: each function up to there with a frame pointer has one address on it. */
+	/* Where the chain has the last frame: each function up to there with a frame pointer has
+	 * one address on it. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(lane, stack->ips[i]);
 	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
@@ -454,7 +459,8 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 		.method = method_of(result->flags),
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
-	/* Within exec the registers are those of the program before, in a process that is the next one already. */
+	/* Within exec the registers are those of the program before, in a process that is the
+	 * next one already. */
 	if (job->input.in_kernel && result->n == 1 && result->stop == WALK_BAD_FRAME)
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
 	else

@@ -64,8 +64,8 @@ struct unwind {
 void unwind_init(struct unwind *unwind, const struct unwind_tables *tables);
 void unwind_done(struct unwind *unwind);
 
-/* Asks for the files of everything on the stack that may be a return address, so that a walk that has to wait for one
- * of them does not wait for each. */
+/* Asks for the files of everything on the stack that may be a return address, so that a walk
+ * that has to wait for one of them does not wait for each. */
 void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 		     const struct maps *maps);
 
@@ -73,14 +73,15 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);
 
 /*
- * Walks. False where a table or the mappings are not there yet: then *ret_missing is the image that has to have its table
- * first, or NULL where it is the mappings. With last_chance it does not wait: frames without a table are followed by
- * frame pointers. The result is valid until the next walk.
+ * Walks. False where a table or the mappings are not there yet: then *ret_missing is the image that
+ * has to have its table first, or NULL where it is the mappings. With last_chance it does not wait:
+ * frames without a table are followed by frame pointers. The result is valid until the next walk.
  */
 bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
 		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
 		struct image **ret_missing);
 /* The same for up to WALK_TOGETHER walks, none of which is the last chance. */
 void unwind_run_together(struct unwind *unwind, struct unwind_job *jobs, size_t n);
-/* The frames of the last unwind_run(), as they were walked: as many as its stack has, where nothing was put behind them. */
+/* The frames of the last unwind_run(), as they were walked: as many as its stack has, where
+ * nothing was put behind them. */
 const struct walk_frame *unwind_last_frames(const struct unwind *unwind);

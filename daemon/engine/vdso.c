@@ -2,8 +2,9 @@
 /*
  * vdso - what the kernel maps into every process
  *
- * It is in no file, so neither the side band nor /proc tells its build-id; but all 64-bit processes have the same one,
- * ours too. With it the capture's reader knows whether its own vdso has the names.
+ * It is in no file, so neither the side band nor /proc tells its build-id; but all 64-bit processes
+ * have the same one, ours too. With it the capture's reader knows whether its own vdso has the
+ * names.
  * Reads memory that the kernel made, and nobody else can change. No state.
  */
 #include "daemon/engine/vdso.h"

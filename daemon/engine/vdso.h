@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The build-id of the kernel's 64-bit vdso: its length, 0 where there is none or more than `size` bytes. */
+/* The build-id of the kernel's 64-bit vdso: its length, 0 where there is none or more than
+ * `size` bytes. */
 size_t vdso_read_build_id(uint8_t *build_id, size_t size);
 
 /* The vdso itself, as the ELF file that it is; NULL where there is none. */

@@ -2,15 +2,17 @@
 /*
  * Writer - the thread that encodes, compresses and writes
  *
- * A bounded queue of blocks stands between it and the drain thread, which never waits: when the queue is full it keeps
- * the block and counts it. After the first error nothing is written any more but what says so: rows that come are
- * counted, and the end is a loss row for each table and the trailer, for which the library has kept room. The same where
- * the end cannot wait for what is queued.
+ * A bounded queue of blocks stands between it and the drain thread, which never waits: when the
+ * queue is full it keeps the block and counts it. After the first error nothing is written any more
+ * but what says so: rows that come are counted, and the end is a loss row for each table and the
+ * trailer, for which the library has kept room. The same where the end cannot wait for what is
+ * queued.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
- *             (2) the queue holds at most QUEUE_BYTES of data, twice that with dictionaries [test-engine-rows: backlog]
+ *             (2) the queue holds at most QUEUE_BYTES of data, twice that with dictionaries
+ *                 [test-engine-rows: backlog]
  *             (3) the drain thread waits in writer_finish only, and no longer than it says
- * Threads: the writer's own, and the drain thread, which calls everything here. `lock` guards what both use; the
- * capture belongs to the writer thread once it is open.
+ * Threads: the writer's own, and the drain thread, which calls everything here. `lock` guards what
+ * both use; the capture belongs to the writer thread once it is open.
  */
 #include "daemon/engine/writer.h"
 
@@ -172,7 +174,8 @@ static void finish(struct writer *writer)
 		return; /* writer_finish() waits for the condition, not for this */
 }
 
-/* With the lock. Keeps a few empty blocks, so that their memory is not asked for again and again. */
+/* With the lock. Keeps a few empty blocks, so that their memory is not asked for again and
+ * again. */
 static void recycle(struct writer *writer, struct writer_batch *batch, size_t bytes)
 {
 	GPtrArray *spare = writer->spare[prof_block_table(batch->block)->id];

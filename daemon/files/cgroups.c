@@ -2,9 +2,9 @@
 /*
  * Cgroups - the paths behind the cgroup ids of samples
  *
- * A sample's cgroup id is the inode number of a directory in the hierarchy that has the perf_event controller: the
- * v1 hierarchy of that name where one is mounted, else v2, wherever it is mounted. Cgroups that are made later come
- * in the side band.
+ * A sample's cgroup id is the inode number of a directory in the hierarchy that has the perf_event
+ * controller: the v1 hierarchy of that name where one is mounted, else v2, wherever it is mounted.
+ * Cgroups that are made later come in the side band.
  */
 #include "daemon/files/cgroups.h"
 
@@ -28,7 +28,7 @@ struct cgroups {
 	unsigned n;
 };
 
-/* ---- Where it is mounted ------------------------------------------------------------------------ */
+/* ---- Where it is mounted --------------------------------------------------------------------- */
 
 /* \040 for a space, in place. */
 static void unescape(char *text)
@@ -124,7 +124,7 @@ void cgroups_free(struct cgroups *cgroups)
 	free(cgroups);
 }
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Records --------------------------------------------------------------------------------- */
 
 static void add_record(struct buffer *buffer, uint64_t id, const char *path)
 {

@@ -2,9 +2,11 @@
 /*
  * Client - what the user may read whom a session is for
  *
- * The kernel is asked, with that user's ids and groups and without the capabilities that go round permissions: ACLs and
- * security modules have their say. Between rights_take() and rights_give_back() nothing else is done.
- * Invariants: (1) whatever happens between them, the rights are back after it, or the process ends [test-files: client]
+ * The kernel is asked, with that user's ids and groups and without the capabilities that go round
+ * permissions: ACLs and security modules have their say. Between rights_take() and
+ * rights_give_back() nothing else is done.
+ * Invariants: (1) whatever happens between them, the rights are back after it, or the process ends
+ *                 [test-files: client]
  */
 #include "daemon/files/client.h"
 
@@ -72,7 +74,8 @@ static void capabilities(struct __user_cap_data_struct data[2], bool set)
 		abort();
 }
 
-/* The user's rights; ret_before is for the way back. False: they cannot be had, and nothing was changed. */
+/* The user's rights; ret_before is for the way back. False: they cannot be had, and nothing was
+ * changed. */
 static bool rights_take(const struct client *client, struct __user_cap_data_struct ret_before[2])
 {
 	struct __user_cap_data_struct data[2];

@@ -15,10 +15,11 @@ struct client {
 	bool is_self; /* we have no other rights than this user's */
 };
 
-/* Looks the groups up, in /etc/passwd and /etc/group themselves: a user that is not there has none. */
+/* Looks the groups up, in /etc/passwd and /etc/group themselves: a user that is not there has
+ * none. */
 void client_init(struct client *client, uid_t uid);
 /* Whether the user may read the file of a descriptor (O_PATH will do). */
 bool client_may_read(const struct client *client, int fd);
-/* The file at a path below the root folder, as far as the user may search the folders on the way: O_PATH, or -1. `careful`:
- * see below_open(). */
+/* The file at a path below the root folder, as far as the user may search the folders on the
+ * way: O_PATH, or -1. `careful`: see below_open(). */
 int client_find(const struct client *client, const char *path, bool careful);

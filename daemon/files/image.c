@@ -2,23 +2,29 @@
 /*
  * Image - the file behind a mapping
  *
- * /proc/PID/map_files leads to the very file that is mapped: deleted, replaced, overlaid, in another root or namespace. It
- * needs CAP_CHECKPOINT_RESTORE and a mapping that is still there, so the path is the second way in, and for a plain user's
- * own programs /proc/PID/exe the third. What is mapped was chosen by a target, and who asks may be an engine that was taken over. Invariants:
- *   (1) a mapping is opened only where it is executable                    [test-files: only_executable]
- *   (2) a path is resolved below the process's root, through no link: mapped paths have none [test-files: links]
- *   (3) by path alone a file is opened only if everybody may read it, or if inode and generation say that it is what was
- *       mapped: the generation cannot be guessed                           [test-files: unreadable]
- *   (4) nothing but a regular file with something in it to map is opened for reading: a FIFO or a device is looked at
- *       by O_PATH only, and what /proc and its like have is no file        [test-files: only_regular_files]
- *   (5) nobody but us reads from a filesystem that some process serves: those files are copied  [test_hostile_files]
- *   (6) in an own_only session the process's leader is the client's before, and all of it after, and the client may read the file
- *                                                                          [test-files: own_only]
- *   (7) what is handed out is open for reading only, and a copy is sealed  [test_attack_descriptors]
- * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file: it is asked about a
- * page of it that we map and never touch. The side band could deliver build-ids too, but then the kernel marks the mmap2
- * records of every other profiler on the machine as if they had some, and perf 6.1 does not survive that; so that is
- * left to kernels before 6.11, which cannot be asked.
+ * /proc/PID/map_files leads to the very file that is mapped: deleted, replaced, overlaid, in
+ * another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that is still there, so
+ * the path is the second way in, and for a plain user's own programs /proc/PID/exe the third. What
+ * is mapped was chosen by a target, and who asks may be an engine that was taken over. Invariants:
+ *   (1) a mapping is opened only where it is executable  [test-files: only_executable]
+ *   (2) a path is resolved below the process's root, through no link: mapped paths have none
+ *       [test-files: links]
+ *   (3) by path alone a file is opened only if everybody may read it, or if inode and generation
+ *       say that it is what was mapped: the generation cannot be guessed  [test-files: unreadable]
+ *   (4) nothing but a regular file with something in it to map is opened for reading: a FIFO or a
+ *       device is looked at by O_PATH only, and what /proc and its like have is no file
+ *       [test-files: only_regular_files]
+ *   (5) nobody but us reads from a filesystem that some process serves: those files are copied
+ *       [test_hostile_files]
+ *   (6) in an own_only session the process's leader is the client's before, and all of it after,
+ *       and the client may read the file  [test-files: own_only]
+ *   (7) what is handed out is open for reading only, and a copy is sealed
+ *       [test_attack_descriptors]
+ * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file:
+ * it is asked about a page of it that we map and never touch. The side band could deliver build-ids
+ * too, but then the kernel marks the mmap2 records of every other profiler on the machine as if
+ * they had some, and perf 6.1 does not survive that; so that is left to kernels before 6.11, which
+ * cannot be asked.
  */
 #include "daemon/files/image.h"
 
@@ -59,7 +65,7 @@ struct target {
 	bool is_own; /* the process is the client's */
 };
 
-/* ---- What a file is ----------------------------------------------------------------------------- */
+/* ---- What a file is -------------------------------------------------------------------------- */
 
 /* From O_PATH to readable. */
 static int reopen(int handle, int *ret_fd)
@@ -96,7 +102,8 @@ static bool is_proven_file(int fd, const struct message_image_request *mapping)
 	       ioctl(fd, FS_IOC_GETVERSION, &generation) == 0 && is_same_file(fd, mapping);
 }
 
-/* An overlaid file's inode is not the one that the kernel tells of mappings, so its name has to do. */
+/* An overlaid file's inode is not the one that the kernel tells of mappings, so its name has to
+ * do. */
 static bool is_overlaid_file(int fd, const char *name)
 {
 	char link[32], path[PATH_MAX];
@@ -174,8 +181,8 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Below the root of the process. One that is gone most likely had ours, and the path of one in a chroot is told from our
- * root; whether it is that file is looked at in any case. */
+/* Below the root of the process. One that is gone most likely had ours, and the path of one in a
+ * chroot is told from our root; whether it is that file is looked at in any case. */
 static int open_named(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int root = -1;
@@ -232,9 +239,10 @@ static int open_exe(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-/* ---- Who may have it ---------------------------------------------------------------------------- */
+/* ---- Who may have it ------------------------------------------------------------------------- */
 
-/* By its mode, and because it is mapped by a process of the user, or because the user can get there. */
+/* By its mode, and because it is mapped by a process of the user, or because the user can get
+ * there. */
 static bool client_may_have(const struct target *target, int fd)
 {
 	CLEANUP_CLOSE int found = -1;
@@ -251,7 +259,7 @@ static bool client_may_have(const struct target *target, int fd)
 	       wanted.st_dev == status.st_dev && wanted.st_ino == status.st_ino;
 }
 
-/* ---- Filesystems that somebody serves ----------------------------------------------------------- */
+/* ---- Filesystems that somebody serves -------------------------------------------------------- */
 
 static bool in_our_user_namespace(int dir)
 {
@@ -261,8 +269,9 @@ static bool in_our_user_namespace(int dir)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Whether some process could make those wait who read or close the file: FUSE, unless it is the machine's host that serves;
- * and overlays that a user may have put over such a thing in a namespace of its own. */
+/* Whether some process could make those wait who read or close the file: FUSE, unless it is the
+ * machine's host that serves; and overlays that a user may have put over such a thing in a
+ * namespace of its own. */
 static bool is_served(int fd, int dir)
 {
 	struct statfs status;
@@ -278,7 +287,8 @@ static bool is_served(int fd, int dir)
 	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
-/* All of it counts as one step for the broker's patience: who serves it may be as slow as it likes. */
+/* All of it counts as one step for the broker's patience: who serves it may be as slow as it
+ * likes. */
 static int copy(int fd, uint64_t limit, int *ret_fd)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -302,7 +312,7 @@ static int copy(int fd, uint64_t limit, int *ret_fd)
 	return 0;
 }
 
-/* ---- What the engine wants to know -------------------------------------------------------------- */
+/* ---- What the engine wants to know ----------------------------------------------------------- */
 
 /* 0: the file has none, or the kernel cannot be asked. */
 static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)

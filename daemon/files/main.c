@@ -2,10 +2,13 @@
 /*
  * profd-files - opens what targets can name, and may be killed while it waits for it
  *
- * One for each session, started by profd. A file of FUSE may answer never, and so may /proc where it goes through a process's
- * memory; whoever touches one of those is stuck in the kernel, and that is here. See daemon/files-protocol.h.
- * Invariants: (1) requests are worked on one after the other, in order: the broker knows which one is stuck
- *             (2) nothing outlives a request but the sandbox: any other process of this kind can go on
+ * One for each session, started by profd. A file of FUSE may answer never, and so may /proc where
+ * it goes through a process's memory; whoever touches one of those is stuck in the kernel, and that
+ * is here. See daemon/files-protocol.h.
+ * Invariants: (1) requests are worked on one after the other, in order: the broker knows which one
+ *                 is stuck
+ *             (2) nothing outlives a request but the sandbox: any other process of this kind can go
+ *                 on
  */
 #include "config.h"
 
@@ -64,7 +67,8 @@ static bool handle(const struct files_config *config, const struct client *clien
 	body.image.error = body.error;
 	if (datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0))
 		return true;
-	/* All processes of a user share what may be on its way, and the limit is how many files the sender may open. */
+	/* All processes of a user share what may be on its way, and the limit is how many files
+	 * the sender may open. */
 	if (fd < 0 || errno != ETOOMANYREFS)
 		return false;
 	body.error = body.image.error = EAGAIN;
@@ -105,7 +109,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 1 && fstat(FILES_SOCKET_FD, &status) == 0 && S_ISSOCK(status.st_mode))
-		_exit(serve()); /* a sanitizer that looks for leaks now could not: nobody may trace us */
+		/* a sanitizer that looks for leaks now could not: nobody may trace us */
+		_exit(serve());
 	fprintf(stderr,
 		"Usage: profd-files --version\nprofd starts it; it does nothing by itself.\n");
 	return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;

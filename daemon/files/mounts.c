@@ -2,8 +2,8 @@
 /*
  * Mounts - what kind of filesystem a file is on
  *
- * Asked of /proc/self/mountinfo, which no server can hold up. What is mounted in another namespace only is not in there,
- * and unknown is not local.
+ * Asked of /proc/self/mountinfo, which no server can hold up. What is mounted in another namespace
+ * only is not in there, and unknown is not local.
  */
 #include "daemon/files/mounts.h"
 

@@ -2,17 +2,20 @@
 /*
  * Proc - what existed before the recording, read from /proc
  *
- * The engine asks for this once the side band is enabled: what changes while it is read is in the side band too, and
- * each record carries the time just before it was read, so that the two can be put in order. Nothing is stopped.
- * Only /proc's directory structure is understood here. File contents go to the engine as they are: targets choose
- * their names, and hostile bytes are the engine's business.
+ * The engine asks for this once the side band is enabled: what changes while it is read is in the
+ * side band too, and each record carries the time just before it was read, so that the two can be
+ * put in order. Nothing is stopped. Only /proc's directory structure is understood here. File
+ * contents go to the engine as they are: targets choose their names, and hostile bytes are the
+ * engine's business.
  * A process may go at any moment: what could not be read is left out, and that is no error.
- * Invariants: (1) a process is in the memfd as a whole or not at all, and then status_set_bytes() is told: whoever is
- *                 killed here is continued by the next one                 [test_hostile_files: test_locked_memory]
- *             (2) of a bare process no file is read that goes through its memory, which may lie in a file that never
- *                 comes                                                   [test_hostile_files: test_locked_memory]
- *             (3) an own_only session gets records of processes whose leader was the client's before they were read and
- *                 that are wholly so after that, and nothing of the kernel [test-files: own_only]
+ * Invariants: (1) a process is in the memfd as a whole or not at all, and then status_set_bytes()
+ *                 is told: whoever is killed here is continued by the next one
+ *                 [test_hostile_files: test_locked_memory]
+ *             (2) of a bare process no file is read that goes through its memory, which may lie in
+ *                 a file that never comes  [test_hostile_files: test_locked_memory]
+ *             (3) an own_only session gets records of processes whose leader was the client's
+ *                 before they were read and that are wholly so after that, and nothing of the
+ *                 kernel  [test-files: own_only]
  */
 #include "daemon/files/proc.h"
 
@@ -46,7 +49,7 @@ struct snapshot {
 	bool maps_as_text; /* the kernel has no PROCMAP_QUERY */
 };
 
-/* ---- Numbers ------------------------------------------------------------------------------------ */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 struct numbers {
 	pid_t *values;
@@ -108,10 +111,10 @@ static void list_numbers(int dir, const char *path, struct numbers *numbers)
 		qsort(numbers->values, numbers->n, sizeof(pid_t), compare_numbers);
 }
 
-/* ---- One process -------------------------------------------------------------------------------- */
+/* ---- One process ----------------------------------------------------------------------------- */
 
-/* False: a kernel thread, which has neither a program nor mappings, or a leader that ended before its threads, which has
- * them no more. */
+/* False: a kernel thread, which has neither a program nor mappings, or a leader that ended
+ * before its threads, which has them no more. */
 static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
@@ -192,7 +195,8 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	}
 }
 
-/* The kernel counts a folder's threads as links of it (fs/proc/base.c: proc_task_getattr), which costs less than to list them. */
+/* The kernel counts a folder's threads as links of it (fs/proc/base.c: proc_task_getattr), which
+ * costs less than to list them. */
 static bool has_one_thread(int dir)
 {
 	struct stat status;
@@ -327,7 +331,8 @@ static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
 		add_program(snapshot, thread, pid, bare);
 }
 
-/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may hold. */
+/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may
+ * hold. */
 static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record rollup = { .kind = SNAPSHOT_ROLLUP, .pid = pid, .tid = pid };
@@ -339,7 +344,7 @@ static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool b
 		buffer_add_file(buffer, dir, "statm", statm, SMALL_FILE_BYTES);
 }
 
-/* ---- All of it ---------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 /* What was read becomes part of the snapshot. */
 static int flush(struct snapshot *snapshot)

@@ -2,11 +2,14 @@
 /*
  * Sandbox - what is left to the process that opens files
  *
- * It has to look into every process and file of the session, so it keeps the capabilities for that; it parses nothing, but
- * its requests come from an engine that may have been taken over. What it cannot do: gain rights, write to a file that has a
- * name, execute, connect, fork, be traced or dumped.
- * Invariants: (1) no capability is left that the comment below does not name    [test_hostile_files: test_rights]
- *             (2) a file is opened for writing, a socket made or a program executed by nobody here [test-files: sandbox]
+ * It has to look into every process and file of the session, so it keeps the capabilities for that;
+ * it parses nothing, but its requests come from an engine that may have been taken over. What it
+ * cannot do: gain rights, write to a file that has a name, execute, connect, fork, be traced or
+ * dumped.
+ * Invariants: (1) no capability is left that the comment below does not name
+ *                 [test_hostile_files: test_rights]
+ *             (2) a file is opened for writing, a socket made or a program executed by nobody here
+ *                 [test-files: sandbox]
  */
 #include "config.h"
 
@@ -34,7 +37,7 @@
 #define MAX_MEMORY (UINT64_C(1) << 30)
 #define MAX_WRITTEN (UINT64_C(1) << 30) /* a snapshot, or the copy of a file */
 
-/* ---- Capabilities ------------------------------------------------------------------------------- */
+/* ---- Capabilities ---------------------------------------------------------------------------- */
 
 struct wish {
 	int capability;
@@ -85,7 +88,7 @@ static bool drop_capabilities(const struct files_config *config)
 	return syscall(SYS_capset, &header, kept) == 0;
 }
 
-/* ---- Limits ------------------------------------------------------------------------------------- */
+/* ---- Limits ---------------------------------------------------------------------------------- */
 
 static bool limit(int resource, rlim_t value)
 {
@@ -99,13 +102,13 @@ static bool limit(int resource, rlim_t value)
 
 static bool limit_resources(void)
 {
-	/* Not of descriptors: the kernel holds all that its user has under way in sockets against the sender's limit. The
-	 * sanitizers' shadow is larger than any limit. */
+	/* Not of descriptors: the kernel holds all that its user has under way in sockets
+	 * against the sender's limit. The sanitizers' shadow is larger than any limit. */
 	return limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
 	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY));
 }
 
-/* ---- System calls ------------------------------------------------------------------------------- */
+/* ---- System calls ---------------------------------------------------------------------------- */
 
 static const int allowed[] = {
 	SCMP_SYS(read),          SCMP_SYS(pwrite64),

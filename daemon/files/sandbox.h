@@ -5,5 +5,6 @@
 
 #include <stdbool.h>
 
-/* Gives away all that this session's requests do not need. False: it did not work, and nothing should be opened. */
+/* Gives away all that this session's requests do not need. False: it did not work, and nothing
+ * should be opened. */
 bool sandbox_enter(const struct files_config *config);

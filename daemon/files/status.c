@@ -2,7 +2,8 @@
 /*
  * Status - where we are, for the broker that has to decide whether we are stuck
  *
- * Plain stores to a shared page; pairs with daemon/broker/helper.c. Without a page, in tests, nothing is told.
+ * Plain stores to a shared page; pairs with daemon/broker/helper.c. Without a page, in tests,
+ * nothing is told.
  */
 #include "daemon/files/status.h"
 

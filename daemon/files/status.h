@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the broker sees of us while we may be stuck: struct files_status in a page that is shared with it. */
+/* What the broker sees of us while we may be stuck: struct files_status in a page that is shared
+ * with it. */
 bool status_open(int fd);
 /* The next request is begun. False: another process has it. */
 bool status_begin(uint32_t serial);

@@ -46,7 +46,8 @@ int main(int argc, char **argv)
 	}
 	tell("open", prof_recorder_open(argv[1], &options));
 	for (int frame = 0; frame < n_frames; frame++) {
-		/* known before, or tell afterwards by a mark of its own, which costs less than a block */
+		/* known before, or tell afterwards by a mark of its own, which costs less than a
+		 * block */
 		int is_slow = frame % 4 == 0;
 
 		if (is_slow)

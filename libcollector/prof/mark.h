@@ -6,16 +6,17 @@
  *     prof_instant("cache", "miss");
  *     prof_instant_with("cache", "miss", PROF_TEXT("key", key), PROF_S64("bytes", n));
  *
- * Needs the header prof-collector.h, and links nothing. The library is looked for once, before main() or when a plugin with
- * marks is loaded: what the program has loaded by then, and, where somebody records (PROF_CONTROL), libprofcollector.so.0, of
- * the folder PROF_LIB_DIR if there is one, as profctl sets both. A
- * weak symbol would be NULL in programs that are not position-independent. prof_mark_find() looks again, for who loads the
- * library later.
+ * Needs the header prof-collector.h, and links nothing. The library is looked for once, before
+ * main() or when a plugin with marks is loaded: what the program has loaded by then, and, where
+ * somebody records (PROF_CONTROL), libprofcollector.so.0, of the folder PROF_LIB_DIR if there is
+ * one, as profctl sets both. A weak symbol would be NULL in programs that are not
+ * position-independent. prof_mark_find() looks again, for who loads the library later.
  *
- * Without the library, and while nobody records, a call is a load or two and a branch that is not taken, and its arguments are
- * not evaluated. An older library takes the calls that it knows; the others return as if nobody recorded. With PROF_DISABLE
- * defined nothing of it is compiled. Static programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and
- * clang; what the functions do is said in prof-collector.h.
+ * Without the library, and while nobody records, a call is a load or two and a branch that is not
+ * taken, and its arguments are not evaluated. An older library takes the calls that it knows; the
+ * others return as if nobody recorded. With PROF_DISABLE defined nothing of it is compiled. Static
+ * programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang; what the
+ * functions do is said in prof-collector.h.
  */
 #pragma once
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench call tree - what a hook pays for its stack, beside a whole walk (own-stack) and libgcc's _Unwind_Backtrace in the same run
+ * Bench call tree - what a hook pays for its stack, beside a whole walk (own-stack) and libgcc's
+ * _Unwind_Backtrace in the same run
  *
- * Same: the stack of the last time. Sites: one of 16 places in turn calls one of 16 functions, which call the hook; what is
- * further out stays. Recursion: the hook is called on each level on the way down and on the way up. New: each stack has never
- * been there. Functions are built without frame pointers, then with.
+ * Same: the stack of the last time. Sites: one of 16 places in turn calls one of 16 functions,
+ * which call the hook; what is further out stays. Recursion: the hook is called on each level on
+ * the way down and on the way up. New: each stack has never been there. Functions are built without
+ * frame pointers, then with.
  */
 #include "libcollector/call-tree.h"
 #include "tests/unit/ring.h"

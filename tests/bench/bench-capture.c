@@ -2,15 +2,14 @@
 /*
  * bench-capture - how fast libprofcapture writes, scans, seeks and opens
  *
- * Data are the rows of a real recording (made by capture.py with profctl), repeated with their times moved on, never
- * constants. Uses the public interface only. Each verb prints one line of JSON.
+ * Data are the rows of a real recording (made by capture.py with profctl), repeated with their
+ * times moved on, never constants. Uses the public interface only. Each verb prints one line of
+ * JSON.
  *
  *   write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
- *   grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, an epoch each) until OUT has BYTES; no trailer
- *   finish OUT                     makes a grown capture finished
- *   scan FILE                      time and stack of every sample
- *   seek FILE N                    N random times: from the time to its first rows
- *   open FILE                      prof_reader_open
+ *   grow IN OUT BYTES CHUNK_ROWS  whole copies of IN (all tables, an epoch each) until OUT has
+ *   BYTES; no trailer finish OUT  makes a grown capture finished scan FILE  time and stack of every
+ *   sample seek FILE N  N random times: from the time to its first rows open FILE  prof_reader_open
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +91,8 @@ static void row_values(const struct prof_table_def *def, const struct prof_batch
 					       a->offsets[i + 1] - a->offsets[i]);
 		else
 			values[c] = PROF_NUMBER(a->numbers ? a->numbers[i] : 0);
-		/* Not in dictionaries: a process of a later epoch is the same one by its start time. */
+		/* Not in dictionaries: a process of a later epoch is the same one by its start
+		 * time. */
 		if (def->flags & PROF_TABLE_TIMED && def->columns[c].type == PROF_TYPE_TIME &&
 		    a->numbers && values[c].number)
 			values[c].number += shift_ns;
@@ -137,7 +137,8 @@ static struct rows load_samples(const struct prof_reader *reader, const struct p
 	return rows;
 }
 
-/* The next rows of the recording, over and over, each time a span later: where the CPU has them near, as a producer's. */
+/* The next rows of the recording, over and over, each time a span later: where the CPU has them
+ * near, as a producer's. */
 static void next_rows(struct rows *rows, const struct prof_table_def *def, size_t done, size_t n,
 		      struct prof_value *ret_values)
 {
@@ -204,7 +205,8 @@ static int verb_write(char **args)
 	return 0;
 }
 
-/* One copy of the whole recording, in file order, so that dictionaries come before what names them. */
+/* One copy of the whole recording, in file order, so that dictionaries come before what names
+ * them. */
 static int copy_all(const struct prof_reader *reader, struct prof_writer *writer,
 		    struct prof_block **blocks, uint64_t shift_ns, uint32_t epoch_shift,
 		    size_t chunk_rows)

@@ -2,13 +2,14 @@
 /*
  * Bench differential - the samples of a perf.data file, walked by the engine's code and by libdwfl
  *
- *     bench-differential FILE [COMM…]      chains compared; a line of JSON
- *     bench-differential --roots FILE      how many chains libdwfl gets to a root, by name of the process
+ *     bench-differential FILE [COMM…]  chains compared; a line of JSON
+ *     bench-differential --roots FILE  how many chains libdwfl gets to a root, by process
  *
- * Processes and mappings come from the records in their order; each walk meets the mappings of its moment, as in the
- * engine, whose tables, maps and walk these are. Two chains are equal when they have the same pcs from the innermost to
- * the outermost, or to the first frame in code without CFI: from there on both only guess. What is not equal is counted
- * by a class, which says who ended why; bench_differential.py says which of them are whose fault.
+ * Processes and mappings come from the records in their order; each walk meets the mappings of its
+ * moment, as in the engine, whose tables, maps and walk these are. Two chains are equal when they
+ * have the same pcs from the innermost to the outermost, or to the first frame in code without CFI:
+ * from there on both only guess. What is not equal is counted by a class, which says who ended why;
+ * bench_differential.py says which of them are whose fault.
  */
 #include "arch/base.h"
 #include "daemon/engine/unwind-file.h"
@@ -86,8 +87,8 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* How far above its own addresses a file is mapped. Programs with fixed addresses may be mapped again elsewhere, as node
- * does with its own code: libdwfl cannot have them twice. */
+/* How far above its own addresses a file is mapped. Programs with fixed addresses may be mapped
+ * again elsewhere, as node does with its own code: libdwfl cannot have them twice. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -368,7 +369,8 @@ static size_t find_guess(const struct differential *d, const struct unwind_stack
 	return stack->n;
 }
 
-/* Whether CFI has the caller's frame pointer below the innermost frame's sp, as between `pop rbp` and `ret`. */
+/* Whether CFI has the caller's frame pointer below the innermost frame's sp, as between `pop
+ * rbp` and `ret`. */
 static bool is_popped(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

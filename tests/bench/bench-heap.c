@@ -2,9 +2,10 @@
 /*
  * Bench heap - what a record of an allocation costs the engine, from the ring to the capture
  *
- * This process writes into its own ring; what that costs is not counted. Four loads: blocks that live shortly, 100 k live blocks of random sizes
- * and 1000 stacks, the first of four threads in turn, so that rings are merged, and a large table of a program's: items of four blocks that
- * lie together, made one after another and given up in any order.
+ * This process writes into its own ring; what that costs is not counted. Four loads: blocks that
+ * live shortly, 100 k live blocks of random sizes and 1000 stacks, the first of four threads in
+ * turn, so that rings are merged, and a large table of a program's: items of four blocks that lie
+ * together, made one after another and given up in any order.
  */
 #include "daemon/engine/collectors.h"
 #include "libcollector/ring.h"

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench mark - what prof-collector.h costs a program, beside empty functions and clock_gettime() in the same run
+ * Bench mark - what prof-collector.h costs a program, beside empty functions and clock_gettime() in
+ * the same run
  *
  *     bench-mark [ticks]      with: the arena offers the processor's time stamp counter
  *
- * First where nobody records, through <prof/mark.h>, and by the function. What is over an empty call is all that a program pays; what is
- * over an empty function of the same type, in another library, is what ours does in it. mark: a group and a name. arguments: a name of 20
- * bytes and two named numbers. span: begin and end. full: what is lost at once. thread: one that makes one mark, over one that makes none.
- * As long as a process has one thread, the counter is read without waiting for what stands before it: marks are measured before and behind.
- * In ns a call, of many short rounds the best and the median; rings are as large as a thread's first one, and emptied
- * between rounds. What is lost because of others on the machine is in the median; goals are for the best.
+ * First where nobody records, through <prof/mark.h>, and by the function. What is over an empty
+ * call is all that a program pays; what is over an empty function of the same type, in another
+ * library, is what ours does in it. mark: a group and a name. arguments: a name of 20 bytes and two
+ * named numbers. span: begin and end. full: what is lost at once. thread: one that makes one mark,
+ * over one that makes none. As long as a process has one thread, the counter is read without
+ * waiting for what stands before it: marks are measured before and behind. In ns a call, of many
+ * short rounds the best and the median; rings are as large as a thread's first one, and emptied
+ * between rounds. What is lost because of others on the machine is in the median; goals are for the
+ * best.
  */
 #define PROF_LINKED
 #include "config.h"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench order - 10^8 records of 8 threads that preempt each other on two CPUs, through ring and reader, not the engine
+ * Bench order - 10^8 records of 8 threads that preempt each other on two CPUs, through ring and
+ * reader, not the engine
  *
- * They are merged as the engine does it, by the bounds that each drain tells. What comes behind that is counted as late; a record
- * that is merged out of order and not counted is a failure, as is one that is neither read nor counted as lost. Then the same with
- * rings that never say that they are busy, to show what that word is for.
+ * They are merged as the engine does it, by the bounds that each drain tells. What comes behind
+ * that is counted as late; a record that is merged out of order and not counted is a failure, as is
+ * one that is neither read nor counted as lost. Then the same with rings that never say that they
+ * are busy, to show what that word is for.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"

@@ -2,8 +2,9 @@
 /*
  * Bench ring - what a record costs its thread, beside clock_gettime() in the same run
  *
- * mark: 48 bytes, taken out between the rounds. arguments: a mark with two of them. full: what is lost at once. together:
- * marks while another thread takes them out, lossless, and how many of them arrived. drain: copying and checking, a record.
+ * mark: 48 bytes, taken out between the rounds. arguments: a mark with two of them. full: what is
+ * lost at once. together: marks while another thread takes them out, lossless, and how many of them
+ * arrived. drain: copying and checking, a record.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"

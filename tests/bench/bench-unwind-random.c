@@ -4,9 +4,10 @@
  *
  *     bench-unwind-random [WALKS] [SEED]      default: a million
  *
- * A stack is 64 KiB of words, of which a part that differs from stack to stack are return addresses; a row is met by its
- * length in the code. Each walk finds an empty cache. A walk that took longer than LIMIT_NS is repeated before it counts:
- * a thread that is preempted, or a virtual machine that is, waits as well.
+ * A stack is 64 KiB of words, of which a part that differs from stack to stack are return
+ * addresses; a row is met by its length in the code. Each walk finds an empty cache. A walk that
+ * took longer than LIMIT_NS is repeated before it counts: a thread that is preempted, or a virtual
+ * machine that is, waits as well.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"

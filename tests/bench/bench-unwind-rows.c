@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The exhaustive check of CFI: for every pc of every FDE, the compiled, the evaluated and libdw's row
+ * The exhaustive check of CFI: for every pc of every FDE, the compiled, the evaluated and libdw's
+ * row
  *
- *     bench-unwind-rows [FILE…]      default: every ELF file below the folders of programs and libraries
+ *     bench-unwind-rows [FILE…]  default: every ELF file in the folders of programs and libraries
  *
- * Prints every row that differs, and what kinds there are. Fails where one does, or where fewer than MIN_FILES were found.
+ * Prints every row that differs, and what kinds there are. Fails where one does, or where fewer
+ * than MIN_FILES were found.
  */
 #include "arch/base.h"
 #include "tests/oracle/rows.h"

@@ -2,9 +2,10 @@
 /*
  * Bench unwind - tables and walks of real files and real stacks, beside libdwfl in the same run
  *
- * Tables of the files below, then walks of the programs below; bench-unwind-rows compares every row of all files.
- * Stacks are sampled here, from programs that run here. Chains are compared frame by frame; what differs is counted by
- * why, and a chain that ends earlier than libdwfl's counts as different.
+ * Tables of the files below, then walks of the programs below; bench-unwind-rows compares every row
+ * of all files. Stacks are sampled here, from programs that run here. Chains are compared frame by
+ * frame; what differs is counted by why, and a chain that ends earlier than libdwfl's counts as
+ * different.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"
@@ -132,7 +133,8 @@ static void bench_table(const char *path)
 	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
 }
 
-/* More than a busy desktop has mapped: the largest of all libraries that programs here may be linked with. */
+/* More than a busy desktop has mapped: the largest of all libraries that programs here may be
+ * linked with. */
 static void bench_desktop(void)
 {
 	size_t bytes = 0, n = 0, files_bytes = 0;
@@ -369,8 +371,9 @@ static size_t walk_peer(const struct walkers *walkers, const struct live_sample 
 }
 
 /*
- * What a frame takes where the bytes of the stack are near, as they are when they are fresh from the kernel: some stacks
- * are walked once, and then again and again. The clock is read once for all that, since it takes as long as ten frames.
+ * What a frame takes where the bytes of the stack are near, as they are when they are fresh from
+ * the kernel: some stacks are walked once, and then again and again. The clock is read once for all
+ * that, since it takes as long as ten frames.
  */
 static double time_near(const struct walkers *walkers, const struct live *live,
 			size_t (*walk)(const struct walkers *walkers,
@@ -394,8 +397,9 @@ static double time_near(const struct walkers *walkers, const struct live *live,
 	return total / (double)n_frames;
 }
 
-/* One pass over all stacks, some at a time as the engine makes it: more bytes than the processor's caches hold, so each
- * frame also waits for memory. libdwfl's pass is over the same bytes. */
+/* One pass over all stacks, some at a time as the engine makes it: more bytes than the
+ * processor's caches hold, so each frame also waits for memory. libdwfl's pass is over the same
+ * bytes. */
 static double time_pass(struct space *space, const struct live *live)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][MAX_FRAMES];
@@ -454,8 +458,9 @@ static double median(double *numbers, size_t n)
 }
 
 /*
- * The second of two passes over all stacks, ours and libdwfl's in turns: each has all that it remembers of the files, and
- * the first one has brought back what the other walker displaced. Medians, since other programs are at work as well.
+ * The second of two passes over all stacks, ours and libdwfl's in turns: each has all that it
+ * remembers of the files, and the first one has brought back what the other walker displaced.
+ * Medians, since other programs are at work as well.
  */
 static void bench_second_pass(const struct walkers *walkers, const struct live *live)
 {

@@ -2,10 +2,13 @@
 /*
  * Heap load - allocations as fast as they can be made, for bench_memory
  *
- *     heap-load pairs DEPTH THREADS N    each thread N times malloc and free, DEPTH calls deep; prints the ns of CPU of one pair; with 0 threads
- *                                        the first one does it, which is the only one then
- *     heap-load random N                 N times: of 100 000 blocks one is freed, and one of random size allocated, from one of 1000 stacks
- *     heap-load shares N                 ten functions, which allocate so many times; prints the bytes of each
+ *     heap-load pairs DEPTH THREADS N  each thread N times malloc and free, DEPTH calls deep;
+ *                                      prints the ns of CPU of one pair; with 0 threads the first
+ *                                      one does it, which is the only one then
+ *     heap-load random N               N times: of 100 000 blocks one is freed, and one of random
+ *                                      size allocated, from one of 1000 stacks
+ *     heap-load shares N               ten functions, which allocate so many times; prints the
+ *                                      bytes of each
  */
 #include <pthread.h>
 #include <stdint.h>

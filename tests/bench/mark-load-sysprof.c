@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark load, with sysprof-capture-4. It has a text where we have arguments, and does not say what it lost. Whether somebody
- * records is asked first, as it would read the clock and print the text for nobody.
+ * Mark load, with sysprof-capture-4. It has a text where we have arguments, and does not say what
+ * it lost. Whether somebody records is asked first, as it would read the clock and print the text
+ * for nobody.
  */
 #include "tests/bench/mark-load.h"
 

@@ -4,8 +4,9 @@
  *
  *     mark-load flat N [THREADS]      each thread marks N times, as fast as it can
  *     mark-load arguments N [THREADS] the same, with two arguments
- *     mark-load rate N SECONDS        N marks a second, with two arguments, a millisecond's at a time
- *     mark-load idle THREADS SECONDS  each thread marks until that is recorded, and then does nothing
+ *     mark-load rate N SECONDS        N marks a second, with two arguments, a millisecond's at
+ *                                     a time
+ *     mark-load idle THREADS SECONDS  each thread marks until that is recorded, then sleeps
  * Prints how many marks are recorded, of how many, and the CPU time of one in ns.
  */
 #include "tests/bench/mark-load.h"

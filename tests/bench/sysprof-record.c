@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof record - what sysprof-cli does for a program's own marks, and nothing else: sysprof-cli wants a system bus
+ * Sysprof record - what sysprof-cli does for a program's own marks, and nothing else: sysprof-cli
+ * wants a system bus
  *
  *     sysprof-record CAPTURE PROGRAM [ARGUMENT…]
  */

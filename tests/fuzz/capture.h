@@ -2,9 +2,10 @@
 /*
  * Capture - what the fuzz targets of whole captures share
  *
- * A fuzzer cannot guess a checksum, so capture_repair() makes right what is under one: magics, versions and checksums
- * of the file header and of every chunk that its predecessor's length leads to. All else stays what the fuzzer made
- * of it. capture_read() then does what a program may do with a capture and reads every byte that it is handed.
+ * A fuzzer cannot guess a checksum, so capture_repair() makes right what is under one: magics,
+ * versions and checksums of the file header and of every chunk that its predecessor's length leads
+ * to. All else stays what the fuzzer made of it. capture_read() then does what a program may do
+ * with a capture and reads every byte that it is handed.
  */
 #pragma once
 
@@ -15,7 +16,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What a profiler would do at most with a small capture; keeps a run short where a few bytes are many rows. */
+/* What a profiler would do at most with a small capture; keeps a run short where a few bytes are
+ * many rows. */
 #define CAPTURE_BATCHES 8u
 #define CAPTURE_EPOCHS 4u
 

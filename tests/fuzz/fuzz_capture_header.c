@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/format.c: a file header, and chunk headers behind it. The first byte says what is repaired
- * before it is decoded: bit 0 and 1 the checksum of a copy of the file header, bit 2 those of the chunk headers.
- * What is believed encodes to what was decoded.
+ * Fuzz target of libcapture/format.c: a file header, and chunk headers behind it. The first byte
+ * says what is repaired before it is decoded: bit 0 and 1 the checksum of a copy of the file
+ * header, bit 2 those of the chunk headers. What is believed encodes to what was decoded.
  */
 #include "tests/fuzz/capture.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/checkpoint.c: where the first entry and the checkpoint stand (two u32, in units of 8), and
- * the payload of a checkpoint. Entries that are taken rise, do not overlap, and end before the checkpoint.
+ * Fuzz target of libcapture/checkpoint.c: where the first entry and the checkpoint stand (two u32,
+ * in units of 8), and the payload of a checkpoint. Entries that are taken rise, do not overlap, and
+ * end before the checkpoint.
  */
 #include "libcapture/checkpoint.h"
 #include "tests/fuzz/capture.h"

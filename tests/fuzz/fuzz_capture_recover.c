@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/recover.c: a stretch that is turned over (two u16: from, bytes), and a whole file whose
- * checksums are repaired before that. So chunks that are right stand around what is not.
+ * Fuzz target of libcapture/recover.c: a stretch that is turned over (two u16: from, bytes), and a
+ * whole file whose checksums are repaired before that. So chunks that are right stand around what
+ * is not.
  */
 #include "tests/fuzz/capture.h"
 

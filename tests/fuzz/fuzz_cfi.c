@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the CFI evaluator and of the compiler: a byte for the architecture and the kind of section, one for
- * the size of .eh_frame_hdr, that, and the section. Rows must ascend and fill their FDE, and the table must say the
- * same as a search.
+ * Fuzz target of the CFI evaluator and of the compiler: a byte for the architecture and the kind of
+ * section, one for the size of .eh_frame_hdr, that, and the section. Rows must ascend and fill
+ * their FDE, and the table must say the same as a search.
  */
 #include "arch/table.h"
 
@@ -72,7 +72,8 @@ static void check_table(const struct cfi_section *section, const struct probes *
 		struct cfi_fde fde;
 		struct cfi_rule rule;
 
-		/* What starts outside of the code is in no table, and what lies over its start is in the evaluator's way. */
+		/* What starts outside of the code is in no table, and what lies over its start
+		 * is in the evaluator's way. */
 		if (address < LOW || address >= HIGH || !cfi_find(&reader, address, &fde) ||
 		    fde.start < LOW)
 			continue;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of what the engine does with a collector's arena, while another thread of the process writes there: from
- * libcollector/ring-reader.c over collector-peer.c to the rows of collector-rows.c.
+ * Fuzz target of what the engine does with a collector's arena, while another thread of the process
+ * writes there: from libcollector/ring-reader.c over collector-peer.c to the rows of
+ * collector-rows.c.
  *
- * The input is steps (race.h); each ring is filled with the records in turn. One ring is honest, and has to be read as if it
- * were alone.
+ * The input is steps (race.h); each ring is filled with the records in turn. One ring is honest,
+ * and has to be read as if it were alone.
  */
 #include "tests/fuzz/race.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/demangle-rust*.c: the input is one name. What comes out is a string of valid UTF-8 within
- * its buffer, whatever its size.
+ * Fuzz target of tools/common/demangle-rust*.c: the input is one name. What comes out is a string
+ * of valid UTF-8 within its buffer, whatever its size.
  */
 #include "tools/common/demangle.h"
 

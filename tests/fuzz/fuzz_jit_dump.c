@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/jit-dump.c: the bytes of a dump. Every name is read to its end, and looked up as symbolize does.
+ * Fuzz target of arch/jit-dump.c: the bytes of a dump. Every name is read to its end, and looked up
+ * as symbolize does.
  */
 #include "arch/jit-dump.h"
 #include "tools/common/jit-lines.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/perf-map.c: the text of a map. Every entry is read to its end, and looked up as symbolize does.
+ * Fuzz target of tools/common/perf-map.c: the text of a map. Every entry is read to its end, and
+ * looked up as symbolize does.
  */
 #include "tools/common/jit-names.h"
 #include "tools/common/perf-map.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcollector/ring-reader.c: what a producer may leave in shared memory. The input is drains, one after
- * another: a byte of how, the words that the ring's header says, and what its data is overwritten with.
+ * Fuzz target of libcollector/ring-reader.c: what a producer may leave in shared memory. The input
+ * is drains, one after another: a byte of how, the words that the ring's header says, and what its
+ * data is overwritten with.
  */
 #include "libcollector/ring-reader.h"
 
@@ -17,7 +18,8 @@ static volatile uint64_t sum;
 
 /* state, head, busy and waiting, attempted, four of lost, then the data. */
 struct step {
-	uint8_t how; /* bit 0: dead, 1: recycle, 2: a small buffer, 3: as it stands, without what follows */
+	/* bit 0: dead, 1: recycle, 2: a small buffer, 3: as it stands, without what follows */
+	uint8_t how;
 	uint8_t n_words; /* of data, of 8 bytes */
 	uint16_t at;     /* the first of them */
 	uint32_t busy;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/sysprof-frames.c: what a process may leave in a ring of sysprof's. The input is what is drained, all at
- * once; each frame is a block of its own, so that the first byte read behind it is seen.
+ * Fuzz target of daemon/engine/sysprof-frames.c: what a process may leave in a ring of sysprof's.
+ * The input is what is drained, all at once; each frame is a block of its own, so that the first
+ * byte read behind it is seen.
  */
 #include "daemon/engine/sysprof-frames.h"
 

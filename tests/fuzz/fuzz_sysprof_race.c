@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of what the engine does with a ring of sysprof's, while another thread of the process writes there: from
- * daemon/engine/sysprof-ring.c over sysprof-peer.c and sysprof-frames.c to the rows of collector-rows.c.
+ * Fuzz target of what the engine does with a ring of sysprof's, while another thread of the process
+ * writes there: from daemon/engine/sysprof-ring.c over sysprof-peer.c and sysprof-frames.c to the
+ * rows of collector-rows.c.
  *
- * The input is steps (race.h); the records are sysprof's frames, which are put into the ring again and again. Another ring of the
- * process is honest, and has to be read as if it were alone.
+ * The input is steps (race.h); the records are sysprof's frames, which are put into the ring again
+ * and again. Another ring of the process is honest, and has to be read as if it were alone.
  */
 #include "daemon/engine/sysprof-peer.h"
 #include "tests/fuzz/race.h"
@@ -161,7 +162,8 @@ static void fill_again_and_again(void)
 
 	race_start();
 	for (int round = 0; round < ROUNDS; round++) {
-		/* now and then near the body's end, whatever the engine makes of that, so that frames go over it */
+		/* now and then near the body's end, whatever the engine makes of that, so that
+		 * frames go over it */
 		at = round % 4 == 3 ? hostile.size - RACE_BYTES / 2 : at;
 		race_go_to(at);
 		at = publish(&hostile, at, race.plan.records, race.plan.n_bytes) & ~7u;

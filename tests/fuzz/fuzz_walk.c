@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the walk: registers, the rules of a table, and a stack. Chains must end, and progress.
+ * Fuzz target of the walk: registers, the rules of a table, and a stack. Chains must end, and
+ * progress.
  *
- *     u8 architecture, u8 flags, u8 number of rules, u8 generation, u64 pc, sp, fp, lr, the rules, the stack
+ *     u8 architecture, u8 flags, u8 number of rules, u8 generation, u64 pc, sp, fp, lr,
+ *     the rules, the stack
  */
 #include "arch/table-layout.h"
 #include "arch/walk.h"

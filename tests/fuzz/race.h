@@ -2,8 +2,9 @@
 /*
  * Race - what the fuzz targets share in which a thread of a process writes where the engine reads
  *
- * The input is steps: records, with which the process fills a ring, and words that its other thread changes there and
- * changes back, over and over, while the ring is drained. What a record and a change are is the target's.
+ * The input is steps: records, with which the process fills a ring, and words that its other thread
+ * changes there and changes back, over and over, while the ring is drained. What a record and a
+ * change are is the target's.
  *
  *     race_open(data, size, &kinds);
  *     collectors_add_peer(&race.collectors, …);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The third column of docs/architecture.md's table: which folder may include what."""
+"""Which folder may include what. `includes.py ROOT --table` prints the rules as the table of docs/architecture.md, which has to be
+the same."""
 import re
 import sys
 from pathlib import Path
@@ -82,6 +83,34 @@ ALLOWED = {
 }
 
 
+WHAT = {
+    "arch": "CPU-dependent code, the stack unwinder, helpers that every folder shares",
+    "libcapture": "the capture file: writer, reader, cursor; no GLib, embeddable",
+    "libcollector": "code that runs inside a profiled process, and the consumer of its rings",
+    "daemon": "code that two of the daemon's programs share",
+    "daemon/broker": "profd",
+    "daemon/engine": "profd-engine",
+    "daemon/files": "profd-files",
+    "tools/common": "what profctl and profcapture share",
+    "tools/profctl": "profctl",
+    "tools/profcapture": "profcapture",
+    "docs/examples": "programs that use profd",
+}
+# The libc's, which each folder but libcollector/ may use.
+UNLISTED = {"stdio"}
+
+
+def table():
+    """A row for each folder but the tests, which may include everything."""
+    yield "| folder | contents | own headers | libraries |"
+    yield "|---|---|---|---|"
+    for folder, what in WHAT.items():
+        own_headers, libraries = ALLOWED[folder]
+        headers = [name for name in own_headers if name != folder and not folder.startswith(name + "/")]
+        cells = [folder + "/", what, ", ".join(headers), ", ".join(sorted(set(libraries) - UNLISTED))]
+        yield "| " + " | ".join(cell or "-" for cell in cells) + " |"
+
+
 def rules(path):
     folder = path.parent
     while str(folder) != ".":
@@ -114,7 +143,13 @@ def finding(root, path, rule, quote, included):
     return None
 
 
-def check(root):
+def check(root, *arguments):
+    if arguments == ("--table",):
+        yield from table()
+        return
+    page = root / "docs/architecture.md"
+    if page.exists() and "\n".join(table()) + "\n" not in page.read_text(encoding="utf-8"):
+        yield f"{page.relative_to(root)}:1: the table of folders is not that of includes.py ROOT --table"
     for path in lint.files(root, ".c", ".h"):
         rule = rules(path)
         if rule is None:
@@ -145,6 +180,8 @@ SELF_TEST = [
     ({"tools/profctl/a.c": "#include \"libcapture/reader.h\"\n"}, 1),
     ({"tools/profctl/a.c": "#include \"libcapture/prof-capture.h\"\n#include <elfutils/libdw.h>\n"}, 0),
     ({"elsewhere/a.c": ""}, 1),
+    ({"docs/architecture.md": "\n".join(table()) + "\n"}, 0),
+    ({"docs/architecture.md": "| arch/ | anything | libc |\n"}, 1),
 ]
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* A library for test-own-stack: built twice, with frames of other sizes and otherwise the same code. */
+/* A library for test-own-stack: built twice, with frames of other sizes and otherwise the same
+ * code. */
 int own_module_call(int (*function)(void));
 
 __attribute__((visibility("default"))) int own_module_call(int (*function)(void))

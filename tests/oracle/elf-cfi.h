@@ -2,7 +2,8 @@
 /*
  * ELF CFI - the call frame information of an ELF file, as the unwinder takes it
  *
- * For tests and benches: whole sections in memory, by libelf. A file that cannot be used gives NULL.
+ * For tests and benches: whole sections in memory, by libelf. A file that cannot be used gives
+ * NULL.
  */
 #pragma once
 

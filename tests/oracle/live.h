@@ -2,8 +2,8 @@
 /*
  * Live - real stacks, sampled from a program that this starts
  *
- * The program is left running, stopped, so that its mappings can be read; live_free() ends it. x86_64 only, since its
- * registers are passed on to libdwfl by number.
+ * The program is left running, stopped, so that its mappings can be read; live_free() ends it.
+ * x86_64 only, since its registers are passed on to libdwfl by number.
  */
 #pragma once
 
@@ -26,6 +26,7 @@ struct live {
 	size_t n;
 };
 
-/* At most n samples within `seconds`, at 999 Hz. NULL, with errno, where the kernel does not let us. */
+/* At most n samples within `seconds`, at 999 Hz. NULL, with errno, where the kernel does not let
+ * us. */
 struct live *live_record(char *const *command, size_t n, unsigned int seconds);
 void live_free(struct live *live);

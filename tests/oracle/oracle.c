@@ -130,7 +130,8 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 		*ret_place = ops ? CFI_UNDEFINED : CFI_SAME;
 		return true;
 	}
-	/* The CFA is on the stack when an expression begins (DWARF 5, 6.4.2.3), so libdw puts it there. */
+	/* The CFA is on the stack when an expression begins (DWARF 5, 6.4.2.3), so libdw puts it
+	 * there. */
 	if (n == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom != DW_OP_plus_uconst) {
 		ops++;
 		n--;
@@ -241,7 +242,8 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 		oracle->why = ORACLE_BROKEN;
 		return false;
 	}
-	/* `start` is wrong behind DW_CFA_restore_state (elfutils 0.188): it is the one of the state that was saved. */
+	/* `start` is wrong behind DW_CFA_restore_state (elfutils 0.188): it is the one of the
+	 * state that was saved. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)
 		rule.flags |= CFI_SIGNAL;

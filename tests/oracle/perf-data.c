@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The file is mapped, its records are sorted by time once. Layouts: tools/perf/Documentation/perf.data-file-format.txt
- * of the kernel, and <linux/perf_event.h> for the records.
+ * The file is mapped, its records are sorted by time once. Layouts:
+ * tools/perf/Documentation/perf.data-file-format.txt of the kernel, and <linux/perf_event.h> for
+ * the records.
  */
 #include "tests/oracle/perf-data.h"
 
@@ -50,7 +51,8 @@ struct perf_data {
 	uint64_t lost;
 };
 
-/* By perf's number of a register, DWARF's: AX BX CX DX SI DI BP SP IP FLAGS CS SS DS ES FS GS R8... */
+/* By perf's number of a register, DWARF's: AX BX CX DX SI DI BP SP IP FLAGS CS SS DS ES FS GS
+ * R8... */
 static const int8_t dwarf_numbers[] = { 0,  3,  2,  1,  4, 5, 6,  7,  16, -1, -1, -1,
 					-1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
 
@@ -71,7 +73,8 @@ static const struct perf_event_attr *find_attr(const struct perf_data *data, uin
 	return &data->attrs[0].attr;
 }
 
-/* The attr whose fields a record has: perf writes ids first in samples and last in others where attrs differ. */
+/* The attr whose fields a record has: perf writes ids first in samples and last in others where
+ * attrs differ. */
 static const struct perf_event_attr *attr_of(const struct perf_data *data,
 					     const struct perf_event_header *header)
 {
@@ -233,7 +236,8 @@ void perf_data_close(struct perf_data *data)
 
 /* ---- Records ---- */
 
-/* u32 pid, tid; u64 address, length, offset; in MMAP2 24 bytes of identity, u32 protection, flags; path */
+/* u32 pid, tid; u64 address, length, offset; in MMAP2 24 bytes of identity, u32 protection,
+ * flags; path */
 static bool take_map(const struct perf_event_header *header, const uint8_t *body,
 		     struct perf_data_event *event)
 {
@@ -248,7 +252,8 @@ static bool take_map(const struct perf_event_header *header, const uint8_t *body
 		    : !(header->misc & PERF_RECORD_MISC_MMAP_DATA);
 }
 
-/* u64 abi, registers, u64 size, the stack, u64 valid size; in front of them what has no fixed size */
+/* u64 abi, registers, u64 size, the stack, u64 valid size; in front of them what has no fixed
+ * size */
 static void take_sample(const struct perf_data *data, const struct perf_event_header *header,
 			struct perf_data_event *event)
 {

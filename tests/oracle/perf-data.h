@@ -2,8 +2,9 @@
 /*
  * perf.data - what `perf record` wrote, as far as unwinding needs it
  *
- * Mappings, names, forks, exits, and samples with registers and stack, in the order of their times; everything else is
- * passed over. For files that this machine's own perf has just written: x86_64, not compressed, not a pipe's.
+ * Mappings, names, forks, exits, and samples with registers and stack, in the order of their times;
+ * everything else is passed over. For files that this machine's own perf has just written: x86_64,
+ * not compressed, not a pipe's.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Only FDEs that a search finds are compared: of those that others cover no way finds the rows by address. */
+/* Only FDEs that a search finds are compared: of those that others cover no way finds the rows
+ * by address. */
 #include "tests/oracle/rows.h"
 
 #include "tests/oracle/elf-cfi.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collect - a program that registers at PROF_CONTROL and writes marks, by control.h and ring.h alone
+ * Collect - a program that registers at PROF_CONTROL and writes marks, by control.h and ring.h
+ * alone
  *
  *     collect N [STEP …]   writes N marks with ids from 1, then does each step:
  *         fork             a child registers and writes as many, and ends; it is waited for

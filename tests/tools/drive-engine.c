@@ -4,11 +4,12 @@
  *
  *     drive-engine FILE SECONDS [KEY=VALUE…]
  *
- * The broker's session does what it does in profd; what is left out is everything above it. Keys are the options of
- * CreateSession: frequency=10000 events=cpu-clock,page-faults pids=12,34 children=false call-graph=none max-bytes=1000000
- * max-duration=2000000000 append=true paused=true kernel=false. Two more say what the session may show: uid=1000 is its
- * client's, with own-only=true nothing of others gets in. Prints "started" when it samples, and then the summary as GVariant
- * text.
+ * The broker's session does what it does in profd; what is left out is everything above it. Keys
+ * are the options of CreateSession: frequency=10000 events=cpu-clock,page-faults pids=12,34
+ * children=false call-graph=none max-bytes=1000000 max-duration=2000000000 append=true paused=true
+ * kernel=false. Two more say what the session may show: uid=1000 is its client's, with
+ * own-only=true nothing of others gets in. Prints "started" when it samples, and then the summary
+ * as GVariant text.
  */
 #include "arch/base.h"
 #include "daemon/broker/child.h"

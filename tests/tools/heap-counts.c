@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap counts - what the allocations of a capture come to, row by row, without any of the readers' code
+ * Heap counts - what the allocations of a capture come to, row by row, without any of the readers'
+ * code
  *
  *     heap-counts CAPTURE
  *
- * Prints JSON: each process with its calls by kind, what it frees, leaks, and its peak, all of it from the rows of alloc and
- * free; beside that what the rows of heap and live say; `wrong` counts rows that contradict others. Mappings count as calls only.
+ * Prints JSON: each process with its calls by kind, what it frees, leaks, and its peak, all of it
+ * from the rows of alloc and free; beside that what the rows of heap and live say; `wrong` counts
+ * rows that contradict others. Mappings count as calls only.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -81,7 +83,7 @@ static void must(int r)
 	}
 }
 
-/* ---- Who ---------------------------------------------------------------------------------------- */
+/* ---- Who ------------------------------------------------------------------------------------- */
 
 /* Of one epoch at a time. */
 struct names {
@@ -184,7 +186,7 @@ static uint32_t find_thread(struct names *names, uint64_t id)
 	return i;
 }
 
-/* ---- What happened ------------------------------------------------------------------------------ */
+/* ---- What happened --------------------------------------------------------------------------- */
 
 static bool is_mapping(uint64_t kind)
 {
@@ -386,7 +388,7 @@ static void replay(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(frees.cursor);
 }
 
-/* ---- What is said of it ------------------------------------------------------------------------- */
+/* ---- What is said of it ---------------------------------------------------------------------- */
 
 static void read_heaps(struct names *names, const struct prof_reader *reader)
 {

@@ -2,12 +2,15 @@
 /*
  * Heap life - allocations whose number is known, before a program ends or becomes another one
  *
- *     heap-life reuse THREADS N    threads that allocate, reallocate and free, also one another's blocks; all is freed
- *     heap-life hand-over N        one thread allocates, another one frees
- *     heap-life END N              N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec, fork, vfork, spawn
- *     heap-life inherit N          blocks that it, its child and that one's give up, one after the other
- *     heap-life phases N           blocks that are made, given up or changed, and forgotten, each when a byte comes in
- *     heap-life steady             blocks that are freed at once, until SIGTERM; prints how many
+ *     heap-life reuse THREADS N  threads that allocate, reallocate and free, also one another's
+ *                                blocks; all is freed
+ *     heap-life hand-over N      one thread allocates, another one frees
+ *     heap-life END N            N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec,
+ *                                fork, vfork, spawn
+ *     heap-life inherit N        blocks that it, its child and that one's give up, in turn
+ *     heap-life phases N         blocks that are made, given up or changed, and forgotten, each
+ *                                when a byte comes in
+ *     heap-life steady           blocks that are freed at once, until SIGTERM; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
  */

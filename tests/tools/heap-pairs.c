@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap pairs - what a malloc() and its free() cost, from a given depth of calls, for benches of what is preloaded
+ * Heap pairs - what a malloc() and its free() cost, from a given depth of calls, for benches of
+ * what is preloaded
  *
  *     heap-pairs THREADS PAIRS DEPTH ROUNDS
  *

@@ -4,9 +4,9 @@
  *
  *     heap-zoo MODE
  *
- * Blocks that count have one of two sizes that nobody else asks for. Each process adds a line "PID ALLOCS FREES REALLOCS" to
- * the file of the variable ZOO_RESULTS. Exit status 0 where nothing of the program was hurt: errno, contents; else 99, and
- * standard error has the line in which it was.
+ * Blocks that count have one of two sizes that nobody else asks for. Each process adds a line "PID
+ * ALLOCS FREES REALLOCS" to the file of the variable ZOO_RESULTS. Exit status 0 where nothing of
+ * the program was hurt: errno, contents; else 99, and standard error has the line in which it was.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -550,7 +550,8 @@ static void use_in_handler(int number)
 }
 
 /*
- * Threads and handlers whose stacks are as small as may be. What malloc() takes is bound by then, as that takes 3 KiB on some machines.
+ * Threads and handlers whose stacks are as small as may be. What malloc() takes is bound by then,
+ * as that takes 3 KiB on some machines.
  */
 static void run_small_stacks(void)
 {
@@ -812,7 +813,8 @@ static void run_siglongjmp(void)
 	while (handled < 600)
 		free(NULL);
 	set_timer(0);
-	/* use() calls from deeper in the stack, which does not tell that the last record was left. */
+	/* use() calls from deeper in the stack, which does not tell that the last record was
+	 * left. */
 	free(NULL);
 	/* The ring is empty once its reader had a CPU, if nothing in it waits for what was left. */
 	for (int i = 0; i < 10; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hostile - a target that registers at PROF_CONTROL like any other, and then writes what it likes into its arena
+ * Hostile - a target that registers at PROF_CONTROL like any other, and then writes what it likes
+ * into its arena
  *
- *     hostile LIE MS     writes a good mark, lies, and lives for so long: what lies there are is the tables below
+ *     hostile LIE MS  writes a good mark, lies, and lives for so long; lies: see the tables
  *     hostile parent-… MS says that its parent is somebody else
  *     hostile FLOOD MS   does for so long, as fast as it can, what there should be an end to
  *

@@ -2,7 +2,8 @@
 /*
  * make-capture - writes a capture of made-up rows (rows.h)
  *
- * For tests and for trying readers: the same options give the same rows; header, salt and so the bytes differ.
+ * For tests and for trying readers: the same options give the same rows; header, salt and so the
+ * bytes differ.
  */
 #include "tests/tools/rows.h"
 

@@ -2,9 +2,9 @@
 /*
  * make-heap - writes a capture of made-up allocations, and what is to be found in it
  *
- * Blocks of one process are allocated, reallocated and freed by chance by several threads, with some that live long; the numbers that
- * `profcapture memory` has to find are counted here in the plainest way and printed as a line of JSON: for tests, and, with millions of
- * rows, for a bench.
+ * Blocks of one process are allocated, reallocated and freed by chance by several threads, with
+ * some that live long; the numbers that `profcapture memory` has to find are counted here in the
+ * plainest way and printed as a line of JSON: for tests, and, with millions of rows, for a bench.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -82,7 +82,7 @@ static uint64_t chance(struct heap *heap, uint64_t below)
 	return (x ^ x >> 31) % below;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void flush(struct heap *heap, unsigned table)
 {
@@ -173,7 +173,7 @@ static void add_mark(struct heap *heap, enum prof_heap_event event)
 	}
 }
 
-/* ---- events -------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void count(struct heap *heap, const struct block *block, bool is_there)
 {
@@ -300,7 +300,7 @@ static void run(struct heap *heap)
 		add_mark(heap, PROF_HEAP_END);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void print_sums(const char *name, const struct sums *sums)
 {

@@ -4,9 +4,10 @@
  *
  *     make-wild FIRST LAST FOLDER     FOLDER/SEED.cap for each seed from FIRST to LAST
  *
- * Every table of version 1 has rows. A value is mostly one that a recording could have, so that readers get far, and often
- * an extreme one: references to rows that are not there or to the row itself, times that go back, sizes near 2^64,
- * numbers that are in no list of names, texts that are no UTF-8. A seed always gives the same file.
+ * Every table of version 1 has rows. A value is mostly one that a recording could have, so that
+ * readers get far, and often an extreme one: references to rows that are not there or to the row
+ * itself, times that go back, sizes near 2^64, numbers that are in no list of names, texts that are
+ * no UTF-8. A seed always gives the same file.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

@@ -4,8 +4,8 @@
  *
  *     mix SECONDS [SLOW PERCENT]      SLOW, 0 to 19, takes that much longer than otherwise
  *
- * A turn of a function is some ten microseconds; in which order they come is random. Ends when each thread has had SECONDS of a CPU, so
- * that there are as many samples on a busy machine.
+ * A turn of a function is some ten microseconds; in which order they come is random. Ends when each
+ * thread has had SECONDS of a CPU, so that there are as many samples on a busy machine.
  */
 #include <assert.h>
 #include <pthread.h>

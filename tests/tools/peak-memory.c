@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * peak-memory COMMAND [ARGUMENT…] - the largest resident size of a command, in bytes, and how it ended
+ * peak-memory COMMAND [ARGUMENT…] - the largest resident size of a command, in bytes, and how it
+ * ended
  *
- * Its output goes nowhere. A child begins with the resident size of what it was forked from, which for an interpreter is more
- * than what is to be measured; hence a program as small as this. Prints a line of JSON; exits with 0 where the command ran.
+ * Its output goes nowhere. A child begins with the resident size of what it was forked from, which
+ * for an interpreter is more than what is to be measured; hence a program as small as this. Prints
+ * a line of JSON; exits with 0 where the command ran.
  */
 #include <errno.h>
 #include <fcntl.h>

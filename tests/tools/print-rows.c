@@ -2,8 +2,9 @@
 /*
  * print-rows - every row of a capture as the library decodes it, nothing looked up
  *
- * A line a row: table, epoch, then the columns, all separated by tabs. A number is decimal, bytes are hex behind an x,
- * a list is [1,2], - is null and ~ a column that the row's group does not have.
+ * A line a row: table, epoch, then the columns, all separated by tabs. A number is decimal, bytes
+ * are hex behind an x, a list is [1,2], - is null and ~ a column that the row's group does not
+ * have.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * record-self STEP…: a program that records itself, as the steps say. Prints a line for each call of the recorder, its name
- * and what it returned, and the words of an open or close that failed. Fails where errno does not stay.
+ * record-self STEP…: a program that records itself, as the steps say. Prints a line for each call
+ * of the recorder, its name and what it returned, and the words of an open or close that failed.
+ * Fails where errno does not stay.
  *
- *     frequency=HZ append=1 profctl=PATH bus=WHICH group=NAME     for the next open
- *     open=FILE begin=NAME end=NAME close                         NAME may be empty: NULL
- *     inside=MS outside=MS                                        spends CPU time in a function of that name
- *     blocks=N                                                    N blocks of 1 ms, whose CPU time is printed, and outside() between them
- *     short=N                                                     N blocks of nothing
+ *     frequency=HZ append=1 profctl=PATH bus=WHICH group=NAME
+ *                                             for the next open
+ *     open=FILE begin=NAME end=NAME close     NAME may be empty: NULL
+ *     inside=MS outside=MS                    spends CPU time in a function of that name
+ *     blocks=N                                N blocks of 1 ms, whose CPU time is printed, and
+ *                                             outside() between them
+ *     short=N                                 N blocks of nothing
  *     sleep=MS
- *     threads=N                                                   N threads with blocks of one name, at once
- *     fork=STEP clone=STEP vfork                                  a child takes the step; vfork: it ends block "block"
- *     sockets                                                     how many are open
- *     load=FILE                                                   work(ms) of a shared library, 50 ms
- *     wait reap chld ignore subreaper mask                        what wait() finds, SIGCHLDs seen, and so on
- *     go                                                          prints "ready", and waits for a line
- *     exec                                                        becomes `sleep 0.1`
+ *     threads=N                               N threads with blocks of one name, at once
+ *     fork=STEP clone=STEP vfork              a child takes the step; vfork: it ends block "block"
+ *     sockets                                 how many are open
+ *     load=FILE                               work(ms) of a shared library, 50 ms
+ *     wait reap chld ignore subreaper mask    what wait() finds, SIGCHLDs seen, and so on
+ *     go                                      prints "ready", and waits for a line
+ *     exec                                    becomes `sleep 0.1`
  */
 #include "libcollector/prof-collector.h"
 

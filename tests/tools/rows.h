@@ -2,9 +2,10 @@
 /*
  * Rows - made-up rows of any table, the same for the same number
  *
- * Row i of a table is a function of the table and of i alone, so that a reader can compare without keeping what was
- * written. Values look like those of a recording: times rise with jitter, threads and stacks recur with a skew, parents
- * lie shortly before their children. They are no measure of compression; benches use recordings.
+ * Row i of a table is a function of the table and of i alone, so that a reader can compare without
+ * keeping what was written. Values look like those of a recording: times rise with jitter, threads
+ * and stacks recur with a skew, parents lie shortly before their children. They are no measure of
+ * compression; benches use recordings.
  */
 #pragma once
 
@@ -24,7 +25,8 @@ struct row {
 	char texts[PROF_MAX_COLUMNS][96];
 };
 
-/* Stands before every text that is not empty: what a program may set in other people's recordings. */
+/* Stands before every text that is not empty: what a program may set in other people's
+ * recordings. */
 static const char *rows_prefix = "";
 
 /* splitmix64 */
@@ -95,8 +97,8 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
-/* Every other mark ends one of the four before it that may have begun something; half of them without an id, and of the
- * others some on another thread. */
+/* Every other mark ends one of the four before it that may have begun something; half of them
+ * without an id, and of the others some on another thread. */
 static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
 	static const uint16_t same[] = { PROF_MARK_GROUP, PROF_MARK_NAME, PROF_MARK_ID,

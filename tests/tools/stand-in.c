@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stand-in - what an engine does for a process's collector, and nothing else, for tests of that side
+ * Stand-in - what an engine does for a process's collector, and nothing else, for tests of that
+ * side
  *
  *     stand-in --output FILE [OPTION…] -- COMMAND [ARG…]
  *
- * Starts the command with PROF_CONTROL, gives arenas to whoever connects, and takes records out until the command and all
- * that connected are gone. FILE gets a line of JSON for each connection, and with --records one for each record. Exit status
- * is the command's.
+ * Starts the command with PROF_CONTROL, gives arenas to whoever connects, and takes records out
+ * until the command and all that connected are gone. FILE gets a line of JSON for each connection,
+ * and with --records one for each record. Exit status is the command's.
  */
 #include "libcollector/control.h"
 #include "libcollector/ring-reader.h"

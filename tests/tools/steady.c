@@ -11,10 +11,11 @@
  *     k    a child that writes in four threads, and is killed in the middle of that
  *     r    many marks in a thread that is SCHED_FIFO; o: one that is SCHED_RR
  *     a    40 threads at once, while the process gets no more memory
- * The line is "TRUE FALSE WAITS WAITED LONGEST": marks that are said to be recorded, those that are not, how many of these calls
- * gave the CPU away by themselves, and how many microseconds those took, in all and at most. Ends where there is no more
- * to read. The first argument is a file where all marks are counted before and behind, by whoever writes them, as two
- * numbers of 8 bytes each, so that it is known where the program is killed.
+ * The line is "TRUE FALSE WAITS WAITED LONGEST": marks that are said to be recorded, those that are
+ * not, how many of these calls gave the CPU away by themselves, and how many microseconds those
+ * took, in all and at most. Ends where there is no more to read. The first argument is a file where
+ * all marks are counted before and behind, by whoever writes them, as two numbers of 8 bytes each,
+ * so that it is known where the program is killed.
  */
 #include "libcollector/prof-collector.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof load - a program with Debian's libsysprof-capture-4 in it, as GTK has it: what it says is counted on standard output
+ * Sysprof load - a program with Debian's libsysprof-capture-4 in it, as GTK has it: what it says is
+ * counted on standard output
  *
  *     sysprof-load MODE [N]
  */

@@ -4,9 +4,10 @@
  *
  *     truth SECONDS
  *
- * Four threads call ten functions, in an order and for lengths that are drawn, each thread with shares of its own. Four of the
- * functions are inlined into a fifth. The time of each call is read from the thread's own CPU clock around it, so that what the
- * functions took is known without any profiler, and printed at the end as JSON: nanoseconds by name.
+ * Four threads call ten functions, in an order and for lengths that are drawn, each thread with
+ * shares of its own. Four of the functions are inlined into a fifth. The time of each call is read
+ * from the thread's own CPU clock around it, so that what the functions took is known without any
+ * profiler, and printed at the end as JSON: nanoseconds by name.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -122,8 +123,8 @@ static unsigned draw_function(unsigned thread, uint64_t *state)
 }
 
 /*
- * A virtual machine that stood still in a call has no samples of that time, though the clock went on: the call took as long as its
- * turns do.
+ * A virtual machine that stood still in a call has no samples of that time, though the clock went
+ * on: the call took as long as its turns do.
  */
 static uint64_t without_pause(struct thread *thread, uint64_t turns, uint64_t took_ns)
 {

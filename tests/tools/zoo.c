@@ -4,9 +4,10 @@
  *
  *     zoo MODE
  *
- * Each process adds a line "PID TRUE FALSE" to the file of the variable ZOO_RESULTS: how many marks were said to be recorded,
- * and how many not. Exit status 0 where nothing of the program was hurt: errno, descriptors, time; else the line in which it
- * was, in the low byte, which standard error has too.
+ * Each process adds a line "PID TRUE FALSE" to the file of the variable ZOO_RESULTS: how many marks
+ * were said to be recorded, and how many not. Exit status 0 where nothing of the program was hurt:
+ * errno, descriptors, time; else the line in which it was, in the low byte, which standard error
+ * has too.
  */
 #include "libcollector/prof-collector.h"
 
@@ -543,7 +544,8 @@ static void *mark_through_dlopen(void *data)
 	return NULL;
 }
 
-/* With the destructors of our threads still to come; see test_collector, which builds a program that is not linked to it. */
+/* With the destructors of our threads still to come; see test_collector, which builds a program
+ * that is not linked to it. */
 static void run_dlclose(void)
 {
 	for (int i = 0; i < 20; i++) {

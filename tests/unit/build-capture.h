@@ -100,7 +100,8 @@ static inline void build_write(struct build *build, unsigned table)
 	prof_block_reset(build->blocks[table]);
 }
 
-/* Writes all rows, then goes on in a new epoch. Table ids are in an order in which names come first, but for images. */
+/* Writes all rows, then goes on in a new epoch. Table ids are in an order in which names come
+ * first, but for images. */
 static inline void build_next_epoch(struct build *build)
 {
 	build_write(build, PROF_TABLE_STRING);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors fixture - this process registers with the engine's collectors, and writes into its rings
+ * Collectors fixture - this process registers with the engine's collectors, and writes into its
+ * rings
  *
  *     struct fixture fixture;
  *     REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
@@ -92,7 +93,8 @@ static inline void settle(struct fixture *fixture)
 	}
 }
 
-/* Until there is an answer, or the connection is closed: arenas are made a third of the time at most. */
+/* Until there is an answer, or the connection is closed: arenas are made a third of the time at
+ * most. */
 static inline void step_until_answer(struct fixture *fixture)
 {
 	struct pollfd item = { .fd = fixture->socket, .events = POLLIN };

@@ -2,9 +2,10 @@
 /*
  * ELF builder - small ELF files for tests, right and wrong ones
  *
- * One layout: headers and notes at offset 0, code of 0x800 bytes at offset 0x1000 (.text) and 0x80 behind it (.fini),
- * call frame information at 0x2000, symbol tables from 0x3000. Addresses are offsets + 0x400000 for the code and
- * + 0x401000 for the rest behind it, so that a mix-up of the two shows. What is symbols and FDEs is up to the caller.
+ * One layout: headers and notes at offset 0, code of 0x800 bytes at offset 0x1000 (.text) and 0x80
+ * behind it (.fini), call frame information at 0x2000, symbol tables from 0x3000. Addresses are
+ * offsets + 0x400000 for the code and + 0x401000 for the rest behind it, so that a mix-up of the
+ * two shows. What is symbols and FDEs is up to the caller.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap fixture - records of allocations of two processes at times of our choice, and the rows that they become
+ * Heap fixture - records of allocations of two processes at times of our choice, and the rows that
+ * they become
  *
  *     struct fixture fixture;
  *     fixture_init(&fixture);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/base.h: arithmetic that refuses to wrap, loads at odd addresses, hand-over of resources.
+ * Checks of arch/base.h: arithmetic that refuses to wrap, loads at odd addresses, hand-over of
+ * resources.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

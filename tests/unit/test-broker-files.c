@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/files.c and helper.c: what becomes of requests whose process is stuck, dies or lies. What stands for
- * profd-files is this program, by that name: what it does depends on the process that it is asked about.
+ * Checks of daemon/broker/files.c and helper.c: what becomes of requests whose process is stuck,
+ * dies or lies. What stands for profd-files is this program, by that name: what it does depends on
+ * the process that it is asked about.
  */
 #include "tests/unit/test.h"
 
@@ -30,7 +31,7 @@ enum target {
 	LIES, /* is answered as another request, and then not let go */
 };
 
-/* ---- In place of profd-files -------------------------------------------------------------------- */
+/* ---- In place of profd-files ----------------------------------------------------------------- */
 
 static const char *log_path, *go_path;
 
@@ -100,7 +101,8 @@ static void read_footprints(const struct files_snapshot *snapshot, int memfd,
 	answer->snapshot_bytes = at;
 }
 
-/* A letter for each of three processes; the second can be read without its mappings only, and has a small one then. */
+/* A letter for each of three processes; the second can be read without its mappings only, and
+ * has a small one then. */
 static void read_processes(const struct files_snapshot *snapshot, int memfd,
 			   struct files_answer *answer)
 {
@@ -159,7 +161,7 @@ static int serve(void)
 	return 0;
 }
 
-/* ---- The broker's side -------------------------------------------------------------------------- */
+/* ---- The broker's side ----------------------------------------------------------------------- */
 
 static struct files *files;
 static GString *told; /* answers and complaints, in the order in which they came */

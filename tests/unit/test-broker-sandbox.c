@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/sandbox.c: what profd cannot do, tried in children that went through the same code, and what
- * it has to be able to do.
+ * Checks of daemon/broker/sandbox.c: what profd cannot do, tried in children that went through the
+ * same code, and what it has to be able to do.
  */
 #include "config.h"
 
@@ -300,7 +300,8 @@ static gpointer in_thread(gpointer data)
 	return data;
 }
 
-/* A program starts, threads run, memfds are written and sealed, sockets connect us, children are waited for. */
+/* A program starts, threads run, memfds are written and sealed, sockets connect us, children are
+ * waited for. */
 static int do_work(void)
 {
 	char *const argv[] = { (char *)"true", NULL };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/call-tree: what a reader makes of RING_CALLS is the stack that the thread was in, whatever happens to
- * the ring, its ids and the code meanwhile.
+ * Checks of libcollector/call-tree: what a reader makes of RING_CALLS is the stack that the thread
+ * was in, whatever happens to the ring, its ids and the code meanwhile.
  */
 #include "libcollector/call-tree.h"
 
@@ -416,7 +416,8 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Where nobody says what is mapped there are addresses, to be looked for in what the reader knows; and nothing has gone. */
+/* Where nobody says what is mapped there are addresses, to be looked for in what the reader
+ * knows; and nothing has gone. */
 static void test_no_descriptor(void)
 {
 	uint32_t before = own_stack_forgotten(), n = 0;

@@ -2,7 +2,8 @@
 /*
  * Going on with a capture - append to finished, cut and crashed ones, two writers, forged chunks
  *
- * Promises: append adds a segment and keeps every row that was readable       [finished crashed cut_anywhere]
+ * Promises: append adds a segment and keeps every row that was readable
+ * [finished crashed cut_anywhere]
  *           no byte that was there is changed or truncated                    [same]
  *           what a cut left unreadable is counted in the loss table           [cut_anywhere]
  *           a second writer is refused                                        [second_writer]
@@ -222,7 +223,8 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* A chunk whose checksums fit a salt that the forger made up, without a run of bytes that a codec could make smaller. */
+/* A chunk whose checksums fit a salt that the forger made up, without a run of bytes that a
+ * codec could make smaller. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);
@@ -269,7 +271,8 @@ static int write_haystack(int fd, const uint8_t *haystack)
 	return r;
 }
 
-/* Damages the header of the only data chunk, so that what is inside of it is searched for chunks. */
+/* Damages the header of the only data chunk, so that what is inside of it is searched for
+ * chunks. */
 static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 {
 	struct prof_reader *reader = NULL;

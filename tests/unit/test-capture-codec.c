@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcapture/codec.c and chunk.c: every order and width there and back, and nonsense refused.
+ * Checks of libcapture/codec.c and chunk.c: every order and width there and back, and nonsense
+ * refused.
  */
 #include "libcapture/chunk.h"
 #include "tests/tools/rows.h"
@@ -162,7 +163,8 @@ static void test_hostile_parts(void)
 	}
 }
 
-/* The payload of a chunk of every table, with single bytes changed: refused or read, never out of bounds. */
+/* The payload of a chunk of every table, with single bytes changed: refused or read, never out
+ * of bounds. */
 static void test_hostile_payloads(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cut captures that are gone on with - at every length, flipped, with junk behind them, again and again
+ * Cut captures that are gone on with - at every length, flipped, with junk behind them, again and
+ * again
  *
- * Promises: whatever a capture was cut to, a new segment goes on behind it: all rows whose chunks were whole, and all
- *           rows of the new segment, are read, nothing is damaged                            [every_length junk]
- *           damage that was there stays the only damage                                      [flips]
- *           the same once more                                                               [every_length, chains]
- *           what a failed write left of a chunk, and the next write padded, is not read     [stream]
- *           a reader without any checkpoint of the old part finds the same chunks            [without_checkpoints]
- * The captures' rows, and with them some chunks, end in zeros or in ff, as what a writer pads with does: what is cut by a
- * few bytes may be whole again when somebody has gone on behind it.
+ * Promises: whatever a capture was cut to, a new segment goes on behind it: all rows whose chunks
+ * were whole, and all
+ *           rows of the new segment, are read, nothing is damaged               [every_length junk]
+ *           damage that was there stays the only damage                                     [flips]
+ *           the same once more                                               [every_length, chains]
+ *           what a failed write left of a chunk, and the next write padded, is not read    [stream]
+ *           a reader without any checkpoint of the old part finds the same chunks
+ *                                                                             [without_checkpoints]
+ * The captures' rows, and with them some chunks, end in zeros or in ff, as what a writer pads with
+ * does: what is cut by a few bytes may be whole again when somebody has gone on behind it.
  */
 #include "config.h"
 
@@ -212,8 +215,8 @@ static bool same(const struct seen *got, const struct seen *want)
 	return CHECK_INT(got->segments, want->segments) && ok;
 }
 
-/* Goes on with the file, and sees that what was `there` and the new segment is read, and nothing but `bad` chunks is
- * damaged. */
+/* Goes on with the file, and sees that what was `there` and the new segment is read, and nothing
+ * but `bad` chunks is damaged. */
 static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 {
 	struct found found;
@@ -395,7 +398,8 @@ static void flips(void)
 			before.time_sum += UINT64_C(3) << 10;
 			before.segments++;
 			ok = same(&seen, &before);
-			/* A chunk that is none has become a gap, one that fails its checksum stays. */
+			/* A chunk that is none has become a gap, one that fails its checksum
+			 * stays. */
 			ok = CHECK_INT(found.holes, 0) && ok;
 			ok = CHECK_INT(found.chunks, header ? 0 : 1) && ok;
 			ok = CHECK(header || found.offset == last) && ok;
@@ -406,7 +410,8 @@ static void flips(void)
 	}
 }
 
-/* One after another: cut a little, or not, and gone on with, finished or not. Whole chunks stay what they are. */
+/* One after another: cut a little, or not, and gone on with, finished or not. Whole chunks stay
+ * what they are. */
 static void chains(void)
 {
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);

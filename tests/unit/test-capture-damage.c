@@ -2,17 +2,18 @@
 /*
  * What a capture survives: every prefix, every flipped bit
  *
- * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then it is
- * opened cut at each length, and with each bit flipped; what can be read is compared chunk by chunk
- * with what was written. A larger one is sampled. A run tries a slice of the lengths and bits, another
- * one for each commit, and ./dev soak tries all (test_stride() in tests/unit/test.h).
+ * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then
+ * it is opened cut at each length, and with each bit flipped; what can be read is compared chunk by
+ * chunk with what was written. A larger one is sampled. A run tries a slice of the lengths and
+ * bits, another one for each commit, and ./dev soak tries all (test_stride() in tests/unit/test.h).
  *
  * Promises: a prefix yields exactly the chunks that are whole in it                     [prefixes]
  *           a flip in header, checkpoint, index or trailer loses no row                 [flips]
  *           a flip in a chunk loses that chunk's rows, counted, and no other            [flips]
- *           a lost dictionary chunk leaves ids unresolved and nothing else              [lost_names]
+ *           a lost dictionary chunk leaves ids unresolved and nothing else             [lost_names]
  *           verify sees every flip, in padding too, and so does a scan                  [flips]
- *           a reader counts a chunk once that was met by scan, cursor, dictionary, check [lost_once]
+ *           a reader counts a chunk once that was met by scan, cursor, dictionary,
+ *           check  [lost_once]
  *           a capture that cat(1) joined to another one is found where it begins        [joined]
  */
 #include "config.h"
@@ -32,7 +33,7 @@
 /* Odd, so that bits of every place in a byte are flipped. */
 #define STRIDE (PROF_SANITIZED ? 397 : 31)
 
-/* ---- a capture with every table ------------------------------------------------------------------ */
+/* ---- a capture with every table -------------------------------------------------------------- */
 
 static struct prof_value value_for(const struct prof_column_def *column, uint64_t row,
 				   uint64_t *scratch)
@@ -113,7 +114,8 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	return r;
 }
 
-/* A capture that a crash left: two tables of which only the checkpoints at its start know, and no later checkpoint. */
+/* A capture that a crash left: two tables of which only the checkpoints at its start know, and
+ * no later checkpoint. */
 static int write_crashed(int fd)
 {
 	static const struct prof_column_def columns[] = {
@@ -139,7 +141,7 @@ static int write_crashed(int fd)
 	return r;
 }
 
-/* ---- what can be read -------------------------------------------------------------------------------- */
+/* ---- what can be read ------------------------------------------------------------------------ */
 
 struct contents {
 	uint64_t hash
@@ -236,7 +238,7 @@ static int read_all(int fd, struct contents *contents)
 	return r == PROF_DAMAGED && contents->damage ? 0 : r;
 }
 
-/* ---- the capture under test --------------------------------------------------------------------------- */
+/* ---- the capture under test ------------------------------------------------------------------ */
 
 static struct {
 	int fd;
@@ -293,7 +295,7 @@ static size_t owner_of(uint64_t offset)
 	return SIZE_MAX;
 }
 
-/* ---- prefixes --------------------------------------------------------------------------------------------- */
+/* ---- prefixes -------------------------------------------------------------------------------- */
 
 static bool prefix_is_right(int fd, size_t bytes)
 {
@@ -347,7 +349,7 @@ static void prefixes(void)
 	close(fd);
 }
 
-/* ---- flips ---------------------------------------------------------------------------------------------------- */
+/* ---- flips ----------------------------------------------------------------------------------- */
 
 static bool flip_is_right(int fd, size_t bit)
 {
@@ -422,7 +424,7 @@ static void flips_large_sampled(void)
 	flip_bits(original.bytes * 8 / 1000 * test_stride(PROF_SANITIZED ? 29 : 3) | 1);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void lost_names(void)
 {
@@ -449,7 +451,7 @@ static void lost_names(void)
 	prof_reader_free(reader);
 }
 
-/* ---- what a reader remembers ------------------------------------------------------------------------------------ */
+/* ---- what a reader remembers ----------------------------------------------------------------- */
 
 static bool lost_is(const struct prof_reader *reader, unsigned int table, uint64_t chunks,
 		    uint64_t rows)

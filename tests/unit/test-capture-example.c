@@ -2,7 +2,8 @@
 /*
  * The worked example of docs/format.md, opened with the library
  *
- * The bytes are taken out of the document's text; how its lines are written stands there, in section 16.
+ * The bytes are taken out of the document's text; how its lines are written stands there, in
+ * section 16.
  *
  * Promises: it opens by its index and is finished, undamaged, checks whole     [opens]
  *           it has the tables, the segment and the rows that the text states   [rows]

@@ -2,15 +2,18 @@
 /*
  * Captures that somebody made to hurt: every checksum is right, what is under it is not
  *
- * Each case writes a small file that claims something absurd, and reads all of it in a child that may take 512 MiB and
- * 20 seconds at most. The limits are those of docs/format.md, whose numbers of conditions stand behind the cases.
+ * Each case writes a small file that claims something absurd, and reads all of it in a child that
+ * may take 512 MiB and 20 seconds at most. The limits are those of docs/format.md, whose numbers of
+ * conditions stand behind the cases.
  *
- * Promises: rows, items and compressed bytes beyond the limits cost the chunk        [rows items frames: C9 G6 G7]
- *           an index cannot make a reader believe what the file does not have        [lying_index: C6 K5 K7]
+ * Promises: rows, items and compressed bytes beyond the limits cost the chunk
+ * [rows items frames: C9 G6 G7]
+ *           an index cannot make a reader believe what the file does not have
+ *                                                                           [lying_index: C6 K5 K7]
  *           neither links nor nested chunks make it read the same bytes for ever     [links nested]
- *           counts in checkpoints cost no memory and no square of time               [segments gaps schemas]
+ *           counts in checkpoints cost no memory and no square of time      [segments gaps schemas]
  *           a dictionary gives ids as they are, and id 0 is none                     [ids: D1]
- *           what later versions may add is passed over                               [later_versions]
+ *           what later versions may add is passed over                             [later_versions]
  *           what would be misread is refused                                         [refused: F3]
  */
 #include "config.h"
@@ -30,7 +33,7 @@
 #define SECONDS 20
 #define SALT UINT64_C(0x5eed)
 
-/* ---- making files ------------------------------------------------------------------------------- */
+/* ---- making files ---------------------------------------------------------------------------- */
 
 struct forge {
 	struct buffer file;
@@ -215,7 +218,7 @@ static uint64_t forge_good_chunk(struct forge *forge, uint32_t rows)
 	return forge_chunk(forge, header, &payload);
 }
 
-/* ---- reading them ------------------------------------------------------------------------------- */
+/* ---- reading them ---------------------------------------------------------------------------- */
 
 struct outcome {
 	int opened;
@@ -303,7 +306,7 @@ static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 	return status == 0;
 }
 
-/* ---- cases -------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 /* A header that says 131 million rows, and 2,000 groups of constants that bear it out. */
 static void rows(void)
@@ -504,7 +507,8 @@ static void lying_index(void)
 {
 	static const struct {
 		void (*tell)(struct lie *lies);
-		bool indexed; /* the index was taken, and the chunk then lost; else headers were walked */
+		/* the index was taken, and the chunk then lost; else headers were walked */
+		bool indexed;
 		uint64_t rows;
 	} cases[] = {
 		{ tell_truth, true, 5 },    { tell_rows, true, 3 },   { tell_epoch, true, 2 },
@@ -548,7 +552,8 @@ static void links(void)
 
 #define NEST_BYTES (PROF_SANITIZED ? 1u << 20 : 8u << 20)
 
-/* Headers within headers, each with a payload up to the same end and a wrong checksum; and nothing but magics. */
+/* Headers within headers, each with a payload up to the same end and a wrong checksum; and
+ * nothing but magics. */
 static void nested(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -614,7 +619,8 @@ static void gaps(void)
 	CHECK_INT(outcome.rows, 20000);
 }
 
-/* A schema of many tables that each checkpoint says a little more of, compressed to next to nothing. */
+/* A schema of many tables that each checkpoint says a little more of, compressed to next to
+ * nothing. */
 static void put_schema(struct buffer *section, unsigned int n_values)
 {
 	CLEANUP(buffer_done) struct buffer raw = { 0 };
@@ -710,7 +716,7 @@ static void ids(void)
 	CHECK_INT(outcome.found_1, 1);
 }
 
-/* ---- what later versions may add (docs/format.md, section 14) ------------------------------------------ */
+/* ---- what later versions may add (docs/format.md, section 14) -------------------------------- */
 
 static const struct prof_column_def later_columns[] = {
 	{ .id = 0, .name = "id", .type = PROF_TYPE_UINT, .unit = 200 },
@@ -790,7 +796,8 @@ static void later_versions(void)
 	prof_reader_free(reader);
 }
 
-/* An incompat bit, that of files before version 1 was fixed among them, and a version; a compat bit is nothing. */
+/* An incompat bit, that of files before version 1 was fixed among them, and a version; a compat
+ * bit is nothing. */
 static void refused(void)
 {
 	static const struct file_header headers[] = {

@@ -2,11 +2,12 @@
 /*
  * What reading and writing take: memory that does not grow with the capture
  *
- * Captures of 8 and of 64 MiB, and of 8,000 and of 64,000 chunks, are written, scanned and verified by children, whose peak
- * of resident memory is compared. Sanitizers keep freed memory, so this runs without them.
+ * Captures of 8 and of 64 MiB, and of 8,000 and of 64,000 chunks, are written, scanned and verified
+ * by children, whose peak of resident memory is compared. Sanitizers keep freed memory, so this
+ * runs without them.
  *
  * Promises: a scan of all columns takes less than 16 MiB, whatever the length       [scan]
- *           so do writing and verifying                                             [write_both verify]
+ *           so do writing and verifying                                         [write_both verify]
  *           eight times the length takes at most 1 MiB more                         [all]
  *           so do eight times as many chunks, up to 24 bytes a chunk                 [many_*]
  */

@@ -16,7 +16,8 @@
 
 #define ROWS 300u
 #define CHUNK_ROWS 40u
-/* Of the positions in a capture at which it is cut or damaged; headers at its ends are done byte by byte. */
+/* Of the positions in a capture at which it is cut or damaged; headers at its ends are done byte
+ * by byte. */
 #define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },
@@ -68,7 +69,8 @@ static int write_capture(int fd, enum prof_writer_mode mode, uint64_t first, boo
 	return r;
 }
 
-/* Compares all rows of a table in one segment (0: all) with what they should be, from row `first` on. */
+/* Compares all rows of a table in one segment (0: all) with what they should be, from row
+ * `first` on. */
 static uint64_t count_good(const struct prof_reader *reader, const struct prof_table_def *def,
 			   uint32_t number, uint64_t first)
 {
@@ -226,7 +228,8 @@ static void test_append_after_garbage(void)
 	close(fd);
 }
 
-/* A crashed writer's last chunk is half there, and another writer went on: its half must not hide what follows. */
+/* A crashed writer's last chunk is half there, and another writer went on: its half must not
+ * hide what follows. */
 static void test_append_after_half_a_chunk(void)
 {
 	for (int finish = 0; finish < 2; finish++) {
@@ -530,7 +533,8 @@ static void test_flips_crashed(void)
 	flips(false);
 }
 
-/* Bytes of this very file, and headers without its salt, inside a value: no search takes them for chunks. */
+/* Bytes of this very file, and headers without its salt, inside a value: no search takes them
+ * for chunks. */
 static void test_forged(void)
 {
 	static const struct prof_column_def columns[] = {

@@ -2,12 +2,16 @@
 /*
  * Streams - captures read while they are written
  *
- * Promises: the rows are those that cursors find, in the order written, through segments and tables added later [same_rows]
- *           where reads cut the bytes does not matter, and nothing is waited for                                [pieces]
- *           only the tables that were asked for come                                                            [tables]
- *           each prefix of a capture is read to its last whole chunk; what is no capture is refused             [prefixes]
- *           a flipped bit costs the chunk that it is in, or ends the stream; no row of it is wrong              [flips]
- *           a chunk that claims more than there is waits; one that claims more than the format allows ends      [sizes]
+ * Promises: the rows are those that cursors find, in the order written, through segments and tables
+ * added later [same_rows]
+ *           where reads cut the bytes does not matter, and nothing is waited for           [pieces]
+ *           only the tables that were asked for come                                       [tables]
+ *           each prefix of a capture is read to its last whole chunk; what is no capture is refused
+ *                                                                                        [prefixes]
+ *           a flipped bit costs the chunk that it is in, or ends the stream; no row of it is wrong
+ *                                                                                           [flips]
+ *           a chunk that claims more than there is waits; one that claims more than the format
+ *           allows ends                                                                     [sizes]
  */
 #include "config.h"
 
@@ -227,7 +231,8 @@ static void prefixes(void)
 	CHECK_INT(by_stream(data, size, 0, &seen), PROF_NOT_CAPTURE);
 }
 
-/* Each row that comes is one of those that there are: the sums of rows are summed up, so that a wrong one shows. */
+/* Each row that comes is one of those that there are: the sums of rows are summed up, so that a
+ * wrong one shows. */
 static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * One reader, many threads - what the reader's immutability promises; runs under ThreadSanitizer in CI
+ * One reader, many threads - what the reader's immutability promises; runs under ThreadSanitizer in
+ * CI
  *
- * Eight threads share a reader; each scans every table with cursors of its own, loads dictionaries and checks chunks, and
- * must find what a single thread found.
+ * Eight threads share a reader; each scans every table with cursors of its own, loads dictionaries
+ * and checks chunks, and must find what a single thread found.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

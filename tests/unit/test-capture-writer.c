@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the writer and of blocks: limits, refusals, full disks, also those that a reader copies a pipe to, writes that
- * fail half way, hostile dictionaries.
+ * Checks of the writer and of blocks: limits, refusals, full disks, also those that a reader copies
+ * a pipe to, writes that fail half way, hostile dictionaries.
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -169,7 +169,8 @@ static void test_refusals(void)
 	close(fd);
 }
 
-/* A directory on a file system of 1 MiB that only this process sees; -1 where that cannot be had. */
+/* A directory on a file system of 1 MiB that only this process sees; -1 where that cannot be
+ * had. */
 static int small_disk(void)
 {
 	char directory[] = "/tmp/prof-small-disk-XXXXXX";
@@ -346,7 +347,8 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* A few kilobytes that say they are a hundred million rows: refused at the limit, in bounded memory. */
+/* A few kilobytes that say they are a hundred million rows: refused at the limit, in bounded
+ * memory. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {

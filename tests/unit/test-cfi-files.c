@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/cfi and arch/table on real files: compiled, evaluated and libdw's rows are the same. Some files of this
- * machine, and all libraries of the cross compilers' packages; `./dev bench bench_unwind_rows` takes all files of a machine.
+ * Checks of arch/cfi and arch/table on real files: compiled, evaluated and libdw's rows are the
+ * same. Some files of this machine, and all libraries of the cross compilers' packages; `./dev
+ * bench bench_unwind_rows` takes all files of a machine.
  */
 #include "tests/oracle/rows.h"
 #include "tests/unit/test.h"

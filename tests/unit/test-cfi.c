@@ -150,7 +150,8 @@ static const struct {
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 8, 0, -8 } },
 	{ "sp is not", BYTES(OP_VAL_OFFSET, 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
 	{ "sp elsewhere", BYTES(OP_OFFSET | 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
-	/* Expressions: the realigned frames of gcc, signal frames, the PLT, and what no rule can hold. */
+	/* Expressions: the realigned frames of gcc, signal frames, the PLT, and what no rule can
+	 * hold. */
 	{ "register",
 	  BYTES(OP_DEF_CFA_EXPRESSION, 2, 0x77, 16),
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 16, 0, -8 } },
@@ -431,7 +432,8 @@ static void test_ranges(void)
 	check_rule(rule_at(&b, UINT64_MAX - 1), none, "wrapped");
 	build_fde(&b, UINT64_MAX - 15, 15, NO_BYTES);
 	check_rule(rule_at(&b, UINT64_MAX - 1), at_entry, "the last");
-	/* The one that starts later wins from there, and the first one of those that start together. */
+	/* The one that starts later wins from there, and the first one of those that start
+	 * together. */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	build_fde(&b, START + 16, 16, BYTES(OP_DEF_CFA_OFFSET, 16));
 	build_fde(&b, START + 16, 64, BYTES(OP_DEF_CFA_OFFSET, 24));

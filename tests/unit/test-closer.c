@@ -33,7 +33,8 @@ static unsigned count_entries(const char *folder)
 	return n;
 }
 
-/* Two ends of a TCP connection; to close the first one waits until the other one has read everything, or is gone. */
+/* Two ends of a TCP connection; to close the first one waits until the other one has read
+ * everything, or is gone. */
 static bool connect_pair(int *ret_slow, int *ret_peer)
 {
 	const struct linger linger = { .l_onoff = 1, .l_linger = LINGER_S };

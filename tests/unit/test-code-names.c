@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of code-names: what generated code is called, against the same found by remembering the name of each byte.
+ * Checks of code-names: what generated code is called, against the same found by remembering the
+ * name of each byte.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"

@@ -219,7 +219,8 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
-/* Nobody is at the other end: also where an answer is still to be taken; not where that is another socket's by now. */
+/* Nobody is at the other end: also where an answer is still to be taken; not where that is
+ * another socket's by now. */
 static void test_left(void)
 {
 	struct control_connection connection = { .fd = -1 };

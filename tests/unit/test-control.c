@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/control.c: this process is the one that connects, in every way that it should not.
+ * Checks of daemon/broker/control.c: this process is the one that connects, in every way that it
+ * should not.
  */
 #include "daemon/broker/control.h"
 #include "tests/unit/test.h"

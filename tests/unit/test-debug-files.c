@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of where debug files are looked for: only what is the right one, only regular files, nothing outside a sysroot; what others
- * have is of files that are theirs; fetched is what is not here.
+ * Checks of where debug files are looked for: only what is the right one, only regular files,
+ * nothing outside a sysroot; what others have is of files that are theirs; fetched is what is not
+ * here.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"

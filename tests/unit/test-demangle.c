@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/demangle: C++, both schemes of Rust against what rustc-demangle printed (data/rust-names.txt),
- * and names that ask for too much.
+ * Checks of tools/common/demangle: C++, both schemes of Rust against what rustc-demangle printed
+ * (data/rust-names.txt), and names that ask for too much.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

@@ -201,7 +201,8 @@ static void test_runs(void)
 	CHECK(found > 1900);
 }
 
-/* What is never there, always there, or there is nothing of, is no change and no number that cannot be. */
+/* What is never there, always there, or there is nothing of, is no change and no number that
+ * cannot be. */
 static void test_nothing(void)
 {
 	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what is made of objdump's output, with programs in its place that print what they should not.
+ * Checks of what is made of objdump's output, with programs in its place that print what they
+ * should not.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/disassembly.h"

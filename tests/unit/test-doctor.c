@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor - on machines that a test does not have: trees of /proc and /sys in a temporary folder, and a kernel that
- * answers as the case says.
+ * Doctor - on machines that a test does not have: trees of /proc and /sys in a temporary folder,
+ * and a kernel that answers as the case says.
  */
 #include "tests/unit/test.h"
 #include "tools/profctl/doctor.h"

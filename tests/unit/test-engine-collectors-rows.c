@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collector-rows.c, collectors-merge.c and collector-peer.c in daemon/engine: which rows records become, in which order,
- * what is lost of them, and what a process that lies gets.
+ * Checks of collector-rows.c, collectors-merge.c and collector-peer.c in daemon/engine: which rows
+ * records become, in which order, what is lost of them, and what a process that lies gets.
  */
 #include "config.h"
 
@@ -259,7 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* A thread that is to lose nothing and has no CPU amid a record holds the others for longer than others do. */
+/* A thread that is to lose nothing and has no CPU amid a record holds the others for longer than
+ * others do. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -489,7 +490,8 @@ static void test_fair(void)
 	fixture_done(&fixture);
 }
 
-/* No drain takes more than there is room for in the queue: until the rest of it is rows nothing more could be taken. */
+/* No drain takes more than there is room for in the queue: until the rest of it is rows nothing
+ * more could be taken. */
 static void test_share(void)
 {
 	struct fixture fixture;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process tells of; and of allocations as they come
- * through rings. Allocations at times of our choice are in test-engine-heap.c.
+ * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process tells of;
+ * and of allocations as they come through rings. Allocations at times of our choice are in
+ * test-engine-heap.c.
  */
 #include "tests/unit/collectors.h"
 
@@ -88,7 +89,8 @@ static uint64_t frame_number(const struct fixture *fixture, uint16_t column, siz
 	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
 }
 
-/* Frames in an image of the process's telling, in one that the side band knows too, and in no file. */
+/* Frames in an image of the process's telling, in one that the side band knows too, and in no
+ * file. */
 static void test_stacks(void)
 {
 	const struct ring_frame frames[] = { { LIBRARY + 0x10, 0, RING_FRAME_NO_FILE },
@@ -166,7 +168,8 @@ static void test_other_image(void)
 	fixture_done(&fixture);
 }
 
-/* Ids of another owner, of nobody, and of frames of an image that was never told of; an id that is told anew. */
+/* Ids of another owner, of nobody, and of frames of an image that was never told of; an id that
+ * is told anew. */
 static void test_stack_ids(void)
 {
 	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };
@@ -324,7 +327,8 @@ static uint64_t heap_number(const struct fixture *fixture, uint16_t column, size
 	return number_of(&fixture->parts, PROF_TABLE_HEAP, column, i);
 }
 
-/* What one thread allocates and another one frees; what lives when the process ends, or the session. */
+/* What one thread allocates and another one frees; what lives when the process ends, or the
+ * session. */
 static void check_allocations(bool dies)
 {
 	struct fixture fixture;
@@ -409,7 +413,8 @@ static void allocate_more(void *data)
 	flood->yield.run(flood->yield.data);
 }
 
-/* A ring that would be full before all that lives is told loses nothing, as it is read meanwhile. */
+/* A ring that would be full before all that lives is told loses nothing, as it is read
+ * meanwhile. */
 static void test_keep_up(void)
 {
 	struct fixture fixture;
@@ -442,7 +447,8 @@ static void test_keep_up(void)
 	fixture_done(&fixture);
 }
 
-/* Rings of the next size can be claimed when one of the largest so far was written into, and what is written there is read. */
+/* Rings of the next size can be claimed when one of the largest so far was written into, and
+ * what is written there is read. */
 static void test_growth(void)
 {
 	static const uint64_t sizes[] = { 128u << 10, 512u << 10, 4u << 20 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collectors.c, collectors-sleep.c and collector-peer.c in daemon/engine: who gets rings, whom the engine listens to, and
- * what is left of who is gone. What becomes of records is in test-engine-collectors-rows.c, of stacks and allocations in
- * test-engine-collectors-stacks.c.
+ * Checks of collectors.c, collectors-sleep.c and collector-peer.c in daemon/engine: who gets rings,
+ * whom the engine listens to, and what is left of who is gone. What becomes of records is in
+ * test-engine-collectors-rows.c, of stacks and allocations in test-engine-collectors-stacks.c.
  */
 #include "tests/unit/collectors.h"
 
@@ -98,7 +98,8 @@ static void add_refused(struct fixture *fixture, int32_t pid)
 	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
 }
 
-/* The broker had no room for them: one row of a target, none of others; what has its rings keeps them. */
+/* The broker had no room for them: one row of a target, none of others; what has its rings keeps
+ * them. */
 static void test_refused(void)
 {
 	struct fixture fixture;
@@ -170,7 +171,8 @@ static void test_same_process(void)
 	fixture_done(&fixture);
 }
 
-/* Targets that cannot be let in, or wait no longer: each is a loss of one, and the next one is let in. */
+/* Targets that cannot be let in, or wait no longer: each is a loss of one, and the next one is
+ * let in. */
 static void test_not_let_in(void)
 {
 	struct fixture fixture;
@@ -210,7 +212,8 @@ static void connect_ended(struct fixture *fixture, int32_t pid)
 	CHECK(collectors_wake(&fixture->collectors, fixture->pidfd));
 }
 
-/* Targets that end before they are let in: a loss of one each, however the side band and the pidfd are in turn. */
+/* Targets that end before they are let in: a loss of one each, however the side band and the
+ * pidfd are in turn. */
 static void test_ended_before(void)
 {
 	const struct record_task exited = { .pid = getpid(), .tid = getpid() };
@@ -302,7 +305,8 @@ static void test_floods(void)
 	fixture_done(&fixture);
 }
 
-/* Who registers and executes another program at once, before the side band is looked at: it was the one before. */
+/* Who registers and executes another program at once, before the side band is looked at: it was
+ * the one before. */
 static void test_executed_at_once(void)
 {
 	struct fixture fixture;
@@ -441,7 +445,8 @@ static void test_bells_amid(void)
 	bells_free(bells);
 }
 
-/* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no more often than that. */
+/* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no
+ * more often than that. */
 static void test_quiet(void)
 {
 	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times as long as ever else */

@@ -100,7 +100,8 @@ static void test_on(void)
 	close_page(&gate, page);
 }
 
-/* Blocks that end at the time, and begin again a pause later. Returns whether events had to be enabled again. */
+/* Blocks that end at the time, and begin again a pause later. Returns whether events had to be
+ * enabled again. */
 static bool pauses_late(struct gate *gate, uint64_t *now_ms, uint64_t pause_ms)
 {
 	uint64_t end_ms = *now_ms + pause_ms;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-excluded.c and program.c in daemon/engine: who handed over no allocations, and why.
+ * Checks of heap-excluded.c and program.c in daemon/engine: who handed over no allocations, and
+ * why.
  */
 #include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/program.h"
@@ -143,7 +144,8 @@ static void test_fork_and_exec(void)
 	world_done(&world);
 }
 
-/* Who was forked from one that has registered would have done so too, had it allocated anything, unless that was refused. */
+/* Who was forked from one that has registered would have done so too, had it allocated anything,
+ * unless that was refused. */
 static void test_forked(void)
 {
 	struct world world;

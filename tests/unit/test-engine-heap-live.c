@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-rows.c and heap-forks.c in daemon/engine: what lives where an epoch, a process or the recording ends, in a pause, and
- * what each process has of it.
+ * Checks of heap-rows.c and heap-forks.c in daemon/engine: what lives where an epoch, a process or
+ * the recording ends, in a pause, and what each process has of it.
  */
 #include "tests/unit/heap.h"
 
@@ -47,7 +47,8 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
-/* Of a process that does nothing it is told what it has, in each epoch in which another one does something. */
+/* Of a process that does nothing it is told what it has, in each epoch in which another one does
+ * something. */
 static void test_idle(void)
 {
 	struct fixture fixture;

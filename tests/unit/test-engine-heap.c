@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows that they become. What lives at an end, in a
- * pause and in other processes is in test-engine-heap-live.c, call-nodes.c in test-engine-heap-stacks.c, and what goes through rings
- * in test-engine-collectors-stacks.c.
+ * Checks of heap.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows that they
+ * become. What lives at an end, in a pause and in other processes is in test-engine-heap-live.c,
+ * call-nodes.c in test-engine-heap-stacks.c, and what goes through rings in
+ * test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"
@@ -10,7 +11,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
-/* ---- The map ------------------------------------------------------------------------------------ */
+/* ---- The map --------------------------------------------------------------------------------- */
 
 static void test_huge_pages(void)
 {
@@ -104,7 +105,7 @@ static void test_pages(void)
 	CHECK_INT(budget.used, 0);
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static void test_rows(void)
 {
@@ -286,7 +287,8 @@ static void test_lost_free(void)
 	fixture_done(&fixture);
 }
 
-/* Of one time, by two threads: an address is given up and given out again, and the records come in either order. */
+/* Of one time, by two threads: an address is given up and given out again, and the records come
+ * in either order. */
 static void test_ties(void)
 {
 	for (int turn = 0; turn < 2; turn++) {
@@ -336,7 +338,8 @@ static void test_ties(void)
 	}
 }
 
-/* The process ends while one waits; and a thread whose records all have one time makes no more wait than it may. */
+/* The process ends while one waits; and a thread whose records all have one time makes no more
+ * wait than it may. */
 /* A free row with the time of the last block says how many blocks were there before it. */
 static void test_order(void)
 {
@@ -407,7 +410,8 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* One time: the first thread gives an address up, by free() or the begin of a realloc, the second one gets one, mostly the same. */
+/* One time: the first thread gives an address up, by free() or the begin of a realloc, the
+ * second one gets one, mostly the same. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);
@@ -445,7 +449,8 @@ static size_t count_living(const struct story *story)
 	return n;
 }
 
-/* One at least lives, and two addresses are free: what gets one may be told first. Returns the time of what comes next. */
+/* One at least lives, and two addresses are free: what gets one may be told first. Returns the
+ * time of what comes next. */
 static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
 {
 	if (count_living(story) == 0)
@@ -565,7 +570,7 @@ static void test_mappings(void)
 	fixture_done(&fixture);
 }
 
-/* ---- Limits ------------------------------------------------------------------------------------- */
+/* ---- Limits ---------------------------------------------------------------------------------- */
 
 /* Blocks, nodes and reallocs without end. */
 static void test_limits(void)

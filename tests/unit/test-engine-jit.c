@@ -2,11 +2,12 @@
 /*
  * JIT frames: tables of code whose program writes a file of it
  *
- * Proves:  a function that was written has its rule, one that is half written has none yet           [growing]
- *          of two that overlap the later one counts, also if it has no table                        [overlap]
- *          a function that was moved keeps its rule                                                 [moved]
- *          there is a limit of memory, and what is beyond it has no table                           [limit]
- *          a file that is none is not taken                                                         [none]
+ * Proves:  a function that was written has its rule, one that is half written has none yet
+ * [growing]
+ *          of two that overlap the later one counts, also if it has no table              [overlap]
+ *          a function that was moved keeps its rule                                         [moved]
+ *          there is a limit of memory, and what is beyond it has no table                   [limit]
+ *          a file that is none is not taken                                                  [none]
  */
 #include "arch/base.h"
 #include "daemon/engine/jit-frames.h"

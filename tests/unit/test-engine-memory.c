@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of an engine's end where there is no memory: by its exit status, whoever asks, and not for a block that is large.
+ * Checks of an engine's end where there is no memory: by its exit status, whoever asks, and not for
+ * a block that is large.
  */
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/ring.c and round.c over rings in memory: order, wrapped records, lengths that lie, merging.
+ * Checks of daemon/engine/ring.c and round.c over rings in memory: order, wrapped records, lengths
+ * that lie, merging.
  */
 #include "daemon/engine/ring.h"
 #include "daemon/engine/round.h"
@@ -89,8 +90,8 @@ static void test_wrapped(void)
 }
 
 /*
- * The kernel ends a copy of a stack where the address space ends, and does not round: what follows is at odd places. Up to
- * one where a header wraps.
+ * The kernel ends a copy of a stack where the address space ends, and does not round: what follows
+ * is at odd places. Up to one where a header wraps.
  */
 static void test_odd(void)
 {
@@ -331,7 +332,8 @@ static void check_settle(uint64_t start, size_t in_turn)
 	ring_done(&memory.ring);
 }
 
-/* In place up to an eighth of the ring; and at odd places, each of which is copied to the one place that there is. */
+/* In place up to an eighth of the ring; and at odd places, each of which is copied to the one
+ * place that there is. */
 static void test_settle(void)
 {
 	check_settle(0, RING_BYTES / 8 / 32);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: numbers, order, backlog, a disk that is full.
+ * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: numbers, order, backlog, a
+ * disk that is full.
  */
 #include "tests/unit/engine.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of samples.c, kernel.c, ticks.c, events.c and of the CPU list in daemon/engine: from records to rows.
+ * Checks of samples.c, kernel.c, ticks.c, events.c and of the CPU list in daemon/engine: from
+ * records to rows.
  */
 #include "daemon/engine/events.h"
 #include "daemon/engine/ticks.h"
@@ -297,7 +298,8 @@ static void write_lost(int fd, uint64_t lost)
 		abort();
 }
 
-/* Told once when it has grown, never twice, and not for what the ring has lost, even before it says so. */
+/* Told once when it has grown, never twice, and not for what the ring has lost, even before it
+ * says so. */
 static void test_ticks_grow(void)
 {
 	struct cpu cpu = { .open = true, .n_sources = 1 };
@@ -457,7 +459,8 @@ static void put_switch(struct bytes *bytes, int32_t from, int32_t to, uint64_t t
 	record_end(bytes, at, from, from, time_ns);
 }
 
-/* A thread that waits is runnable from when it is woken; one that runs, or is runnable, is not woken. */
+/* A thread that waits is runnable from when it is woken; one that runs, or is runnable, is not
+ * woken. */
 static void test_wakeups(void)
 {
 	static const uint64_t rows[][2] = { { 2000, PROF_SWITCH_WAIT },
@@ -536,7 +539,8 @@ static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu,
 	put_event(bytes, events, cpu);
 }
 
-/* Thread 11 was cloned by 10 while the events of that were opened (70, 71; rank 1), and got its own (80, 81; rank 2). */
+/* Thread 11 was cloned by 10 while the events of that were opened (70, 71; rank 1), and got its
+ * own (80, 81; rank 2). */
 static void test_ranks(void)
 {
 	struct task_event own[] = {

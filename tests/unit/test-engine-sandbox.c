@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/sandbox.c: in children that went through the same code, what may not be done ends them.
+ * Checks of daemon/engine/sandbox.c: in children that went through the same code, what may not be
+ * done ends them.
  */
 #include "config.h"
 
@@ -165,7 +166,8 @@ static void test_calls(void)
 	}
 }
 
-/* What the engine does has to work: memory, files that are open, sorting, waiting, threads that end. */
+/* What the engine does has to work: memory, files that are open, sorting, waiting, threads that
+ * end. */
 static bool do_work(void)
 {
 	uint64_t *numbers = malloc(1 << 22);
@@ -222,7 +224,8 @@ static void test_errors(void)
 	setlocale(LC_ALL, "C");
 }
 
-/* No capability in any set, no way to get one, not root's user, no groups; bits of what is wrong. */
+/* No capability in any set, no way to get one, not root's user, no groups; bits of what is
+ * wrong. */
 static int find_privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of session.c and channel.c in daemon/engine: a made-up broker on the other end of the socket. The session runs
- * in a child, without perf events, so that this needs no privilege.
+ * Checks of session.c and channel.c in daemon/engine: a made-up broker on the other end of the
+ * socket. The session runs in a child, without perf events, so that this needs no privilege.
  */
 #include "daemon/datagram.h"
 #include "daemon/engine/session.h"
@@ -512,7 +512,8 @@ static void test_switch_page(void)
 	munmap(page, sizeof(*page));
 }
 
-/* Nobody asks for them: they are enabled with the page, and while nothing of the targets runs they stay so. */
+/* Nobody asks for them: they are enabled with the page, and while nothing of the targets runs
+ * they stay so. */
 static void test_switch_by_task(void)
 {
 	struct control_page *page;

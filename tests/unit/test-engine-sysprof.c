@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the engine's half of sysprof's protocol (sysprof-frames.c, sysprof-ring.c, sysprof-peer.c and what collectors.c makes of
- * them): this process asks, writes frames as the library does, and lies. What the library itself does is in test_sysprof.py.
+ * Checks of the engine's half of sysprof's protocol (sysprof-frames.c, sysprof-ring.c,
+ * sysprof-peer.c and what collectors.c makes of them): this process asks, writes frames as the
+ * library does, and lies. What the library itself does is in test_sysprof.py.
  */
 #include "daemon/engine/collectors.h"
 #include "tests/unit/engine.h"
@@ -156,7 +157,7 @@ static bool begin(struct fixture *fixture, struct writer_ring *ret_ring)
 	return take_ring(fixture, ret_ring);
 }
 
-/* ---- Frames ------------------------------------------------------------------------------------- */
+/* ---- Frames ---------------------------------------------------------------------------------- */
 
 static void add(struct frame *frame, const void *data, size_t n)
 {
@@ -233,7 +234,7 @@ static const char *mark_name(const struct fixture *fixture, size_t i)
 		       number_of(&fixture->parts, PROF_TABLE_MARK, PROF_MARK_NAME, i));
 }
 
-/* ---- Cases -------------------------------------------------------------------------------------- */
+/* ---- Cases ----------------------------------------------------------------------------------- */
 
 static void test_ring(void)
 {
@@ -311,7 +312,8 @@ static void test_names(void)
 	fixture_done(&fixture);
 }
 
-/* Nothing is before what was, or after the drain, and a duration is no longer than there was time. */
+/* Nothing is before what was, or after the drain, and a duration is no longer than there was
+ * time. */
 static void test_times(void)
 {
 	static const struct {
@@ -388,7 +390,8 @@ static uint64_t counter_at(const struct fixture *fixture, size_t i)
 	return number_of(&fixture->parts, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_COUNTER, i);
 }
 
-/* One thread defines what another one sets; two that use the same number mean what each has defined. */
+/* One thread defines what another one sets; two that use the same number mean what each has
+ * defined. */
 static void test_counters(void)
 {
 	struct fixture fixture;
@@ -428,7 +431,8 @@ static void test_counters(void)
 	fixture_done(&fixture);
 }
 
-/* Newer libraries number counters from their pid shifted by 16 bits on, and a definition has 24 bits of that. */
+/* Newer libraries number counters from their pid shifted by 16 bits on, and a definition has 24
+ * bits of that. */
 static void test_wide_counters(void)
 {
 	static const uint32_t numbers[] = { 0x16ce0000, 0x16000000, 0xce0001 };
@@ -447,7 +451,8 @@ static void test_wide_counters(void)
 	fixture_done(&fixture);
 }
 
-/* What there is no table for is counted, what the side band says is not, and what is too short costs itself. */
+/* What there is no table for is counted, what the side band says is not, and what is too short
+ * costs itself. */
 static void test_refused(void)
 {
 	static const uint8_t types[] = { SAMPLE, 7, 11, 13, 14, 15, 16, 17, 18, 200 };
@@ -506,7 +511,8 @@ static void test_short(void)
 	fixture_done(&fixture);
 }
 
-/* Lengths and positions that cannot be: what waits is given up, and what comes next is taken; in the end the ring is given up. */
+/* Lengths and positions that cannot be: what waits is given up, and what comes next is taken; in
+ * the end the ring is given up. */
 static void test_hostile(void)
 {
 	static const uint16_t lengths[] = { 0, 8, 23, 25, 4096, 65528 };
@@ -538,7 +544,8 @@ static void test_hostile(void)
 	fixture_done(&fixture);
 }
 
-/* Two write into one ring: the position goes back, and on over what was never written. None comes twice. */
+/* Two write into one ring: the position goes back, and on over what was never written. None
+ * comes twice. */
 static void test_back(void)
 {
 	struct fixture fixture;
@@ -711,7 +718,8 @@ static void test_thread_end(void)
 	fixture_done(&fixture);
 }
 
-/* As many as ask for: each gets an answer, and a thread that there is no room for is a loss of which nobody knows the size. */
+/* As many as ask for: each gets an answer, and a thread that there is no room for is a loss of
+ * which nobody knows the size. */
 static void test_flood(void)
 {
 	struct fixture fixture;

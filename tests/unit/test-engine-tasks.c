@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: lives of processes as the side band and
- * /proc tell them.
+ * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: lives of processes
+ * as the side band and /proc tell them.
  */
 #include "daemon/engine/switches.h"
 #include "tests/unit/engine.h"
@@ -259,7 +259,8 @@ static void test_exit(void)
 	parts_done(&parts);
 }
 
-/* Threads by the numbers of a PID namespace of their own, before and after it is known whose these are. */
+/* Threads by the numbers of a PID namespace of their own, before and after it is known whose
+ * these are. */
 static void test_inner(void)
 {
 	const uint64_t numbers[] = { 7, 3 };
@@ -562,7 +563,8 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* A thread that is on no CPU at the begin or the end has a row there; one that was on one since the begin needs none. */
+/* A thread that is on no CPU at the begin or the end has a row there; one that was on one since
+ * the begin needs none. */
 static void test_switch_ends(void)
 {
 	static const uint64_t rows[][4] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this program's own file,
- * mappings and stack, and on files that are wrong.
+ * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this
+ * program's own file, mappings and stack, and on files that are wrong.
  */
 #include "config.h"
 #include "daemon/engine/sample-queue.h"
@@ -76,7 +76,8 @@ static int error_of(const uint8_t *bytes, size_t size, uint64_t max_bytes)
 	return file ? 0 : error;
 }
 
-/* Files that are cut anywhere, have a byte that is wrong, or lie about sizes: an error or a table, and no more. */
+/* Files that are cut anywhere, have a byte that is wrong, or lie about sizes: an error or a
+ * table, and no more. */
 static void test_bad_files(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 }, { 0x401100, 0x80 } };
@@ -133,7 +134,8 @@ struct frames {
 	size_t cut_bytes; /* off the end of the stream */
 };
 
-/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address right below. */
+/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address
+ * right below. */
 static const uint8_t records[] = {
 	20,   0,    0,    0, 0xff, 0xff, 0xff, 0xff, 4,  0, 8, 0, 1, 0x78, 16, 0x0c,
 	7,    8,    0x90, 1, 0,    0,    0,    0,    20, 0, 0, 0, 0, 0,    0,  0,
@@ -218,7 +220,8 @@ static void test_packed(void)
 	}
 }
 
-/* Sizes that cannot be, streams that are too long or too short: no memory is taken for them, and there is no table. */
+/* Sizes that cannot be, streams that are too long or too short: no memory is taken for them, and
+ * there is no table. */
 static void test_lying_packed(void)
 {
 	const uint64_t huge = UINT64_C(16) << 30;
@@ -302,7 +305,8 @@ static void test_shared(void)
 	images_done(&images);
 }
 
-/* A file that differs in one of what files are known by is another one, whatever else is the same. */
+/* A file that differs in one of what files are known by is another one, whatever else is the
+ * same. */
 static void test_identity(void)
 {
 	const struct message_image one = { .dev = 1,
@@ -544,7 +548,8 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* The same frames at the same height, from two callers. The asm keeps compilers from merging them, and from a jump. */
+/* The same frames at the same height, from two callers. The asm keeps compilers from merging
+ * them, and from a jump. */
 #define CALLER(NAME)                                                                      \
 	__attribute__((noinline)) static void NAME(struct snapshot_of_self *ret_snapshot) \
 	{                                                                                 \
@@ -611,7 +616,8 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Another process of files that have their tables: its mappings, and its first stack, which waits for nothing. */
+/* Another process of files that have their tables: its mappings, and its first stack, which
+ * waits for nothing. */
 static void test_first_sample(void)
 {
 	struct snapshot_of_self snapshot;

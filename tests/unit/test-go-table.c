@@ -75,7 +75,8 @@ static void build(const struct layout *layout)
 	header = n_bytes;
 	n_bytes += layout->has_offsets ? 7 * 8 : 0;
 	pairs = n_bytes;
-	/* The parts follow the pairs, so that their offsets are known: 5 numbers, 2 records of 48 bytes. */
+	/* The parts follow the pairs, so that their offsets are known: 5 numbers, 2 records of
+	 * 48 bytes. */
 	n_bytes += 5 * number;
 	put_record(layout, base, 0, 0, false);
 	put_record(layout, base + FIRST_END, 0, 0, true);

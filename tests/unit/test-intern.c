@@ -16,7 +16,8 @@ static struct text measured(const char *bytes)
 	return text;
 }
 
-/* Every length at every distance from a page that is not there: the same as anywhere else, and nothing beyond is touched. */
+/* Every length at every distance from a page that is not there: the same as anywhere else, and
+ * nothing beyond is touched. */
 static void test_page_end(void)
 {
 	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
@@ -110,7 +111,8 @@ static void test_epochs(void)
 	CHECK_INT(intern_new_id(&intern), 1);
 }
 
-/* More than there is room for: the last ones of each set are there, and no id is another string's. */
+/* More than there is room for: the last ones of each set are there, and no id is another
+ * string's. */
 static void test_full(void)
 {
 	uint32_t n_found = 0;
@@ -163,7 +165,8 @@ static void place(const char *bytes, uint32_t id)
 	intern_add_place(&intern, &text, intern.epoch);
 }
 
-/* What stands where something stood is not taken for it, whatever changed: a byte, the length, the epoch. */
+/* What stands where something stood is not taken for it, whatever changed: a byte, the length,
+ * the epoch. */
 static void test_places(void)
 {
 	char bytes[64] __attribute__((aligned(64)));

@@ -2,15 +2,19 @@
 /*
  * Names of generated code in files - perf-PID.map and jit-PID.dump
  *
- * Promises: lines of all dialects are read, others are skipped, and so is one that is cut                    [map]
- *           of lines for one address the last one counts; what nothing hit is left out                      [map]
- *           loads and moves of a dump come with their times, in either byte order, wherever it is cut       [dump]
- *           what is loaded before the segment holds from its begin; what comes after its end is left out    [dump]
- *           lines are of the one load that held the address; V8's addresses are shifted back                 [lines]
- *           where the file of lines is garbage they are of the function's, or there are none                 [freed_file]
- *           names are texts that harm no terminal; lengths that lie lead nowhere                            [hostile]
- *           a file of another user, a pipe, one that is too old, is not read                        [owner]
- *           the pid is in the path of a dump                                                                [paths]
+ * Promises: lines of all dialects are read, others are skipped, and so is one that is cut  [map]
+ *           of lines for one address the last one counts; what nothing hit is left out        [map]
+ *           loads and moves of a dump come with their times, in either byte order, wherever it is
+ *           cut                                                                              [dump]
+ *           what is loaded before the segment holds from its begin; what comes after its end is
+ *           left out                                                                         [dump]
+ *           lines are of the one load that held the address; V8's addresses are shifted back
+ *                                                                                           [lines]
+ *           where the file of lines is garbage they are of the function's, or there are none
+ *                                                                                      [freed_file]
+ *           names are texts that harm no terminal; lengths that lie lead nowhere          [hostile]
+ *           a file of another user, a pipe, one that is too old, is not read                [owner]
+ *           the pid is in the path of a dump                                                [paths]
  */
 #include "config.h"
 
@@ -79,7 +83,7 @@ static void map(void)
 	g_string_chunk_free(texts);
 }
 
-/* ---- Dumps ---------------------------------------------------------------------------------------- */
+/* ---- Dumps ----------------------------------------------------------------------------------- */
 
 struct bytes {
 	uint8_t data[2048];
@@ -280,7 +284,8 @@ static void lines(void)
 			g_free(part);
 		}
 	}
-	/* who loads before the time that counts is replaced by who loads then, and not by who loads behind it */
+	/* who loads before the time that counts is replaced by who loads then, and not by who
+	 * loads behind it */
 	CHECK_STR(text_of_lines(
 			  jit_lines_of_dump(bytes.data, bytes.n, &addresses[6], 1, 30, 45, texts)),
 		  "2001 c.js:2");
@@ -294,7 +299,8 @@ static void lines(void)
 	g_string_chunk_free(texts);
 }
 
-/* What V8 writes of a file whose name it has freed: as many bytes as the name has, with zeros among them. */
+/* What V8 writes of a file whose name it has freed: as many bytes as the name has, with zeros
+ * among them. */
 static void freed_file(void)
 {
 	static const uint64_t addresses[] = { 0x1001, 0x1021 };
@@ -350,7 +356,7 @@ static void hostile(void)
 	g_string_chunk_free(texts);
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static uint64_t clock_ns(clockid_t clock)
 {

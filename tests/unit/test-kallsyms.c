@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/kallsyms: which symbol names an address, whatever the order of lines; hidden addresses;
- * text that is no kallsyms; and this machine's own file, against a reader that keeps everything.
+ * Checks of daemon/engine/kallsyms: which symbol names an address, whatever the order of lines;
+ * hidden addresses; text that is no kallsyms; and this machine's own file, against a reader that
+ * keeps everything.
  */
 #include "daemon/engine/kallsyms.h"
 #include "tests/unit/test.h"

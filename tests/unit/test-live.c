@@ -2,16 +2,17 @@
 /*
  * Live views - what the last seconds of a recording hit, by function, process, thread and caller
  *
- * Promises: a sample counts for its second, and seconds before the window do not                     [window]
- *           a function is the same in all epochs, under other ids; so are threads                     [epochs]
- *           places get names whenever these come, by the innermost symbol, or are called by an offset  [names]
- *           a function that recurs counts once for a sample; a leaf for itself alone                  [recursion]
- *           callers are those of the function that is asked for                                       [callers]
- *           keys go into a process, to callers and back; what is selected stays so                    [browse]
- *           equal rows keep their order; a filter takes no heed of case                                [order]
- *           rows are ordered by what their samples stand for                                           [weights]
- *           unknown ids, nonsense and names with escapes are harmless                                  [hostile]
- *           where too much is known, a new epoch begins from nothing                                   [forgets]
+ * Promises: a sample counts for its second, and seconds before the window do not  [window]
+ *           a function is the same in all epochs, under other ids; so are threads          [epochs]
+ *           places get names whenever these come, by the innermost symbol, or are called by an
+ *           offset                                                                          [names]
+ *           a function that recurs counts once for a sample; a leaf for itself alone    [recursion]
+ *           callers are those of the function that is asked for                           [callers]
+ *           keys go into a process, to callers and back; what is selected stays so         [browse]
+ *           equal rows keep their order; a filter takes no heed of case                     [order]
+ *           rows are ordered by what their samples stand for                              [weights]
+ *           unknown ids, nonsense and names with escapes are harmless                     [hostile]
+ *           where too much is known, a new epoch begins from nothing                      [forgets]
  */
 #include "config.h"
 
@@ -23,7 +24,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Thread 1 of process 1 and thread 2 of process 2; an image of id 1. Texts: 1 "lib.so", 2 "one", 3 "two". */
+/* Thread 1 of process 1 and thread 2 of process 2; an image of id 1. Texts: 1 "lib.so", 2 "one",
+ * 3 "two". */
 static void describe(struct build *build)
 {
 	static const uint64_t none[] = { 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of marks as programs make them, in libprofcollector as it is shipped: after each instruction, from a thread's first mark
- * on, the process is looked at as if it had died there. New names and known ones, in a ring, in a bigger one, and without room.
+ * Checks of marks as programs make them, in libprofcollector as it is shipped: after each
+ * instruction, from a thread's first mark on, the process is looked at as if it had died there. New
+ * names and known ones, in a ring, in a bigger one, and without room.
  */
 #include "config.h"
 #include "libcollector/prof-collector.h"
@@ -19,7 +20,8 @@
 #include <unistd.h>
 
 #define N_MARKS 98u
-/* In between nothing is new, and nobody looks: the first ring is full before, the second one behind. */
+/* In between nothing is new, and nobody looks: the first ring is full before, the second one
+ * behind. */
 #define QUIET_FROM 20u
 #define QUIET_TO 86u
 #define N_RINGS 2u
@@ -51,7 +53,7 @@ static void make_names(void)
 	}
 }
 
-/* ---- The process -------------------------------------------------------------------------------- */
+/* ---- The process ----------------------------------------------------------------------------- */
 
 static void run(const char *address)
 {
@@ -146,7 +148,7 @@ static bool step(pid_t pid)
 	return WIFSTOPPED(status) && CHECK_INT(WSTOPSIG(status), SIGTRAP);
 }
 
-/* ---- Its death ---------------------------------------------------------------------------------- */
+/* ---- Its death ------------------------------------------------------------------------------- */
 
 struct found {
 	uint64_t marks, unnamed, lost, unpublished;

@@ -26,7 +26,8 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
-/* Rising numbers, of which some live long and most are freed soon; now and then one of long ago again. */
+/* Rising numbers, of which some live long and most are freed soon; now and then one of long ago
+ * again. */
 static void test_random(void)
 {
 	uint32_t *size_of = calloc(NUMBERS, sizeof(*size_of));

@@ -10,8 +10,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* Functions a, b, c at 0x100, 0x200, 0x300 of an image, and d, which is C++'s new; stacks 1: a, 2: a → b, 3: a → b → c, 4: a → d,
- * 5: a → b → a. Processes 1 and 2 are pids 100 and 200; threads 1, 2 and 3 are tids 101 and 102 of the first, 201 of the second. */
+/* Functions a, b, c at 0x100, 0x200, 0x300 of an image, and d, which is C++'s new; stacks 1: a,
+ * 2: a → b, 3: a → b → c, 4: a → d, 5: a → b → a. Processes 1 and 2 are pids 100 and 200;
+ * threads 1, 2 and 3 are tids 101 and 102 of the first, 201 of the second. */
 static void add_names(struct build *build)
 {
 	static const char *const names[] = { "a", "b", "c", "operator new(unsigned long)" };
@@ -93,7 +94,7 @@ static void exit_row(struct build *build, uint64_t time, uint64_t thread)
 	      PROF_NULL, N(0));
 }
 
-/* ---- asking -------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static void ask(struct memory *memory, enum memory_view view)
 {
@@ -158,7 +159,7 @@ static const struct memory_counts *counts_of(const struct memory *memory, uint32
 	} while (0)
 #define CHECK_NUMBER(number, want) CHECK_INT(llround(number), want)
 
-/* ---- one process --------------------------------------------------------------------------------- */
+/* ---- one process ----------------------------------------------------------------------------- */
 
 /*
  * Time  live                                 Time  live
@@ -256,7 +257,8 @@ static void test_summary(void)
 	}
 }
 
-/* One large block of b, five small ones of a: who is first, and whose share of the tree is the larger one. */
+/* One large block of b, five small ones of a: who is first, and whose share of the tree is the
+ * larger one. */
 static void test_by_blocks(void)
 {
 	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
@@ -581,7 +583,8 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
-/* Of a mapping of 400 bytes the 10 in the midst end; then the end of a block is not told, which is no realloc. */
+/* Of a mapping of 400 bytes the 10 in the midst end; then the end of a block is not told, which
+ * is no realloc. */
 static void write_rests(struct build *build)
 {
 	begin(build);
@@ -630,9 +633,10 @@ static void test_rests(void)
 	build_done(&build);
 }
 
-/* ---- temporary blocks ---------------------------------------------------------------------------- */
+/* ---- temporary blocks ------------------------------------------------------------------------ */
 
-/* Thread 1 makes block 1, then three others, and frees 1 after each number of them; thread 2 makes one in between. */
+/* Thread 1 makes block 1, then three others, and frees 1 after each number of them; thread 2
+ * makes one in between. */
 static void test_temporary(void)
 {
 	for (unsigned others = 0; others < 4; others++) {
@@ -666,7 +670,7 @@ static void test_temporary(void)
 	}
 }
 
-/* ---- the tree ------------------------------------------------------------------------------------ */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void test_tree(void)
 {
@@ -710,8 +714,10 @@ static void test_tree(void)
 	build_done(&build);
 }
 
-/* What c and b allocate counts for a, if they are to be looked through; where there is nobody else, for the root. */
-/* What a has more and less of cancels itself out, but for a byte, in the tree of calls and in that of callers. */
+/* What c and b allocate counts for a, if they are to be looked through; where there is nobody
+ * else, for the root. */
+/* What a has more and less of cancels itself out, but for a byte, in the tree of calls and in
+ * that of callers. */
 static void test_tree_of_differences(void)
 {
 	static const char *const want[] = { " 0.00  a ", "49.99    b ", "49.99      a " };
@@ -799,9 +805,10 @@ static void test_through(void)
 	}
 }
 
-/* ---- marks --------------------------------------------------------------------------------------- */
+/* ---- marks ----------------------------------------------------------------------------------- */
 
-/* What stands before a mark is not what its blocks say: so whoever reads it finds something else. */
+/* What stands before a mark is not what its blocks say: so whoever reads it finds something
+ * else. */
 static void write_marks(struct build *build)
 {
 	begin(build);
@@ -900,9 +907,10 @@ static void test_broken(void)
 	build_done(&build);
 }
 
-/* ---- several processes --------------------------------------------------------------------------- */
+/* ---- several processes ----------------------------------------------------------------------- */
 
-/* The first has 1000 at 10 and 600 at 110; the second 700 at 120, when together they have most; the first ends at 130. */
+/* The first has 1000 at 10 and 600 at 110; the second 700 at 120, when together they have most;
+ * the first ends at 130. */
 static void test_peak_of_two(void)
 {
 	struct memory memory;
@@ -959,7 +967,8 @@ static void test_peak_of_two(void)
 #define CHILD_ROWS 20
 #define CHILD_TIME(child) (100 + 100 * (uint64_t)(child))
 
-/* One of many processes, in an epoch of its own: has 10 bytes more and less, at the most 20, and ends with 10. */
+/* One of many processes, in an epoch of its own: has 10 bytes more and less, at the most 20, and
+ * ends with 10. */
 static void add_child(struct build *build, unsigned child)
 {
 	uint64_t time = CHILD_TIME(child);
@@ -1041,7 +1050,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* From 65 on there may be more than the 100 bytes that the first process has from 10 on, but there is not. */
+/* From 65 on there may be more than the 100 bytes that the first process has from 10 on, but
+ * there is not. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1121,9 +1131,10 @@ static void test_excluded(void)
 	build_done(&build);
 }
 
-/* ---- what makes no sense ------------------------------------------------------------------------- */
+/* ---- what makes no sense --------------------------------------------------------------------- */
 
-/* Of one time: 2 is allocated and freed, and 1, which is older, freed, whatever the order of the tables. */
+/* Of one time: 2 is allocated and freed, and 1, which is older, freed, whatever the order of the
+ * tables. */
 /* However many processes there are, each is told of without a look at all the others. */
 static void test_described_processes(void)
 {
@@ -1183,7 +1194,8 @@ static void test_ties(void)
 	build_done(&build);
 }
 
-/* Two blocks and two ends of one time: the first block ends when the second one was there, or before it. */
+/* Two blocks and two ends of one time: the first block ends when the second one was there, or
+ * before it. */
 static void ask_order(uint64_t younger, double temporary)
 {
 	struct memory memory;
@@ -1272,7 +1284,8 @@ static void test_loss(void)
 	build_done(&build);
 }
 
-/* What is lost before a range had blocks in it, and what is lost behind it ends of what is shown as leaked. */
+/* What is lost before a range had blocks in it, and what is lost behind it ends of what is shown
+ * as leaked. */
 static void test_loss_outside(void)
 {
 	static const struct {
@@ -1305,7 +1318,8 @@ static void test_loss_outside(void)
 	build_done(&build);
 }
 
-/* The file ends in the second chunk of frees: what they freed seems to live, but for times before it. */
+/* The file ends in the second chunk of frees: what they freed seems to live, but for times
+ * before it. */
 static void test_truncated(void)
 {
 	struct memory memory;
@@ -1379,7 +1393,8 @@ static void test_hostile(void)
 	build_done(&build);
 }
 
-/* A free of what is not there, a number that is used twice, and a block freed before it is allocated. */
+/* A free of what is not there, a number that is used twice, and a block freed before it is
+ * allocated. */
 static void test_inconsistent(void)
 {
 	struct memory memory;
@@ -1501,7 +1516,8 @@ static void test_sampled_segments(void)
 			check_sampled_segments(sampled[i], sampled[j]);
 }
 
-/* Both blocks of a realloc were chosen, each by itself, or it would be no row with a prior; of mappings all are there. */
+/* Both blocks of a realloc were chosen, each by itself, or it would be no row with a prior; of
+ * mappings all are there. */
 static void test_sampled_reallocs(void)
 {
 	double stands_for = weight(100, 1000) * weight(300, 1000);
@@ -1527,7 +1543,7 @@ static void test_sampled_reallocs(void)
 	build_done(&build);
 }
 
-/* ---- suppressions -------------------------------------------------------------------------------- */
+/* ---- suppressions ---------------------------------------------------------------------------- */
 
 static void test_patterns(void)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of names and symbol-rows: identity across epochs, what is lost, forged ids, and which symbol holds an offset.
+ * Checks of names and symbol-rows: identity across epochs, what is lost, forged ids, and which
+ * symbol holds an offset.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-calls: whatever a thread does between two walks, and whatever stands on its stack, the frames
- * are those of a whole walk. Needs libc only, so that it runs on other architectures too.
+ * Checks of libcollector/own-calls: whatever a thread does between two walks, and whatever stands
+ * on its stack, the frames are those of a whole walk. Needs libc only, so that it runs on other
+ * architectures too.
  */
 #include "libcollector/own-calls.h"
 
@@ -103,7 +104,8 @@ static uint32_t node_of(const struct own_calls_frame *frame)
 	return (uint32_t)(frame->hash >> 13) | 1;
 }
 
-/* Nodes are those that these frames were given; so is the one that was recalled before the walk, if one was. */
+/* Nodes are those that these frames were given; so is the one that was recalled before the walk,
+ * if one was. */
 static bool check_nodes(uint32_t recalled)
 {
 	struct own_calls *calls = state.calls;
@@ -447,7 +449,8 @@ static __attribute__((noinline)) int mutate(void)
 	n_checks = state.calls->frames[state.calls->n - 1].end;
 	n = 1 + (uint32_t)(get_random() % ARRAY_SIZE(before));
 	for (uint32_t i = 0; i < n; i++) {
-		/* Those further in more often; not what this function returns by, nor what see() did. */
+		/* Those further in more often; not what this function returns by, nor what see()
+		 * did. */
 		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
 
 		before[i] = state.calls->checks[n_checks - 1 - get_random() % most];
@@ -715,7 +718,8 @@ static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 	}
 }
 
-/* Not where the last walk is nothing, may have changed where no word has, or was of modules that went, nor where nodes are void. */
+/* Not where the last walk is nothing, may have changed where no word has, or was of modules that
+ * went, nor where nodes are void. */
 static void test_recalled(void)
 {
 	REQUIRE(make_ready());
@@ -800,7 +804,8 @@ int main(void)
 	RUN(test_deep);
 	RUN(test_modules);
 	RUN(test_recalled);
-	/* own_stack_walk() loads words that AddressSanitizer has poisoned, which does not know of fibers, nor of frames that are left. */
+	/* own_stack_walk() loads words that AddressSanitizer has poisoned, which does not know
+	 * of fibers, nor of frames that are left. */
 	if (PROF_SANITIZED)
 		return test_end();
 	RUN(test_mutated);

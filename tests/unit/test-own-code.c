@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-code.c: what is told of this process's own memory, and what is noticed of its changes. Libraries that
- * come and go are in tests/integration/test_jit.py.
+ * Checks of libcollector/own-code.c: what is told of this process's own memory, and what is noticed
+ * of its changes. Libraries that come and go are in tests/integration/test_jit.py.
  */
 #include "libcollector/own-code.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-stack where a hook may be: chains are those of libgcc's unwinder, and nothing faults, waits, or
- * takes what is not its own. Needs libc only, so that it runs on other architectures too.
+ * Checks of libcollector/own-stack where a hook may be: chains are those of libgcc's unwinder, and
+ * nothing faults, waits, or takes what is not its own. Needs libc only, so that it runs on other
+ * architectures too.
  */
 #include "libcollector/own-stack.h"
 
@@ -32,7 +33,8 @@
 #define N_CORRUPT (PROF_EMULATED ? 2000 : 20000)
 #define STORM_SECONDS 1
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say how to walk it. */
+/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say
+ * how to walk it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -95,7 +97,8 @@ static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
 	return true;
 }
 
-/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer leads on. */
+/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer leads
+ * on. */
 static bool check_seen(uint32_t flags)
 {
 	const struct own_stack_chain *chain = &seen.chain;
@@ -609,7 +612,8 @@ static int see_in_child(void *data)
 	return 0;
 }
 
-/* As posix_spawn() makes one: on a stack of its own, in its parent's memory and with its thread pointer. */
+/* As posix_spawn() makes one: on a stack of its own, in its parent's memory and with its thread
+ * pointer. */
 static void test_spawn(void)
 {
 	char *stack = map_stack();
@@ -822,7 +826,8 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Every other time it walks too, on either side, as another hook of the thread would, and asks for the same cache. */
+/* Every other time it walks too, on either side, as another hook of the thread would, and asks
+ * for the same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
@@ -915,7 +920,8 @@ static void *walk_until_released(void *data)
 	return NULL;
 }
 
-/* Every cache is held by a walk that does not go on: the next one has its place only, waits for nobody, and says so. */
+/* Every cache is held by a walk that does not go on: the next one has its place only, waits for
+ * nobody, and says so. */
 static void test_none_free(void)
 {
 	struct sigaction action = { .sa_handler = hold_handler, .sa_flags = SA_RESTART }, before;

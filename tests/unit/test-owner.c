@@ -234,7 +234,7 @@ static void test_folder(void)
 	close(dir);
 }
 
-/* ---- User namespaces ---------------------------------------------------------------------------- */
+/* ---- User namespaces ------------------------------------------------------------------------- */
 
 static bool write_file(pid_t pid, const char *name, const char *text)
 {

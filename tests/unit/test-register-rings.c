@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/register-rings: a thread that is about to get a ring when the session is over, and another one begins. */
+/* Checks of libcollector/register-rings: a thread that is about to get a ring when the session
+ * is over, and another one begins. */
 #include "libcollector/register-own.h"
 #include "tests/unit/ring-pair.h"
 

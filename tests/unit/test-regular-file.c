@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/regular-file on what a target may have at a path: the kernel tells whether it was opened.
+ * Checks of arch/regular-file on what a target may have at a path: the kernel tells whether it was
+ * opened.
  */
 #include "arch/regular-file.h"
 

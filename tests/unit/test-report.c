@@ -235,7 +235,8 @@ static void test_return(void)
 	build_done(&build);
 }
 
-/* The symbols a and a.cold are one function, whose stack holds both, and counts once; two symbols b stay two. */
+/* The symbols a and a.cold are one function, whose stack holds both, and counts once; two
+ * symbols b stay two. */
 static void test_clones(void)
 {
 	static const char *const names[] = { "a.isra.0.cold", "b" };
@@ -335,7 +336,8 @@ static void test_cyclic_stacks(void)
 	build_done(&build);
 }
 
-/* What of the pruned tree of this build has at least `min` samples, which must be as in the whole tree. */
+/* What of the pruned tree of this build has at least `min` samples, which must be as in the
+ * whole tree. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
 	g_autofree uint32_t *twin = g_new0(uint32_t, whole->tally.tree.nodes->len);
@@ -606,7 +608,8 @@ static void test_run_times_of_ends(void)
 	}
 }
 
-/* The second segment is of another boot, whose clock began anew; its wall clock is an hour later. */
+/* The second segment is of another boot, whose clock began anew; its wall clock is an hour
+ * later. */
 static void test_boots(void)
 {
 	struct build build;
@@ -721,8 +724,9 @@ static void test_shortened(void)
 }
 
 /*
- * a calls what a program made, which calls b, of which line 20 is hit, in a call that is inlined at line 30: below generated code
- * names depend on the time, and lines and inlined calls are those of any other stack.
+ * a calls what a program made, which calls b, of which line 20 is hit, in a call that is inlined at
+ * line 30: below generated code names depend on the time, and lines and inlined calls are those of
+ * any other stack.
  */
 static void with_generated_code(struct build *build)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of rewrite, row-copier and new-capture: what stays, what a slice gets from before its start, and forged input.
+ * Checks of rewrite, row-copier and new-capture: what stays, what a slice gets from before its
+ * start, and forged input.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -305,7 +306,8 @@ static void test_slice(void)
 	build_done(&build);
 }
 
-/* Of a segment before the slice, what it says of the machine stays, and not how it chose its allocations. */
+/* Of a segment before the slice, what it says of the machine stays, and not how it chose its
+ * allocations. */
 static void test_metadata_before(void)
 {
 	struct build build, result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring where there is no room: what is lost is counted, who may wait waits no longer than it may, and a bigger
- * ring takes what comes then.
+ * Checks of libcollector/ring where there is no room: what is lost is counted, who may wait waits
+ * no longer than it may, and a bigger ring takes what comes then.
  */
 #include "config.h"
 
@@ -82,7 +82,8 @@ static void *drain_later(void *data)
 	return NULL;
 }
 
-/* A consumer that reads: nothing is lost, though it may have to be tried again on a machine that stood still. */
+/* A consumer that reads: nothing is lost, though it may have to be tried again on a machine that
+ * stood still. */
 static void test_lossless(void)
 {
 	uint64_t n = 0, written = 0;
@@ -139,7 +140,8 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* Who waits is woken: it is not its time that ends the wait, at least once on a machine that stands still. */
+/* Who waits is woken: it is not its time that ends the wait, at least once on a machine that
+ * stands still. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;
@@ -168,7 +170,8 @@ static void *drain_seldom(void *data)
 	return NULL;
 }
 
-/* A consumer that has no CPU for longer than one wait: as long as the budget lasts, the producer waits again. */
+/* A consumer that has no CPU for longer than one wait: as long as the budget lasts, the producer
+ * waits again. */
 static void test_slow(void)
 {
 	uint64_t n = 0, written = 2 * SMALL / MARK_BYTES;
@@ -349,7 +352,8 @@ static void test_mapped(void)
 	pair_done(&pair);
 }
 
-/* Four laps of a thread that takes that long for each, and has room always; the last is in that ring. */
+/* Four laps of a thread that takes that long for each, and has room always; the last is in that
+ * ring. */
 static void check_laps(long lap_ms, uint32_t expected)
 {
 	struct ring_reader readers[2];
@@ -382,7 +386,8 @@ static void check_laps(long lap_ms, uint32_t expected)
 	pair_done(&pair);
 }
 
-/* A ring that is filled quickly is left for a bigger one too, so that its consumer is not woken so often. */
+/* A ring that is filled quickly is left for a bigger one too, so that its consumer is not woken
+ * so often. */
 static void test_fast(void)
 {
 	check_laps((long)(RING_LAP_NS / 1000000) + 5, 0);

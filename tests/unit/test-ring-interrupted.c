@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring where a record is interrupted: after each of its instructions, which ptrace() steps through,
- * the process is looked at as if it had died there, or gets a signal whose handler writes, or whose handler never returns.
+ * Checks of libcollector/ring where a record is interrupted: after each of its instructions, which
+ * ptrace() steps through, the process is looked at as if it had died there, or gets a signal whose
+ * handler writes, or whose handler never returns.
  */
 #include "config.h"
 #include "libcollector/ring-own.h"
@@ -187,8 +188,8 @@ static void handle_and_leave(int number)
 }
 
 /*
- * One handler for the child; a record for each of the instructions that is to be interrupted, and one between that finds what
- * was left.
+ * One handler for the child; a record for each of the instructions that is to be interrupted, and
+ * one between that finds what was left.
  */
 static void write_until_all(void (*handler)(int))
 {
@@ -273,7 +274,8 @@ static void drain_rest(void)
 	check_law(&pair.reader.totals);
 }
 
-/* Everything is recorded, but for handlers in the few instructions where that would be wrong, which are counted. */
+/* Everything is recorded, but for handlers in the few instructions where that would be wrong,
+ * which are counted. */
 static void test_nested(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -329,7 +331,8 @@ static void test_left(void)
 
 static struct ring *volatile next;
 
-/* The thread that was looked at has released its ring and is gone; it is read, and another one's. */
+/* The thread that was looked at has released its ring and is gone; it is read, and another
+ * one's. */
 static void hand_over(int number)
 {
 	uint64_t state = pair.header->state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring-reader: a producer that lies is believed nothing, and its times are what they can be.
+ * Checks of libcollector/ring-reader: a producer that lies is believed nothing, and its times are
+ * what they can be.
  */
 #include "config.h"
 #include "libcollector/ring-own.h"
@@ -153,7 +154,8 @@ static void test_counts(void)
 	check_counts(UINT64_MAX - 1, UINT64_MAX, RING_FAULT_COUNTS);
 }
 
-/* Whatever the time is that a record says, it is one between the grant and the drain, and none goes back. */
+/* Whatever the time is that a record says, it is one between the grant and the drain, and none
+ * goes back. */
 static void test_times(void)
 {
 	const uint64_t times[] = { YEAR_2500_NS, 0, UINT64_MAX, 1 };
@@ -193,7 +195,8 @@ static __attribute__((no_sanitize("thread"))) void *change_all(void *data)
 	return NULL;
 }
 
-/* Lengths that change while they are read: nothing leads out of the copy, which is what the sanitizer looks at. */
+/* Lengths that change while they are read: nothing leads out of the copy, which is what the
+ * sanitizer looks at. */
 static void test_changing(void)
 {
 	pthread_t id;
@@ -292,7 +295,8 @@ static void test_ticks(void)
 	tick_clock_free(clock);
 }
 
-/* The end of a realloc is not after the drain, and not after what its thread did then, as to give up its block. */
+/* The end of a realloc is not after the drain, and not after what its thread did then, as to
+ * give up its block. */
 static void test_ends(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -322,7 +326,8 @@ static void test_ends(void)
 	pair_done(&pair);
 }
 
-/* Ticks that read as a bit later than the drain stay what they are: another ring's may be between. */
+/* Ticks that read as a bit later than the drain stay what they are: another ring's may be
+ * between. */
 static void test_ticks_ahead(void)
 {
 	uint64_t last = 0, now;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring, -arena, -map and -reader: what goes in comes out or is counted. What a producer does without room is in
- * test-ring-full.c, one that lies in test-ring-reader.c, and what interrupts a record in test-ring-interrupted.c.
+ * Checks of libcollector/ring, -arena, -map and -reader: what goes in comes out or is counted. What
+ * a producer does without room is in test-ring-full.c, one that lies in test-ring-reader.c, and
+ * what interrupts a record in test-ring-interrupted.c.
  */
 #include "config.h"
 #include "tests/unit/ring-pair.h"

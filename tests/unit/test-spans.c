@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what begins and ends make together, and of percentiles, on marks whose answer can be counted by hand.
+ * Checks of what begins and ends make together, and of percentiles, on marks whose answer can be
+ * counted by hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -63,7 +64,8 @@ static void keep(const struct span *span, void *data)
 		answer->spans[answer->n++] = *span;
 }
 
-/* What stands in the answer but name and thread ("a", 101) must not be looked at once the capture is closed. */
+/* What stands in the answer but name and thread ("a", 101) must not be looked at once the
+ * capture is closed. */
 static struct answer read_spans(struct build *build, struct capture **ret_capture)
 {
 	struct answer answer = { 0 };
@@ -130,7 +132,8 @@ static void test_nested(void)
 	done(&build, capture);
 }
 
-/* One does not wait for the other: names, and ids, that are ended in the order in which they began. */
+/* One does not wait for the other: names, and ids, that are ended in the order in which they
+ * began. */
 static void test_overlapping(void)
 {
 	struct build build;
@@ -346,7 +349,8 @@ static uint32_t thread_of(const struct reader *reader, uint64_t tid)
 	return NAMES_NONE;
 }
 
-/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends are inside. */
+/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends
+ * are inside. */
 static void test_sets(void)
 {
 	static const struct {

@@ -25,7 +25,8 @@ __attribute__((noinline, used)) static int second_function(int n)
 	return n ^ 0x55;
 }
 
-/* What the kernel calls the offset of an address: through the segment of the program that holds it. */
+/* What the kernel calls the offset of an address: through the segment of the program that holds
+ * it. */
 struct place {
 	uint64_t address;
 	uint64_t offset;
@@ -228,7 +229,8 @@ static void test_not_a_capture(void)
 	close(fd);
 }
 
-/* Calls that are their own parents, each other's, nobody's; lines of a call that is not there, without bytes, twice, and beyond. */
+/* Calls that are their own parents, each other's, nobody's; lines of a call that is not there,
+ * without bytes, twice, and beyond. */
 static void test_lines_that_lie(void)
 {
 	enum { CALLS = 2000 };
@@ -285,7 +287,8 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
-/* Each is inlined into the one before, and has a line, from the outermost on: what is known of one goes on with the next. */
+/* Each is inlined into the one before, and has a line, from the outermost on: what is known of
+ * one goes on with the next. */
 static void test_chain_without_end(void)
 {
 	enum { CALLS = 2000 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on files of this machine, against binutils: the start of each symbol is one that nm
- * knows by that name, and a stripped function is an FDE of readelf. Files that are not installed are left out; libc
- * is always there. Prints what each file took.
+ * Checks of tools/common/symbols on files of this machine, against binutils: the start of each
+ * symbol is one that nm knows by that name, and a stripped function is an FDE of readelf. Files
+ * that are not installed are left out; libc is always there. Prints what each file took.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

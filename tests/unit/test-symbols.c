@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on files made for it: which of several symbols names a place, symbols without a
- * size, stripped code, files that are not the recorded ones, and tables that lie. test-symbols-real has real files.
+ * Checks of tools/common/symbols on files made for it: which of several symbols names a place,
+ * symbols without a size, stripped code, files that are not the recorded ones, and tables that lie.
+ * test-symbols-real has real files.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -91,7 +92,8 @@ static void test_preference(void)
 	CHECK_STR(names->rows[1].raw_name, "_ZN3foo3barEi@LIB_1");
 }
 
-/* Puts names of any length behind the file: `table` is where its symbols are, which follow the null symbol. */
+/* Puts names of any length behind the file: `table` is where its symbols are, which follow the
+ * null symbol. */
 static void rename_symbols(int fd, off_t table, char *const *names, size_t n)
 {
 	uint32_t at = 1;

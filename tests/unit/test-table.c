@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/table: what is compiled is what was evaluated, whatever the order, and damage is found. */
+/* Checks of arch/table: what is compiled is what was evaluated, whatever the order, and damage
+ * is found. */
 #include "arch/table.h"
 
 #include "tests/unit/cfi-builder.h"

@@ -159,7 +159,8 @@ static void test_any(void)
 	tick_clock_free(clock);
 }
 
-/* This machine, if that is what its clock is made of: what is read between two looks at the clock is between them. */
+/* This machine, if that is what its clock is made of: what is read between two looks at the
+ * clock is between them. */
 static void test_real(void)
 {
 	struct tick_clock *clock = tick_clock_new();
@@ -208,7 +209,8 @@ static bool reads_without_kernel(void)
 	return !WIFSIGNALED(status);
 }
 
-/* There is one where the clock is made of ticks, and who has asked may ask the kernel for the time as before. */
+/* There is one where the clock is made of ticks, and who has asked may ask the kernel for the
+ * time as before. */
 static void test_made_of(void)
 {
 	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),

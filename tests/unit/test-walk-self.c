@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/walk on the own stack, as a collector uses it: each chain is the one of libgcc's unwinder. Memory is read
- * by the kernel, so that nothing here can fault. Needs libc only, so that it runs on other architectures too.
+ * Checks of arch/walk on the own stack, as a collector uses it: each chain is the one of libgcc's
+ * unwinder. Memory is read by the kernel, so that nothing here can fault. Needs libc only, so that
+ * it runs on other architectures too.
  */
 #include "arch/walk.h"
 
@@ -25,7 +26,8 @@
 #define DEPTH 2000
 #define MAX_FRAMES (DEPTH + 100)
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say how to walk it. */
+/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say
+ * how to walk it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -209,7 +211,8 @@ static __attribute__((always_inline)) inline void expect_here(struct expected *e
 	_Unwind_Backtrace(add_expected, expected);
 }
 
-/* From frame `at` on, but the innermost of those that are expected: the call there is another one. */
+/* From frame `at` on, but the innermost of those that are expected: the call there is another
+ * one. */
 static void check_same(const struct walk_result *result, size_t at, const struct expected *expected)
 {
 	CHECK_INT(result->stop, WALK_ROOT);
@@ -230,7 +233,8 @@ static __attribute__((noinline)) void check_here(void)
 	const struct walk_registers registers = CONTEXT_REGISTERS(context);
 
 	result = walk(&registers);
-	/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer leads on. */
+	/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer
+	 * leads on. */
 	if (CHECK(result.n == expected.n || result.n == expected.n + 1))
 		check_same(&result, 0, &expected);
 }
@@ -410,7 +414,8 @@ static void test_thread(void)
 }
 
 #if defined(__ARM_FEATURE_PAC_DEFAULT)
-/* How many return addresses have a signature. Of one address in a hundred it is zeros, by chance. */
+/* How many return addresses have a signature. Of one address in a hundred it is zeros, by
+ * chance. */
 __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 {
 	const uint64_t *record = __builtin_frame_address(0);
@@ -421,7 +426,8 @@ __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 }
 #endif
 
-/* Where programs are built to sign, return addresses on the stack have to have something to strip. */
+/* Where programs are built to sign, return addresses on the stack have to have something to
+ * strip. */
 static void test_signed(void)
 {
 #if defined(__ARM_FEATURE_PAC_DEFAULT)

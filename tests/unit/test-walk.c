@@ -160,7 +160,8 @@ static void check_chain(const struct walk_result *result, enum walk_stop stop, c
 	check_chain(result, stop, (const uint64_t[]){ __VA_ARGS__ }, \
 		    ARRAY_SIZE(((const uint64_t[]){ __VA_ARGS__ })))
 
-/* leaf <- frame <- by fp <- root; the leaf's caller ends with the call, so its pc is behind its function */
+/* leaf <- frame <- by fp <- root; the leaf's caller ends with the call, so its pc is behind its
+ * function */
 static void build_chain(void)
 {
 	build_x86();
@@ -277,7 +278,8 @@ static void test_lost_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FP_LOST, LEAF + 1, JIT + 1);
 }
 
-/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, where a copy does not reach. */
+/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, where a copy does not
+ * reach. */
 static void test_popped_fp(void)
 {
 	static const uint64_t no_frames[] = { 0, STACK, STACK + 17, STACK + (UINT64_C(1) << 32),
@@ -351,7 +353,8 @@ static void test_registers(void)
 	world.words[3] = EXOTIC + 5;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
-	/* Without a rule it goes on by a frame pointer, if that leads to a function that keeps one. */
+	/* Without a rule it goes on by a frame pointer, if that leads to a function that keeps
+	 * one. */
 	world.words[20] = STACK + 30 * 8;
 	world.words[21] = BY_FP + 5;
 	world.words[31] = ROOT + 3;
@@ -430,7 +433,8 @@ static void test_python(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
 }
 
-/* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a function. */
+/* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a
+ * function. */
 static void test_signal(void)
 {
 	const struct walk_registers registers = { .pc = LEAF + 7, .sp = STACK + 800 };
@@ -456,7 +460,8 @@ static void test_signal(void)
 	CHECK(result.n < 64);
 }
 
-/* The return address of a context's function is where another function begins. A call may end a function, too. */
+/* The return address of a context's function is where another function begins. A call may end a
+ * function, too. */
 static void test_context(void)
 {
 	struct walk_result result;
@@ -613,7 +618,8 @@ static void test_depth(void)
 	CHECK_INT(result.n + result.n_cut, WALK_MAX_STEPS);
 }
 
-/* Of places that are not in the cache only so many are looked up, so that a deep stack takes two walks. */
+/* Of places that are not in the cache only so many are looked up, so that a deep stack takes two
+ * walks. */
 static void test_lookups(void)
 {
 	const size_t n_lookups = WALK_MAX_STEPS / (WALK_LOOKUP_STEPS + 1), n = n_lookups + 100;
@@ -775,8 +781,9 @@ static void check_same(const struct walk_job *job)
 	CHECK(memcmp(job->walk.frames, frames, result.n * sizeof(*frames)) == 0);
 }
 
-/* Walks of any length end in any order, use one cache, of which they take each other's places, and find what they find
- * alone. A stack is so small that no walk ends for the places it looked up. */
+/* Walks of any length end in any order, use one cache, of which they take each other's places,
+ * and find what they find alone. A stack is so small that no walk ends for the places it looked
+ * up. */
 static void test_together(void)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][64];

@@ -13,8 +13,9 @@
  *             return test_end();
  *     }
  *
- * A failed CHECK says where and with which values, and the case goes on; a failed REQUIRE ends the case.
- * SKIP("why") ends the case too. CHECK may be used from threads, REQUIRE and SKIP only in the function that RUN calls.
+ * A failed CHECK says where and with which values, and the case goes on; a failed REQUIRE ends the
+ * case. SKIP("why") ends the case too. CHECK may be used from threads, REQUIRE and SKIP only in the
+ * function that RUN calls.
  */
 #pragma once
 
@@ -111,9 +112,10 @@ static inline int test_in_child(int (*function)(void))
 }
 
 /*
- * A loop over very many inputs that are alike tries every test_stride()th of them, from test_start() on. The commit
- * chooses the start, so that later commits try other inputs: PROF_TEST_SEED is a hexadecimal number, which ./dev sets.
- * ./dev soak sets PROF_TEST_SOAK=1, and every input is tried.
+ * A loop over very many inputs that are alike tries every test_stride()th of them, from
+ * test_start() on. The commit chooses the start, so that later commits try other inputs:
+ * PROF_TEST_SEED is a hexadecimal number, which ./dev sets. ./dev soak sets PROF_TEST_SOAK=1, and
+ * every input is tried.
  */
 static inline size_t test_stride(size_t standard)
 {

@@ -2,8 +2,8 @@
 /*
  * Added epoch - the rows that a capture gets after its recording
  *
- * An epoch of its own behind what is there; rows that are named are written before the rows that name them. Functions return
- * what libprofcapture does. For one thread.
+ * An epoch of its own behind what is there; rows that are named are written before the rows that
+ * name them. Functions return what libprofcapture does. For one thread.
  */
 #pragma once
 

@@ -2,8 +2,9 @@
 /*
  * Budget - how much memory the state that is built from captures may take
  *
- * Invariants: (1) no verb's peak is above the allowance, whatever the rows    [test_small_captures: memory]
- *             (2) the error names what took the memory                        [test_small_captures: memory]
+ * Invariants: (1) no verb's peak is above the allowance, whatever the rows
+ *                 [test_small_captures: memory]
+ *             (2) the error names what took the memory  [test_small_captures: memory]
  * Memory is what the process does not share with files: pages of mapped files are not counted.
  */
 #include "config.h"

@@ -19,7 +19,9 @@
 
 /* Lets the process use what a capture of this size is worth, from now on, and guards the reader. */
 void budget_add_capture(struct prof_reader *reader, const char *file);
-/* All captures that were added are closed. What the process has now, as of debug files, is not counted for the next one. */
+/* All captures that were added are closed. What the process has now, as of debug files, is not
+ * counted for the next one. */
 void budget_begin_anew(void);
-/* Why a reading ended with PROF_OVER_BUDGET: what takes the memory, of which file, and what to do. Freed by the caller. */
+/* Why a reading ended with PROF_OVER_BUDGET: what takes the memory, of which file, and what to
+ * do. Freed by the caller. */
 char *budget_describe(void);

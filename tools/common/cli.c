@@ -2,10 +2,12 @@
 /*
  * Cli - the command line that profctl and profcapture share
  *
- * Parsing is one pass: options are stored as they come, operands are moved to the front of argv. What --help and
- * --complete print comes from the same tables (cli-help.c).
- * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here    [test-cli: refusals]
- *             (2) nothing behind "--", or behind a command's name, is taken for an option      [test-cli: commands]
+ * Parsing is one pass: options are stored as they come, operands are moved to the front of argv.
+ * What --help and --complete print comes from the same tables (cli-help.c).
+ * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here
+ *                 [test-cli: refusals]
+ *             (2) nothing behind "--", or behind a command's name, is taken for an option
+ *                 [test-cli: commands]
  */
 #include "config.h"
 
@@ -123,7 +125,8 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid)
 	return CLI_USAGE;
 }
 
-/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours, each 1. */
+/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours, each
+ * 1. */
 static unsigned cli_distance(const char *a, const char *b)
 {
 	enum { LONGEST = 40 };
@@ -467,8 +470,9 @@ static int cli_run(const struct cli_verb *verbs, int argc, char **argv)
 	return cli_unknown_verb(verbs, argv[0]);
 }
 
-/* Where the caller closed one of these, the next file that is opened would get its number, and our messages. The
- * other direction, so that reading and writing still fail; a command that is started gets the same. */
+/* Where the caller closed one of these, the next file that is opened would get its number, and
+ * our messages. The other direction, so that reading and writing still fail; a command that is
+ * started gets the same. */
 static void fill_standard_streams(void)
 {
 	static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };

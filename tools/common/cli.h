@@ -2,9 +2,9 @@
 /*
  * Cli - the command line that profctl and profcapture share
  *
- * A program is a table of verbs; a verb is a function that describes its options in tables and hands them to
- * cli_parse(), which also answers --help and --complete from those tables. So help, completion and what is accepted
- * cannot differ.
+ * A program is a table of verbs; a verb is a function that describes its options in tables and
+ * hands them to cli_parse(), which also answers --help and --complete from those tables. So help,
+ * completion and what is accepted cannot differ.
  *
  *     static const char *const formats[] = { "text", "json", NULL };
  *     struct info { bool json; uint64_t limit; int format; char *file; };
@@ -12,14 +12,15 @@
  *     static const struct cli_option info_options[] = {
  *             { "json", 0, CLI_FLAG, offsetof(struct info, json), NULL, N_("print JSON") },
  *             { "limit", 'n', CLI_UINT, offsetof(struct info, limit), "N", N_("rows, 0 = all") },
- *             { "format", 0, CLI_CHOICE, offsetof(struct info, format), "FORMAT", N_("…"), formats },
+ *             { "format", 0, CLI_CHOICE, offsetof(struct info, format), "FORMAT", N_("…"),
+ *               formats },
  *             { NULL },
  *     };
  *     static const struct cli_spec info_spec = { "FILE", N_("Shows what is in a capture."), 1, 1 };
  *
  *     int profcapture_info(int argc, char **argv)
  *     {
- *             struct info info = { .limit = 20 };        what the options leave alone is the default
+ *             struct info info = { .limit = 20 };       what the options leave alone is the default
  *             const struct cli_group groups[] = { { NULL, info_options, &info }, { NULL } };
  *             int status = cli_parse(&info_spec, groups, &argc, &argv);
  *
@@ -28,7 +29,8 @@
  *             …  argv[0] is FILE now, argc 1
  *     }
  *
- * Options that several verbs share are one table with a struct of their own, passed as another group.
+ * Options that several verbs share are one table with a struct of their own, passed as another
+ * group.
  */
 #pragma once
 
@@ -65,15 +67,18 @@ enum cli_type {
 	CLI_FLAG,   /* bool, set to true; takes no value */
 	CLI_STRING, /* const char *, of argv */
 	CLI_LIST, /* GPtrArray *, NULL until first given: every value, of argv; the caller unrefs */
-	CLI_NUMBERS, /* GArray * of uint32_t, NULL until first given: repeated or comma-separated; the caller unrefs */
+	/* GArray * of uint32_t, NULL until first given: repeated or comma-separated; the caller
+	 * unrefs */
+	CLI_NUMBERS,
 	CLI_UINT,     /* uint64_t */
 	CLI_DURATION, /* uint64_t, ns */
 	CLI_SIZE,     /* uint64_t, bytes */
 	CLI_TIME,     /* struct units_time */
 	CLI_RANGE,    /* struct units_range: "A..B", or "A" for the start alone */
 	CLI_CHOICE,   /* int, index into choices */
-	CLI_OPTIONAL, /* const char *, of argv: what is behind "=", or the first of choices where nothing is. The others are
-			 what completion offers */
+	/* const char *, of argv: what is behind "=", or the first of choices where nothing is. The
+	 * others are what completion offers */
+	CLI_OPTIONAL,
 };
 
 struct cli_option {
@@ -89,8 +94,8 @@ struct cli_option {
 };
 
 struct cli_group {
-	const char *
-		title; /* N_() heading in help; NULL: goes on under the last one, at first "Options" */
+	/* N_() heading in help; NULL: goes on under the last one, at first "Options" */
+	const char *title;
 	const struct cli_option *options; /* NULL ends the array of groups */
 	void *values;
 };
@@ -102,20 +107,24 @@ struct cli_spec {
 	bool command; /* the first operand starts a command: options behind it are its own */
 	void (*complete)(
 		const char *
-			verb); /* prints the operands that there are, one a line, for shells; or NULL */
+			/* prints the operands that there are, one a line, for shells; or NULL */
+			verb);
 };
 
 /*
- * The whole of main(): locale, --help, --version, `help [VERB]`, the verb, then standard output flushed and checked.
- * `verbs` ends with a name of NULL. Changes dispositions and the signal mask (see cli_restore_signals).
+ * The whole of main(): locale, --help, --version, `help [VERB]`, the verb, then standard output
+ * flushed and checked. `verbs` ends with a name of NULL. Changes dispositions and the signal mask
+ * (see cli_restore_signals).
  */
 int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv);
 
 /*
- * Parses *argv behind the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands (NULL-terminated, "--"
- * removed), or the status with which the verb returns at once: CLI_USAGE after a message, CLI_OK after --help.
- * A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o VALUE", and one that is optional "--opt=VALUE" alone; the last of
- * a repeated one counts; names are not abbreviated. A bare short name takes what follows it for its value only where that is one of its choices.
+ * Parses *argv behind the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands
+ * (NULL-terminated, "--" removed), or the status with which the verb returns at once: CLI_USAGE
+ * after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o
+ * VALUE", and one that is optional "--opt=VALUE" alone; the last of a repeated one counts; names
+ * are not abbreviated. A bare short name takes what follows it for its value only where that is one
+ * of its choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
@@ -130,16 +139,19 @@ int cli_fail(GError *error);
 /* "profctl: unknown KIND 'WORD'; did you mean 'X'?" and the valid ones; returns CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);
 
-/* The candidate (NULL-terminated array) that `word` most likely meant, or NULL: Damerau-Levenshtein and prefixes. */
+/* The candidate (NULL-terminated array) that `word` most likely meant, or NULL:
+ * Damerau-Levenshtein and prefixes. */
 const char *cli_suggest(const char *word, const char *const *candidates);
 
 /* For --color: { "color", 0, CLI_CHOICE, offsetof(…), "WHEN", N_("…"), cli_color_choices } */
 enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER };
 extern const char *const cli_color_choices[];
-/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a terminal that can. */
+/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a terminal
+ * that can. */
 bool cli_color_wanted(enum cli_color choice, int fd);
 
-/* Columns of the terminal at fd, by COLUMNS or as it says itself; 0 where it is none, which means: no limit. */
+/* Columns of the terminal at fd, by COLUMNS or as it says itself; 0 where it is none, which
+ * means: no limit. */
 unsigned cli_columns(int fd);
 
 /* Restore the inherited dispositions and signal mask, in a child before exec; async-signal-safe. */

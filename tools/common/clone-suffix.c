@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Clone suffix - what compilers append to the name of a function of which they made another, or moved a part away
+ * Clone suffix - what compilers append to the name of a function of which they made another, or
+ * moved a part away
  *
- * Suffixes are taken off from behind, as many as there are. One that has a number must have it: "main.part" is a function of
- * Go. Numbers alone ("count.0") are of different functions, or of no function, and stay.
+ * Suffixes are taken off from behind, as many as there are. One that has a number must have it:
+ * "main.part" is a function of Go. Numbers alone ("count.0") are of different functions, or of no
+ * function, and stay.
  */
 #include "tools/common/clone-suffix.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Clone suffix - what compilers append to the name of a function of which they made another, or moved a part away
+ * Clone suffix - what compilers append to the name of a function of which they made another, or
+ * moved a part away
  *
  * "parse.isra.0", "parse.part.3.cold", "parse.llvm.1234" are all "parse" to who reads a profile.
  */

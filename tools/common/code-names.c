@@ -2,12 +2,15 @@
 /*
  * Code names - what generated code was called, where and when
  *
- * While the table is read, each process has a tree of what holds then, in which nothing overlaps. Afterwards its names are sorted
- * by place, then time: those that begin at one address follow one another in time. A lookup goes down from the last place at or
- * before the address for as long as something may reach up to it.
- * Invariants: (1) at one time an address of a process has one name at most     [test-code-names: overlaps, random]
- *             (2) a lookup says how long it holds, and never too long           [test-code-names: random]
- *             (3) what makes no sense (a move of nothing, no bytes) is ignored  [test-code-names: nonsense]
+ * While the table is read, each process has a tree of what holds then, in which nothing overlaps.
+ * Afterwards its names are sorted by place, then time: those that begin at one address follow one
+ * another in time. A lookup goes down from the last place at or before the address for as long as
+ * something may reach up to it.
+ * Invariants: (1) at one time an address of a process has one name at most
+ *                 [test-code-names: overlaps, random]
+ *             (2) a lookup says how long it holds, and never too long  [test-code-names: random]
+ *             (3) what makes no sense (a move of nothing, no bytes) is ignored
+ *                 [test-code-names: nonsense]
  */
 #include "config.h"
 
@@ -47,7 +50,7 @@ static struct code_name *name_at(const struct process_code *code, guint i)
 	return &g_array_index(code->names, struct code_name, i);
 }
 
-/* ---- What holds now ------------------------------------------------------------------------------ */
+/* ---- What holds now -------------------------------------------------------------------------- */
 
 static gint compare_addresses(gconstpointer left, gconstpointer right, gpointer data)
 {
@@ -126,7 +129,7 @@ static void move(struct process_code *code, uint64_t from, uint64_t to, uint64_t
 	load(code, &name);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static void free_code(gpointer data)
 {
@@ -295,7 +298,7 @@ struct code_names *code_names_load(struct names *names, GError **error)
 	return codes;
 }
 
-/* ---- Lookups ------------------------------------------------------------------------------------- */
+/* ---- Lookups --------------------------------------------------------------------------------- */
 
 bool code_names_any(const struct code_names *codes)
 {

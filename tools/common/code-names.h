@@ -2,8 +2,9 @@
 /*
  * Code names - what generated code was called, where and when
  *
- * From the table jit: a name holds for some bytes of a process from a load or move to it until an unload, a move away, or a load or
- * move over any of them. A forked child begins with what its parent had. Immutable once loaded.
+ * From the table jit: a name holds for some bytes of a process from a load or move to it until an
+ * unload, a move away, or a load or move over any of them. A forked child begins with what its
+ * parent had. Immutable once loaded.
  */
 #pragma once
 
@@ -28,8 +29,8 @@ bool code_names_any(const struct code_names *codes);
 /* Whether there are any of that process itself. */
 bool code_names_has(const struct code_names *codes, uint32_t process);
 /*
- * What the address was called at that time, or NULL. *ret_until: the answer is the same for all times from time_ns to before that
- * one.
+ * What the address was called at that time, or NULL. *ret_until: the answer is the same for all
+ * times from time_ns to before that one.
  */
 struct code_name *code_names_find(const struct code_names *codes, uint32_t process,
 				  uint64_t address, uint32_t segment, uint64_t time_ns,

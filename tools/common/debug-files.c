@@ -2,12 +2,14 @@
 /*
  * Debug files - where the symbols and the DWARF of a file are that were taken out of it
  *
- * Invariants: (1) a file is used only where its build-id, or the checksum of its bytes, is the one asked for
- *                 [test-debug-files: wrong]
- *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold  [test-debug-files: sysroot]
+ * Invariants: (1) a file is used only where its build-id, or the checksum of its bytes, is the one
+ *                 asked for  [test-debug-files: wrong]
+ *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold
+ *                 [test-debug-files: sysroot]
  *             (3) nothing but regular files is opened  [test-debug-files: pipe]
  *             (4) what is unpacked, and what libdw reads into memory, is bounded
- *             (5) what somebody else has says nothing of a file that is here  [test-debug-files: other]
+ *             (5) what somebody else has says nothing of a file that is here
+ *                 [test-debug-files: other]
  *             (6) what is here, or in the file itself, is not fetched  [test-debug-files: fetch]
  */
 #include "tools/common/debug-files.h"
@@ -87,7 +89,7 @@ void debug_files_set_fetch(struct debug_files *files, debug_files_fetch *fetch, 
 	files->fetch_data = data;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int keep_regular(int opened)
 {
@@ -135,7 +137,7 @@ int debug_files_open_below(const struct debug_files *files, const char *name, un
 	return open_in_folders(files, name, at, &path);
 }
 
-/* ---- what is asked for --------------------------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 static void free_elf(struct elf_image **elf)
 {
@@ -153,7 +155,8 @@ static struct elf_image *open_elf(int fd)
 	return elf;
 }
 
-/* objcopy leaves program headers in debug files that name what is not there, and files may be without sections. */
+/* objcopy leaves program headers in debug files that name what is not there, and files may be
+ * without sections. */
 static bool has_build_id(const struct elf_image *elf, const void *id, size_t size)
 {
 	uint8_t loaded[ELF_IMAGE_MAX_BUILD_ID];
@@ -267,7 +270,7 @@ static struct elf_image *find_by_link(const struct debug_files *files,
 	}
 }
 
-/* ---- DWARF --------------------------------------------------------------------------------------- */
+/* ---- DWARF ----------------------------------------------------------------------------------- */
 
 /* libdw reads whole sections into memory, and unpacks those that are compressed. */
 bool debug_files_can_hold(const struct elf_image *elf)
@@ -359,7 +362,8 @@ void debug_file_free(struct debug_file *file)
 	g_free(file);
 }
 
-/* Whether the image's path names it here: then what says something of it is here, and nobody else is asked. */
+/* Whether the image's path names it here: then what says something of it is here, and nobody
+ * else is asked. */
 static bool is_here(const struct debug_files *files, const struct elf_image *image,
 		    const char *path)
 {
@@ -438,7 +442,7 @@ struct debug_file *debug_files_find(const struct debug_files *files, const struc
 	return NULL;
 }
 
-/* ---- what is packed into the file itself --------------------------------------------------------- */
+/* ---- what is packed into the file itself ----------------------------------------------------- */
 
 /* All of `data`, unpacked into the file; false where it is no whole xz stream or too large. */
 static bool unpack(const Elf_Data *data, int fd)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug info - which function, inlined calls and source line an address of a file is, from its DWARF
+ * Debug info - which function, inlined calls and source line an address of a file is, from its
+ * DWARF
  *
- * Which addresses belong to a unit is read of the units themselves: .debug_aranges is optional, and often not there.
- * libdw checks what it reads; what is in there is bounded by the budget of debug-unit.h.
+ * Which addresses belong to a unit is read of the units themselves: .debug_aranges is optional, and
+ * often not there. libdw checks what it reads; what is in there is bounded by the budget of
+ * debug-unit.h.
  * Invariants: (1) a unit is flattened once
  *             (2) a file cannot cost more than its budget
  * Does not find files (debug-files.h).
@@ -153,7 +155,8 @@ static bool find_in_unit(struct debug_info *info, const struct unit_range *range
 	return true;
 }
 
-/* Units may overlap, where the linker folded equal functions or a file lies: of a few before, the nearest that knows. */
+/* Units may overlap, where the linker folded equal functions or a file lies: of a few before,
+ * the nearest that knows. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place)
 {
 	size_t low = 0, high = info->ranges->len;

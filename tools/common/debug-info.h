@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug info - which function, inlined calls and source line an address of a file is, from its DWARF
+ * Debug info - which function, inlined calls and source line an address of a file is, from its
+ * DWARF
  *
- * A unit is flattened when an address of it is first asked for; from then on a lookup is two binary searches. All that is
- * handed out is owned by the debug_info and lasts until it is freed. One thread at a time; different files on different
- * threads.
+ * A unit is flattened when an address of it is first asked for; from then on a lookup is two binary
+ * searches. All that is handed out is owned by the debug_info and lasts until it is freed. One
+ * thread at a time; different files on different threads.
  */
 #pragma once
 
@@ -19,8 +20,8 @@ struct debug_info_function {
 	const struct debug_info_function
 		*caller;  /* that it is inlined into; NULL = it is not inlined */
 	const char *name; /* the linker's name where there is one; NULL = unknown */
-	const char *
-		file; /* where it is called, if inlined, else where it is declared; NULL = unknown */
+	/* where it is called, if inlined, else where it is declared; NULL = unknown */
+	const char *file;
 	uint32_t line;  /* 0 = unknown */
 	uint32_t depth; /* in the tree of DIEs */
 	uint64_t start; /* its first byte, which need not be where it is entered, */

@@ -2,12 +2,14 @@
 /*
  * Debug package - a .dwp file: the split DWARF of all units of a program in one file
  *
- * An index (.debug_cu_index, a hash table of ids) says which stretch of each section is a unit's: version 2 is GNU's for
- * DWARF 4, version 5 that of the standard. The strings are common to all units; those that a unit names are copied, and
- * its offsets of them changed.
- * Invariants: (1) nothing outside of a section is read, whatever the index says  [test-debug-package: hostile]
- *             (2) a lookup ends after as many steps as the index has slots       [test-debug-package: full]
- *             (3) a unit is no larger than MAX_UNIT_BYTES                        [test-debug-package: hostile]
+ * An index (.debug_cu_index, a hash table of ids) says which stretch of each section is a unit's:
+ * version 2 is GNU's for DWARF 4, version 5 that of the standard. The strings are common to all
+ * units; those that a unit names are copied, and its offsets of them changed.
+ * Invariants: (1) nothing outside of a section is read, whatever the index says
+ *                 [test-debug-package: hostile]
+ *             (2) a lookup ends after as many steps as the index has slots
+ *                 [test-debug-package: full]
+ *             (3) a unit is no larger than MAX_UNIT_BYTES  [test-debug-package: hostile]
  * Leaves out what names and lines do not need: locations, macros, type units.
  */
 #include "tools/common/debug-package.h"
@@ -137,7 +139,8 @@ static uint32_t find_row(const struct debug_package *package, uint64_t id)
 	return 0;
 }
 
-/* The bytes of a unit in a section. False where they are not all there; none, where the unit has none. */
+/* The bytes of a unit in a section. False where they are not all there; none, where the unit has
+ * none. */
 static bool read_part(const struct debug_package *package, uint32_t row, enum part part,
 		      GByteArray *bytes)
 {

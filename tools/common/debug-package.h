@@ -2,7 +2,8 @@
 /*
  * Debug package - a .dwp file: the split DWARF of all units of a program in one file
  *
- * libdw reads no packages, so the unit that is asked for is made a file of its own, as the compiler had written it.
+ * libdw reads no packages, so the unit that is asked for is made a file of its own, as the compiler
+ * had written it.
  */
 #pragma once
 

@@ -2,11 +2,12 @@
 /*
  * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
  *
- * libdw joins two halves itself, but opens what the skeleton names without a look at where that lies or what it is, and reads
- * no packages. So it is given a skeleton that is made here, with the address and base of the real one, which names a file
- * that is already open: /proc/self/fd/N.
- * Invariants: (1) only regular files are opened, and below a sysroot only what is in it   [test_split_dwarf: sysroot]
- *             (2) a half is used only where its id is the skeleton's                       [test_split_dwarf: other]
+ * libdw joins two halves itself, but opens what the skeleton names without a look at where that
+ * lies or what it is, and reads no packages. So it is given a skeleton that is made here, with the
+ * address and base of the real one, which names a file that is already open: /proc/self/fd/N.
+ * Invariants: (1) only regular files are opened, and below a sysroot only what is in it
+ *                 [test_split_dwarf: sysroot]
+ *             (2) a half is used only where its id is the skeleton's  [test_split_dwarf: other]
  */
 #include "tools/common/debug-split.h"
 
@@ -81,7 +82,7 @@ Dwarf_Die debug_half_unit(const struct debug_half *half)
 	return half->unit;
 }
 
-/* ---- the skeleton ------------------------------------------------------------------------------- */
+/* ---- the skeleton ---------------------------------------------------------------------------- */
 
 static const char *get_string(Dwarf_Die *die, unsigned int name, unsigned int gnu_name)
 {
@@ -176,7 +177,8 @@ static void put_u64(GByteArray *bytes, uint64_t value)
 	g_byte_array_append(bytes, (const uint8_t *)&value, sizeof(value));
 }
 
-/* Both are of one DIE: name of the other half, address, bases; of DWARF 4 also the id, which in 5 is in the header. */
+/* Both are of one DIE: name of the other half, address, bases; of DWARF 4 also the id, which in
+ * 5 is in the header. */
 static void put_unit(GByteArray *bytes, bool is_5, uint64_t id, uint64_t address, const char *name)
 {
 	uint32_t length;
@@ -261,7 +263,8 @@ static uint64_t next_base(const struct debug_split *split, GArray **bases, unsig
 	return low < (*bases)->len ? g_array_index(*bases, uint64_t, low) : UINT64_MAX;
 }
 
-/* The part of .debug_addr that is a unit's. In DWARF 5 it has a header, whose length is in front of the base. */
+/* The part of .debug_addr that is a unit's. In DWARF 5 it has a header, whose length is in front
+ * of the base. */
 static struct elf_section address_part(struct debug_split *split, Dwarf_Die *real, bool is_5)
 {
 	const Elf_Data *table = get_table(split, ".debug_addr");
@@ -306,7 +309,7 @@ static GByteArray *build_skeleton(struct debug_split *split, Dwarf_Die *real, bo
 	return elf_sections_build(sections, ARRAY_SIZE(sections));
 }
 
-/* ---- both halves -------------------------------------------------------------------------------- */
+/* ---- both halves ----------------------------------------------------------------------------- */
 
 /* Where `fd` is a file with the half of that id. */
 static struct debug_half *join(struct debug_split *split, Dwarf_Die *real, bool is_5, uint64_t id,

@@ -2,8 +2,9 @@
 /*
  * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
  *
- * In this order: a package (NAME.dwp) beside the program or its debug file, or below the folders of debug files; then the
- * unit's own file (.dwo) by the name that the unit has for it, beside the program, and below the folders.
+ * In this order: a package (NAME.dwp) beside the program or its debug file, or below the folders of
+ * debug files; then the unit's own file (.dwo) by the name that the unit has for it, beside the
+ * program, and below the folders.
  */
 #pragma once
 

@@ -2,14 +2,16 @@
 /*
  * Debug unit - one unit of DWARF, flattened into ranges of functions and of lines
  *
- * The tree of DIEs is gone through once, with a stack of its own instead of recursion; each subprogram and inlined
- * subroutine that has code becomes a function with its ranges. A sweep over the ends of all ranges then gives each
- * stretch of code to the deepest function that covers it. Lines become ranges likewise, without those of length 0.
- * Names are read when they are first asked for: most functions never are.
- * Invariants: (1) work is linear in the bytes of the unit, but for sorting, and bounded by the budget
+ * The tree of DIEs is gone through once, with a stack of its own instead of recursion; each
+ * subprogram and inlined subroutine that has code becomes a function with its ranges. A sweep over
+ * the ends of all ranges then gives each stretch of code to the deepest function that covers it.
+ * Lines become ranges likewise, without those of length 0. Names are read when they are first asked
+ * for: most functions never are.
+ * Invariants: (1) work is linear in the bytes of the unit, but for sorting, and bounded by the
+ *                 budget
  *             (2) chains of callers are finite: a function's caller stands before it
  *             (3) every chain of references between DIEs ends after MAX_REFERENCES
- *             (4) what is answered is what addr2line says                               [test_debug_places]
+ *             (4) what is answered is what addr2line says  [test_debug_places]
  */
 #include "tools/common/debug-unit.h"
 
@@ -32,11 +34,12 @@ struct extent {
 
 struct walk {
 	struct debug_budget *budget;
-	GArray *functions; /* struct debug_info_function; caller is the index + 1 until all are there */
+	/* struct debug_info_function; caller is the index + 1 until all are there */
+	GArray *functions;
 	GArray *extents; /* struct extent */
 };
 
-/* ---- the tree of DIEs --------------------------------------------------------------------------- */
+/* ---- the tree of DIEs ------------------------------------------------------------------------ */
 
 static bool spend(struct debug_budget *budget, uint64_t *left)
 {
@@ -159,7 +162,7 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 	g_free(stack);
 }
 
-/* ---- who is deepest ----------------------------------------------------------------------------- */
+/* ---- who is deepest -------------------------------------------------------------------------- */
 
 static gint compare_extents(gconstpointer left, gconstpointer right)
 {
@@ -170,7 +173,8 @@ static gint compare_extents(gconstpointer left, gconstpointer right)
 	return (a->function > b->function) - (a->function < b->function);
 }
 
-/* A heap of the extents that reach here: the deepest on top, of equals the shorter, which is the more exact. */
+/* A heap of the extents that reach here: the deepest on top, of equals the shorter, which is the
+ * more exact. */
 struct heap {
 	const struct debug_info_function *functions;
 	GPtrArray *extents;
@@ -277,14 +281,15 @@ static void sweep(struct debug_unit *unit, GArray *extents)
 	unit->ranges = (struct debug_range *)(void *)g_array_free(ranges, FALSE);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void add_line(GArray *lines, const struct debug_line *line)
 {
 	struct debug_line *last =
 		lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
 
-	/* Of several rows of one address the last one counts: nothing is between it and those before. */
+	/* Of several rows of one address the last one counts: nothing is between it and those
+	 * before. */
 	if (last && last->start == line->start)
 		*last = *line;
 	else if (!last || last->line != line->line || last->file != line->file)
@@ -318,7 +323,7 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 	unit->lines = (struct debug_line *)(void *)g_array_free(lines, FALSE);
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *get_string(Dwarf_Die *die, unsigned int name)
 {
@@ -398,7 +403,7 @@ static void name_chain(struct debug_unit *unit, struct debug_info_function *func
 	}
 }
 
-/* ---- the unit ----------------------------------------------------------------------------------- */
+/* ---- the unit -------------------------------------------------------------------------------- */
 
 static void find_split(struct debug_unit *unit, struct debug_split *split)
 {

@@ -16,7 +16,8 @@ struct debug_budget {
 	bool spent;        /* one of these ran out */
 };
 
-/* [start, start of the next one) belongs to functions[function]; the end of a stretch is one that belongs to none. */
+/* [start, start of the next one) belongs to functions[function]; the end of a stretch is one
+ * that belongs to none. */
 struct debug_range {
 	uint64_t start;
 	uint32_t function; /* DEBUG_UNIT_NONE = none */
@@ -46,7 +47,8 @@ void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_split
 		     struct debug_budget *budget);
 void debug_unit_done(struct debug_unit *unit);
 
-/* Both: DEBUG_UNIT_NONE and false where nothing is known. The range is narrowed to what has the same answer. */
+/* Both: DEBUG_UNIT_NONE and false where nothing is known. The range is narrowed to what has the
+ * same answer. */
 struct debug_info_function *debug_unit_find_function(struct debug_unit *unit, uint64_t address,
 						     uint64_t *start, uint64_t *end);
 const struct debug_line *debug_unit_find_line(const struct debug_unit *unit, uint64_t address,

@@ -2,9 +2,11 @@
 /*
  * Debuginfod child - the process that asks the servers
  *
- * Invariants: (1) what it leaves in the cache is whole files and the library's notes of misses  [test_symbolize_debuginfod: slow]
- *             (2) it does not outlive its parent                                                [test_symbolize_debuginfod: killed]
- *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it       [test_symbolize_debuginfod: huge]
+ * Invariants: (1) what it leaves in the cache is whole files and the library's notes of misses
+ *                 [test_symbolize_debuginfod: slow]
+ *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]
+ *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it
+ *                 [test_symbolize_debuginfod: huge]
  * Has no thread of ours and no state that the parent reads. What it sends is checked there.
  */
 #include "config.h"
@@ -43,8 +45,8 @@ static struct {
 	int64_t told_us;
 } child;
 
-/* The library writes what comes to debuginfo.XXXXXX in a folder of its cache, and renames it. Async-signal-safe but for snprintf(),
- * which is that in glibc for numbers. */
+/* The library writes what comes to debuginfo.XXXXXX in a folder of its cache, and renames it.
+ * Async-signal-safe but for snprintf(), which is that in glibc for numbers. */
 static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];
@@ -77,7 +79,8 @@ static uint64_t max_bytes(void)
 	return bytes > 0 ? bytes : MAX_BYTES;
 }
 
-/* Ctrl-C is the parent's to understand. The library compares what a server says of the size; the limit holds where it says nothing. */
+/* Ctrl-C is the parent's to understand. The library compares what a server says of the size; the
+ * limit holds where it says nothing. */
 static void set_up(pid_t parent)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN }, end = { .sa_handler = on_end };

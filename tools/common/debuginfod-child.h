@@ -2,9 +2,10 @@
 /*
  * Debuginfod child - the process that asks the servers
  *
- * libdebuginfod is loaded in it alone: a server that is silent, a library that waits or aborts, end this process and no other.
- * The socket is a SOCK_SEQPACKET, a datagram is a message. The child says READY once, then gives each request any number of
- * PROGRESS and one ANSWER, with the file's descriptor by SCM_RIGHTS where there is one. It ends where the socket does.
+ * libdebuginfod is loaded in it alone: a server that is silent, a library that waits or aborts, end
+ * this process and no other. The socket is a SOCK_SEQPACKET, a datagram is a message. The child
+ * says READY once, then gives each request any number of PROGRESS and one ANSWER, with the file's
+ * descriptor by SCM_RIGHTS where there is one. It ends where the socket does.
  */
 #pragma once
 
@@ -27,7 +28,7 @@ struct debuginfod_reply {
 };
 
 /*
- * The whole of the process, which was forked while it had one thread. SIGTERM ends it at once, also while it waits for a server,
- * and leaves nothing half in the library's cache.
+ * The whole of the process, which was forked while it had one thread. SIGTERM ends it at once, also
+ * while it waits for a server, and leaves nothing half in the library's cache.
  */
 _Noreturn void debuginfod_child_run(int socket, pid_t parent);

@@ -2,12 +2,16 @@
 /*
  * Debuginfod - debug files from the servers that DEBUGINFOD_URLS names
  *
- * A child asks (debuginfod-child.c). This side waits for its answer, for the end of the time and for Ctrl-C, whichever is first,
- * and ends the child in the latter two: the library calls nobody back while a server is silent.
- * Invariants: (1) nothing is waited for after the time is over or Ctrl-C was pressed  [test_symbolize_debuginfod: slow, interrupt]
+ * A child asks (debuginfod-child.c). This side waits for its answer, for the end of the time and
+ * for Ctrl-C, whichever is first, and ends the child in the latter two: the library calls nobody
+ * back while a server is silent.
+ * Invariants: (1) nothing is waited for after the time is over or Ctrl-C was pressed
+ *                 [test_symbolize_debuginfod: slow, interrupt]
  *             (2) a second Ctrl-C ends the program: the handler is there for one signal
- *             (3) only a file with the build-id that was asked for is given on        [test_symbolize_debuginfod: other_file]
- *             (4) a build-id that was not found is asked for once                     [test_symbolize_debuginfod: missing]
+ *             (3) only a file with the build-id that was asked for is given on
+ *                 [test_symbolize_debuginfod: other_file]
+ *             (4) a build-id that was not found is asked for once
+ *                 [test_symbolize_debuginfod: missing]
  */
 #include "config.h"
 
@@ -55,7 +59,7 @@ static void on_interrupt(int number)
 	errno = before;
 }
 
-/* ---- The child ------------------------------------------------------------------------------------ */
+/* ---- The child ------------------------------------------------------------------------------- */
 
 static void end_child(struct debuginfod *servers, enum debuginfod_end why)
 {
@@ -141,9 +145,10 @@ static void show(const struct debuginfod *servers, const struct debuginfod_reply
 		g_printerr(_("\rdebuginfod: %s\033[K"), done);
 }
 
-/* ---- Requests --------------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
-/* The file that the servers have; -1 with *ret_error where there is none, or no child that could ask any more. */
+/* The file that the servers have; -1 with *ret_error where there is none, or no child that could
+ * ask any more. */
 static int ask(struct debuginfod *servers, const uint8_t *id, size_t size, int *ret_error)
 {
 	struct debuginfod_request request = { .size = (uint32_t)size };
@@ -238,7 +243,7 @@ struct debuginfod_counts debuginfod_get_counts(const struct debuginfod *servers)
 	return servers->counts;
 }
 
-/* ---- Begin and end ---------------------------------------------------------------------------------- */
+/* ---- Begin and end --------------------------------------------------------------------------- */
 
 static bool fork_child(struct debuginfod *servers)
 {

@@ -2,7 +2,8 @@
 /*
  * Debuginfod - debug files from the servers that DEBUGINFOD_URLS names
  *
- * libdebuginfod keeps what it fetched, and what no server has, in its cache: what was asked for once is not asked for again.
+ * libdebuginfod keeps what it fetched, and what no server has, in its cache: what was asked for
+ * once is not asked for again.
  */
 #pragma once
 
@@ -36,14 +37,16 @@ struct debuginfod_counts {
 };
 
 /*
- * A process that asks; to be called while the caller has one thread. All requests together have the time, which begins with the
- * first of them. The first Ctrl-C from now on ends the asking, a second one means what it meant. An error where the user named no
- * server, or the library cannot be loaded.
+ * A process that asks; to be called while the caller has one thread. All requests together have the
+ * time, which begins with the first of them. The first Ctrl-C from now on ends the asking, a second
+ * one means what it meant. An error where the user named no server, or the library cannot be
+ * loaded.
  */
 struct debuginfod *debuginfod_new(uint64_t budget_ns, GError **error);
 void debuginfod_free(struct debuginfod *servers);
 
-/* A debug_files_fetch: the debug file of that build-id, checked to have it. Threads wait for each other. */
+/* A debug_files_fetch: the debug file of that build-id, checked to have it. Threads wait for
+ * each other. */
 struct elf_image *debuginfod_fetch(const uint8_t *id, size_t size, char **ret_path, void *servers);
 
 /* After the last fetch. */

@@ -2,7 +2,8 @@
 /*
  * Demangle Rust const - the constants among the generic arguments of a v0 name
  *
- * Numbers, characters and strings are hex digits. Printed as Rust would write the value, without its type.
+ * Numbers, characters and strings are hex digits. Printed as Rust would write the value, without
+ * its type.
  * Invariant: UTF-8 that is not valid fails the name                         [fuzz_demangle_rust]
  */
 #include "tools/common/demangle-rust-own.h"

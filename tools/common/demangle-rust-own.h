@@ -93,7 +93,8 @@ static inline void rust_leave(struct rust *rust)
 	rust->depth--;
 }
 
-/* Prints what stands at an earlier position. Not followed where nothing is printed: it was parsed there already. */
+/* Prints what stands at an earlier position. Not followed where nothing is printed: it was
+ * parsed there already. */
 void rust_print_back_reference(struct rust *rust, void (*print)(struct rust *rust));
 /* Prints until E, separated by commas; returns how many there were. */
 size_t rust_print_list(struct rust *rust, void (*print)(struct rust *rust));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Demangle Rust text - what a mangled name is read as, and what is printed: characters, numbers, identifiers
+ * Demangle Rust text - what a mangled name is read as, and what is printed: characters, numbers,
+ * identifiers
  *
  * An identifier that has others than ASCII is in Punycode (RFC 3492), with '_' for '-'.
- * Invariants: (1) nothing is read behind the name's end, nothing printed behind the buffer's  [fuzz_demangle_rust]
- *             (2) a code point that is printed is one that UTF-8 has                          [fuzz_demangle_rust]
+ * Invariants: (1) nothing is read behind the name's end, nothing printed behind the buffer's
+ *                 [fuzz_demangle_rust]
+ *             (2) a code point that is printed is one that UTF-8 has  [fuzz_demangle_rust]
  */
 #include "tools/common/demangle-rust-own.h"
 

@@ -2,9 +2,10 @@
 /*
  * Demangle Rust types - the grammar of v0 names: paths, types, lifetimes
  *
- * Each path, type and constant is a step, one within the other; a back reference repeats one that stands before it.
- * Invariants: (1) recursion and work are bounded                    [fuzz_demangle_rust, test-demangle: limits]
- *             (2) a back reference points backwards only                            [fuzz_demangle_rust]
+ * Each path, type and constant is a step, one within the other; a back reference repeats one that
+ * stands before it.
+ * Invariants: (1) recursion and work are bounded  [fuzz_demangle_rust, test-demangle: limits]
+ *             (2) a back reference points backwards only  [fuzz_demangle_rust]
  */
 #include "tools/common/demangle-rust-own.h"
 
@@ -119,7 +120,8 @@ static void print_generic_argument(struct rust *rust)
 		rust_print_type(rust);
 }
 
-/* The path of a trait in dyn, its < left open for associated types; *ret_open says whether there was one. */
+/* The path of a trait in dyn, its < left open for associated types; *ret_open says whether there
+ * was one. */
 static void print_open_path(struct rust *rust, bool *ret_open)
 {
 	*ret_open = false;

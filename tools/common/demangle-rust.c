@@ -2,17 +2,20 @@
 /*
  * Demangle Rust - readable names of Rust symbols, both schemes
  *
- * Legacy: _ZN, identifiers with their lengths, the last one a hash "17h" and 16 hex digits, E; what is no letter is
- * written $..$. v0 (Rust RFC 2603): _R and a grammar of paths, types and constants; B refers back to an earlier
- * position, which is parsed again. Printed as rustc-demangle prints with {:#}: no hashes, no types of constants.
- * Of a suffix of the compiler (.llvm.123.cold) the .llvm.123 is dropped and the rest kept.
- * Invariants: (1) recursion ends at RUST_MAX_DEPTH, a name at the buffer's end, and all work at RUST_MAX_STEPS: a name that
- *                 exceeds one of them fails as a whole             [fuzz_demangle_rust, test-demangle: limits]
- *             (2) a back reference points backwards only                        [fuzz_demangle_rust]
+ * Legacy: _ZN, identifiers with their lengths, the last one a hash "17h" and 16 hex digits, E; what
+ * is no letter is written $..$. v0 (Rust RFC 2603): _R and a grammar of paths, types and constants;
+ * B refers back to an earlier position, which is parsed again. Printed as rustc-demangle prints
+ * with {:#}: no hashes, no types of constants. Of a suffix of the compiler (.llvm.123.cold) the
+ * .llvm.123 is dropped and the rest kept.
+ * Invariants: (1) recursion ends at RUST_MAX_DEPTH, a name at the buffer's end, and all work at
+ *                 RUST_MAX_STEPS: a name that exceeds one of them fails as a whole
+ *                 [fuzz_demangle_rust, test-demangle: limits]
+ *             (2) a back reference points backwards only  [fuzz_demangle_rust]
  *             (3) what is printed is valid UTF-8 if the input is ASCII, and other input is refused
- *                                                                               [fuzz_demangle_rust]
- * No allocation, no state, no recursion but in the grammar of v0. Here: whole names and the legacy scheme; the grammar of v0
- * is in demangle-rust-types.c, its constants in demangle-rust-const.c, what both schemes read and print in demangle-rust-text.c.
+ *                                                                              [fuzz_demangle_rust]
+ * No allocation, no state, no recursion but in the grammar of v0. Here: whole names and the legacy
+ * scheme; the grammar of v0 is in demangle-rust-types.c, its constants in demangle-rust-const.c,
+ * what both schemes read and print in demangle-rust-text.c.
  */
 #include "tools/common/demangle-rust-own.h"
 #include "tools/common/demangle.h"

@@ -2,15 +2,17 @@
 /*
  * Demangle - readable names of C++ and Rust symbols
  *
- * C++ is the business of its own run-time library (__cxa_demangle of libstdc++). That has no limit to what a name may
- * grow into, and a name of a few hundred bytes can ask for gigabytes by naming its own parts again and again; so a
- * bound for the result is computed first, and what may exceed it keeps its raw name.
+ * C++ is the business of its own run-time library (__cxa_demangle of libstdc++). That has no limit
+ * to what a name may grow into, and a name of a few hundred bytes can ask for gigabytes by naming
+ * its own parts again and again; so a bound for the result is computed first, and what may exceed
+ * it keeps its raw name.
  *
- * The bound goes through the name by its brackets (I, N, F, X, J, L, Z … E) only. Each reference to an earlier part
- * (S_, T_) is counted as the largest part there was, whatever it names, and also where it may be text of an identifier.
- * So the bound is generous: of 245 000 names of Debian's libraries and node it refuses one in a thousand.
+ * The bound goes through the name by its brackets (I, N, F, X, J, L, Z … E) only. Each reference to
+ * an earlier part (S_, T_) is counted as the largest part there was, whatever it names, and also
+ * where it may be text of an identifier. So the bound is generous: of 245 000 names of Debian's
+ * libraries and node it refuses one in a thousand.
  * Invariants: (1) no name costs more than a few times MAX_WEIGHT bytes   [test-demangle: bomb]
- *             (2) Rust is tried first: its legacy names are C++ names too        [test-demangle: rust]
+ *             (2) Rust is tried first: its legacy names are C++ names too  [test-demangle: rust]
  */
 #include "tools/common/demangle.h"
 
@@ -83,7 +85,8 @@ static bool is_reference(const char *at)
 	return at[0] == 'T' && (at[1] == '_' || isdigit((unsigned char)at[1]));
 }
 
-/* Digits are a length, and an identifier follows ("3foo"), unless they stand where only a number can. */
+/* Digits are a length, and an identifier follows ("3foo"), unless they stand where only a number
+ * can. */
 static void skip_digits(struct bound *bound, char before)
 {
 	struct bracket *bracket = &bound->brackets[bound->depth];
@@ -127,7 +130,8 @@ static bool is_bounded(const char *raw_name)
 {
 	struct bound bound = { .at = raw_name + 2 };
 	char before =
-		'\0'; /* the character in front, where it was not part of an identifier or reference */
+		/* the character in front, where it was not part of an identifier or reference */
+		'\0';
 
 	while (*bound.at && bound.largest < MAX_WEIGHT) {
 		bool digits = isdigit((unsigned char)*bound.at);

@@ -11,8 +11,9 @@
 #define DEMANGLE_MAX_BYTES 16384
 
 /*
- * The readable form of a C++ or Rust symbol, without Rust's hashes; NULL where the name is not mangled, or too long,
- * or not to be trusted. Free with free(). May be called on several threads at once.
+ * The readable form of a C++ or Rust symbol, without Rust's hashes; NULL where the name is not
+ * mangled, or too long, or not to be trusted. Free with free(). May be called on several threads at
+ * once.
  */
 char *demangle_get(const char *raw_name);
 

@@ -2,14 +2,16 @@
 /*
  * ELF frames - where the functions of an ELF file begin and end, by its call frame information
  *
- * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a table of {function start, FDE address}, sorted, made by
- * every linker: it is read whole in one piece and searched; of .eh_frame itself only the FDE that was found and its
- * CIE are read. A file without the table has its .eh_frame walked once.
- * Invariants: (1) a range is believed only if the FDE itself covers the address, whatever the table says
- *                                                                         [test-symbols: lying table]
- *             (2) a record is looked at through a copy of at most RECORD_BYTES bytes; reading past it fails
- *                                                                         [fuzz_symbols_elf]
- *             (3) work and memory are bounded by MAX_TABLE_BYTES and MAX_RECORDS       [fuzz_symbols_elf]
+ * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a table of {function start, FDE address},
+ * sorted, made by every linker: it is read whole in one piece and searched; of .eh_frame itself
+ * only the FDE that was found and its CIE are read. A file without the table has its .eh_frame
+ * walked once.
+ * Invariants: (1) a range is believed only if the FDE itself covers the address, whatever the table
+ *                 says  [test-symbols: lying table]
+ *             (2) a record is looked at through a copy of at most RECORD_BYTES bytes; reading past
+ *                 it fails  [fuzz_symbols_elf]
+ *             (3) work and memory are bounded by MAX_TABLE_BYTES and MAX_RECORDS
+ *                 [fuzz_symbols_elf]
  * Not thread safe: keeps the last CIE. Does not look at .debug_frame.
  */
 #include "tools/common/elf-frames.h"

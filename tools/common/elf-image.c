@@ -2,13 +2,14 @@
 /*
  * ELF image - an ELF file of somebody else, opened for reading
  *
- * libelf reads the headers and the sections that are asked for, with pread and never through a mapping: the file may
- * shrink at any moment, and a mapping would turn that into SIGBUS. What libelf hands out is checked again here where
- * it is used as a bound.
+ * libelf reads the headers and the sections that are asked for, with pread and never through a
+ * mapping: the file may shrink at any moment, and a mapping would turn that into SIGBUS. What
+ * libelf hands out is checked again here where it is used as a bound.
  * Invariants: (1) nothing is read outside the file                         [fuzz_symbols_elf]
  *             (2) numbers of segments and sections and sizes are bounded   [fuzz_symbols_elf]
- *             (3) an offset maps to an address and back to itself          [test-symbols: round trip]
- * No global state but libelf's version check. Big-endian files are refused: no machine that is recorded has them.
+ *             (3) an offset maps to an address and back to itself  [test-symbols: round trip]
+ * No global state but libelf's version check. Big-endian files are refused: no machine that is
+ * recorded has them.
  */
 #include "tools/common/elf-image.h"
 

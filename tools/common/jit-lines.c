@@ -2,15 +2,19 @@
 /*
  * JIT lines - the source lines of generated code, as a jitdump says them
  *
- * The record of lines stands before the load that it is of, and says where each line begins. The capture's lines have no time, so an
- * address that more than one load held gets none.
- * V8 writes its addresses larger by an ELF header, which is where 'perf inject' puts the code: a dump in which no function has a line
- * at its first ELF_HEADER_BYTES is taken for one of these.
- * V8 of node 20 has freed the file's name before it writes it, where the script is a file: what stands there ends where it likes. But each
- * line has as many bytes as it would have, and the function's name ends in the file's, so that both can be told.
- * Invariants: (1) a record of lines is looked through once, however many loads there are   [test-jit-names: lines]
- *             (2) a line is of the load that held the address, and of no other             [test-jit-names: lines]
- *             (3) of lines of which one is outside of the code none counts                 [test-jit-names: freed_file]
+ * The record of lines stands before the load that it is of, and says where each line begins. The
+ * capture's lines have no time, so an address that more than one load held gets none.
+ * V8 writes its addresses larger by an ELF header, which is where 'perf inject' puts the code: a
+ * dump in which no function has a line at its first ELF_HEADER_BYTES is taken for one of these.
+ * V8 of node 20 has freed the file's name before it writes it, where the script is a file: what
+ * stands there ends where it likes. But each line has as many bytes as it would have, and the
+ * function's name ends in the file's, so that both can be told.
+ * Invariants: (1) a record of lines is looked through once, however many loads there are
+ *                 [test-jit-names: lines]
+ *             (2) a line is of the load that held the address, and of no other
+ *                 [test-jit-names: lines]
+ *             (3) of lines of which one is outside of the code none counts
+ *                 [test-jit-names: freed_file]
  */
 #include "config.h"
 
@@ -74,7 +78,8 @@ static uint64_t shift_of(struct jit_dump dump)
 	return any ? ELF_HEADER_BYTES : 0;
 }
 
-/* What was loaded before the time that counts is what the last one loaded. False: it is too much. */
+/* What was loaded before the time that counts is what the last one loaded. False: it is too
+ * much. */
 static bool hold(struct search *search, struct jit_dump dump)
 {
 	struct jit_dump_entry entry;
@@ -126,7 +131,8 @@ static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_ent
 	return g_steal_pointer(&all);
 }
 
-/* The file in "JS:*name file:12:34", behind which ":12:34" begins at *ret_end; false: it is none of V8's names. */
+/* The file in "JS:*name file:12:34", behind which ":12:34" begins at *ret_end; false: it is none
+ * of V8's names. */
 static bool find_end_of_file(const char *name, const char **ret_end)
 {
 	const char *end = name + strlen(name);

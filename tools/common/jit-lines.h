@@ -14,8 +14,9 @@ struct jit_line {
 };
 
 /*
- * Rows by address, for those of the addresses (sorted, each once) that code of one load only was at, between from_ns and to_ns of
- * the clock of the dump, so that the line holds whenever that was. Where code moves there are none. The bytes are untrusted.
+ * Rows by address, for those of the addresses (sorted, each once) that code of one load only was
+ * at, between from_ns and to_ns of the clock of the dump, so that the line holds whenever that was.
+ * Where code moves there are none. The bytes are untrusted.
  */
 GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);

@@ -2,12 +2,14 @@
 /*
  * JIT names - what programs say in files of the code that they generate
  *
- * Only what names a place that was hit is kept. A line of a map has no time: it holds from the segment's begin on, and what a
- * later line is over is forgotten, as perf does it. What is loaded before the segment holds from its begin on.
+ * Only what names a place that was hit is kept. A line of a map has no time: it holds from the
+ * segment's begin on, and what a later line is over is forgotten, as perf does it. What is loaded
+ * before the segment holds from its begin on.
  *
- * Invariants: (1) rows are by time, and those of one time in the order of the file   [test-jit-names: map, dump]
- *             (2) a name is valid UTF-8 without control characters                   [test-jit-names: hostile]
- *             (3) a file that somebody else may have written is not read             [test-jit-names: owner]
+ * Invariants: (1) rows are by time, and those of one time in the order of the file
+ *                 [test-jit-names: map, dump]
+ *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]
+ *             (3) a file that somebody else may have written is not read  [test-jit-names: owner]
  */
 #include "config.h"
 
@@ -32,7 +34,7 @@
 #define SLACK_NS INT64_C(2000000000) /* between two clocks, and in a file system's times */
 #define NS_PER_SECOND INT64_C(1000000000)
 
-/* ---- Which of them are wanted --------------------------------------------------------------------- */
+/* ---- Which of them are wanted ---------------------------------------------------------------- */
 
 static bool is_hit(const uint64_t *addresses, size_t n, uint64_t start, uint64_t size)
 {
@@ -87,7 +89,8 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
-/* Whether a load is moved to where somebody was hit, or says so of itself, is not followed: what may be is kept. */
+/* Whether a load is moved to where somebody was hit, or says so of itself, is not followed: what
+ * may be is kept. */
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts)
 {
@@ -127,7 +130,7 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 	return rows;
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static bool read_file(const char *path, char **ret_text)
 {

@@ -2,9 +2,10 @@
 /*
  * JIT names - what programs say in files of the code that they generate
  *
- * /tmp/perf-PID.map and jit-PID.dump, as perf knows them, of processes of this boot of this machine: through the process's own
- * root while it lives, so that containers' are found, else by the path. A file counts where it is a regular one of the
- * process's user or of root, was written since the process began, and is no larger than 256 MiB.
+ * /tmp/perf-PID.map and jit-PID.dump, as perf knows them, of processes of this boot of this
+ * machine: through the process's own root while it lives, so that containers' are found, else by
+ * the path. A file counts where it is a regular one of the process's user or of root, was written
+ * since the process began, and is no larger than 256 MiB.
  */
 #pragma once
 
@@ -25,13 +26,14 @@ struct jit_process {
 	const char *dump;  /* path of the jitdump that it has mapped; NULL = none */
 	const struct prof_segment *segment; /* the one whose places are to be named */
 	uint64_t end_ns;                    /* of it */
-	GArray **
-		lines; /* becomes the struct jit_line of a dump, where there is one; NULL = not wanted */
+	/* becomes the struct jit_line of a dump, where there is one; NULL = not wanted */
+	GArray **lines;
 };
 
 /*
- * Rows by time that name these addresses (sorted, each once), or none: of the dump where there is one, else of the map, whose
- * names hold for the whole segment. Names go into `texts`. Reads files only.
+ * Rows by time that name these addresses (sorted, each once), or none: of the dump where there is
+ * one, else of the map, whose names hold for the whole segment. Names go into `texts`. Reads files
+ * only.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);

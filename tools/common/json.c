@@ -2,8 +2,9 @@
 /*
  * Json - streaming writer of JSON, ndjson and CSV
  *
- * Invariants: (1) what is written is valid JSON whatever bytes the strings hold     [test-json: strings]
- *             (2) a CSV record has as many fields as the header                      [test-json: csv]
+ * Invariants: (1) what is written is valid JSON whatever bytes the strings hold
+ *                 [test-json: strings]
+ *             (2) a CSV record has as many fields as the header  [test-json: csv]
  * Misuse (a key in an array, a column that was not announced) is a bug of ours and asserted.
  */
 #include "tools/common/json.h"
@@ -48,8 +49,8 @@ static void json_puts(struct json *json, const char *text)
 }
 
 /*
- * Returns the length in bytes of the character at `bytes` (valid UTF-8) if a terminal obeys it (C0, DEL, C1) or if it reorders
- * the text around it (bidi controls, line separators), else 0.
+ * Returns the length in bytes of the character at `bytes` (valid UTF-8) if a terminal obeys it (C0,
+ * DEL, C1) or if it reorders the text around it (bidi controls, line separators), else 0.
  */
 static size_t json_is_control(const char *bytes)
 {
@@ -195,8 +196,8 @@ static void json_scalar(struct json *json, const char *key, const char *text)
 }
 
 /*
- * Writes a text into a CSV cell. If a spreadsheet would take it for a formula, a ' in front makes it a text. On a terminal,
- * control characters are escaped.
+ * Writes a text into a CSV cell. If a spreadsheet would take it for a formula, a ' in front makes
+ * it a text. On a terminal, control characters are escaped.
  */
 static void json_put_cell(struct json *json, const char *value, size_t length)
 {

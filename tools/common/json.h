@@ -2,9 +2,10 @@
 /*
  * Json - streaming writer of JSON, ndjson and CSV
  *
- * Nothing is held but the nesting, so a capture of any size streams through. Each value that is finished at the top
- * level ends its line, so ndjson is a sequence of top-level objects. Inside an object every value has a key, inside an
- * array and at the top none (NULL). Bytes that are no UTF-8 become U+FFFD. Errors of writing stay in struct out.
+ * Nothing is held but the nesting, so a capture of any size streams through. Each value that is
+ * finished at the top level ends its line, so ndjson is a sequence of top-level objects. Inside an
+ * object every value has a key, inside an array and at the top none (NULL). Bytes that are no UTF-8
+ * become U+FFFD. Errors of writing stay in struct out.
  *
  * Rows: the same calls write a row in each of the three formats.
  *
@@ -17,9 +18,10 @@
  *     }
  *     rows_close(json);
  *
- * In CSV the header is `columns`, a value goes to the column of its key, a column that a row does not set and null are
- * empty, and arrays and objects inside a row stand in their cell as JSON. In ndjson and CSV the caller is at the top
- * level; whatever belongs before the rows (ndjson: the envelope without data) it writes itself.
+ * In CSV the header is `columns`, a value goes to the column of its key, a column that a row does
+ * not set and null are empty, and arrays and objects inside a row stand in their cell as JSON. In
+ * ndjson and CSV the caller is at the top level; whatever belongs before the rows (ndjson: the
+ * envelope without data) it writes itself.
  */
 #pragma once
 

@@ -2,9 +2,11 @@
 /*
  * Line-rows - the lines and inlined calls that a capture carries, by image
  *
- * Invariants: (1) the lines of an image are sorted by start; of two with one start the later one in the file counts
- *             (2) a call's parent has a lower number, so that all chains end     [test-symbolize: lines that lie]
- *             (3) no chain is longer than LINE_ROWS_MAX_CALLS               [test-symbolize: chain without end]
+ * Invariants: (1) the lines of an image are sorted by start; of two with one start the later one in
+ *                 the file counts
+ *             (2) a call's parent has a lower number, so that all chains end
+ *                 [test-symbolize: lines that lie]
+ *             (3) no chain is longer than LINE_ROWS_MAX_CALLS  [test-symbolize: chain without end]
  */
 #include "config.h"
 
@@ -50,7 +52,7 @@ void line_rows_free(struct line_rows *rows)
 	g_free(rows);
 }
 
-/* ---- inlined calls ------------------------------------------------------------------------------ */
+/* ---- inlined calls --------------------------------------------------------------------------- */
 
 static void symbols_done(struct symbols_of_epoch *symbols)
 {
@@ -134,7 +136,7 @@ static uint32_t call_of(struct line_rows *rows, struct symbols_of_epoch *symbols
 	return call;
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void add_batch(struct line_rows *rows, struct symbols_of_epoch *symbols,
 		      const struct prof_batch *batch)

@@ -2,7 +2,8 @@
 /*
  * Line-rows - the lines and inlined calls that a capture carries, by image
  *
- * As symbols do (symbol-rows.h), they may stand in other epochs than the frames that they explain. Immutable once loaded.
+ * As symbols do (symbol-rows.h), they may stand in other epochs than the frames that they explain.
+ * Immutable once loaded.
  */
 #pragma once
 

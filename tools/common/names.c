@@ -2,9 +2,12 @@
 /*
  * Names - what the ids of a capture mean
  *
- * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row   [test-names: hostile]
- *             (2) memory is two epochs' dictionaries plus one entry an identity since names_forget()  [test-names: epochs]
- *             (3) references go at most image → process → string: no cycle is possible                [test-names: hostile]
+ * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
+ *                 [test-names: hostile]
+ *             (2) memory is two epochs' dictionaries plus one entry an identity since
+ *                 names_forget()  [test-names: epochs]
+ *             (3) references go at most image → process → string: no cycle is possible
+ *                 [test-names: hostile]
  * Does not know symbols (symbol-rows.c) nor functions.
  */
 #include "config.h"
@@ -356,7 +359,8 @@ static bool names_file(const struct names_image *image)
 	return image->dev != 0 || image->inode != 0;
 }
 
-/* An image by build-id and path alone is the first file that has both, before or behind it; index of that, or 0. */
+/* An image by build-id and path alone is the first file that has both, before or behind it;
+ * index of that, or 0. */
 static uint32_t find_partner(struct names *names, const struct names_image *image)
 {
 	g_autofree char *key = image_key(image, false);
@@ -393,7 +397,8 @@ static uint32_t identify_image(struct names *names, const struct names_image *im
 	return index;
 }
 
-/* Rows of one image differ in how much was known: what was opened counts, and what names the file. */
+/* Rows of one image differ in how much was known: what was opened counts, and what names the
+ * file. */
 static void update_image(struct names_image *known, const struct names_image *image)
 {
 	if (!names_file(known) && names_file(image)) {

@@ -3,7 +3,7 @@
  * Number-map - 64-bit keys to 32-bit values, for millions of entries
  *
  * Invariants: (1) a slot is in use exactly when its value is not 0          [test-number-map: grow]
- *             (2) at least a third of the slots are free, so a search ends   [test-number-map: grow]
+ *             (2) at least a third of the slots are free, so a search ends  [test-number-map: grow]
  */
 #include "config.h"
 

@@ -2,8 +2,8 @@
 /*
  * Number-map - 64-bit keys to 32-bit values, for millions of entries
  *
- * Open addressing in one array, at most two thirds full. Values are not 0, which means "not there". Keys are hashed
- * with a seed of the process, so that a file cannot choose keys that collide.
+ * Open addressing in one array, at most two thirds full. Values are not 0, which means "not there".
+ * Keys are hashed with a seed of the process, so that a file cannot choose keys that collide.
  */
 #pragma once
 
@@ -21,7 +21,8 @@ struct number_map {
 void number_map_init(struct number_map *map);
 void number_map_done(struct number_map *map);
 void number_map_clear(struct number_map *map);
-/* Where the value of the key stands, 0 when it is new; valid until the next call. A new one must be set. */
+/* Where the value of the key stands, 0 when it is new; valid until the next call. A new one must
+ * be set. */
 uint32_t *number_map_at(struct number_map *map, uint64_t key);
 /* The value, or 0. */
 uint32_t number_map_get(const struct number_map *map, uint64_t key);

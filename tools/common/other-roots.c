@@ -2,8 +2,9 @@
 /*
  * Other roots - what recorded processes see as / where that is not what we see
  *
- * A root is a folder seen in a mount namespace: both have to be another one's before it counts as seen. A pid may be another
- * process's by now: what is found below its root is compared with what was recorded anyhow.
+ * A root is a folder seen in a mount namespace: both have to be another one's before it counts as
+ * seen. A pid may be another process's by now: what is found below its root is compared with what
+ * was recorded anyhow.
  */
 #include "config.h"
 

@@ -2,7 +2,8 @@
 /*
  * Other roots - what recorded processes see as / where that is not what we see
  *
- * Containers and chroots have debug files of their own, which can be reached while a process of theirs lives.
+ * Containers and chroots have debug files of their own, which can be reached while a process of
+ * theirs lives.
  */
 #pragma once
 
@@ -10,7 +11,8 @@
 #include "tools/common/names.h"
 
 /*
- * Has debug files looked for also below the roots of the processes of the capture that live now and that we may look at, each root
- * once, MAX_ROOTS at most. The processes are those of this boot of this machine. Before the files are used on threads.
+ * Has debug files looked for also below the roots of the processes of the capture that live now and
+ * that we may look at, each root once, MAX_ROOTS at most. The processes are those of this boot of
+ * this machine. Before the files are used on threads.
  */
 void other_roots_add(const struct names *names, struct debug_files *files);

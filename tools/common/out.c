@@ -34,7 +34,8 @@ struct out *out_stdout(void)
 	return &standard;
 }
 
-/* Waits until a non-blocking fd takes bytes again; an fd that poll() cannot watch fails in the next write(). */
+/* Waits until a non-blocking fd takes bytes again; an fd that poll() cannot watch fails in the
+ * next write(). */
 static void out_wait(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };

@@ -2,10 +2,10 @@
 /*
  * Out - buffered output that knows whether it arrived
  *
- * Everything that a verb prints as its result goes through one of these, never through stdio: short writes, EINTR and
- * non-blocking pipes are handled, and the first error is kept with its errno, after which everything written is
- * dropped. So a verb writes without looking and cli_main() reports a full disk once, at the end.
- * Not for use by several threads at once.
+ * Everything that a verb prints as its result goes through one of these, never through stdio: short
+ * writes, EINTR and non-blocking pipes are handled, and the first error is kept with its errno,
+ * after which everything written is dropped. So a verb writes without looking and cli_main()
+ * reports a full disk once, at the end. Not for use by several threads at once.
  */
 #pragma once
 

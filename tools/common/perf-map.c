@@ -2,7 +2,8 @@
 /*
  * Perf map - the names that a program writes of code that it generates
  *
- * Invariant: nothing outside of [text, text + bytes) is looked at, whatever stands there [test-jit-names: map, fuzz_perf_map]
+ * Invariant: nothing outside of [text, text + bytes) is looked at, whatever stands there
+ * [test-jit-names: map, fuzz_perf_map]
  */
 #include "config.h"
 

@@ -2,8 +2,9 @@
 /*
  * Perf map - the names that a program writes of code that it generates: /tmp/perf-PID.map
  *
- * A line "START SIZE NAME" a function, both in hex with or without 0x; the name is the rest of the line (node, OpenJDK, .NET,
- * LuaJIT, Python). Without times: of lines for one address the last one counts. Untrusted text.
+ * A line "START SIZE NAME" a function, both in hex with or without 0x; the name is the rest of the
+ * line (node, OpenJDK, .NET, LuaJIT, Python). Without times: of lines for one address the last one
+ * counts. Untrusted text.
  */
 #pragma once
 
@@ -17,5 +18,6 @@ struct perf_map_entry {
 	size_t name_bytes; /* at least 1 */
 };
 
-/* The next line that is one, from *at on; false at the end. Lines that are none are skipped, as is a last one without its end. */
+/* The next line that is one, from *at on; false at the end. Lines that are none are skipped, as
+ * is a last one without its end. */
 bool perf_map_next(const char *text, size_t bytes, size_t *at, struct perf_map_entry *ret_entry);

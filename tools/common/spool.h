@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spool - a temporary file for a capture whose destination cannot be sought in: a pipe, a device, standard output
+ * Spool - a temporary file for a capture whose destination cannot be sought in: a pipe, a device,
+ * standard output
  */
 #pragma once
 

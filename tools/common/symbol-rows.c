@@ -2,9 +2,11 @@
 /*
  * Symbol-rows - the symbols that a capture carries, by image
  *
- * Invariants: (1) the symbols of an image are sorted by start, then by falling length    [test-names: symbols]
- *             (2) a lookup looks at no more than SYMBOL_NESTING symbols                  [test-names: symbols]
- *             (3) what many epochs say again is kept once, also while it is loaded       [test_readers: memory by length]
+ * Invariants: (1) the symbols of an image are sorted by start, then by falling length
+ *                 [test-names: symbols]
+ *             (2) a lookup looks at no more than SYMBOL_NESTING symbols  [test-names: symbols]
+ *             (3) what many epochs say again is kept once, also while it is loaded
+ *                 [test_readers: memory by length]
  */
 #include "config.h"
 
@@ -22,8 +24,8 @@
 struct image_symbols {
 	GArray *rows; /* struct symbol_row, or NULL */
 	guint settle_at;
-	GHashTable *
-		by_name; /* name → struct symbol_row, or NULL where several have it; made by the first look-up */
+	/* name → struct symbol_row, or NULL where several have it; made by the first look-up */
+	GHashTable *by_name;
 };
 
 struct symbol_rows {

@@ -2,8 +2,9 @@
 /*
  * Symbol-rows - the symbols that a capture carries, by image
  *
- * Symbols may stand in other epochs than the frames they explain (they are appended after a recording); the image's
- * identity (names.h) brings the two together. Immutable once loaded but for an index of names. For one thread.
+ * Symbols may stand in other epochs than the frames they explain (they are appended after a
+ * recording); the image's identity (names.h) brings the two together. Immutable once loaded but for
+ * an index of names. For one thread.
  */
 #pragma once
 
@@ -28,6 +29,7 @@ bool symbol_rows_any(const struct symbol_rows *rows, uint32_t image);
 /* The innermost symbol of the image that holds the offset, or NULL. */
 struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t image,
 				    uint64_t offset);
-/* The symbol of the image that has the interned name; clones have none of their own. NULL: there is none, or several. */
+/* The symbol of the image that has the interned name; clones have none of their own. NULL: there
+ * is none, or several. */
 struct symbol_row *symbol_rows_named(const struct symbol_rows *rows, uint32_t image,
 				     const char *name);

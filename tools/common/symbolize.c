@@ -2,10 +2,10 @@
 /*
  * Symbolize - gives a capture the names and lines of what it hit
  *
- * Invariants: (1) a file is asked for once, a place is looked up once             [test-symbolize: named]
- *             (2) the capture is not written when there is nothing to add          [test-symbolize: twice]
- * Files are read on several threads, a few ahead of the one that is written; what is written is the same however many
- * there are.
+ * Invariants: (1) a file is asked for once, a place is looked up once  [test-symbolize: named]
+ *             (2) the capture is not written when there is nothing to add  [test-symbolize: twice]
+ * Files are read on several threads, a few ahead of the one that is written; what is written is the
+ * same however many there are.
  */
 #include "config.h"
 
@@ -40,7 +40,7 @@ void symbolize_result_done(struct symbolize_result *result)
 	*result = (struct symbolize_result){ 0 };
 }
 
-/* ---- which places have no name -------------------------------------------------------------------- */
+/* ---- which places have no name --------------------------------------------------------------- */
 
 static void wanted_free(gpointer wanted)
 {
@@ -184,7 +184,7 @@ static bool find_places(struct names *names, const struct line_rows *known, GPtr
 	return ok;
 }
 
-/* ---- one image ---------------------------------------------------------------------------------- */
+/* ---- one image ------------------------------------------------------------------------------- */
 
 struct run {
 	const struct symbolize_sources *sources;
@@ -365,7 +365,7 @@ static bool read_images(struct run *run, GArray *jobs, GError **error)
 	return ok;
 }
 
-/* ---- generated code ------------------------------------------------------------------------------- */
+/* ---- generated code -------------------------------------------------------------------------- */
 
 static bool is_this_boot(const struct prof_segment *segment)
 {
@@ -465,7 +465,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
 }
 
-/* Of the last segment, which alone a recording that was appended adds, and only what no collector told and no run before found. */
+/* Of the last segment, which alone a recording that was appended adds, and only what no
+ * collector told and no run before found. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
 			   const struct code_names *codes, GError **error)
 {

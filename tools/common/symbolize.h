@@ -2,24 +2,26 @@
 /*
  * Symbolize - gives a capture the names and lines of what it hit
  *
- * Reads which places of which files the stacks of a capture name, asks for each file once, and appends what the places
- * are called, in an epoch of its own. Places whose line is known already, and images of the kernel, whose names the engine
- * writes, are left alone; a place that has a name gets its line, where one is found now. So a second run adds nothing, and
- * one that finds more adds that.
+ * Reads which places of which files the stacks of a capture name, asks for each file once, and
+ * appends what the places are called, in an epoch of its own. Places whose line is known already,
+ * and images of the kernel, whose names the engine writes, are left alone; a place that has a name
+ * gets its line, where one is found now. So a second run adds nothing, and one that finds more adds
+ * that.
  */
 #pragma once
 
 #include "tools/common/debug-files.h"
 #include "tools/common/names.h"
 
-/* The file of an image, open for reading, which symbolize closes; or -1. `image->id` is its id in epoch
- * `image->epoch` of the capture. */
+/* The file of an image, open for reading, which symbolize closes; or -1. `image->id` is its id
+ * in epoch `image->epoch` of the capture. */
 typedef int symbolize_open(const struct names_image *image, void *data);
 
 struct symbolize_sources {
 	symbolize_open *open; /* called from one thread */
 	void *data;
-	/* NULL = only what is in the files themselves; the roots of processes that live are added to it */
+	/* NULL = only what is in the files themselves; the roots of processes that live are
+	 * added to it */
 	struct debug_files *debug_files;
 	const char *file; /* of the capture, for messages */
 };
@@ -35,6 +37,7 @@ struct symbolize_result {
 };
 void symbolize_result_done(struct symbolize_result *result);
 
-/* `fd` is a finished or cut capture, open O_RDWR, which nobody writes. ret_result is filled in on success. */
+/* `fd` is a finished or cut capture, open O_RDWR, which nobody writes. ret_result is filled in
+ * on success. */
 bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 		       struct symbolize_result *ret_result, GError **error);

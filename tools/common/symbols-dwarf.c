@@ -2,8 +2,8 @@
 /*
  * Symbols of DWARF - inlined calls and lines, and functions that no table of symbols has
  *
- * The outermost function keeps the name that a table has for it; DWARF adds where it is declared, what is inlined into it,
- * and which lines were hit.
+ * The outermost function keeps the name that a table has for it; DWARF adds where it is declared,
+ * what is inlined into it, and which lines were hit.
  */
 #include "arch/base.h"
 #include "tools/common/debug-info.h"
@@ -12,8 +12,9 @@
 #define MAX_INLINED 512
 
 /*
- * The row of the outermost function at a place. A function may be in several pieces, between which others lie: its row is
- * then the piece that its call frame information names, or only what was hit.
+ * The row of the outermost function at a place. A function may be in several pieces, between which
+ * others lie: its row is then the piece that its call frame information names, or only what was
+ * hit.
  */
 static uint32_t outermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_function *function,

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of ELF files - .symtab and .dynsym, merged, of the file and of what was taken out of it or packed into it
+ * Symbols of ELF files - .symtab and .dynsym, merged, of the file and of what was taken out of it
+ * or packed into it
  *
- * A table is gone through once and only what can name a wanted place is kept, so that a table of 150 000 symbols
- * costs its reading and not its sorting. Places and symbols meet in two ways:
- * - a symbol with a size names the places in [start, start + size); of several the one that starts last, of equal
- *   starts the preferred one (prefer()).
- * - a symbol without a size (hand-written assembly) names what follows it up to the next symbol, FDE or section, and not
- *   beyond its own FDE: code there that has no FDE is "NAME+?". For this the nearest starts on both sides of each place are kept: a gap is the stretch
- *   between two neighbouring places, gap i ends at place i.
- * Invariants: (1) work is (symbols + places) x log, however the ranges overlap      [test-symbols: overlapping]
- *             (2) every name ends inside its string table                           [fuzz_symbols_elf]
+ * A table is gone through once and only what can name a wanted place is kept, so that a table of
+ * 150 000 symbols costs its reading and not its sorting. Places and symbols meet in two ways:
+ * - a symbol with a size names the places in [start, start + size); of several the one that starts
+ *   last, of equal starts the preferred one (prefer()).
+ * - a symbol without a size (hand-written assembly) names what follows it up to the next symbol,
+ *   FDE or section, and not beyond its own FDE: code there that has no FDE is "NAME+?". For this
+ *   the nearest starts on both sides of each place are kept: a gap is the stretch between two
+ *   neighbouring places, gap i ends at place i.
+ * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
+ *                 [test-symbols: overlapping]
+ *             (2) every name ends inside its string table  [fuzz_symbols_elf]
  * Names are checked and demangled in symbols.c.
  */
 #include "arch/base.h"
@@ -56,8 +59,9 @@ static int binding_rank(uint8_t binding)
 }
 
 /*
- * Which of two symbols of one start is shown, < 0: a. A size before none, a function before an untyped label, global
- * before local before weak, then the plainer name: that is what perf shows, so that the two can be compared.
+ * Which of two symbols of one start is shown, < 0: a. A size before none, a function before an
+ * untyped label, global before local before weak, then the plainer name: that is what perf shows,
+ * so that the two can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -107,7 +111,8 @@ static size_t find_place(const struct symbols_query *query, uint64_t address)
 	return low;
 }
 
-/* Labels of the assembler: .L ones, and the marks between code and data ($x, $d.1) of ARM and RISC-V. */
+/* Labels of the assembler: .L ones, and the marks between code and data ($x, $d.1) of ARM and
+ * RISC-V. */
 static bool is_label(const char *name)
 {
 	if (name[0] == '.' && name[1] == 'L')
@@ -172,7 +177,8 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 	}
 }
 
-/* A file has at most one table of each type; what says otherwise is not gone through more than once. */
+/* A file has at most one table of each type; what says otherwise is not gone through more than
+ * once. */
 static void read_tables(struct search *search, const struct elf_image *file)
 {
 	bool seen[SHT_DYNSYM + 1] = { false };
@@ -190,7 +196,8 @@ static void read_tables(struct search *search, const struct elf_image *file)
 	}
 }
 
-/* The next place at or behind `place` that has no name yet; `next` is a path-compressed list of skips. */
+/* The next place at or behind `place` that has no name yet; `next` is a path-compressed list of
+ * skips. */
 static size_t next_open(size_t *next, size_t place)
 {
 	size_t open = place;
@@ -226,8 +233,9 @@ static void name_sized(struct search *search, size_t *next)
 }
 
 /*
- * Finds the code around a place that a symbol without a size names. The symbol ends at the end of its FDE, or where the next FDE,
- * symbol or section begins. Code after that end that no FDE covers may still belong to it: *ret_is_beyond is set.
+ * Finds the code around a place that a symbol without a size names. The symbol ends at the end of
+ * its FDE, or where the next FDE, symbol or section begins. Code after that end that no FDE covers
+ * may still belong to it: *ret_is_beyond is set.
  */
 static bool get_unsized(struct search *search, const struct candidate *label, uint64_t next_start,
 			uint64_t place, struct elf_range *ret_range, bool *ret_is_beyond)

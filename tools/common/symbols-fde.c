@@ -2,8 +2,9 @@
 /*
  * Symbols of stripped code - one row a function, named by where it starts
  *
- * Without this each address of a stripped function would be a row of its own. The name is the image's and the file
- * offset of the function's first byte: equal between recordings of the same file.
+ * Without this each address of a stripped function would be a row of its own. The name is the
+ * image's and the file offset of the function's first byte: equal between recordings of the same
+ * file.
  */
 #include "tools/common/symbols-source.h"
 

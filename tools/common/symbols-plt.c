@@ -2,10 +2,10 @@
 /*
  * Symbols of PLT entries - "foo@plt"
  *
- * An entry of .plt, .plt.sec or .plt.got jumps through a slot of the global offset table, and the relocation of that
- * slot names the function. The jump is decoded rather than counted, since the order of entries and relocations is the
- * linker's own affair. An entry that is not understood, or whose slot has no named relocation (IRELATIVE), gets no
- * name here.
+ * An entry of .plt, .plt.sec or .plt.got jumps through a slot of the global offset table, and the
+ * relocation of that slot names the function. The jump is decoded rather than counted, since the
+ * order of entries and relocations is the linker's own affair. An entry that is not understood, or
+ * whose slot has no named relocation (IRELATIVE), gets no name here.
  */
 #include "arch/base.h"
 #include "tools/common/symbols-source.h"

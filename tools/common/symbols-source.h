@@ -2,8 +2,8 @@
 /*
  * Symbol source - what symbols.c and the sources of names share
  *
- * A query is one call of symbols_read(). The sources of its image's kind are asked in the order of the table in
- * symbols.c; each sees only the places that those before it left without a name.
+ * A query is one call of symbols_read(). The sources of its image's kind are asked in the order of
+ * the table in symbols.c; each sees only the places that those before it left without a name.
  */
 #pragma once
 
@@ -11,7 +11,8 @@
 #include "tools/common/elf-image.h"
 #include "tools/common/symbols.h"
 
-/* A place without a name: its address as the ELF file counts, and its position in the caller's offsets. */
+/* A place without a name: its address as the ELF file counts, and its position in the caller's
+ * offsets. */
 struct symbols_place {
 	uint64_t address;
 	uint32_t index;
@@ -43,16 +44,17 @@ extern const struct symbols_source symbols_go_source;
 extern const struct symbols_source symbols_fde_source;
 
 /*
- * Names a place: [start, end) in ELF addresses, at least the place itself. `raw_name` is copied. A name that is empty,
- * is no UTF-8 or has control characters is refused, and the place stays open for the next source.
+ * Names a place: [start, end) in ELF addresses, at least the place itself. `raw_name` is copied. A
+ * name that is empty, is no UTF-8 or has control characters is refused, and the place stays open
+ * for the next source.
  */
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin);
 
 /*
- * The number of a row, which is added if it is new; SYMBOLS_NONE where its name is refused. `raw_name` and `file` are
- * copied; what else names it may be zero.
+ * The number of a row, which is added if it is new; SYMBOLS_NONE where its name is refused.
+ * `raw_name` and `file` are copied; what else names it may be zero.
  */
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol);
 

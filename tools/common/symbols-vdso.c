@@ -2,8 +2,8 @@
 /*
  * Symbols of the vdso - the file that is in no file system
  *
- * The kernel maps the same image into every process, so our own copy serves, if its build-id is the recorded one
- * (symbols.c checks that: the capture may be from another machine or kernel).
+ * The kernel maps the same image into every process, so our own copy serves, if its build-id is the
+ * recorded one (symbols.c checks that: the capture may be from another machine or kernel).
  */
 #include "arch/base.h"
 #include "tools/common/symbols-source.h"

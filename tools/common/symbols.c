@@ -2,15 +2,19 @@
 /*
  * Symbols - the names of the places in an image that a recording hit
  *
- * symbols_read() compares the file with the image, turns offsets into places (ELF addresses, sorted) and asks one
- * source after the other for the places that have no name yet. A source calls symbols_query_add() for each place that
- * it can name; that is where names are checked, demangled and counted once. A new source is a line in `sources`.
- * Invariants: (1) no name comes from a file that is not the recorded one            [test-symbols: changed]
- *             (2) a row covers every place that maps to it                          [test-symbols: overlapping]
- *             (3) names are not empty, valid UTF-8, without control characters      [test-symbols: garbage]
- *             (4) a row that is inlined stands behind the one that it is inlined into   [test_symbolize_lines]
- * No global state: images can be read on several threads. Names of kernel code come with the capture (the engine
- * reads kallsyms); names of anonymous memory are those that the process gave it (code-names.h).
+ * symbols_read() compares the file with the image, turns offsets into places (ELF addresses,
+ * sorted) and asks one source after the other for the places that have no name yet. A source calls
+ * symbols_query_add() for each place that it can name; that is where names are checked, demangled
+ * and counted once. A new source is a line in `sources`.
+ * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
+ *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
+ *             (3) names are not empty, valid UTF-8, without control characters
+ *                 [test-symbols: garbage]
+ *             (4) a row that is inlined stands behind the one that it is inlined into
+ *                 [test_symbolize_lines]
+ * No global state: images can be read on several threads. Names of kernel code come with the
+ * capture (the engine reads kallsyms); names of anonymous memory are those that the process gave it
+ * (code-names.h).
  */
 #include "tools/common/symbols.h"
 
@@ -314,8 +318,9 @@ static bool read_names(struct symbols_query *query, GError **error)
 /* ---- Identity ---- */
 
 /*
- * Build-ids decide where the capture has one. Without, the inode and the size must be the same; the device is not
- * compared, since overlay file systems show another one in /proc/PID/maps than in stat().
+ * Build-ids decide where the capture has one. Without, the inode and the size must be the same; the
+ * device is not compared, since overlay file systems show another one in /proc/PID/maps than in
+ * stat().
  */
 static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,
 			     const struct stat *st)

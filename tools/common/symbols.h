@@ -2,10 +2,11 @@
 /*
  * Symbols - the names of the places in an image that a recording hit
  *
- * One question: here is an image as the capture knows it, a file that may be it, and file offsets in it; what are
- * they called? The file is compared with the image first, so that a file that was replaced since the recording gives
- * no name rather than a wrong one. Offsets are those of the capture's frames (through the executable segment); a
- * return address is looked up at offset - 1, which the caller subtracts.
+ * One question: here is an image as the capture knows it, a file that may be it, and file offsets
+ * in it; what are they called? The file is compared with the image first, so that a file that was
+ * replaced since the recording gives no name rather than a wrong one. Offsets are those of the
+ * capture's frames (through the executable segment); a return address is looked up at offset - 1,
+ * which the caller subtracts.
  */
 #pragma once
 
@@ -17,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the capture says about an image. Zero or NULL where it does not know; everything is borrowed. */
+/* What the capture says about an image. Zero or NULL where it does not know; everything is
+ * borrowed. */
 struct symbols_image {
 	const char *path;
 	const uint8_t *build_id;
@@ -41,17 +43,19 @@ enum symbols_state {
 enum symbols_origin {
 	SYMBOLS_FROM_TABLE, /* .symtab or .dynsym */
 	SYMBOLS_FROM_DWARF, /* of a function that no table has, or an inlined call */
-	SYMBOLS_BEYOND, /* "foo+?": after the end of a symbol without a size, in code that nothing describes */
+	/* "foo+?": after the end of a symbol without a size, in code that nothing describes */
+	SYMBOLS_BEYOND,
 	SYMBOLS_FROM_PLT, /* "foo@plt" */
 	SYMBOLS_FROM_GO,  /* the table that Go's own stack traces use, .gopclntab */
-	SYMBOLS_FROM_FDE, /* "image+0xSTART": a stripped function, known by its call frame information */
+	/* "image+0xSTART": a stripped function, known by its call frame information */
+	SYMBOLS_FROM_FDE,
 };
 
 #define SYMBOLS_NONE UINT32_MAX
 
 /*
- * One function, or one inlined call. Functions may nest: the innermost one is that with the greatest start. The stretch of an
- * inlined call may hold code of others.
+ * One function, or one inlined call. Functions may nest: the innermost one is that with the
+ * greatest start. The stretch of an inlined call may hold code of others.
  */
 struct symbol {
 	uint64_t start;         /* file offset */
@@ -75,8 +79,8 @@ struct symbol_line {
 };
 
 struct symbols {
-	struct symbol *
-		rows; /* functions by start, then inlined calls behind what they are inlined into; each once */
+	/* functions by start, then inlined calls behind what they are inlined into; each once */
+	struct symbol *rows;
 	size_t n_rows;
 	struct symbol_line *lines; /* by start, without overlaps */
 	size_t n_lines;
@@ -87,10 +91,10 @@ struct symbols {
 };
 
 /*
- * Reads the names of `offsets` (in any order, best sorted). `fd` is the image's file, open for reading and borrowed;
- * -1 where there is none (the vdso needs none). The file position is not used and the file is never mapped, so that
- * one that shrinks meanwhile costs names only. Fails only where the file cannot be read at all.
- * May be called on several threads at once.
+ * Reads the names of `offsets` (in any order, best sorted). `fd` is the image's file, open for
+ * reading and borrowed; -1 where there is none (the vdso needs none). The file position is not used
+ * and the file is never mapped, so that one that shrinks meanwhile costs names only. Fails only
+ * where the file cannot be read at all. May be called on several threads at once.
  */
 bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
 		  size_t n_offsets, struct symbols **ret_symbols, GError **error);

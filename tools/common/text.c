@@ -11,8 +11,8 @@
 #define ELLIPSIS "\342\200\246"    /* U+2026 */
 
 /*
- * Length of the character at `bytes`, or of the invalid part when *ret_char is (gunichar)-1: one byte, or the whole of
- * a sequence that stops short. NUL is a character here.
+ * Length of the character at `bytes`, or of the invalid part when *ret_char is (gunichar)-1: one
+ * byte, or the whole of a sequence that stops short. NUL is a character here.
  */
 static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 {

@@ -2,21 +2,24 @@
 /*
  * Text - what a terminal may see
  *
- * Names come from other people's processes and files. text_escape() makes any bytes harmless to a terminal; the others
- * count columns, not bytes, so that tables stand straight with wide and combining characters.
+ * Names come from other people's processes and files. text_escape() makes any bytes harmless to a
+ * terminal; the others count columns, not bytes, so that tables stand straight with wide and
+ * combining characters.
  */
 #pragma once
 
 #include "tools/common/out.h"
 
 /*
- * A new string (g_free) that is valid UTF-8 and moves no cursor: bytes that are no UTF-8 become U+FFFD, control and
- * format characters (escapes, newlines, bidi controls, invisible ones) become \n, \t, \xNN or \u{NNNN}.
+ * A new string (g_free) that is valid UTF-8 and moves no cursor: bytes that are no UTF-8 become
+ * U+FFFD, control and format characters (escapes, newlines, bidi controls, invisible ones) become
+ * \n, \t, \xNN or \u{NNNN}.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
 
-/* The same bytes with U+FFFD for each maximal invalid part, as JSON wants them; nothing else changes. */
+/* The same bytes with U+FFFD for each maximal invalid part, as JSON wants them; nothing else
+ * changes. */
 void text_append_valid(GString *to, const char *bytes, size_t length);
 
 /* Columns that valid UTF-8 takes on a terminal. */
@@ -28,15 +31,16 @@ enum text_align {
 	TEXT_TAIL,  /* filled at the end, cut at the start: paths */
 };
 
-/* A new string of exactly `width` columns; what does not fit is cut and marked with an ellipsis. Takes escaped text. */
+/* A new string of exactly `width` columns; what does not fit is cut and marked with an ellipsis.
+ * Takes escaped text. */
 char *text_fit(const char *text, unsigned width, enum text_align align) MUST_CHECK;
 
 /* Escapes, fits and writes: one table cell. width 0: as long as it is. */
 void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align);
 
 /*
- * Writes escaped text and a newline, broken at spaces into lines of at most `columns` (0: no limit), each but the first
- * indented; the cursor stands at `column`.
+ * Writes escaped text and a newline, broken at spaces into lines of at most `columns` (0: no
+ * limit), each but the first indented; the cursor stands at `column`.
  */
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
@@ -45,5 +49,6 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
-/* Stands before a number that is a lower bound: "≥", or ">=" where the locale has no such character. */
+/* Stands before a number that is a lower bound: "≥", or ">=" where the locale has no such
+ * character. */
 const char *text_at_least(void);

@@ -2,8 +2,9 @@
 /*
  * Units - numbers as people write them on a command line
  *
- * All parsers take the whole string, are independent of the locale and exact (no floating point); on failure they
- * return false with a CLI_ERROR of code CLI_USAGE that names what is accepted, and leave *ret_ untouched.
+ * All parsers take the whole string, are independent of the locale and exact (no floating point);
+ * on failure they return false with a CLI_ERROR of code CLI_USAGE that names what is accepted, and
+ * leave *ret_ untouched.
  */
 #pragma once
 

@@ -2,12 +2,13 @@
 /*
  * Annotate-code - the instructions and source lines of a function, and the samples of each
  *
- * The instructions are those of the file that ran, by its build-id; where it is not here any more, the places that were hit are
- * shown without. A sample counts for the instruction that its innermost frame was interrupted at; what is only returned to
- * counts in the total of its line. Of code that a program made there are lines only, as a report by line counts them.
- * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the function's
- *                 [test_annotate: sums; test_jit: annotate]
- *             (2) no code is shown of a file that is another one                                        [test_annotate: other file]
+ * The instructions are those of the file that ran, by its build-id; where it is not here any more,
+ * the places that were hit are shown without. A sample counts for the instruction that its
+ * innermost frame was interrupted at; what is only returned to counts in the total of its line. Of
+ * code that a program made there are lines only, as a report by line counts them.
+ * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the
+ *                 function's  [test_annotate: sums; test_jit: annotate]
+ *             (2) no code is shown of a file that is another one  [test_annotate: other file]
  */
 #include "config.h"
 
@@ -34,7 +35,7 @@ static struct annotate_line *line_at(const struct annotate *annotate, guint inde
 	return &g_array_index(annotate->lines, struct annotate_line, index);
 }
 
-/* ---- samples by place ---------------------------------------------------------------------------- */
+/* ---- samples by place ------------------------------------------------------------------------ */
 
 struct places {
 	struct annotate *annotate;
@@ -83,7 +84,7 @@ static bool count_by(struct annotate *annotate,
 	return tally_run(ret_tally, &annotate->reader, error);
 }
 
-/* ---- lines --------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static guint line_hash(gconstpointer key)
 {
@@ -191,7 +192,7 @@ static bool count_totals(struct annotate *annotate, GError **error)
 	return ok;
 }
 
-/* ---- the file that ran --------------------------------------------------------------------------- */
+/* ---- the file that ran ----------------------------------------------------------------------- */
 
 static GByteArray *bytes_of_hex(const char *hex)
 {
@@ -227,7 +228,8 @@ static int open_image(const struct annotate *annotate, const struct names_image 
 		       : debug_files_open_path(annotate->debug_files, image->path);
 }
 
-/* What the file knows of these offsets; NULL, and why_no_code is set, where it is not the one that ran. */
+/* What the file knows of these offsets; NULL, and why_no_code is set, where it is not the one
+ * that ran. */
 static struct symbols *ask_file(struct annotate *annotate, int fd, const GArray *offsets)
 {
 	const struct names_image *image =
@@ -296,14 +298,15 @@ static void disassemble(struct annotate *annotate, int fd)
 	elf_image_free(elf);
 }
 
-/* ---- code that a program made ---------------------------------------------------------------------- */
+/* ---- code that a program made ---------------------------------------------------------------- */
 
 static uint32_t process_of(const struct annotate *annotate, const struct function *function)
 {
 	return names_image_at(annotate->reader.capture->names, function->image)->process;
 }
 
-/* Is it a line of the function that is shown? Names are interned; one in a process is one function, wherever its code is. */
+/* Is it a line of the function that is shown? Names are interned; one in a process is one
+ * function, wherever its code is. */
 static bool is_line_of_it(const struct annotate *annotate, const struct function *line)
 {
 	const struct function *shown = annotate_function(annotate);
@@ -338,7 +341,7 @@ static bool read_generated(struct annotate *annotate, GError **error)
 	return ok;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static gint compare_instructions(gconstpointer left, gconstpointer right)
 {

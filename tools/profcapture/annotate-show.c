@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Annotate-show - a function's lines and instructions with their samples, as text, JSON, ndjson and CSV
+ * Annotate-show - a function's lines and instructions with their samples, as text, JSON, ndjson and
+ * CSV
  *
- * As text, lines stand in the order of their file, those of the function first, then what is inlined into it, by function and
- * file. What no sample hit stands between what was, but for long stretches of it.
+ * As text, lines stand in the order of their file, those of the function first, then what is
+ * inlined into it, by function and file. What no sample hit stands between what was, but for long
+ * stretches of it.
  */
 #include "config.h"
 
@@ -32,7 +34,7 @@ static struct amount own_total(const struct annotate *annotate)
 	return tally_count_at(annotate->tally.counts, annotate->function).total;
 }
 
-/* ---- groups of lines ----------------------------------------------------------------------------- */
+/* ---- groups of lines ------------------------------------------------------------------------- */
 
 static gint compare_lines(gconstpointer left, gconstpointer right, gpointer data)
 {
@@ -69,7 +71,7 @@ static guint limit_of(const struct annotate *annotate, guint n)
 	return limit && limit < n ? (guint)limit : n;
 }
 
-/* ---- JSON and CSV -------------------------------------------------------------------------------- */
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
 static void write_text(struct json *json, const char *key, char *text)
 {
@@ -197,7 +199,7 @@ static void write_rows(struct annotate *annotate, struct json *json, const GArra
 	reader_end(&annotate->reader, json);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Which event they are of, where that needs to be said. */
 static void print_event(const struct tally *tally, struct out *out)

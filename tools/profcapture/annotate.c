@@ -2,8 +2,8 @@
 /*
  * profcapture annotate - where in a function the time went, by source line and by instruction
  *
- * The function is chosen among those that samples hit: by its name, or by "image+0xOFFSET" of any place in it, which is how
- * one of several of a name is told from the others.
+ * The function is chosen among those that samples hit: by its name, or by "image+0xOFFSET" of any
+ * place in it, which is how one of several of a name is told from the others.
  */
 #include "config.h"
 
@@ -41,7 +41,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- which function ------------------------------------------------------------------------------ */
+/* ---- which function -------------------------------------------------------------------------- */
 
 static const char *base_of(const char *path)
 {
@@ -127,7 +127,8 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* The functions that samples hit and that `is_one` says are meant, those with most samples first. */
+/* The functions that samples hit and that `is_one` says are meant, those with most samples
+ * first. */
 static GArray *find(const struct annotate *annotate, const char *text,
 		    bool (*is_one)(const struct annotate *annotate, uint32_t index,
 				   const char *text))
@@ -287,7 +288,7 @@ static int fail(const struct annotate *annotate, GError *error)
 	return status;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------ */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static bool open_folders(struct annotate *annotate, GError **error)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Annotate - what the files of the verb `annotate` share: the verb and which function is meant (annotate.c), its code, lines and
- * their samples (annotate-code.c), and how they are shown (annotate-show.c)
+ * Annotate - what the files of the verb `annotate` share: the verb and which function is meant
+ * (annotate.c), its code, lines and their samples (annotate-code.c), and how they are shown
+ * (annotate-show.c)
  */
 #pragma once
 
@@ -57,7 +58,8 @@ static inline const struct function *annotate_function(const struct annotate *an
 	return functions_at(annotate->tally.functions, annotate->function);
 }
 
-/* Code that a program made: it has no file, and may stand at several places and share them with other code. */
+/* Code that a program made: it has no file, and may stand at several places and share them with
+ * other code. */
 static inline bool annotate_is_generated(const struct annotate *annotate)
 {
 	return annotate_function(annotate)->length > 0;

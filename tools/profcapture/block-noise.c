@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) of 1 000 pairs of equals at most a few have any row beyond its interval      [test-diff: equals]
- *             (2) bursts are noise, which a binomial would not say                              [test-diff: bursts]
- *             (3) blocks that are like their neighbours count for less                          [test-diff: waves]
+ * Invariants: (1) of 1 000 pairs of equals at most a few have any row beyond its interval
+ *                 [test-diff: equals]
+ *             (2) bursts are noise, which a binomial would not say  [test-diff: bursts]
+ *             (3) blocks that are like their neighbours count for less  [test-diff: waves]
  */
 #include "config.h"
 
@@ -12,7 +13,8 @@
 
 #include <math.h>
 
-/* Sampling at regular times can be more even than chance is, but what seems to be more than four times as even is not known as well. */
+/* Sampling at regular times can be more even than chance is, but what seems to be more than four
+ * times as even is not known as well. */
 #define EVENNESS 4.0
 
 /* Of one recording: its ratio, and the squares of what each block is off by. */
@@ -46,7 +48,8 @@ static struct residuals residuals_of(const struct noise_blocks *blocks)
 	return r;
 }
 
-/* By how much blocks that are alike make the variance greater: both recordings together say it better. */
+/* By how much blocks that are alike make the variance greater: both recordings together say it
+ * better. */
 static double likeness(const struct residuals *a, const struct residuals *b)
 {
 	double squares = 0, neighbours = 0, alike;

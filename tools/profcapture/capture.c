@@ -3,7 +3,8 @@
  * Capture - an open capture, as the verbs of profcapture see it
  *
  * Invariants: (1) what is lost is said before anything else          [test_readers: loss first]
- *             (2) a capture of which nothing can be read is an error  [test_readers: test_a_lost_dictionary]
+ *             (2) a capture of which nothing can be read is an error
+ *                 [test_readers: test_a_lost_dictionary]
  * Reads no samples (sampled-events.c, tally.c), nor names beyond those of the losses (names.c).
  */
 #include "config.h"
@@ -79,7 +80,7 @@ const char *capture_state_name(const struct capture *capture)
 	}
 }
 
-/* ---- totals ------------------------------------------------------------------------------------ */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
@@ -229,7 +230,7 @@ static bool read_small_table(struct capture *capture, unsigned table,
 	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 }
 
-/* ---- open -------------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static bool nothing_readable(const struct capture *capture)
 {
@@ -285,13 +286,15 @@ static bool open_reader(struct capture *capture, GError **error)
 	return true;
 }
 
-/* How many columns a table of version 1 had at first. What was added later, older files lack: it reads as absent. */
+/* How many columns a table of version 1 had at first. What was added later, older files lack: it
+ * reads as absent. */
 static unsigned first_columns(const struct prof_table_def *ours)
 {
 	return ours->id == PROF_TABLE_FREE ? PROF_FREE_YOUNGER : ours->n_columns;
 }
 
-/* The tools name columns of version 1 by position, which a later version keeps and a forged schema may not. */
+/* The tools name columns of version 1 by position, which a later version keeps and a forged
+ * schema may not. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
 	size_t n;
@@ -360,7 +363,7 @@ void capture_free(struct capture *capture)
 	g_free(capture);
 }
 
-/* ---- damage ------------------------------------------------------------------------------------ */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 struct prof_lost capture_unreadable(const struct capture *capture, unsigned table)
 {
@@ -444,7 +447,7 @@ bool capture_check(struct capture *capture, unsigned table, GError **error)
 	       capture_refuse_nothing(capture, error);
 }
 
-/* ---- what is said about it --------------------------------------------------------------------- */
+/* ---- what is said about it ------------------------------------------------------------------- */
 
 static const char *value_text(const struct capture *capture, GBytes *value)
 {

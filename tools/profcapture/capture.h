@@ -2,9 +2,9 @@
 /*
  * Capture - an open capture, as the verbs of profcapture see it
  *
- * Opens the file, gathers what every verb says about it (the "capture" object of the JSON envelope, the losses) and
- * turns times of any segment into nanoseconds since the first segment's start: within a boot by the monotonic clock,
- * across boots by the wall clock of the segments.
+ * Opens the file, gathers what every verb says about it (the "capture" object of the JSON envelope,
+ * the losses) and turns times of any segment into nanoseconds since the first segment's start:
+ * within a boot by the monotonic clock, across boots by the wall clock of the segments.
  */
 #pragma once
 
@@ -40,7 +40,8 @@ struct capture {
 	bool is_damaged;      /* where no reading shows it */
 	bool is_quiet;        /* capture_warn() leaves damage to the verb */
 	uint64_t warned_of;   /* capture_warn(): damaged chunks and lost rows, plus 1 */
-	GArray *losses; /* of struct capture_loss, by stream, cause and whether the count is known */
+	/* of struct capture_loss, by stream, cause and whether the count is known */
+	GArray *losses;
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
 	GHashTable *metadata_of;  /* the same by segment: number, line feed and key */
@@ -59,12 +60,13 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 /* The clock value of a relative time in a segment, bounded to what a clock can show. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Text of a metadata key, or NULL: the file's last, and what the recording of a segment says, which may be of another kind. */
+/* Text of a metadata key, or NULL: the file's last, and what the recording of a segment says,
+ * which may be of another kind. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
-/* Every end of a thread, by process (index of names): a process ends with its last one, which need not be its main thread.
- * Makes every thread and process of the task table known. */
+/* Every end of a thread, by process (index of names): a process ends with its last one, which
+ * need not be its main thread. Makes every thread and process of the task table known. */
 bool capture_each_exit(const struct capture *capture,
 		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
 		       GError **error);
@@ -75,14 +77,17 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			void *data, GError **error);
 
 /*
- * Damage. Whatever reads through the capture's reader (cursors, dictionaries) leaves behind in it what it could not read; these
- * report it, and the state and counts follow from it. Damage of payloads is met when they are read, so:
+ * Damage. Whatever reads through the capture's reader (cursors, dictionaries) leaves behind in it
+ * what it could not read; these report it, and the state and counts follow from it. Damage of
+ * payloads is met when they are read, so:
  */
-/* Reads all dictionaries, and what reaches into the range of relative times: damaged bytes are known from then on. */
+/* Reads all dictionaries, and what reaches into the range of relative times: damaged bytes are
+ * known from then on. */
 bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error);
 /* False where nothing of the capture can be read, as far as is known. */
 bool capture_refuse_nothing(const struct capture *capture, GError **error);
-/* Decodes the chunks of a table (0 = all), so that also damage behind whole bytes is known, and what exactly is lost. */
+/* Decodes the chunks of a table (0 = all), so that also damage behind whole bytes is known, and
+ * what exactly is lost. */
 bool capture_check(struct capture *capture, unsigned table, GError **error);
 /* What of a table (0 = all) could not be read so far. */
 struct prof_lost capture_unreadable(const struct capture *capture, unsigned table);
@@ -94,14 +99,14 @@ const char *capture_state_name(const struct capture *capture);
 uint64_t capture_samples(const struct capture *capture);
 uint64_t capture_events(const struct capture *capture);
 
-/* On stderr: that the capture is unfinished, damaged or joined with another, when it is. Says it once, and again when more
- * damage was met. */
+/* On stderr: that the capture is unfinished, damaged or joined with another, when it is. Says it
+ * once, and again when more damage was met. */
 void capture_warn(struct capture *capture);
 /* The "capture" object, and the array of LOSS. */
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
-/* Lines about loss for people, the largest first and at most `most` (0: all) and a sum of the others; nothing when
- * nothing was lost. Ticks that the kernel missed are no loss of ours. */
+/* Lines about loss for people, the largest first and at most `most` (0: all) and a sum of the
+ * others; nothing when nothing was lost. Ticks that the kernel missed are no loss of ours. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out);
 /* The recorded command as a shell would read it; nothing where there was none. */

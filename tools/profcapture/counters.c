@@ -2,8 +2,9 @@
 /*
  * profcapture counters - what counters were, and how long
  *
- * A row for each counter of each process. A value holds until the next one, or the end of its process, segment or of the
- * capture. What a counter was when the range of time begins counts as its first value, but is none that was set there.
+ * A row for each counter of each process. A value holds until the next one, or the end of its
+ * process, segment or of the capture. What a counter was when the range of time begins counts as
+ * its first value, but is none that was set there.
  *
  * Memory: a block for each counter.
  */
@@ -45,7 +46,7 @@ struct counters {
 	struct json json;
 };
 
-/* ---- when values end ---------------------------------------------------------------------------- */
+/* ---- when values end ------------------------------------------------------------------------- */
 
 static int64_t *time_at(GArray *times, guint index, int64_t unknown)
 {
@@ -82,7 +83,7 @@ static void note_exit(uint32_t process, int64_t time_ns, void *data)
 	*at = *at == INT64_MAX ? time_ns : MAX_OF(*at, time_ns);
 }
 
-/* ---- one counter -------------------------------------------------------------------------------- */
+/* ---- one counter ----------------------------------------------------------------------------- */
 
 static void note_value(struct series *series, double value)
 {
@@ -155,7 +156,7 @@ static void add_value(const struct counter_value *value, void *data)
 	set_value(counters, counters->series->pdata[value->counter], value->time_ns, value->value);
 }
 
-/* ---- the answer --------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 static const struct counter *counter_of(const struct counters *counters,
 					const struct series *series)
@@ -320,7 +321,7 @@ static void print_counters(const struct counters *counters, struct out *out)
 	reader_print_limit(&counters->reader, out, shown(counters), counters->all->len);
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static bool counters_run(struct counters *counters, const char *file, GError **error)
 {

@@ -2,12 +2,16 @@
 /*
  * Diff-rows - what is the same in the captures, and whether it changed
  *
- * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs different processes. So a function
- * is known by its image's name without folder and version, and by its own, and one that is inlined into others is another one than
- * itself. What no symbol holds is known by its offset where both captures have the same build of the image, and else is one row of the image.
+ * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs
+ * different processes. So a function is known by its image's name without folder and version, and
+ * by its own, and one that is inlined into others is another one than itself. What no symbol holds
+ * is known by its offset where both captures have the same build of the image, and else is one row
+ * of the image.
  *
- * Invariants: (1) what ended in all rows is what ended in all functions of both captures   [test_diff: sums]
- *             (2) no row is a change that is in its interval, which holds over all rows    [test-diff: equals]
+ * Invariants: (1) what ended in all rows is what ended in all functions of both captures
+ *                 [test_diff: sums]
+ *             (2) no row is a change that is in its interval, which holds over all rows
+ *                 [test-diff: equals]
  */
 #include "config.h"
 
@@ -21,7 +25,7 @@
 #define LEAST_CHANGE \
 	0.001 /* of the whole, in which two runs of the same differ from beginning to end */
 
-/* ---- identities ---------------------------------------------------------------------------------- */
+/* ---- identities ------------------------------------------------------------------------------ */
 
 /* Length of "-2.36" at the end of a name, or 0. */
 static size_t version_at_end(const char *name, size_t length)
@@ -106,7 +110,8 @@ static bool is_build_of_others(const struct diff *diff, unsigned side, const cha
 	return true;
 }
 
-/* "bash+0x4e5c0": a function whose symbol is not there is called after its place (docs/architecture.md, "Names"). */
+/* "bash+0x4e5c0": a function whose symbol is not there is called after its place
+ * (docs/architecture.md, "Names"). */
 static bool is_place(const char *name, const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
@@ -165,7 +170,7 @@ static uint32_t identity_of(struct diff *diff, struct diff_side *run, uint32_t f
 	return GPOINTER_TO_UINT(same) - 1;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* By run: what ended in the row. */
 static double *per_run(const struct diff *diff, uint32_t row)
@@ -242,7 +247,8 @@ static void each_run(struct diff *diff, void (*act)(struct diff *diff, struct di
 			act(diff, diff_run(diff, side, i));
 }
 
-/* What interrupts did in between is the machine's, which may have more or less to do: a row without a verdict. */
+/* What interrupts did in between is the machine's, which may have more or less to do: a row
+ * without a verdict. */
 static void add_interrupts(struct diff *diff)
 {
 	struct diff_row row = { .function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
@@ -269,7 +275,7 @@ static void add_interrupts(struct diff *diff)
 	}
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool can_test(const struct diff *diff)
 {

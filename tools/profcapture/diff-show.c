@@ -37,7 +37,7 @@ static unsigned side_of(const struct diff_row *row)
 	return row->function[DIFF_B] == DIFF_NO_FUNCTION ? DIFF_A : DIFF_B;
 }
 
-/* ---- JSON and CSV -------------------------------------------------------------------------------- */
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
 static void write_function(const struct diff *diff, struct json *json, const struct diff_row *row)
 {
@@ -202,7 +202,7 @@ static void write_all(struct diff *diff)
 	reader_end(reader, json);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_number(const struct diff *diff, struct out *out, double number, bool is_change)
 {
@@ -416,7 +416,7 @@ void diff_show(struct diff *diff, struct out *out)
 		write_all(diff);
 }
 
-/* ---- the threshold ------------------------------------------------------------------------------- */
+/* ---- the threshold --------------------------------------------------------------------------- */
 
 /* A capture without symbols that has more samples without a name than this has no functions to
  * compare. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-side - what one of the two captures has: samples or blocks by function or by node of its call tree, in blocks of time
+ * Diff-side - what one of the two captures has: samples or blocks by function or by node of its
+ * call tree, in blocks of time
  */
 #include "config.h"
 
@@ -39,7 +40,7 @@ static unsigned block_at(const struct diff_side *side, int64_t time_ns)
 	return MIN_OF((unsigned)(share * NOISE_BLOCKS), NOISE_BLOCKS - 1u);
 }
 
-/* ---- samples ------------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static const struct tally_node *node_at(const struct diff_side *side, uint32_t node)
 {
@@ -47,8 +48,8 @@ static const struct tally_node *node_at(const struct diff_side *side, uint32_t n
 }
 
 /*
- * How the kernel's entries for interrupts and what they run begin, on each architecture. Page faults and system calls are none: those are
- * what the program asked for.
+ * How the kernel's entries for interrupts and what they run begin, on each architecture. Page
+ * faults and system calls are none: those are what the program asked for.
  */
 bool diff_is_interrupt(const char *name)
 {
@@ -145,7 +146,7 @@ static void fill_samples(struct diff *diff, struct diff_side *side)
 	}
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct watch {
 	const struct diff *diff;
@@ -222,7 +223,7 @@ static void fill_memory(struct diff *diff, const struct diff_side *side)
 	}
 }
 
-/* ---- what it is a ratio to ----------------------------------------------------------------------- */
+/* ---- what it is a ratio to ------------------------------------------------------------------- */
 
 struct mark_search {
 	struct reader *reader;
@@ -318,7 +319,7 @@ void diff_side_fill(struct diff *diff, struct diff_side *side)
 		fill_memory(diff, side);
 }
 
-/* ---- processes ----------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static gint compare_processes(gconstpointer left, gconstpointer right)
 {

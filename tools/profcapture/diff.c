@@ -2,8 +2,9 @@
 /*
  * profcapture diff - what recordings have more or less of than others
  *
- * Functions are matched by what they are called, whatever they were built from (diff-rows.c), and a change is called one only where it
- * is greater than what recordings of the same differ by (block-noise.h).
+ * Functions are matched by what they are called, whatever they were built from (diff-rows.c), and a
+ * change is called one only where it is greater than what recordings of the same differ by
+ * (block-noise.h).
  */
 #include "config.h"
 
@@ -36,7 +37,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int parse_norm(struct diff *diff)
 {
@@ -152,7 +153,7 @@ static void run_free(gpointer data)
 	g_free(data);
 }
 
-/* ---- units --------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static bool has_unit(const struct diff *diff, const char *unit)
 {
@@ -187,7 +188,7 @@ static void choose_unit(struct diff *diff)
 			      : 1;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------ */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static bool read_runs(struct diff *diff, unsigned side, char **files, GError **error)
 {

@@ -174,7 +174,8 @@ void diff_side_done(struct diff_side *side);
 /* The node's parent and function, with --paths. */
 void diff_side_node(const struct diff *diff, const struct diff_side *side, uint32_t node,
 		    uint32_t *ret_parent, uint32_t *ret_function);
-/* By node, where interrupts are apart: is it the kernel's work for the machine, and not for who was interrupted? */
+/* By node, where interrupts are apart: is it the kernel's work for the machine, and not for who
+ * was interrupted? */
 bool diff_is_interrupt(const char *name);
 /* Adds what ended in each block of the rows that have a slot. */
 void diff_side_fill(struct diff *diff, struct diff_side *side);
@@ -183,11 +184,13 @@ static inline double *diff_blocks(const struct diff *diff, uint32_t slot, unsign
 	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
 }
 
-/* Image without its folder, and without the version of a library: "libc.so" for /usr/lib/libc-2.36.so and /lib/libc.so.6. New. */
+/* Image without its folder, and without the version of a library: "libc.so" for
+ * /usr/lib/libc-2.36.so and /lib/libc.so.6. New. */
 char *diff_image_name(const char *path, bool is_jit) MUST_CHECK;
 void diff_rows_init(struct diff *diff);
 void diff_rows_done(struct diff *diff);
-/* Finds what is the same, compares it, and sorts it: what is significant first, then by how much. */
+/* Finds what is the same, compares it, and sorts it: what is significant first, then by how
+ * much. */
 void diff_rows_compare(struct diff *diff);
 /* Change of a row in percent of what it was; false where it was nothing. */
 bool diff_percent(const struct diff_row *row, double *ret_percent);

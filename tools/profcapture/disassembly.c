@@ -2,9 +2,10 @@
 /*
  * Disassembly - the instructions of a stretch of code, as objdump prints them
  *
- * objdump is a program of its own: what a hostile file does to it, it does to a process without anything of ours but that file,
- * which is read through the descriptor that was checked.
- * Invariants: (1) what is kept is bounded, in bytes and lines, and objdump has 1 GiB   [test-disassembly: bounded, memory]
+ * objdump is a program of its own: what a hostile file does to it, it does to a process without
+ * anything of ours but that file, which is read through the descriptor that was checked.
+ * Invariants: (1) what is kept is bounded, in bytes and lines, and objdump has 1 GiB
+ *                 [test-disassembly: bounded, memory]
  *             (2) it ends in time, whatever objdump does     [test-disassembly: never ends]
  */
 #include "config.h"
@@ -67,7 +68,8 @@ static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
 	return g_subprocess_launcher_spawnv(launcher, argv, error);
 }
 
-/* Everything that it prints until it closes its output; false where that takes too long or is too much. */
+/* Everything that it prints until it closes its output; false where that takes too long or is
+ * too much. */
 static bool read_output(int fd, unsigned timeout_ms, GString *text)
 {
 	const int64_t deadline = g_get_monotonic_time() + timeout_ms * INT64_C(1000);

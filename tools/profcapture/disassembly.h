@@ -14,8 +14,9 @@ struct disassembly_line {
 };
 
 /*
- * What the ELF file has at [start, end), addresses as it counts them, in their order; of struct disassembly_line, at most
- * DISASSEMBLY_MAX_LINES. `fd` is borrowed. Fails where there is no objdump, it ends with an error, or takes longer than that.
+ * What the ELF file has at [start, end), addresses as it counts them, in their order; of struct
+ * disassembly_line, at most DISASSEMBLY_MAX_LINES. `fd` is borrowed. Fails where there is no
+ * objdump, it ends with an error, or takes longer than that.
  */
 #define DISASSEMBLY_MAX_LINES 200000
 GArray *disassembly_read(int fd, uint64_t start, uint64_t end, unsigned timeout_ms, GError **error);

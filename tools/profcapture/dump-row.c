@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- one value ---------------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 enum cell_kind {
 	CELL_NULL,
@@ -159,7 +159,7 @@ static void write_cell(struct json *json, const char *key, const struct cell *ce
 	}
 }
 
-/* ---- text: written by hand, it is where the time of a dump goes ---------------------------------- */
+/* ---- text: written by hand, it is where the time of a dump goes ------------------------------ */
 
 static void print_uint(struct out *out, uint64_t value)
 {
@@ -252,7 +252,7 @@ static void print_cell(struct out *out, const struct cell *cell)
 	}
 }
 
-/* ---- one row ------------------------------------------------------------------------------------ */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 uint64_t dump_number(const struct dump_stream *stream, unsigned column)
 {
@@ -308,7 +308,7 @@ static void print_list(const struct dump *dump, const struct dump_stream *stream
 	}
 }
 
-/* ---- arguments of marks: four lists, an item an argument in each ---------------------------------- */
+/* ---- arguments of marks: four lists, an item an argument in each ----------------------------- */
 
 static bool is_argument_list(const struct dump_stream *stream, unsigned column)
 {
@@ -438,7 +438,8 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream, dump
 	}
 }
 
-/* File and line of a function say where it is declared; those of the place say where the frame is. */
+/* File and line of a function say where it is declared; those of the place say where the frame
+ * is. */
 static void write_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
 	const struct function *at = functions_at(dump->functions, place);

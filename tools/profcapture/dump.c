@@ -2,11 +2,12 @@
 /*
  * profcapture dump - the rows of any table
  *
- * Knows no table by name: what a column is stands in its schema, so tables of a later version or of somebody else are
- * printed like ours. A column that refers to a thread or a process gives the row its pid, tid and comm. Timed tables are
- * merged by (segment, time); dictionaries are printed when they are asked for, before the others.
+ * Knows no table by name: what a column is stands in its schema, so tables of a later version or of
+ * somebody else are printed like ours. A column that refers to a thread or a process gives the row
+ * its pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed when
+ * they are asked for, before the others.
  *
- * Memory: a row group a table, and the names of two epochs                     [test_small_captures: memory]
+ * Memory: a row group a table, and the names of two epochs  [test_small_captures: memory]
  */
 #include "config.h"
 
@@ -32,7 +33,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- filters ------------------------------------------------------------------------------------ */
+/* ---- filters --------------------------------------------------------------------------------- */
 
 static bool process_wanted(const struct dump *dump, uint32_t process)
 {
@@ -69,7 +70,7 @@ static bool row_wanted(struct dump *dump, const struct dump_stream *stream,
 	return stream->process != NO_COLUMN && process_wanted(dump, owner->process);
 }
 
-/* ---- merging tables ----------------------------------------------------------------------------- */
+/* ---- merging tables -------------------------------------------------------------------------- */
 
 static unsigned column_referring(const struct prof_table_def *table, unsigned ref)
 {
@@ -223,7 +224,7 @@ static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *re
 	return true;
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static int unknown_table(const struct prof_table_def *const *tables, size_t n, const char *name)
 {
@@ -301,7 +302,8 @@ static void list_columns(struct dump *dump)
 	g_ptr_array_add(dump->columns, NULL);
 }
 
-/* What the answer will rest on is checked first, so that the envelope, which comes first, can say what is missing. */
+/* What the answer will rest on is checked first, so that the envelope, which comes first, can
+ * say what is missing. */
 static bool check_tables(struct dump *dump, GError **error)
 {
 	static const unsigned named[] = { PROF_TABLE_STRING, PROF_TABLE_PROCESS,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Dump - what the files of the verb `dump` share: the verb, filters and the merge of tables (dump.c), one row (dump-row.c)
+ * Dump - what the files of the verb `dump` share: the verb, filters and the merge of tables
+ * (dump.c), one row (dump-row.c)
  */
 #pragma once
 

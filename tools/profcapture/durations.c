@@ -2,7 +2,8 @@
 /*
  * Durations - many durations, and what they are like
  *
- * Percentiles are selected, not sorted: ten million take a tenth of a second.   [test-spans: percentiles]
+ * Percentiles are selected, not sorted: ten million take a tenth of a second.
+ * [test-spans: percentiles]
  */
 #include "config.h"
 
@@ -50,8 +51,8 @@ static void swap(uint64_t *a, uint64_t *b)
 	*b = kept;
 }
 
-/* The value that would stand at `rank` in order. The pivot is random, so that no file can choose the worst case; equal
- * values are taken together, as there may be no others. */
+/* The value that would stand at `rank` in order. The pivot is random, so that no file can choose
+ * the worst case; equal values are taken together, as there may be no others. */
 static uint64_t select_rank(uint64_t *values, size_t n, size_t rank)
 {
 	for (;;) {

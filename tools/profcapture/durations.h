@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 struct durations {
-	GArray *values; /* of uint64_t; NULL = none; durations_percentile() puts them in another order */
+	/* of uint64_t; NULL = none; durations_percentile() puts them in another order */
+	GArray *values;
 	uint64_t total_ns, min_ns, max_ns; /* the total ends at UINT64_MAX */
 };
 

@@ -2,8 +2,8 @@
 /*
  * Export-allocations - what was allocated, by the tree of an export
  *
- * Stacks of allocations become nodes of the tree of samples, of the same entities: with the lines of frames where the format has
- * them, and what is inlined where that is asked for.
+ * Stacks of allocations become nodes of the tree of samples, of the same entities: with the lines
+ * of frames where the format has them, and what is inlined where that is asked for.
  */
 #pragma once
 

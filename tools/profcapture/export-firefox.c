@@ -2,8 +2,8 @@
 /*
  * Export-firefox - samples, marks and counters for the Firefox Profiler, in its processed format
  *
- * The format is that of docs-developer/CHANGELOG-formats.md in the profiler's repository, version 66, which every later one
- * reads. Times are milliseconds since the capture began.
+ * The format is that of docs-developer/CHANGELOG-formats.md in the profiler's repository, version
+ * 66, which every later one reads. Times are milliseconds since the capture began.
  */
 #include "config.h"
 
@@ -60,7 +60,7 @@ const char *firefox_base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path ? path : "-";
 }
 
-/* ---- what the profile is of --------------------------------------------------------------------- */
+/* ---- what the profile is of ------------------------------------------------------------------ */
 
 static void write_category(struct json *json, const char *name, const char *color)
 {
@@ -116,7 +116,7 @@ static void write_meta(struct firefox *firefox)
 	json_end(json);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void write_weights(struct json *json, const char *key, const GArray *samples)
 {
@@ -248,7 +248,7 @@ static void write_threads(struct firefox *firefox)
 			g_array_unref(of_thread->pdata[i]);
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void write_profile(struct firefox *firefox)
 {

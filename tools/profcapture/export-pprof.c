@@ -2,8 +2,8 @@
 /*
  * Export-pprof - perftools.profiles.Profile (pprof's proto/profile.proto), as protocol buffers
  *
- * A location is a place in a function, since stacks are merged by these, with the calls that are inlined there as further lines.
- * Ids are an index plus 1.
+ * A location is a place in a function, since stacks are merged by these, with the calls that are
+ * inlined there as further lines. Ids are an index plus 1.
  */
 #include "config.h"
 
@@ -58,7 +58,7 @@ struct location {
 	bool is_used;
 };
 
-/* ---- protocol buffers --------------------------------------------------------------------------- */
+/* ---- protocol buffers ------------------------------------------------------------------------ */
 
 static void append_varint(GByteArray *to, uint64_t value)
 {
@@ -123,7 +123,7 @@ static uint64_t string_index(struct pprof *pprof, const char *text)
 	return pprof->strings->len - 1;
 }
 
-/* ---- the messages ------------------------------------------------------------------------------- */
+/* ---- the messages ---------------------------------------------------------------------------- */
 
 static void write_type(struct pprof *pprof, unsigned field, const char *type, const char *unit)
 {

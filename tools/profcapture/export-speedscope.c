@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-speedscope - a profile for each thread, in speedscope's file format (its file-format-schema.json)
+ * Export-speedscope - a profile for each thread, in speedscope's file format (its
+ * file-format-schema.json)
  *
- * Samples are in time order, as long as there are not more than MAX_IN_ORDER of them: speedscope holds all frames of each in
- * memory. Beyond that each stack is there once, with the weight of all of its samples; so is each of what was allocated.
+ * Samples are in time order, as long as there are not more than MAX_IN_ORDER of them: speedscope
+ * holds all frames of each in memory. Beyond that each stack is there once, with the weight of all
+ * of its samples; so is each of what was allocated.
  */
 #include "config.h"
 

@@ -64,7 +64,7 @@ static const struct cli_option time_options[] = {
 	{ NULL },
 };
 
-/* ---- what the formats ask for ------------------------------------------------------------------- */
+/* ---- what the formats ask for ---------------------------------------------------------------- */
 
 static gint compare_stacks(gconstpointer left, gconstpointer right)
 {
@@ -225,7 +225,8 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
 	}
 }
 
-/* Where no declaration says it (of what is inlined none does), the first place that is known says the file. */
+/* Where no declaration says it (of what is inlined none does), the first place that is known
+ * says the file. */
 static void find_files(struct export *export)
 {
 	const struct functions *functions = export->tally.functions;
@@ -291,7 +292,7 @@ char *export_title(const struct export *export)
 	return title;
 }
 
-/* ---- the file ----------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static bool arrived(struct out *out, const struct export *export, GError **error)
 {
@@ -350,7 +351,7 @@ static bool write_result(struct export *export, GError **error)
 	       result_file_commit(&file, error);
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 /* There are no allocations with these. */
 static bool is_of_samples(const struct export *export)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export - what the formats of the verb `export` share: the samples, the tree that they end in, and what that is called
+ * Export - what the formats of the verb `export` share: the samples, the tree that they end in, and
+ * what that is called
  *
- * A format is one function in a file export-NAME.c; it writes everything at once and only looks at what is here. Functions are
- * those of report, so that totals are the same; unlike there, nothing is left out. For a format that has lines of frames the
- * entities of the tree are frames: places in functions, each of which counts as its function (functions_whole()).
+ * A format is one function in a file export-NAME.c; it writes everything at once and only looks at
+ * what is here. Functions are those of report, so that totals are the same; unlike there, nothing
+ * is left out. For a format that has lines of frames the entities of the tree are frames: places in
+ * functions, each of which counts as its function (functions_whole()).
  */
 #pragma once
 
@@ -15,8 +17,8 @@ struct export
 	struct reader reader;
 	struct tally tally; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
-	const char **
-		files; /* by function, for a format that has lines of frames: the file that they are of, or NULL */
+	/* by function, for a format that has lines of frames: the file that they are of, or NULL */
+	const char **files;
 	struct allocations *allocations; /* where the format and the capture have any; else NULL */
 	int format;
 	int value; /* enum export_value, of a format that has one only */
@@ -42,11 +44,13 @@ struct export_stack {
 
 /* All of them, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Threads (index of names) that have any, in the order of their processes' and their own ids: uint32_t. */
+/* Threads (index of names) that have any, in the order of their processes' and their own ids:
+ * uint32_t. */
 GArray *export_threads(const struct export *export);
 /* The functions from the root to a node (0: none): `path`, of uint32_t, is emptied first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
-/* The function that a frame is of, and the line of that function's file that it is at; 0: unknown. */
+/* The function that a frame is of, and the line of that function's file that it is at; 0:
+ * unknown. */
 static inline uint32_t export_function(const struct export *export, uint32_t frame)
 {
 	return functions_whole(export->tally.functions, frame);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Firefox-allocations - single allocations and frees, for the profiler's views of what was allocated and what still lives
+ * Firefox-allocations - single allocations and frees, for the profiler's views of what was
+ * allocated and what still lives
  *
- * The profiler finds which block a free ends by its address, for which it gets the block's number, and in the table of one
- * thread alone: so a free stands with the thread that allocated, and `threadId` says who called.
+ * The profiler finds which block a free ends by its address, for which it gets the block's number,
+ * and in the table of one thread alone: so a free stands with the thread that allocated, and
+ * `threadId` says who called.
  */
 #include "config.h"
 

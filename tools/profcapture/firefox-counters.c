@@ -2,9 +2,10 @@
 /*
  * Firefox-counters - counters as graphs, each beside the threads of its process
  *
- * The profiler adds up what a counter changed by, takes the first row of it as the begin, and shows the sum (a gauge), or how much
- * it changed (a sum). So a gauge has a row of zero before its first value, with which the sums are its values. A counter of
- * no process, or of one that has no thread here, is beside the first process.
+ * The profiler adds up what a counter changed by, takes the first row of it as the begin, and shows
+ * the sum (a gauge), or how much it changed (a sum). So a gauge has a row of zero before its first
+ * value, with which the sums are its values. A counter of no process, or of one that has no thread
+ * here, is beside the first process.
  */
 #include "config.h"
 

@@ -2,8 +2,9 @@
 /*
  * Firefox-tables - stacks, frames, functions, libraries and strings, which all threads share
  *
- * The table of stacks is our tree without its root, and each entity of it is a frame, which has a line, and of which
- * `inlineDepth` says into how many calls it is inlined. A function is what frames count as; a line is one of its file.
+ * The table of stacks is our tree without its root, and each entity of it is a frame, which has a
+ * line, and of which `inlineDepth` says into how many calls it is inlined. A function is what
+ * frames count as; a line is one of its file.
  */
 #include "config.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Firefox - what the files of the Firefox Profiler's format share: the profile (export-firefox.c), and what stands in it
- * (firefox-*.c)
+ * Firefox - what the files of the Firefox Profiler's format share: the profile (export-firefox.c),
+ * and what stands in it (firefox-*.c)
  *
- * Columns are arrays of JSON, one for each field of a table. Texts are numbers of shared.stringArray, which is written last.
+ * Columns are arrays of JSON, one for each field of a table. Texts are numbers of
+ * shared.stringArray, which is written last.
  */
 #pragma once
 
@@ -23,12 +24,14 @@ struct firefox {
 	GArray *threads;     /* uint32_t: index of names, by thread of the profile; at least one */
 	GPtrArray *marks;    /* GArray of marks, by thread of names; NULL = none */
 	struct firefox_counters *counters;
-	GArray *first_event; /* uint32_t: of its allocations + 1, by thread of names; 0 = it has none */
+	/* uint32_t: of its allocations + 1, by thread of names; 0 = it has none */
+	GArray *first_event;
 };
 
 uint64_t firefox_string(struct firefox *firefox, const char *text);
 void firefox_ms(struct json *json, const char *key, int64_t ns);
-/* The time from one to the other, which a damaged file may place further apart than an int64_t holds. */
+/* The time from one to the other, which a damaged file may place further apart than an int64_t
+ * holds. */
 void firefox_ms_between(struct json *json, int64_t before_ns, int64_t ns);
 /* A column that has the same value in every row, or where it says null. */
 void firefox_constant(struct json *json, const char *key, size_t n, int64_t value);
@@ -36,7 +39,8 @@ void firefox_nulls(struct json *json, const char *key, size_t n);
 /* The last part of a path, or "-". */
 const char *firefox_base_name(const char *path);
 
-/* firefox-tables.c: what all threads share. Before anything is written, what has a row of which table is listed. */
+/* firefox-tables.c: what all threads share. Before anything is written, what has a row of which
+ * table is listed. */
 void firefox_list_rows(struct firefox *firefox);
 void firefox_write_libraries(struct firefox *firefox);
 /* After everything else: what was written before may have asked for strings. */

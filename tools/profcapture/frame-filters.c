@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Frame-filters - which samples count, and which of their frames are shown, by patterns on the frames
+ * Frame-filters - which samples count, and which of their frames are shown, by patterns on the
+ * frames
  *
- * Invariants: (1) samples that pass and samples that were taken are all samples   [test_frame_filters]
+ * Invariants: (1) samples that pass and samples that were taken are all samples
+ *                 [test_frame_filters]
  *             (2) a place is matched once, whatever the number of stacks
  */
 #include "config.h"
@@ -65,7 +67,8 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 	       !filters->pattern[FRAME_SHOW_FROM];
 }
 
-/* The filters that match a place. Its file is where the code is, and that of its function where that is declared. */
+/* The filters that match a place. Its file is where the code is, and that of its function where
+ * that is declared. */
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {
@@ -141,7 +144,8 @@ struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *
 	const struct walk walk = { filters, stacks, paths, ret_frames, inlined };
 	struct amount taken = { 0 };
 
-	/* A caller comes before what it calls: its own samples were looked at when others come to it. */
+	/* A caller comes before what it calls: its own samples were looked at when others come
+	 * to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
 		struct path path = { .shown = STACKS_NO_ROW, .frame = row };

@@ -2,11 +2,13 @@
 /*
  * Functions - what a frame is called, the same in every epoch
  *
- * Invariants: (1) a frame is looked up once an epoch              [by construction of frame_functions]
+ * Invariants: (1) a frame is looked up once an epoch  [by construction of frame_functions]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that has moved is the same function        [test_jit: machine_code]
- *             (4) clones of a function, and parts of it that were moved away, are that function   [test-report: clones]
- *             (5) a frame has the same lines and inlined calls below generated code as elsewhere  [test-report: below generated code]
+ *             (4) clones of a function, and parts of it that were moved away, are that function
+ *                 [test-report: clones]
+ *             (5) a frame has the same lines and inlined calls below generated code as elsewhere
+ *                 [test-report: below generated code]
  */
 #include "config.h"
 
@@ -158,8 +160,9 @@ static const char *kind_of(uint32_t image_kind)
 }
 
 /*
- * The index of a symbol's function. A clone belongs to the function of its image that has its name, and where that is known,
- * its line; of several such functions to the one that is met first. Others of one name stay apart.
+ * The index of a symbol's function. A clone belongs to the function of its image that has its name,
+ * and where that is known, its line; of several such functions to the one that is met first. Others
+ * of one name stay apart.
  */
 static uint32_t of_whole(struct functions *functions, const struct function *function)
 {
@@ -249,7 +252,8 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 	return name->user;
 }
 
-/* Where a frame is: its image, its offset, and the offset that is looked up. False: the capture does not say. */
+/* Where a frame is: its image, its offset, and the offset that is looked up. False: the capture
+ * does not say. */
 static bool read_frame(struct names_epoch *epoch, size_t row, uint32_t *ret_image,
 		       uint64_t *ret_offset, uint64_t *ret_looked_up)
 {
@@ -523,12 +527,13 @@ void functions_print_image(const struct functions *functions, uint32_t index, st
 	const char *path = functions_image(functions, index);
 	g_autofree char *name = path ? text_escape(basename_of(path)) : NULL;
 
-	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". "<deeper>" is in no image. */
+	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". "<deeper>" is in
+	 * no image. */
 	if (name && *name != '<')
 		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
 }
 
-/* ---- names of C++ -------------------------------------------------------------------------------- */
+/* ---- names of C++ ---------------------------------------------------------------------------- */
 
 static bool is_of_name(char c)
 {
@@ -594,7 +599,7 @@ void functions_print(const struct functions *functions, uint32_t index, bool ful
 		functions_print_image(functions, index, out);
 }
 
-/* ---- what is written ----------------------------------------------------------------------------- */
+/* ---- what is written ------------------------------------------------------------------------- */
 
 void functions_write(const struct functions *functions, uint32_t index, struct json *json)
 {

@@ -3,9 +3,10 @@
  * Functions - what a frame is called, the same in every epoch
  *
  * A function is a symbol of an image, or, where no symbol holds it, one frame's place in its image
- * ("libc.so.6+0x26000", kind unresolved). Functions have indexes; two are always there: FUNCTION_NO_STACK for samples
- * without any frame and FUNCTION_LOST for frames that the capture does not explain. A frame in memory that a program puts code
- * into is of a function at a time: functions_is_timed().
+ * ("libc.so.6+0x26000", kind unresolved). Functions have indexes; two are always there:
+ * FUNCTION_NO_STACK for samples without any frame and FUNCTION_LOST for frames that the capture
+ * does not explain. A frame in memory that a program puts code into is of a function at a time:
+ * functions_is_timed().
  */
 #pragma once
 
@@ -39,8 +40,9 @@ enum functions_detail { FUNCTIONS_WHOLE, FUNCTIONS_LINES, FUNCTIONS_PLACES };
 struct functions {
 	/* what entities of frames are: set before the first is asked for */
 	enum functions_detail detail;
-	bool inlined;       /* functions_at_row(): also the calls that are inlined there */
-	bool joins_inlined; /* these count for the function of their name, where the image has one */
+	bool inlined; /* functions_at_row(): also the calls that are inlined there */
+	/* these count for the function of their name, where the image has one */
+	bool joins_inlined;
 	/* the rest is its own */
 	struct names *names;
 	struct symbol_rows *symbols;
@@ -57,24 +59,27 @@ struct functions {
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
 void functions_free(struct functions *functions);
 
-/* Index of the function of a row of the epoch's table of frames (loaded, as identities are), whatever the time. */
+/* Index of the function of a row of the epoch's table of frames (loaded, as identities are),
+ * whatever the time. */
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * The same, as an entity of `detail`. A line has that of the frame as file and line, and the name of the function that it is written
- * in. A place is the function with where in the source of it the frame is, or calls what is inlined there.
+ * The same, as an entity of `detail`. A line has that of the frame as file and line, and the name
+ * of the function that it is written in. A place is the function with where in the source of it the
+ * frame is, or calls what is inlined there.
  */
 uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch,
 				 size_t row);
-/* Which inlined functions a frame is in, outermost first, as entities of their own, or their places; at most
- * FUNCTIONS_MAX_INLINED. How many there are. */
+/* Which inlined functions a frame is in, outermost first, as entities of their own, or their
+ * places; at most FUNCTIONS_MAX_INLINED. How many there are. */
 #define FUNCTIONS_MAX_INLINED LINE_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
 /* Whether it depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * What a frame is at a time of a segment's clock: the entity, and with `inlined` what is inlined into it, outermost first; at most
- * FUNCTIONS_MAX_AT_ROW. How many they are. *ret_until, if that is not NULL: the answer is the same for all times before that one.
+ * What a frame is at a time of a segment's clock: the entity, and with `inlined` what is inlined
+ * into it, outermost first; at most FUNCTIONS_MAX_AT_ROW. How many they are. *ret_until, if that is
+ * not NULL: the answer is the same for all times before that one.
  */
 #define FUNCTIONS_MAX_AT_ROW (1 + FUNCTIONS_MAX_INLINED)
 size_t functions_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,

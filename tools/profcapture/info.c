@@ -44,7 +44,7 @@ struct info {
 	struct json json;
 };
 
-/* ---- gathering ---------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------- */
 
 static struct table_info *table_info_of(struct info *info, unsigned id)
 {
@@ -189,7 +189,7 @@ static guint shown(const struct info *info, const GArray *rows)
 	return limit && limit < rows->len ? (guint)limit : rows->len;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_tables(const struct info *info, struct json *json)
 {
@@ -294,7 +294,7 @@ static void write_info(struct info *info)
 	reader_end(&info->reader, json);
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_metadata(const struct capture *capture, struct out *out, const char *title,
 			   const char *key)
@@ -436,7 +436,7 @@ static void print_samples(const struct info *info, struct out *out)
 	reader_print_limit(&info->reader, out, shown(info, info->processes), info->processes->len);
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static void info_done(struct info *info)
 {

@@ -2,10 +2,11 @@
 /*
  * profcapture marks - how often, and how long
  *
- * A row for each group and name, spans and instants apart. A mark counts if it begins in the range of time, with its whole
- * duration, so that ranges next to one another add up; and if it was begun by a thread that passes.
+ * A row for each group and name, spans and instants apart. A mark counts if it begins in the range
+ * of time, with its whole duration, so that ranges next to one another add up; and if it was begun
+ * by a thread that passes.
  *
- * Memory: a duration each (durations.h), and what is open (spans.h)              [test_marks: memory]
+ * Memory: a duration each (durations.h), and what is open (spans.h)  [test_marks: memory]
  */
 #include "config.h"
 
@@ -35,7 +36,7 @@ struct marks {
 	struct json json;
 };
 
-/* ---- gathering ---------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------- */
 
 static guint series_hash(gconstpointer pointer)
 {
@@ -137,7 +138,7 @@ static guint shown(const struct marks *marks)
 	return limit && limit < marks->all->len ? (guint)limit : marks->all->len;
 }
 
-/* ---- JSON and CSV ------------------------------------------------------------------------------- */
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
 static const char *const columns[] = { "group",         "name",   "kind",    "count",
 				       "total_ns",      "min_ns", "mean_ns", "median_ns",
@@ -188,7 +189,7 @@ static void write_marks(struct marks *marks)
 	reader_end(&marks->reader, json);
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 #define DURATION_WIDTH 10
 
@@ -258,7 +259,7 @@ static void print_marks(struct marks *marks, struct out *out)
 	reader_print_limit(&marks->reader, out, shown(marks), marks->all->len);
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static bool marks_run(struct marks *marks, const char *file, GError **error)
 {

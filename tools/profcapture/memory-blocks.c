@@ -2,8 +2,9 @@
 /*
  * Memory-blocks - the blocks of one process that live, by number
  *
- * Invariants: (1) a number is in one of the two tables at most, once      [test-memory-blocks: random]
- *             (2) old is at most three quarters full, so a search ends    [test-memory-blocks: random]
+ * Invariants: (1) a number is in one of the two tables at most, once  [test-memory-blocks: random]
+ *             (2) old is at most three quarters full, so a search ends
+ *                 [test-memory-blocks: random]
  *             (3) a file cannot choose numbers that collide in old        (a seed of the process)
  */
 #include "config.h"
@@ -53,9 +54,10 @@ void memory_blocks_done(struct memory_blocks *blocks)
 	table_done(&blocks->old);
 }
 
-/* ---- the hash table ------------------------------------------------------------------------------ */
+/* ---- the hash table -------------------------------------------------------------------------- */
 
-/* Blocks of about the same age, which often go together, stand together: that spares misses of caches. */
+/* Blocks of about the same age, which often go together, stand together: that spares misses of
+ * caches. */
 static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 {
 	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
@@ -115,7 +117,7 @@ static void remove_old(struct memory_blocks *blocks, size_t hole)
 	old->used--;
 }
 
-/* ---- both ---------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static const struct memory_block_more *more_at(const struct memory_table *table, size_t at)
 {

@@ -2,9 +2,10 @@
 /*
  * Memory-blocks - the blocks of one process that live, by number
  *
- * Numbers rise, and most blocks are freed soon: those that came last stand in an array at number modulo its length, and a block
- * that another one needs the place of moves into a hash table. So a block that is soon freed costs no search, and memory goes with
- * what lives, however many blocks there were.
+ * Numbers rise, and most blocks are freed soon: those that came last stand in an array at number
+ * modulo its length, and a block that another one needs the place of moves into a hash table. So a
+ * block that is soon freed costs no search, and memory goes with what lives, however many blocks
+ * there were.
  */
 #pragma once
 
@@ -14,7 +15,8 @@ struct memory_block {
 	uint64_t number; /* not 0 */
 	uint64_t size;
 	uint32_t node, thread : 31; /* the caller's */
-	bool is_mapping : 1; /* of mmap() and its kind, which are all recorded where other blocks are sampled */
+	/* of mmap() and its kind, which are all recorded where other blocks are sampled */
+	bool is_mapping : 1;
 };
 
 /* What not every caller wants to know of each. */
@@ -41,10 +43,12 @@ struct memory_blocks {
 void memory_blocks_init(struct memory_blocks *blocks, bool wants_more);
 void memory_blocks_done(struct memory_blocks *blocks);
 
-/* Adds a block, or replaces the one of that number: then true, and *ret_old is what it was. `more` is looked at only where it is wanted. */
+/* Adds a block, or replaces the one of that number: then true, and *ret_old is what it was.
+ * `more` is looked at only where it is wanted. */
 bool memory_blocks_add(struct memory_blocks *blocks, const struct memory_block *block,
 		       const struct memory_block_more *more, struct memory_block *ret_old);
-/* Removes it; false: there is none of that number. ret_more is filled in only where it is wanted. */
+/* Removes it; false: there is none of that number. ret_more is filled in only where it is
+ * wanted. */
 bool memory_blocks_take(struct memory_blocks *blocks, uint64_t number,
 			struct memory_block *ret_block, struct memory_block_more *ret_more);
 size_t memory_blocks_count(const struct memory_blocks *blocks);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-call-tree - the answer as a tree: of calls from the roots down, or of callers from who allocates up
+ * Memory-call-tree - the answer as a tree: of calls from the roots down, or of callers from who
+ * allocates up
  *
- * A node has what it and all below it are about; small branches are shown only with --limit 0. What grew and what shrank may cancel
- * each other out in a node of --diff, so shares are of how much changed in all, and a node is as large as the largest below it. The tree of callers has many more
+ * A node has what it and all below it are about; small branches are shown only with --limit 0. What
+ * grew and what shrank may cancel each other out in a node of --diff, so shares are of how much
+ * changed in all, and a node is as large as the largest below it. The tree of callers has many more
  * nodes than there are stacks, so only what is shown is made.
  */
 #include "config.h"
@@ -15,7 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Stacks may be deeper: what is below a node there counts for itself. Few readers of JSON take more nesting. */
+/* Stacks may be deeper: what is below a node there counts for itself. Few readers of JSON take
+ * more nesting. */
 #define MAX_DEPTH 256
 #define MIN_SHARE 0.005
 
@@ -63,7 +66,7 @@ static bool is_worth_showing(const struct tree *tree, double key)
 	return tree->memory->reader.limit == 0 || key >= tree->all * MIN_SHARE;
 }
 
-/* ---- callers ------------------------------------------------------------------------------------- */
+/* ---- callers --------------------------------------------------------------------------------- */
 
 struct step {
 	uint32_t leaf, at; /* nodes of the tree of calls: what is counted, and how far up it is */
@@ -198,7 +201,7 @@ static void find_callers(struct tree *tree)
 	add_callers(tree, 0, (struct step *)(void *)steps->data, steps->len, 0);
 }
 
-/* ---- the tree ------------------------------------------------------------------------------------ */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void find_calls(struct tree *tree)
 {

@@ -2,12 +2,15 @@
 /*
  * Memory-count - what all the rows of a stretch were: calls, bytes, the peak, temporary blocks
  *
- * Each row counts for its process, and for what the view's rows are: the function that a block is of, its size, its lifetime, its
- * thread, or who allocated and who freed it.
+ * Each row counts for its process, and for what the view's rows are: the function that a block is
+ * of, its size, its lifetime, its thread, or who allocated and who freed it.
  *
- * Invariants: (1) allocated - freed is what lives at the end, where all is counted            [test-memory: summary]
- *             (2) what is left of a mapping is neither freed with it nor allocated anew       [test-memory: rests]
- *             (3) rows of functions, threads and sizes have the peak of all when all has it   [test-memory: threads]
+ * Invariants: (1) allocated - freed is what lives at the end, where all is counted
+ *                 [test-memory: summary]
+ *             (2) what is left of a mapping is neither freed with it nor allocated anew
+ *                 [test-memory: rests]
+ *             (3) rows of functions, threads and sizes have the peak of all when all has it
+ *                 [test-memory: threads]
  */
 #include "config.h"
 
@@ -15,7 +18,8 @@
 
 #include <string.h>
 
-/* A mapping of which a part ended: what is left of it follows as blocks of their own, which are not freed with it. */
+/* A mapping of which a part ended: what is left of it follows as blocks of their own, which are
+ * not freed with it. */
 struct split {
 	uint64_t number, bytes; /* of which so many may be left */
 	uint32_t heap, entity;  /* entity: whom its end counted for */
@@ -31,7 +35,7 @@ struct count {
 	bool has_begun;
 };
 
-/* ---- classes ------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 uint32_t memory_size_class(uint64_t size)
 {
@@ -78,7 +82,7 @@ static uint32_t pair_of(struct count *count, uint32_t allocator, uint32_t freer)
 	return *known - 1;
 }
 
-/* ---- whom a row counts for ----------------------------------------------------------------------- */
+/* ---- whom a row counts for ------------------------------------------------------------------- */
 
 static const struct memory_heap *heap_at(const struct count *count, uint32_t heap)
 {
@@ -121,7 +125,7 @@ static struct memory_counts *entity(struct count *count, uint32_t index)
 	return index == NOBODY ? NULL : memory_counts_of(count->memory->entities, index);
 }
 
-/* ---- the peak ------------------------------------------------------------------------------------ */
+/* ---- the peak -------------------------------------------------------------------------------- */
 
 static void note_peak(struct count *count, int64_t time_ns)
 {
@@ -193,7 +197,7 @@ static void change(struct count *count, uint32_t heap, const struct memory_block
 	of->is_changed = true;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void loaded(const struct memory_live *live, void *data)
 {
@@ -487,7 +491,7 @@ static void ended(uint32_t heap, void *data)
 	memory_blocks_each(memory_replay_blocks(&count->replay, heap), end_block, &end);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool wants_nodes(const struct memory *memory)
 {

@@ -2,15 +2,18 @@
 /*
  * Memory-find - what lived at a time, at the peak, or at the end
  *
- * The marks of heaps say where to look: of what was not freed, nothing but the blocks of the last mark is read; for a time, what is
- * between it and the mark before; for the peak, the stretches between marks that can have it, the likeliest first, until none of the
- * others can have more, or as much before. Of many processes most stretches may: once these have cost as much as the whole file, that
- * is read instead.
+ * The marks of heaps say where to look: of what was not freed, nothing but the blocks of the last
+ * mark is read; for a time, what is between it and the mark before; for the peak, the stretches
+ * between marks that can have it, the likeliest first, until none of the others can have more, or
+ * as much before. Of many processes most stretches may: once these have cost as much as the whole
+ * file, that is read instead.
  *
- * Invariants: (1) what is left out for a mark's sake is not more than what was found     [test-memory: peak of two]
- *             (2) the sum of all nodes is the peak                                        [test-memory: peak]
- *             (3) of several times with as much as the peak the first one is told        [test-memory: equal peaks]
- *             (4) the peak costs by the file, whatever its marks are                      [test-memory: many processes]
+ * Invariants: (1) what is left out for a mark's sake is not more than what was found
+ *                 [test-memory: peak of two]
+ *             (2) the sum of all nodes is the peak  [test-memory: peak]
+ *             (3) of several times with as much as the peak the first one is told
+ *                 [test-memory: equal peaks]
+ *             (4) the peak costs by the file, whatever its marks are  [test-memory: many processes]
  */
 #include "config.h"
 
@@ -19,7 +22,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- a ledger: what lives, by node and by process, and what it was at the most ------------------- */
+/* ---- a ledger: what lives, by node and by process, and what it was at the most
+ * ------------------- */
 
 struct account {
 	GArray *now, *most; /* struct memory_sum by index */
@@ -205,7 +209,7 @@ static bool ledger_run(struct ledger *ledger, uint32_t segment, int64_t from_ns,
 	return ok;
 }
 
-/* ---- at a time ----------------------------------------------------------------------------------- */
+/* ---- at a time ------------------------------------------------------------------------------- */
 
 static void set_live(struct memory *memory, const GArray *processes)
 {
@@ -248,9 +252,10 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 	return ok;
 }
 
-/* ---- the peak ------------------------------------------------------------------------------------ */
+/* ---- the peak -------------------------------------------------------------------------------- */
 
-/* Between two times at which there are marks, and what all heaps together can have had there at the most. */
+/* Between two times at which there are marks, and what all heaps together can have had there at
+ * the most. */
 struct stretch {
 	uint32_t segment;
 	uint64_t from, to;
@@ -334,7 +339,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	}
 }
 
-/* Behind the last mark of a segment in which not all heaps have an end nobody has said what is there. */
+/* Behind the last mark of a segment in which not all heaps have an end nobody has said what is
+ * there. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
 	const struct capture *capture = memory->reader.capture;
@@ -455,7 +461,8 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return search_sorted(memory, stretches, best, error);
 }
 
-/* Each process's own peak, of which only marks are asked, over all of its time, and of all its threads. */
+/* Each process's own peak, of which only marks are asked, over all of its time, and of all its
+ * threads. */
 static void set_process_peaks(struct memory *memory)
 {
 	struct capture *capture = memory->reader.capture;
@@ -503,7 +510,7 @@ static bool find_peak(struct memory *memory, GError **error)
 	return ok;
 }
 
-/* ---- what was not freed -------------------------------------------------------------------------- */
+/* ---- what was not freed ---------------------------------------------------------------------- */
 
 struct leaks {
 	struct memory *memory;
@@ -702,7 +709,7 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	return ok;
 }
 
-/* ---- what is asked for --------------------------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 bool memory_find(struct memory *memory, GError **error)
 {

@@ -2,8 +2,10 @@
 /*
  * Memory-heaps - what a capture says of each process's heap from time to time
  *
- * Invariants: (1) of a mark, all blocks count or none: what a cut or damage took is found by the mark's number  [test-memory: broken]
- *             (2) reading the blocks of a mark costs by them, not by the file                                   [bench_memory_reader]
+ * Invariants: (1) of a mark, all blocks count or none: what a cut or damage took is found by the
+ *                 mark's number  [test-memory: broken]
+ *             (2) reading the blocks of a mark costs by them, not by the file
+ *                 [bench_memory_reader]
  */
 #include "config.h"
 
@@ -86,7 +88,7 @@ uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, ui
 	return at;
 }
 
-/* ---- heap ---------------------------------------------------------------------------------------- */
+/* ---- heap ------------------------------------------------------------------------------------ */
 
 static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint32_t process)
 {
@@ -170,7 +172,7 @@ static bool heap_rows(struct memory_heaps *heaps, struct names_epoch *names,
 	return true;
 }
 
-/* ---- how processes ended ------------------------------------------------------------------------- */
+/* ---- how processes ended --------------------------------------------------------------------- */
 
 const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
 
@@ -307,7 +309,7 @@ void memory_heaps_done(struct memory_heaps *heaps)
 	*heaps = (struct memory_heaps){ 0 };
 }
 
-/* ---- live ---------------------------------------------------------------------------------------- */
+/* ---- live ------------------------------------------------------------------------------------ */
 
 struct live_pass {
 	uint32_t *marks;                /* by heap: index + 1 of the one that is wanted */

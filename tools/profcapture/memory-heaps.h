@@ -2,8 +2,9 @@
 /*
  * Memory-heaps - what a capture says of each process's heap from time to time
  *
- * A heap is a process in one segment: what it allocated is not known from one segment to the next. Its rows of the table `heap`
- * say where to begin reading: at some of them the table `live` has all of its blocks.
+ * A heap is a process in one segment: what it allocated is not known from one segment to the next.
+ * Its rows of the table `heap` say where to begin reading: at some of them the table `live` has all
+ * of its blocks.
  */
 #pragma once
 
@@ -26,7 +27,8 @@ struct memory_heap {
 	uint32_t end;              /* index + 1 of the mark with which it ended, 0: it has none */
 	uint32_t excluded;         /* enum prof_heap_event, or 0 */
 	uint64_t inherited;        /* blocks up to this number are those of who forked it */
-	double sampled_bytes; /* between how many bytes one block is recorded, on average; 0: each is */
+	/* between how many bytes one block is recorded, on average; 0: each is */
+	double sampled_bytes;
 	bool has_ended; /* its process ended, and not only the recording: where it has an end */
 };
 
@@ -54,8 +56,9 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 }
 
 /*
- * A number that the recording of a segment says of how it chose allocations; 0: it does not. One that says nothing of them has
- * none, or lost its metadata, for which what the file says last is taken.
+ * A number that the recording of a segment says of how it chose allocations; 0: it does not. One
+ * that says nothing of them has none, or lost its metadata, for which what the file says last is
+ * taken.
  */
 #define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
 #define MEMORY_MIN_BYTES "memory.min_bytes"
@@ -89,8 +92,8 @@ struct memory_live {
 };
 
 /*
- * Hands out the blocks of some marks. What has fewer of them than it says is marked as broken, and *ret_broken set:
- * then what was handed out is worth nothing.
+ * Hands out the blocks of some marks. What has fewer of them than it says is marked as broken, and
+ * *ret_broken set: then what was handed out is worth nothing.
  */
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,

@@ -2,7 +2,8 @@
 /*
  * Memory-json - the answer as JSON, ndjson and CSV
  *
- * What a view does not find out is null: who asks for leaks alone does not have every row of the capture read.
+ * What a view does not find out is null: who asks for leaks alone does not have every row of the
+ * capture read.
  */
 #include "config.h"
 
@@ -59,7 +60,7 @@ static void write_counts(struct json *json, const struct memory_counts *counts, 
 		json_null(json, "lost");
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* What a view's sums are, of MEM. */
 static void set_sum(const struct memory *memory, struct memory_counts *counts,
@@ -258,7 +259,7 @@ static void write_lines(struct memory *memory)
 	rows_close(json);
 }
 
-/* ---- the tree ------------------------------------------------------------------------------------ */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 void memory_write_node(struct memory *memory, struct json *json, uint32_t function, bool is_root,
 		       const struct memory_sum *self, const struct memory_sum *total,
@@ -299,7 +300,7 @@ void memory_write_node(struct memory *memory, struct json *json, uint32_t functi
 	}
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* NULL: it is not excluded. A reason of a later version is one that is not known. */
 static const char *excluded_name(uint32_t event)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks that live
+ * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks
+ * that live
  *
- * Invariants: (1) of rows of one time, a block is allocated before it is freed, and rows of a process come in the order
- *                 in which its threads made them                                                   [test-memory: ties, order]
- *             (2) rows of a mark's own time change nothing that the mark's blocks have in them      [test-memory: marks]
- *             (3) whatever the rows are, memory goes with them                                      [test-memory: hostile]
- *             (4) what has ended before the stretch is not read for it                              [test-memory: ended]
+ * Invariants: (1) of rows of one time, a block is allocated before it is freed, and rows of a
+ *                 process come in the order in which its threads made them
+ *                 [test-memory: ties, order]
+ *             (2) rows of a mark's own time change nothing that the mark's blocks have in them
+ *                 [test-memory: marks]
+ *             (3) whatever the rows are, memory goes with them  [test-memory: hostile]
+ *             (4) what has ended before the stretch is not read for it  [test-memory: ended]
  */
 #include "config.h"
 
@@ -44,8 +47,8 @@ struct stream {
 	uint32_t thread, process, heap;
 	/* of the row that is next */
 	uint64_t time, block;
-	uint64_t
-		last; /* of a free: the last block that was there before it, among those of its time */
+	/* of a free: the last block that was there before it, among those of its time */
+	uint64_t last;
 };
 
 struct pass {
@@ -58,7 +61,7 @@ struct pass {
 	guint next_end;
 };
 
-/* ---- blocks by heap ------------------------------------------------------------------------------ */
+/* ---- blocks by heap -------------------------------------------------------------------------- */
 
 struct memory_blocks *memory_replay_blocks(const struct memory_replay *replay, uint32_t heap)
 {
@@ -110,7 +113,7 @@ static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
 	return &((uint32_t *)(void *)replay->orders->data)[thread];
 }
 
-/* ---- what a row does ----------------------------------------------------------------------------- */
+/* ---- what a row does ------------------------------------------------------------------------- */
 
 static void release(struct memory_replay *replay, const struct memory_event *event, uint64_t number,
 		    enum memory_release how, uint32_t *ret_chain)
@@ -189,7 +192,7 @@ static void end_heaps(struct pass *pass, uint64_t before)
 	}
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void peek(struct stream *stream)
 {
@@ -365,7 +368,7 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 	return true;
 }
 
-/* ---- where it begins ----------------------------------------------------------------------------- */
+/* ---- where it begins ------------------------------------------------------------------------- */
 
 static void load(const struct memory_live *live, void *data)
 {
@@ -393,7 +396,8 @@ static void tell_loaded(const struct memory_block *block, const struct memory_bl
 	each->replay->ops->loaded(&live, each->replay->data);
 }
 
-/* The mark that a heap begins with, index + 1. What has no beginning in the capture begins with the first that has blocks. */
+/* The mark that a heap begins with, index + 1. What has no beginning in the capture begins with
+ * the first that has blocks. */
 static uint32_t base_of(const struct pass *pass, uint32_t heap)
 {
 	const struct memory_heaps *heaps = pass->replay->heaps;
@@ -429,7 +433,8 @@ static bool is_over(const struct pass *pass, uint32_t heap, uint32_t base)
 	       memory_mark_at(heaps, base - 1)->time < pass->from;
 }
 
-/* Loads what lived when the stretch begins, or before; *ret_start is the time from which rows are read. */
+/* Loads what lived when the stretch begins, or before; *ret_start is the time from which rows
+ * are read. */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {
 	struct memory_replay *replay = pass->replay;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks that live
+ * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks
+ * that live
  *
- * Begins with the blocks of the last marks (memory-heaps.h) that are before the stretch, so what it costs goes with the distance from
- * there, and memory with the blocks that live.
+ * Begins with the blocks of the last marks (memory-heaps.h) that are before the stretch, so what it
+ * costs goes with the distance from there, and memory with the blocks that live.
  */
 #pragma once
 
@@ -15,8 +16,8 @@ struct memory_event {
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index of names */
 	uint32_t node;                  /* of an allocation, where nodes are wanted */
-	uint32_t
-		others; /* of a free: allocations of its thread since the block's own, where more is wanted */
+	/* of a free: allocations of its thread since the block's own, where more is wanted */
+	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */
 	bool is_free, has_address;
 	bool is_counted; /* it is in the stretch, and not only before it */
@@ -33,7 +34,8 @@ static inline struct memory_block memory_event_block(const struct memory_event *
 				      .is_mapping = event->kind >= PROF_ALLOC_MMAP };
 }
 
-/* Did its prior block become this one? Of other kinds that is one whose end nobody told, or a mapping of which a part ended. */
+/* Did its prior block become this one? Of other kinds that is one whose end nobody told, or a
+ * mapping of which a part ended. */
 static inline bool memory_event_moves(const struct memory_event *event)
 {
 	return event->kind == PROF_ALLOC_REALLOC || event->kind == PROF_ALLOC_REALLOCARRAY ||
@@ -55,7 +57,8 @@ struct memory_ops {
 	void (*call)(const struct memory_event *event, void *data);
 	void (*allocated)(const struct memory_event *event, const struct memory_block *block,
 			  const struct memory_block_more *more, void *data);
-	/* `more` is zeros where it is not wanted. Gone: its number is used anew, so its free was lost. */
+	/* `more` is zeros where it is not wanted. Gone: its number is used anew, so its free was
+	 * lost. */
 	void (*released)(const struct memory_event *event, const struct memory_block *block,
 			 const struct memory_block_more *more, enum memory_release how, void *data);
 	/* Its process has ended; the blocks are still there. */
@@ -72,8 +75,8 @@ struct memory_replay {
 	bool wants_more, wants_nodes;
 	bool (*wants_heap)(uint32_t heap, void *data); /* NULL: all */
 	/* the answer, until memory_replay_done() */
-	GPtrArray *
-		blocks; /* struct memory_blocks by heap, or NULL: the last segment's are there at the end */
+	/* struct memory_blocks by heap, or NULL: the last segment's are there at the end */
+	GPtrArray *blocks;
 	uint64_t unknown;    /* frees of blocks that did not live, in the stretch */
 	GArray *orders;      /* uint32_t by thread */
 	GArray *skip_before; /* uint64_t by heap */

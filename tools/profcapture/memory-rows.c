@@ -2,7 +2,8 @@
 /*
  * Memory-rows - which rows an answer has, and in which order
  *
- * What a view is about is what its rows are sorted by, then the name, so that the same capture gives the same bytes.
+ * What a view is about is what its rows are sorted by, then the name, so that the same capture
+ * gives the same bytes.
  */
 #include "config.h"
 
@@ -97,7 +98,8 @@ static void list_functions(struct memory *memory)
 	}
 }
 
-/* By class they are in order, the others by bytes or blocks. What two threads have to do with comes before what one has. */
+/* By class they are in order, the others by bytes or blocks. What two threads have to do with
+ * comes before what one has. */
 static double key_of(const struct memory *memory, uint32_t entity,
 		     const struct memory_counts *counts)
 {

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static char *count_text(double count)
 {
@@ -57,7 +57,7 @@ static double seconds(int64_t ns)
 	return (double)ns / 1e9;
 }
 
-/* ---- what stands first --------------------------------------------------------------------------- */
+/* ---- what stands first ----------------------------------------------------------------------- */
 
 static void print_loss(const struct memory *memory, struct out *out)
 {
@@ -360,7 +360,7 @@ static void print_head(const struct memory *memory, struct out *out)
 		print_running(memory, out);
 }
 
-/* ---- processes ----------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void print_process(const struct memory *memory, struct out *out, uint32_t process)
 {
@@ -420,7 +420,7 @@ static void print_processes(const struct memory *memory, struct out *out)
 			   limit ? MIN_OF(limit, (uint64_t)all->len) : all->len, all->len);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void print_chain(const struct memory *memory, struct out *out, uint32_t chain)
 {

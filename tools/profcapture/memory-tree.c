@@ -65,7 +65,7 @@ void memory_tree_done(struct memory_tree *tree)
 	*tree = (struct memory_tree){ 0 };
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Who calls these allocates: what they do themselves says nothing. */
 static bool is_allocator(const struct memory_tree *tree, const char *name)
@@ -139,7 +139,8 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-/* Below a node: the frame of a row, and what is inlined there where the functions are to have that. */
+/* Below a node: the frame of a row, and what is inlined there where the functions are to have
+ * that. */
 static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
 			uint32_t row)
 {
@@ -189,7 +190,7 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 	return node;
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 {
@@ -209,8 +210,9 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 }
 
 /*
- * A node counts in its function's total unless the function is above it too. Whether it is, is known by the nearest node above
- * that has the same function: nodes are looked at in the order of a walk, with a count of each function that is above.
+ * A node counts in its function's total unless the function is above it too. Whether it is, is
+ * known by the nearest node above that has the same function: nodes are looked at in the order of a
+ * walk, with a count of each function that is above.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total)

@@ -2,9 +2,10 @@
 /*
  * Memory-tree - the stacks that blocks were allocated by, as one call tree over all epochs
  *
- * Ids of stacks mean something within an epoch only, and a block may outlive many: so each stack that is asked for becomes a node
- * here, found by its parent and its function, or the place in one where the functions are to be such. Node 0 is above the roots;
- * 1 and 2 are no stack and one that the capture lost.
+ * Ids of stacks mean something within an epoch only, and a block may outlive many: so each stack
+ * that is asked for becomes a node here, found by its parent and its function, or the place in one
+ * where the functions are to be such. Node 0 is above the roots; 1 and 2 are no stack and one that
+ * the capture lost.
  */
 #pragma once
 
@@ -17,8 +18,8 @@
 
 struct memory_node {
 	uint32_t parent, function;
-	uint32_t
-		site; /* function that a block of this stack counts for: the leaf, or who called C++'s new */
+	/* function that a block of this stack counts for: the leaf, or who called C++'s new */
+	uint32_t site;
 };
 
 struct memory_sum {
@@ -36,8 +37,8 @@ struct memory_epoch {
 
 struct memory_tree {
 	struct reader *reader;
-	const GPtrArray *
-		through; /* patterns (suppressions.h) of functions that allocate for their callers, or NULL */
+	/* patterns (suppressions.h) of functions that allocate for their callers, or NULL */
+	const GPtrArray *through;
 	struct functions *functions;
 	GArray *nodes; /* struct memory_node, a parent before its children */
 	struct number_map index;
@@ -69,8 +70,9 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 			  uint32_t segment, uint64_t time);
 
 /*
- * From what blocks of each node sum up to (by node, shorter arrays are zeros): `self` by function that they count for, and
- * `total` of all that a function is on the stack of, once however often. Both are set to as many as there are functions.
+ * From what blocks of each node sum up to (by node, shorter arrays are zeros): `self` by function
+ * that they count for, and `total` of all that a function is on the stack of, once however often.
+ * Both are set to as many as there are functions.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total);

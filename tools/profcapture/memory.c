@@ -2,9 +2,10 @@
 /*
  * profcapture memory - what was allocated, and what became of it
  *
- * What the words mean: bytes are those asked for. A block is leaked that was not freed when its process ended (or the recording, if
- * that was first), and lives that was not at the end of the range. Temporary is one that its own thread freed before it had made more
- * than --threshold other allocations, or one that was freed --within a time.
+ * What the words mean: bytes are those asked for. A block is leaked that was not freed when its
+ * process ended (or the recording, if that was first), and lives that was not at the end of the
+ * range. Temporary is one that its own thread freed before it had made more than --threshold other
+ * allocations, or one that was freed --within a time.
  */
 #include "config.h"
 
@@ -85,7 +86,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 int memory_choose_view(struct memory *memory)
 {
@@ -194,7 +195,7 @@ static char **join_times(int *argc, char **argv)
 	return (char **)g_ptr_array_free(words, FALSE);
 }
 
-/* ---- what is asked for --------------------------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 static bool resolve_times(struct memory *memory, GError **error)
 {
@@ -241,7 +242,7 @@ static void list_processes(struct memory *memory)
 					       memory_heap_at(&memory->heaps, i)->process);
 }
 
-/* ---- what is missing ----------------------------------------------------------------------------- */
+/* ---- what is missing ------------------------------------------------------------------------- */
 
 struct reader memory_loss_reader(const struct memory *memory)
 {
@@ -309,7 +310,8 @@ static bool find_losses(struct memory *memory, GError **error)
 	return true;
 }
 
-/* Fails for a capture that was recorded without allocations: none of its numbers is known to be 0. */
+/* Fails for a capture that was recorded without allocations: none of its numbers is known to be
+ * 0. */
 static bool check_recorded(const struct memory *memory, GError **error)
 {
 	static const unsigned tables[] = { PROF_TABLE_HEAP, PROF_TABLE_ALLOC, PROF_TABLE_FREE,
@@ -334,7 +336,7 @@ static bool check_recorded(const struct memory *memory, GError **error)
 	return false;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------ */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 bool memory_run(struct memory *memory, const char *file, GError **error)
 {

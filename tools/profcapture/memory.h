@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory - what the files of the verb `memory` share: the verb (memory.c), what it finds (memory-count.c, memory-find.c), and how that
- * is shown (memory-rows.c, memory-text.c, memory-json.c)
+ * Memory - what the files of the verb `memory` share: the verb (memory.c), what it finds
+ * (memory-count.c, memory-find.c), and how that is shown (memory-rows.c, memory-text.c,
+ * memory-json.c)
  *
- * Sums are doubles, since one block of a sampled capture stands for several: integers are exact up to 2^53.
+ * Sums are doubles, since one block of a sampled capture stands for several: integers are exact up
+ * to 2^53.
  */
 #pragma once
 
@@ -51,7 +53,9 @@ struct memory_counts {
 /* What of MEM is known of a row; the rest is null. */
 enum {
 	MEMORY_HAS_CALLS =
-		1, /* calls, failed, foreign_frees, allocations, allocated_bytes, freed_bytes, temporary */
+		/* calls, failed, foreign_frees, allocations, allocated_bytes, freed_bytes,
+		 * temporary */
+	1,
 	MEMORY_HAS_LIVE = 2,
 	MEMORY_HAS_LEAKED = 4,
 	MEMORY_HAS_PEAK = 8,
@@ -97,7 +101,8 @@ struct memory {
 	void *watch_data;
 	enum memory_view view;
 	int64_t at_ns, before_ns;
-	double sampled_bytes; /* the most of any recording in the file; 0: each allocation is in it */
+	/* the most of any recording in the file; 0: each allocation is in it */
+	double sampled_bytes;
 	bool is_sampled_alike;
 	/* what was found */
 	struct memory_tree tree;
@@ -130,13 +135,15 @@ static inline struct memory_counts *memory_counts_of(GArray *all, uint32_t entit
 	return counts;
 }
 
-/* Between two allocations of a sampled recording there were others, so nobody knows which were freed soon by their number. */
+/* Between two allocations of a sampled recording there were others, so nobody knows which were
+ * freed soon by their number. */
 static inline bool memory_knows_temporary(const struct memory *memory)
 {
 	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;
 }
 
-/* Rows of --sizes and --lifetimes: powers of two of bytes, and of ten of nanoseconds; the last one was never freed. */
+/* Rows of --sizes and --lifetimes: powers of two of bytes, and of ten of nanoseconds; the last
+ * one was never freed. */
 uint32_t memory_size_class(uint64_t size);
 void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
 #define MEMORY_NEVER_FREED 20u
@@ -149,7 +156,8 @@ static inline bool memory_by_function(const struct memory *memory)
 	return memory->view <= MEMORY_DIFF || memory->view == MEMORY_REALLOCS;
 }
 
-/* `memory` holds what is wanted and zeros, but for what no number means (within_ns, the reader's limit). */
+/* `memory` holds what is wanted and zeros, but for what no number means (within_ns, the reader's
+ * limit). */
 int memory_choose_view(struct memory *memory);
 bool memory_run(struct memory *memory, const char *file, GError **error);
 void memory_done(struct memory *memory);
@@ -163,8 +171,9 @@ bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
 
 /*
- * The reader with the range in which losses make the view wrong; owns nothing. What was lost before the memory's own range may be a
- * block that is there in it, or its end, and what was lost behind it the end of what is said to be leaked.
+ * The reader with the range in which losses make the view wrong; owns nothing. What was lost before
+ * the memory's own range may be a block that is there in it, or its end, and what was lost behind
+ * it the end of what is said to be leaked.
  */
 struct reader memory_loss_reader(const struct memory *memory);
 
@@ -175,7 +184,8 @@ void memory_write_warnings(const struct memory *memory, struct json *json);
 
 /* Fills in ->about, once all that there is to read is read. */
 void memory_describe(struct memory *memory);
-/* What there is to say of a process: why it has no heap, or NULL; its name, or NULL; what it lost. */
+/* What there is to say of a process: why it has no heap, or NULL; its name, or NULL; what it
+ * lost. */
 const char *memory_excluded(const struct memory *memory, uint32_t process);
 const char *memory_comm(const struct memory *memory, uint32_t process);
 uint64_t memory_lost_of(const struct memory *memory, uint32_t process);
@@ -193,5 +203,6 @@ bool memory_tree_is_cut(struct memory *memory);
 void memory_write_tree(struct memory *memory, struct json *json);
 void memory_print_tree(struct memory *memory, struct out *out);
 uint64_t memory_integer(double number);
-/* Sums of a view that its rows are sorted and its tree is cut by: bytes, or blocks where these are what is asked for. */
+/* Sums of a view that its rows are sorted and its tree is cut by: bytes, or blocks where these
+ * are what is asked for. */
 double memory_key_of(const struct memory *memory, const struct memory_sum *sum);

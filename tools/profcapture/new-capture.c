@@ -2,7 +2,8 @@
 /*
  * New-capture - a capture that is being written from another one
  *
- * Invariants: (1) before a block is written, all dictionary blocks are, in the order of rank   [test-rewrite: order]
+ * Invariants: (1) before a block is written, all dictionary blocks are, in the order of rank
+ *                 [test-rewrite: order]
  *             (2) ids start at 1 in each epoch and never reach NEW_CAPTURE_LOST
  */
 #include "config.h"
@@ -23,7 +24,7 @@ static bool is_dictionary(const struct new_table *table)
 	return table->def->flags & PROF_TABLE_DICTIONARY;
 }
 
-/* ---- which dictionary names which ---------------------------------------------------------------- */
+/* ---- which dictionary names which ------------------------------------------------------------ */
 
 static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
 		       unsigned depth)
@@ -45,7 +46,7 @@ static void rank_table(struct new_capture *to, struct new_table *table, unsigned
 		table->rank = ++*next;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static bool write_block(struct new_capture *to, struct new_table *table, GError **error)
 {
@@ -101,7 +102,7 @@ bool new_capture_add(struct new_capture *to, size_t table, const struct prof_val
 	return put(to, &to->tables[table], values, error);
 }
 
-/* ---- interning ---------------------------------------------------------------------------------- */
+/* ---- interning ------------------------------------------------------------------------------- */
 
 static void encode_number(GByteArray *to, uint64_t number)
 {
@@ -201,7 +202,7 @@ static void forget(struct new_table *table)
 	g_array_append_val(table->content_of, none);
 }
 
-/* ---- epochs and segments ------------------------------------------------------------------------- */
+/* ---- epochs and segments --------------------------------------------------------------------- */
 
 bool new_capture_next_epoch(struct new_capture *to, GError **error)
 {

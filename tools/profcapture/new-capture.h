@@ -2,8 +2,9 @@
 /*
  * New-capture - a capture that is being written from another one
  *
- * Rows are added table by table; blocks, chunks and epochs are its business. Dictionary rows are interned: the same
- * content gets the same id within an epoch and is written once, before the first row that names it.
+ * Rows are added table by table; blocks, chunks and epochs are its business. Dictionary rows are
+ * interned: the same content gets the same id within an epoch and is written once, before the first
+ * row that names it.
  */
 #pragma once
 

@@ -62,7 +62,7 @@ const struct cli_option reader_pager_options[] = {
 	{ NULL },
 };
 
-/* ---- time range --------------------------------------------------------------------------------- */
+/* ---- time range ------------------------------------------------------------------------------ */
 
 struct mark_search {
 	const char *name;
@@ -71,7 +71,8 @@ struct mark_search {
 	const struct capture *capture;
 };
 
-/* The first to begin, and of several at once the longest. One that has no end goes on to the end of the capture. */
+/* The first to begin, and of several at once the longest. One that has no end goes on to the end
+ * of the capture. */
 static void search_mark(const struct span *span, void *data)
 {
 	struct mark_search *search = data;
@@ -149,7 +150,7 @@ void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t 
 			  : capture_clock(reader->capture, segment, reader->to_ns);
 }
 
-/* ---- threads and CPUs --------------------------------------------------------------------------- */
+/* ---- threads and CPUs ------------------------------------------------------------------------ */
 
 static bool has_number(const GArray *numbers, uint64_t number)
 {
@@ -236,7 +237,7 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 	return !reader->cpus || has_number(reader->cpus, cpu);
 }
 
-/* ---- options that nothing passes ---------------------------------------------------------------- */
+/* ---- options that nothing passes ------------------------------------------------------------- */
 
 /* Of those that a capture has, so many are named where one was asked for that it has not. */
 #define NAMED_MOST 10
@@ -382,7 +383,7 @@ static bool warn_of_options(const struct reader *reader, GError **error)
 	       warn_of_comms(reader, error);
 }
 
-/* ---- open and answer ---------------------------------------------------------------------------- */
+/* ---- open and answer ------------------------------------------------------------------------- */
 
 bool reader_open(struct reader *reader, const char *file, GError **error)
 {
@@ -501,7 +502,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out)
 			   NAMES_LOST_TEXT, reader->capture->names->lost);
 }
 
-/* Losses of the kernel's events take none of a collector's records, and damage of a table none of another's. */
+/* Losses of the kernel's events take none of a collector's records, and damage of a table none
+ * of another's. */
 static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 {
 	static const char *const kernel_causes[] = {

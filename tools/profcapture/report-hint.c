@@ -48,7 +48,7 @@ static const struct advice advices[] = {
 	{ NULL },
 };
 
-/* ---- what was lost ------------------------------------------------------------------------------- */
+/* ---- what was lost --------------------------------------------------------------------------- */
 
 static const char *advice_for_loss(const char *cause)
 {
@@ -93,7 +93,7 @@ static struct report_hint of_losses(const struct tally *tally)
 	return hint;
 }
 
-/* ---- what has no name ---------------------------------------------------------------------------- */
+/* ---- what has no name ------------------------------------------------------------------------ */
 
 static bool is_usual_place(const char *path)
 {
@@ -168,7 +168,7 @@ static struct report_hint of_names(const struct tally *tally)
 	return hint;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 struct report_hint report_hint_find(const struct tally *tally)
 {

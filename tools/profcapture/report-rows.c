@@ -17,7 +17,7 @@
 /* Of a name so many columns are always shown. */
 #define MIN_NAME 16u
 
-/* ---- rows --------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void report_describe(const struct report *report, struct report_line *line)
 {
@@ -104,7 +104,7 @@ static guint shown(const struct report *report, const GArray *lines)
 	return limit && limit < lines->len ? (guint)limit : lines->len;
 }
 
-/* ---- JSON and CSV ------------------------------------------------------------------------------- */
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
 {
@@ -258,7 +258,7 @@ static void write_rows(const struct report *report, struct json *json, const GAr
 	reader_end(&report->reader, json);
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Is the total another one than self? */
 static bool has_children(const struct report *report)
@@ -465,7 +465,7 @@ static void print_lines(const struct report *report, struct out *out, const GArr
 	reader_print_limit(&report->reader, out, shown(report, lines), lines->len);
 }
 
-/* ---- verbs' three shapes ------------------------------------------------------------------------ */
+/* ---- verbs' three shapes --------------------------------------------------------------------- */
 
 void report_show_rows(struct report *report, struct out *out)
 {

@@ -2,7 +2,8 @@
 /*
  * Report-tree - the call tree, from the roots down, or from what was hit up
  *
- * Children are lists in two arrays, eight bytes a node; only those of nodes that are shown are sorted.
+ * Children are lists in two arrays, eight bytes a node; only those of nodes that are shown are
+ * sorted.
  */
 #include "config.h"
 

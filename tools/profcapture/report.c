@@ -51,7 +51,7 @@ double report_percent(const struct report *report, struct amount amount)
 	return amount_percent(amount, report->tally.all);
 }
 
-/* ---- what stands before every answer ------------------------------------------------------------ */
+/* ---- what stands before every answer --------------------------------------------------------- */
 
 static void write_per_mark(const struct report *report, struct json *json)
 {
@@ -198,7 +198,7 @@ void report_print_head(const struct report *report, struct out *out)
 	out_char(out, '\n');
 }
 
-/* ---- the verb ----------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static int check_options(struct report *report)
 {

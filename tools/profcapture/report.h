@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report - what the files of the verb `report` share: the verb and what stands before every answer (report.c), rows and
- * what is around one function (report-rows.c), the call tree (report-tree.c)
+ * Report - what the files of the verb `report` share: the verb and what stands before every answer
+ * (report.c), rows and what is around one function (report-rows.c), the call tree (report-tree.c)
  */
 #pragma once
 

@@ -2,9 +2,11 @@
 /*
  * Result file - where a capture that was made from another one goes
  *
- * Invariants: (1) no half of a capture is left under any name, but by SIGKILL        [test_result_files: interrupted]
- *             (2) what --force replaces is whole until the new capture is            [test_result_files: fails]
- *             (3) a device, a pipe or a folder is never removed                      [test_result_files: devices]
+ * Invariants: (1) no half of a capture is left under any name, but by SIGKILL
+ *                 [test_result_files: interrupted]
+ *             (2) what --force replaces is whole until the new capture is
+ *                 [test_result_files: fails]
+ *             (3) a device, a pipe or a folder is never removed  [test_result_files: devices]
  */
 #include "config.h"
 

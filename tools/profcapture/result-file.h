@@ -2,9 +2,9 @@
 /*
  * Result file - where a capture that was made from another one goes
  *
- * A file has its whole content or is not there: it is removed when the work fails or a signal ends the program, and with
- * force the old one stays until the new one is whole. What cannot be sought in (standard output, pipes, devices) gets
- * the whole capture at the end, out of a temporary file.
+ * A file has its whole content or is not there: it is removed when the work fails or a signal ends
+ * the program, and with force the old one stays until the new one is whole. What cannot be sought
+ * in (standard output, pipes, devices) gets the whole capture at the end, out of a temporary file.
  */
 #pragma once
 
@@ -19,9 +19,11 @@ struct result_file {
 	int stream_fd;    /* where it is copied when it is whole, or -1 */
 };
 
-/* An existing regular file is refused without force; a device or a pipe is written into, a terminal never. */
+/* An existing regular file is refused without force; a device or a pipe is written into, a
+ * terminal never. */
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error);
 /* The capture is whole. */
 bool result_file_commit(struct result_file *file, GError **error);
-/* Closes, and removes what was not committed. Takes one that was never opened, { 0 } with path NULL. */
+/* Closes, and removes what was not committed. Takes one that was never opened, { 0 } with path
+ * NULL. */
 void result_file_done(struct result_file *file);

@@ -2,8 +2,9 @@
 /*
  * Rewrite-heaps - what each process had allocated when a slice begins
  *
- * Invariants: (1) a slice says of its blocks what the whole file says of the same stretch [test_memory_reader: cut]
- *             (2) a file cannot choose blocks that collide                                    (a seed of the process)
+ * Invariants: (1) a slice says of its blocks what the whole file says of the same stretch
+ *                 [test_memory_reader: cut]
+ *             (2) a file cannot choose blocks that collide  (a seed of the process)
  */
 #include "config.h"
 
@@ -79,7 +80,7 @@ static struct heap *heap_of(struct rewrite_heaps *heaps, uint32_t process)
 	return &((struct heap *)(void *)heaps->heaps->data)[process];
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* The rows of a table of an epoch. */
 struct stream {
@@ -258,7 +259,7 @@ bool rewrite_heaps_read(struct rewrite_heaps *heaps, uint32_t segment, uint32_t 
 	return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static gint compare_blocks(gconstpointer left, gconstpointer right)
 {

@@ -2,8 +2,8 @@
 /*
  * Rewrite-heaps - what each process had allocated when a slice begins
  *
- * A number is that of one block, so whatever was told of blocks until then adds up to those that live, and the memory that takes goes with
- * these.
+ * A number is that of one block, so whatever was told of blocks until then adds up to those that
+ * live, and the memory that takes goes with these.
  */
 #pragma once
 

@@ -55,7 +55,7 @@ static bool refuse_same_file(const struct remake *remake, const char *input, GEr
 	return false;
 }
 
-/* ---- the verbs ---------------------------------------------------------------------------------- */
+/* ---- the verbs ------------------------------------------------------------------------------- */
 
 /* What a capture lost by being cut is no news to who wants a smaller one of the rest. */
 static int add_damage(const struct prof_damage *damage, void *data)

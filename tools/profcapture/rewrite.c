@@ -2,13 +2,15 @@
 /*
  * Rewrite - one capture made from another: cut, compacted, or recovered
  *
- * The source is read part by part, a part being one epoch of one segment, and within a part table by table: the order of
- * rows within a table, which is all that the format asks for, stays.
+ * The source is read part by part, a part being one epoch of one segment, and within a part table
+ * by table: the order of rows within a table, which is all that the format asks for, stays.
  *
- * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive then, and the
- * mappings and generated code of their processes, and what these had allocated, all at the start; metadata; losses that reach into it, whole, since nobody knows how they
- * were spread. A switch row that reaches over an end is cut to it; a thread that is on no CPU at an end has a row without a
- * length there, so that the slice has the time until its next switch, or since its last one.
+ * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive
+ * then, and the mappings and generated code of their processes, and what these had allocated, all
+ * at the start; metadata; losses that reach into it, whole, since nobody knows how they were
+ * spread. A switch row that reaches over an end is cut to it; a thread that is on no CPU at an end
+ * has a row without a length there, so that the slice has the time until its next switch, or since
+ * its last one.
  */
 #include "config.h"
 
@@ -36,8 +38,8 @@ struct rewrite {
 	const struct prof_segment
 		*segment;    /* of the source, that rows are written into; NULL at first */
 	uint64_t start, end; /* clock values between which rows of it are kept */
-	GHashTable *
-		alive_rows; /* of (part, row) of task: that say what is alive at the start of the slice */
+	/* of (part, row) of task: that say what is alive at the start of the slice */
+	GHashTable *alive_rows;
 	GHashTable *alive_processes; /* set of process indexes of names */
 	GHashTable *alive_threads;   /* likewise, set of thread indexes */
 	GHashTable *states; /* thread index of names → struct thread_state, up to the row at hand */
@@ -69,7 +71,7 @@ struct thread_state {
 	uint32_t epoch, thread, state;
 };
 
-/* ---- parts -------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static gint compare_parts(gconstpointer left, gconstpointer right)
 {
@@ -112,7 +114,7 @@ static bool list_parts(struct rewrite *rewrite, GError **error)
 	return ok;
 }
 
-/* ---- segments ----------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 static int64_t segment_start(const struct rewrite *rewrite, const struct prof_segment *segment)
 {
@@ -150,7 +152,8 @@ static size_t first_kept(const struct rewrite *rewrite)
 	return index;
 }
 
-/* What the segment is called in the new capture; sets the clock values between which its rows are kept. */
+/* What the segment is called in the new capture; sets the clock values between which its rows
+ * are kept. */
 static struct prof_segment use_segment(struct rewrite *rewrite, const struct prof_segment *segment)
 {
 	const struct rewrite_options *options = rewrite->options;
@@ -173,7 +176,7 @@ static struct prof_segment use_segment(struct rewrite *rewrite, const struct pro
 	return new;
 }
 
-/* ---- what is alive when a slice begins ------------------------------------------------------------ */
+/* ---- what is alive when a slice begins ------------------------------------------------------- */
 
 /* Number of a task row in the order in which parts are read. */
 static gpointer row_key(uint64_t ordinal)
@@ -276,9 +279,10 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 	return ok;
 }
 
-/* ---- what threads are at the ends of a slice ------------------------------------------------------- */
+/* ---- what threads are at the ends of a slice ------------------------------------------------- */
 
-/* `reaches`: the row reaches over the end of the slice that is at hand, so that the thread is on a CPU there. */
+/* `reaches`: the row reaches over the end of the slice that is at hand, so that the thread is on
+ * a CPU there. */
 static bool note_state(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
 		       bool reaches, GError **error)
 {
@@ -423,7 +427,7 @@ static bool follow_row(struct rewrite *rewrite, unsigned table, const struct pro
 	return true;
 }
 
-/* ---- which rows stay, and as what ---------------------------------------------------------------- */
+/* ---- which rows stay, and as what ------------------------------------------------------------ */
 
 struct table_copy {
 	size_t table; /* index */
@@ -523,7 +527,7 @@ static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy
 	values[0].number = MIN_OF(values[0].number, rewrite->end);
 }
 
-/* ---- losses that damage of the file made ---------------------------------------------------------- */
+/* ---- losses that damage of the file made ----------------------------------------------------- */
 
 static gint compare_damages(gconstpointer left, gconstpointer right)
 {
@@ -541,7 +545,8 @@ struct dating {
 	struct damage_row now;
 };
 
-/* The index has the times of a chunk that it lists. The rows of a stretch were written between the chunks around it. */
+/* The index has the times of a chunk that it lists. The rows of a stretch were written between
+ * the chunks around it. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -622,7 +627,8 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 			.is_timed = table && table->flags & PROF_TABLE_TIMED,
 		};
 
-		/* An index that is damaged, or an end right behind a whole chunk, is no loss of rows; nor is another capture. */
+		/* An index that is damaged, or an end right behind a whole chunk, is no loss of
+		 * rows; nor is another capture. */
 		if (damage->rows == 0 || damage->bytes == 0 ||
 		    (second_at && damage->offset >= second_at))
 			continue;
@@ -679,7 +685,8 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 	return true;
 }
 
-/* At the end of the new capture, which then lasts as long as the slice, whatever its last row is. */
+/* At the end of the new capture, which then lasts as long as the slice, whatever its last row
+ * is. */
 static bool add_metadata(struct rewrite *rewrite, const char *key, const char *value,
 			 GError **error)
 {
@@ -703,7 +710,7 @@ static bool add_origin(struct rewrite *rewrite, GError **error)
 	       (!rewrite->options->timed || add_metadata(rewrite, "slice", file, error));
 }
 
-/* ---- copying ------------------------------------------------------------------------------------ */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static bool copy_row(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
 		     void *data, GError **error)
@@ -815,7 +822,8 @@ static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *bat
 	return image < used->len && used->data[image];
 }
 
-/* A dictionary whose rows nobody names: what they tell of is where an image and an offset are the same. */
+/* A dictionary whose rows nobody names: what they tell of is where an image and an offset are
+ * the same. */
 struct about_images {
 	unsigned table;
 	unsigned id_column, image_column;
@@ -876,7 +884,7 @@ static bool write_heaps(struct rewrite *rewrite, const struct prof_segment *segm
 	return ok;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool run(struct rewrite *rewrite, int fd, GError **error)
 {

@@ -2,9 +2,10 @@
 /*
  * Rewrite - one capture made from another: cut, compacted, or recovered
  *
- * Rows of every table, also of those that this version does not know, are copied with the dictionary rows that they
- * name; names that nothing needs are left behind. Segments stay, epochs stay or are merged. Symbols of the images that
- * are still named go into a last epoch. Memory: one epoch of the source and one of the result, and the blocks that live when a slice begins.
+ * Rows of every table, also of those that this version does not know, are copied with the
+ * dictionary rows that they name; names that nothing needs are left behind. Segments stay, epochs
+ * stay or are merged. Symbols of the images that are still named go into a last epoch. Memory: one
+ * epoch of the source and one of the result, and the blocks that live when a slice begins.
  */
 #pragma once
 
@@ -15,7 +16,8 @@ struct rewrite_options {
 	bool timed;       /* only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
 	bool merge_epochs; /* fill epochs and chunks */
-	GArray *file_damages; /* struct prof_damage that get a loss row each where they lost rows, or NULL */
+	/* struct prof_damage that get a loss row each where they lost rows, or NULL */
+	GArray *file_damages;
 };
 
 struct rewrite_result {

@@ -2,8 +2,10 @@
 /*
  * Row-copier - rows of one epoch, with whatever they refer to, into a new capture
  *
- * Invariants: (1) a row is copied once an epoch, and a cycle of references ends at its first return  [test-rewrite: cycle]
- *             (2) chains within a table (stacks) are followed by a loop; between tables the depth is bounded
+ * Invariants: (1) a row is copied once an epoch, and a cycle of references ends at its first return
+ *                 [test-rewrite: cycle]
+ *             (2) chains within a table (stacks) are followed by a loop; between tables the depth
+ *                 is bounded
  */
 #include "config.h"
 
@@ -102,7 +104,7 @@ static size_t table_index(const struct row_copier *copier, unsigned id)
 	return low < copier->n_tables && copier->tables[low]->id == id ? low : SIZE_MAX;
 }
 
-/* ---- one row ------------------------------------------------------------------------------------ */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 static struct prof_value translate_list(struct row_copier *copier,
 					const struct prof_column_def *column,
@@ -140,7 +142,8 @@ static struct prof_value translate_value(struct row_copier *copier,
 	return PROF_NUMBER(array->numbers[row]);
 }
 
-/* The parent in a tree has a smaller id: readers cut what has not, and so does a copy, whose ids are new. */
+/* The parent in a tree has a smaller id: readers cut what has not, and so does a copy, whose ids
+ * are new. */
 static bool is_bad_parent(const struct prof_table_def *def, unsigned column,
 			  const struct prof_array *parents, const struct prof_array *ids,
 			  size_t row)
@@ -171,7 +174,7 @@ void row_copier_translate(struct row_copier *copier, size_t table, const struct 
 	translate(copier, table, columns, row, ret_row, 0);
 }
 
-/* ---- dictionary rows ---------------------------------------------------------------------------- */
+/* ---- dictionary rows ------------------------------------------------------------------------- */
 
 /* The column by which rows of the table name other rows of it, or 0. */
 static unsigned self_column(const struct prof_table_def *def)
@@ -235,7 +238,8 @@ static ssize_t parent_row(const struct copied_dictionary *dictionary,
 	return found < 0 || dictionary->ids[found] != 0 ? -1 : found;
 }
 
-/* Row and its ancestors that are not copied yet, up to a root, a copied one, or one that is on the way. */
+/* Row and its ancestors that are not copied yet, up to a root, a copied one, or one that is on
+ * the way. */
 static GArray *list_chain(struct copied_dictionary *dictionary, const struct prof_table_def *def,
 			  size_t row)
 {

@@ -2,8 +2,9 @@
 /*
  * Row-copier - rows of one epoch, with whatever they refer to, into a new capture
  *
- * Knows tables by their schema only. A reference is followed when the first row that has it is copied, so dictionary
- * rows that nobody names are left behind. What the source does not explain becomes NEW_CAPTURE_LOST.
+ * Knows tables by their schema only. A reference is followed when the first row that has it is
+ * copied, so dictionary rows that nobody names are left behind. What the source does not explain
+ * becomes NEW_CAPTURE_LOST.
  */
 #pragma once
 

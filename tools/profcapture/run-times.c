@@ -86,7 +86,8 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 	}
 }
 
-/* Rows may be missing here: whether a thread ran in a gap that begins before it is not known, so such a gap counts as nothing. */
+/* Rows may be missing here: whether a thread ran in a gap that begins before it is not known, so
+ * such a gap counts as nothing. */
 static void forget_gaps(GArray *times)
 {
 	for (guint i = 0; i < times->len; i++)

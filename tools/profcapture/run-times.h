@@ -2,13 +2,14 @@
 /*
  * Run-times - how long each thread ran, waited, and was ready but on no CPU
  *
- * From the table of context switches, whose rows say from when to when a thread was on a CPU and why it left. The gap to
- * the thread's next row is what the row before it says. What is before a thread's first and behind its last row is unknown
- * and counts as nothing: a recording has rows without a length where a thread that is on no CPU begins and ends.
- * Where wake-ups were not recorded, a thread that waits does so until it runs, and one that was forked is preempted until
+ * From the table of context switches, whose rows say from when to when a thread was on a CPU and
+ * why it left. The gap to the thread's next row is what the row before it says. What is before a
+ * thread's first and behind its last row is unknown and counts as nothing: a recording has rows
+ * without a length where a thread that is on no CPU begins and ends. Where wake-ups were not
+ * recorded, a thread that waits does so until it runs, and one that was forked is preempted until
  * then. So the times of a thread come to how long it was there, one way or the other.
- * What damage took, and each gap around that, counts as nothing either: times are lower bounds where capture_lacks_rows()
- * says so of the table  [test_damage: times_are_lower_bounds]
+ * What damage took, and each gap around that, counts as nothing either: times are lower bounds
+ * where capture_lacks_rows() says so of the table  [test_damage: times_are_lower_bounds]
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) each sample belongs to one event                                      [test-report: events]
- *             (2) an event without samples is known, too                                [test_weights: info]
+ * Invariants: (1) each sample belongs to one event  [test-report: events]
+ *             (2) an event without samples is known, too  [test_weights: info]
  */
 #include "config.h"
 

@@ -2,7 +2,8 @@
 /*
  * Source-text - the lines of a source file, where it can be found and read
  *
- * The path comes from a capture: only regular files are read, of at most MAX_BYTES, and what is no text stays that.
+ * The path comes from a capture: only regular files are read, of at most MAX_BYTES, and what is no
+ * text stays that.
  */
 #include "config.h"
 

@@ -16,8 +16,9 @@ struct source_text {
 };
 
 /*
- * `file` as debug information has it. Looked for in `folders` (NULL: none), each with the whole path below it, then with ever fewer
- * of its leading folders; then as it is, on the machine of `files`. NULL where it cannot be read.
+ * `file` as debug information has it. Looked for in `folders` (NULL: none), each with the whole
+ * path below it, then with ever fewer of its leading folders; then as it is, on the machine of
+ * `files`. NULL where it cannot be read.
  */
 struct source_text *source_text_find(const struct debug_files *files, const GPtrArray *folders,
 				     const char *file);

@@ -28,5 +28,6 @@ struct span_set {
 /* `set` holds what is wanted and zeros. */
 bool span_set_read(struct span_set *set, const struct reader *reader, GError **error);
 void span_set_done(struct span_set *set);
-/* Was one open then, of this thread (index of names) or of its process, as the scope is? Both ends are inside. */
+/* Was one open then, of this thread (index of names) or of its process, as the scope is? Both
+ * ends are inside. */
 bool span_set_has(const struct span_set *set, uint32_t thread, int64_t time_ns);

@@ -2,13 +2,14 @@
 /*
  * Spans - the marks of a capture, with begins and ends put together
  *
- * Open begins stand in chains, the last one first: one chain for each id of a process, and, of begins without an id, one
- * for each name of a thread.
+ * Open begins stand in chains, the last one first: one chain for each id of a process, and, of
+ * begins without an id, one for each name of a thread.
  *
- * Invariants: (1) each row is handed out once, but for a begin and its end, which are one span   [test-spans: every row]
- *             (2) the work is a constant a row, whatever ids and names a file has: an end looks at no more than
- *                 MOST_LOOKED_AT begins of its id                                                [test-spans: same id]
- *             (3) what has no owner that is known is paired with nothing                          [test-spans: lost]
+ * Invariants: (1) each row is handed out once, but for a begin and its end, which are one span
+ *                 [test-spans: every row]
+ *             (2) the work is a constant a row, whatever ids and names a file has: an end looks at
+ *                 no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
+ *             (3) what has no owner that is known is paired with nothing  [test-spans: lost]
  */
 #include "config.h"
 
@@ -53,7 +54,7 @@ struct pairing {
 	uint32_t segment;
 };
 
-/* ---- chains ------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -113,7 +114,7 @@ static struct begin *chain_take(struct chain *chain, const char *group, const ch
 	return NULL;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* False: nobody knows whose mark it is. */
 static bool key_of(const struct pairing *pairing, uint64_t id, const struct span *mark,

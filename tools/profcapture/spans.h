@@ -2,8 +2,8 @@
 /*
  * Spans - the marks of a capture, with begins and ends put together
  *
- * docs/format.md, "mark", says which end belongs to which begin. Memory: one small block for each span that is open at a
- * time, and one for each name on each thread.
+ * docs/format.md, "mark", says which end belongs to which begin. Memory: one small block for each
+ * span that is open at a time, and one for each name on each thread.
  */
 #pragma once
 
@@ -23,7 +23,8 @@ struct span {
 	int64_t start_ns, end_ns; /* relative; the same but in SPAN_WHOLE */
 };
 
-/* Hands out all marks, each once: a span when its end is there. Filters of the reader are not looked at, and what damage
- * took is not noted: capture_check(). Threads stay valid until names_forget(). */
+/* Hands out all marks, each once: a span when its end is there. Filters of the reader are not
+ * looked at, and what damage took is not noted: capture_check(). Threads stay valid until
+ * names_forget(). */
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
 		void *data, GError **error);

@@ -2,9 +2,11 @@
 /*
  * Stacks - the call tree of one epoch, with the samples that ended in each node
  *
- * Invariants: (1) parent[row] has a smaller id than row: there is no cycle          [test-report: cyclic stacks]
- *             (2) no node is deeper than STACKS_MAX_DEPTH                           [test-report: deep stacks]
- *             (3) in order, a parent comes before its children: totals need no walk  [test-report: totals]
+ * Invariants: (1) parent[row] has a smaller id than row: there is no cycle
+ *                 [test-report: cyclic stacks]
+ *             (2) no node is deeper than STACKS_MAX_DEPTH  [test-report: deep stacks]
+ *             (3) in order, a parent comes before its children: totals need no walk
+ *                 [test-report: totals]
  */
 #include "config.h"
 
@@ -114,7 +116,7 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	return stacks;
 }
 
-/* ---- Names that depend on the time ---------------------------------------------------------------- */
+/* ---- Names that depend on the time ----------------------------------------------------------- */
 
 static ssize_t frame_row(const struct stacks *stacks, uint32_t row)
 {
@@ -201,7 +203,7 @@ uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint3
 	return node;
 }
 
-/* ---- Totals --------------------------------------------------------------------------------------- */
+/* ---- Totals ---------------------------------------------------------------------------------- */
 
 void stacks_sum(struct stacks *stacks)
 {
@@ -250,8 +252,8 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 }
 
 /*
- * The node of the table becomes the innermost call, as it is what its children name as their parent; the function that it
- * was and the calls between are new ones above it, in order before it.
+ * The node of the table becomes the innermost call, as it is what its children name as their
+ * parent; the function that it was and the calls between are new ones above it, in order before it.
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,

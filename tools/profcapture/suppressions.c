@@ -3,7 +3,7 @@
  * Suppressions - leaks that nobody wants to hear of, in LeakSanitizer's format
  *
  * Invariants: (1) a function is compared once, a node once       (two arrays)
- *             (2) the work goes with pattern times text           [test_memory_reader: suppressions]
+ *             (2) the work goes with pattern times text  [test_memory_reader: suppressions]
  */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* ---- patterns ------------------------------------------------------------------------------------ */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 static size_t part_length(const char *pattern)
 {
@@ -31,7 +31,8 @@ static const char *find_part(const char *text, const char *part, size_t length)
 	return NULL;
 }
 
-/* The rest of a pattern, whose first part may be anywhere behind text. A part in front of $ has to be the end. */
+/* The rest of a pattern, whose first part may be anywhere behind text. A part in front of $ has
+ * to be the end. */
 static bool matches_behind(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {
@@ -63,7 +64,7 @@ bool suppression_matches(const char *pattern, const char *text)
 	return text && *pattern && matches_behind(pattern + is_here, text, is_here);
 }
 
-/* ---- files --------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static bool add_line(struct suppressions *suppressions, const char *file, unsigned number,
 		     char *line, GError **error)
@@ -123,7 +124,7 @@ void suppressions_done(struct suppressions *suppressions)
 	suppressions->all = NULL;
 }
 
-/* ---- stacks -------------------------------------------------------------------------------------- */
+/* ---- stacks ---------------------------------------------------------------------------------- */
 
 static uint32_t compare_function(const struct suppressions *suppressions,
 				 const struct functions *functions, uint32_t index)

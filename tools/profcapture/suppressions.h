@@ -2,8 +2,9 @@
 /*
  * Suppressions - leaks that nobody wants to hear of, in LeakSanitizer's format
  *
- * A line is `leak:PATTERN`, empty, or a comment that begins with #. A leak is left out if a function, image or source file of any
- * frame matches. In a pattern * stands for anything, ^ and $ for the ends; without these it may match inside.
+ * A line is `leak:PATTERN`, empty, or a comment that begins with #. A leak is left out if a
+ * function, image or source file of any frame matches. In a pattern * stands for anything, ^ and $
+ * for the ends; without these it may match inside.
  */
 #pragma once
 
@@ -15,8 +16,9 @@ struct suppression {
 };
 
 struct suppressions {
-	GArray *all;         /* struct suppression; NULL: none */
-	GArray *of_function; /* uint32_t: index + 2 of what matches, 1: nothing does, 0: not asked yet */
+	GArray *all; /* struct suppression; NULL: none */
+	/* uint32_t: index + 2 of what matches, 1: nothing does, 0: not asked yet */
+	GArray *of_function;
 	GArray *of_node; /* the same, of the stack */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture symbolize - adds the names of functions, inlined calls and lines that files of this machine know
+ * profcapture symbolize - adds the names of functions, inlined calls and lines that files of this
+ * machine know
  */
 #include "config.h"
 
@@ -37,7 +38,8 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* By the recorded path; what is behind it is compared with what was recorded by whoever reads it. */
+/* By the recorded path; what is behind it is compared with what was recorded by whoever reads
+ * it. */
 static int open_by_path(const struct names_image *image, void *data)
 {
 	return debug_files_open_path(data, image->path);
@@ -68,7 +70,8 @@ static int open_capture(const char *file, GError **error)
 	return -1;
 }
 
-/* As every reader does: what is unfinished or damaged is said, and a capture of which nothing is left is refused. */
+/* As every reader does: what is unfinished or damaged is said, and a capture of which nothing is
+ * left is refused. */
 static bool check_capture(const char *file, GError **error)
 {
 	struct capture *capture = capture_open(file, error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) what has min_share of all weight is in the tree, with all of its samples     [test-report: pruned]
- *             (2) the tree has at most depth / min_share nodes an epoch                        [test-report: pruned]
+ * Invariants: (1) what has min_share of all weight is in the tree, with all of its samples
+ *                 [test-report: pruned]
+ *             (2) the tree has at most depth / min_share nodes an epoch  [test-report: pruned]
  */
 #include "config.h"
 
@@ -56,7 +57,8 @@ static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
 	amount_add(&node->count.total, count.total);
 }
 
-/* Parents come before children in order, so their nodes are known. Without `grow`, what has no node is left out. */
+/* Parents come before children in order, so their nodes are known. Without `grow`, what has no
+ * node is left out. */
 static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *index, bool grow,
 		  const struct stacks *stacks)
 {
@@ -86,7 +88,8 @@ static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *ind
 	}
 }
 
-/* Adds to the tree what is heavy in that of one epoch. A parent is not lighter than its children. */
+/* Adds to the tree what is heavy in that of one epoch. A parent is not lighter than its
+ * children. */
 static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
 {
 	g_autofree uint32_t *kept = g_new0(uint32_t, nodes->len);

@@ -2,10 +2,11 @@
 /*
  * Tally-tree - the call tree of all epochs, merged by what is called
  *
- * A tree of everything can have as many nodes as there are distinct stacks in all epochs together. Who shows only
- * branches above a share sets min_share, and gets those alone, with exact counts. What has the
- * share of all weight has it of the weight of at least one epoch: so the first pass keeps what is
- * heavy in any epoch, and a second one, where there was more than one epoch, counts those.
+ * A tree of everything can have as many nodes as there are distinct stacks in all epochs together.
+ * Who shows only branches above a share sets min_share, and gets those alone, with exact counts.
+ * What has the share of all weight has it of the weight of at least one epoch: so the first pass
+ * keeps what is heavy in any epoch, and a second one, where there was more than one epoch, counts
+ * those.
  */
 #pragma once
 
@@ -16,7 +17,8 @@ struct tally_count {
 	struct amount self, total;
 };
 
-/* Node 0 is above the roots. Nodes 1 and 2 are samples without a stack and with one that the capture lost. */
+/* Node 0 is above the roots. Nodes 1 and 2 are samples without a stack and with one that the
+ * capture lost. */
 struct tally_node {
 	uint32_t parent, entity;
 	struct tally_count count;

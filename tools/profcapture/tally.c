@@ -3,7 +3,7 @@
  * Tally - samples counted by what they hit
  *
  * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
- *             (2) a sample is counted at most once in an entity's total      [test-report: recursion]
+ *             (2) a sample is counted at most once in an entity's total  [test-report: recursion]
  *             (3) the work is a constant a sample and a constant a distinct stack node
  */
 #include "config.h"
@@ -52,7 +52,7 @@ static const uint16_t sample_columns[N_COLUMNS] = {
 	PROF_SAMPLE_MODE,   PROF_SAMPLE_WEIGHT,
 };
 
-/* ---- counting ----------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static struct tally_count *count_of(GArray *counts, uint32_t entity)
 {
@@ -132,7 +132,7 @@ static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *
 	return names_image(epoch, image);
 }
 
-/* ---- walking the stacks of an epoch ------------------------------------------------------------- */
+/* ---- walking the stacks of an epoch ---------------------------------------------------------- */
 
 static void enter_plain(const struct stacks *stacks, uint32_t row, void *data)
 {
@@ -235,7 +235,8 @@ static void count_unresolved(struct pass *pass)
 			pass->tally->unresolved += stacks->self[row].samples;
 }
 
-/* The place of a node becomes what is counted. A frame's outermost node comes last, because the others refer to it. */
+/* The place of a node becomes what is counted. A frame's outermost node comes last, because the
+ * others refer to it. */
 static void settle_place(const struct tally *tally, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -283,7 +284,8 @@ static void add_to_tree(struct pass *pass)
 	stacks_free(inverted);
 }
 
-/* Samples of the epoch that is over have nodes of its own until here; those that were filtered go. */
+/* Samples of the epoch that is over have nodes of its own until here; those that were filtered
+ * go. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
 	GArray *each = pass->tally->each;
@@ -375,7 +377,7 @@ static bool begin_epoch(struct pass *pass, uint32_t number, GError **error)
 	return pass->stacks;
 }
 
-/* ---- reading the samples ------------------------------------------------------------------------ */
+/* ---- reading the samples --------------------------------------------------------------------- */
 
 static void count_without_frames(struct tally *tally, uint64_t stack, struct amount amount)
 {
@@ -508,7 +510,8 @@ static void count_by(struct pass *pass, uint32_t entity, const struct hit *hit)
 
 static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
 {
-	/* A kernel thread has no user memory. Values that this version does not know are guesses. */
+	/* A kernel thread has no user memory. Values that this version does not know are
+	 * guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (stop == PROF_STOP_NO_MEMORY)
@@ -676,7 +679,7 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 	return ok;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void set_bins(struct tally *tally)
 {

@@ -66,14 +66,15 @@ struct tally {
 	bool places; /* each place in the source of a function is an entity; by function only */
 	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
-	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are samples and frames that the capture
-	 * does not explain. */
+	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are
+	 * samples and frames that the capture does not explain. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
 	/* the answer */
 	struct reader *reader;
 	struct functions *functions; /* by function or line, and for unresolved */
-	GArray *counts; /* struct tally_count by entity: index of functions or names, or of cgroups */
+	/* struct tally_count by entity: index of functions or names, or of cgroups */
+	GArray *counts;
 	GArray *timelines;    /* struct tally_timeline by entity, with `wants_timeline` */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;

@@ -2,10 +2,13 @@
 /*
  * Thread-names - what a thread was called at a time
  *
- * Kept are the names of threads that were renamed; the others have that of the dictionary. So the table is read twice.
- * Threads are found by what they are, not by their index, which names_forget() gives to others.
- * Invariants: (1) before the first name that is known a thread is called that   [test-report: thread_names]
- *             (2) a thread that was not renamed has the name of the dictionary [test-report: thread_names]
+ * Kept are the names of threads that were renamed; the others have that of the dictionary. So the
+ * table is read twice. Threads are found by what they are, not by their index, which names_forget()
+ * gives to others.
+ * Invariants: (1) before the first name that is known a thread is called that
+ *                 [test-report: thread_names]
+ *             (2) a thread that was not renamed has the name of the dictionary
+ *                 [test-report: thread_names]
  */
 #include "config.h"
 
@@ -33,8 +36,8 @@ struct named {
 
 struct thread_names {
 	struct capture *capture;
-	GHashTable *
-		threads; /* struct identity → GArray of struct named, by time; those that were renamed */
+	/* struct identity → GArray of struct named, by time; those that were renamed */
+	GHashTable *threads;
 	bool are_known; /* which those are */
 };
 

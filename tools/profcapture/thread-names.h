@@ -2,8 +2,9 @@
 /*
  * Thread-names - what a thread was called at a time
  *
- * A thread has the name of who created it until it gets one of its own, and programs rename threads by what they do. The
- * rows of the task table say what a thread is called from then on; the dictionary has the last name only.
+ * A thread has the name of who created it until it gets one of its own, and programs rename threads
+ * by what they do. The rows of the task table say what a thread is called from then on; the
+ * dictionary has the last name only.
  */
 #pragma once
 

@@ -2,7 +2,8 @@
 /*
  * Client - profctl's side of a session
  *
- * The session is bound to the connection (transport.c): when this process goes, however it goes, profd finishes the file.
+ * The session is bound to the connection (transport.c): when this process goes, however it goes,
+ * profd finishes the file.
  */
 #include "config.h"
 
@@ -28,7 +29,7 @@ struct client {
 	bool over; /* finished or failed was called */
 };
 
-/* ---- The end of profd --------------------------------------------------------------------------- */
+/* ---- The end of profd ------------------------------------------------------------------------ */
 
 static void fail(struct client *client, const GError *error)
 {
@@ -80,7 +81,7 @@ static void on_removed(GDBusConnection *connection, const char *sender, const ch
 	fail(client, error);
 }
 
-/* ---- Signals ------------------------------------------------------------------------------------ */
+/* ---- Signals --------------------------------------------------------------------------------- */
 
 static void read_counters(GVariant *dictionary, struct client_counters *counters)
 {
@@ -128,7 +129,7 @@ static void on_signal(GDBusConnection *connection, const char *sender, const cha
 	}
 }
 
-/* ---- Making and freeing ------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 static void listen(struct client *client)
 {
@@ -223,7 +224,7 @@ void client_free(struct client *client)
 	g_free(client);
 }
 
-/* ---- Calls -------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 static bool was_cancelled(const GError *error)
 {

@@ -2,10 +2,11 @@
 /*
  * Command - the child of `profctl record -- COMMAND`
  *
- * It exists before the recording, since the session needs its pid, but waits on a socket: the first instruction of the
- * program runs when sampling is enabled. Environment, working directory, signals and terminal are the caller's, but for
- * PROF_LIB_DIR, for what preload.c sets, and for PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are
- * not known before. If profctl dies before it lets go, that is at its end and the child exits.
+ * It exists before the recording, since the session needs its pid, but waits on a socket: the first
+ * instruction of the program runs when sampling is enabled. Environment, working directory, signals
+ * and terminal are the caller's, but for PROF_LIB_DIR, for what preload.c sets, and for
+ * PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are not known before.
+ * If profctl dies before it lets go, that is at its end and the child exits.
  */
 #include "config.h"
 
@@ -100,14 +101,16 @@ static void set_control(GString *control)
 	g_setenv(CONTROL_VARIABLE, control->str, TRUE);
 }
 
-/* Where programs find the library that need none, as <prof/mark.h> says: it may be nowhere that the loader looks. */
+/* Where programs find the library that need none, as <prof/mark.h> says: it may be nowhere that
+ * the loader looks. */
 static void set_library(void)
 {
 	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
 		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 }
 
-/* Inherited, under a number that programs seldom use, as many close the low ones and open others. */
+/* Inherited, under a number that programs seldom use, as many close the low ones and open
+ * others. */
 static void set_sysprof(int fd)
 {
 	static const int numbers[] = { 1000, 200, 3 };

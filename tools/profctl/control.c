@@ -2,8 +2,8 @@
 /*
  * profctl stop, pause, resume - controls a session of the system's profd
  *
- * Without a number the only session that the caller can see is meant. The session of another user needs polkit's
- * manage-others, for which somebody may be asked for a password.
+ * Without a number the only session that the caller can see is meant. The session of another user
+ * needs polkit's manage-others, for which somebody may be asked for a password.
  */
 #include "config.h"
 

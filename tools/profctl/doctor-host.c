@@ -17,7 +17,8 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-/* Inode numbers of the initial namespaces (include/linux/proc_ns.h: PROC_USER_INIT_INO, PROC_PID_INIT_INO). */
+/* Inode numbers of the initial namespaces (include/linux/proc_ns.h: PROC_USER_INIT_INO,
+ * PROC_PID_INIT_INO). */
 #define INITIAL_USER_NAMESPACE "user:[4026531837]"
 #define INITIAL_PID_NAMESPACE "pid:[4026531836]"
 

@@ -11,7 +11,8 @@
 #include <glib/gi18n.h>
 #include <stdio.h>
 
-/* Does /proc/kallsyms show addresses? Those of functions: variables of a CPU are offsets, which start at 0. */
+/* Does /proc/kallsyms show addresses? Those of functions: variables of a CPU are offsets, which
+ * start at 0. */
 static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_readable)
 {
 	g_autofree char *path = g_strconcat(host->root, "/proc/kallsyms", NULL);
@@ -33,8 +34,8 @@ static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_rea
 }
 
 /*
- * kptr_restrict 2 hides from everybody; 1 needs CAP_SYSLOG; 0 needs CAP_SYSLOG or kernel.perf_event_paranoid <= 1
- * (kernel/kallsyms.c: kallsyms_show_value).
+ * kptr_restrict 2 hides from everybody; 1 needs CAP_SYSLOG; 0 needs CAP_SYSLOG or
+ * kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
  */
 void doctor_kptr_restrict(const struct doctor_host *host, struct doctor_finding *finding)
 {
@@ -110,8 +111,9 @@ void doctor_ptrace_scope(const struct doctor_host *host, struct doctor_finding *
 }
 
 /*
- * The number of a tracepoint that every kernel has, and where it is listed: *ret_place is NULL where no path leads there, and
- * the profiler mounts tracefs for itself alone. -errno where it is listed nowhere.
+ * The number of a tracepoint that every kernel has, and where it is listed: *ret_place is NULL
+ * where no path leads there, and the profiler mounts tracefs for itself alone. -errno where it is
+ * listed nowhere.
  */
 static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {

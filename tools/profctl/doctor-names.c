@@ -40,7 +40,7 @@ void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *fi
 	}
 }
 
-/* ---- programs that make code while they run ------------------------------------------------------- */
+/* ---- programs that make code while they run -------------------------------------------------- */
 
 enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
 
@@ -67,7 +67,8 @@ static bool runtime_of(const char *name, enum runtime *ret_runtime)
 	return true;
 }
 
-/* The effective uid of "Uid:", and the last pid of "NSpid:", which is what the process writes into names of files. */
+/* The effective uid of "Uid:", and the last pid of "NSpid:", which is what the process writes
+ * into names of files. */
 static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
 			uint64_t *ret_own_pid)
 {
@@ -107,7 +108,8 @@ static int64_t read_start(const struct doctor_host *host, const char *pid)
 	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
 }
 
-/* A map in its own /tmp, or a jitdump, which is mapped. A recording takes no map that is older than the process either. */
+/* A map in its own /tmp, or a jitdump, which is mapped. A recording takes no map that is older
+ * than the process either. */
 static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
 {
 	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",

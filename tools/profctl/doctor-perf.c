@@ -2,9 +2,10 @@
 /*
  * Doctor perf - may this user sample, how much, and with what
  *
- * The sysctl only explains; what counts is whether perf_event_open() succeeds, since capabilities, security modules and
- * seccomp filters decide too. Levels of kernel.perf_event_paranoid (Documentation/admin-guide/sysctl/kernel.rst): from
- * 2 up no kernel, from 1 up no CPU-wide events, from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing.
+ * The sysctl only explains; what counts is whether perf_event_open() succeeds, since capabilities,
+ * security modules and seccomp filters decide too. Levels of kernel.perf_event_paranoid
+ * (Documentation/admin-guide/sysctl/kernel.rst): from 2 up no kernel, from 1 up no CPU-wide events,
+ * from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing.
  */
 #include "config.h"
 
@@ -113,7 +114,8 @@ static uint64_t perf_memlock_limit(const struct doctor_host *host)
 						    : g_ascii_strtoull(value, NULL, 10);
 }
 
-/* What the rings of this user may take: a budget a CPU, and the process's own limit (kernel/events/core.c: perf_mmap). */
+/* What the rings of this user may take: a budget a CPU, and the process's own limit
+ * (kernel/events/core.c: perf_mmap). */
 static uint64_t perf_ring_budget(const struct doctor_host *host)
 {
 	uint64_t budget, limit = perf_memlock_limit(host);

@@ -16,7 +16,8 @@
 #define PROFD_SERVICE "org.profd.Profiler1"
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
 
-/* The private form: profctl starts a profd of its own, which starts an engine. The system's is there in addition. */
+/* The private form: profctl starts a profd of its own, which starts an engine. The system's is
+ * there in addition. */
 void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };

@@ -2,8 +2,9 @@
 /*
  * profctl doctor - says what a recording by this user on this machine will be able to do
  *
- * ok: nothing is lost; warn: recording works with less, and the text says with what; fail: it will not work.
- * Checks change nothing. Those of parts that this version does not have are not in the table.
+ * ok: nothing is lost; warn: recording works with less, and the text says with what; fail: it will
+ * not work. Checks change nothing. Those of parts that this version does not have are not in the
+ * table.
  */
 #include "config.h"
 

@@ -2,8 +2,9 @@
 /*
  * Doctor - checks of the machine a recording would run on
  *
- * A check is a function of what the host looks like (files below a root, the caller's rights) and of what the kernel
- * answers (struct doctor_probes); both are handed in, so that tests show it machines that they do not have.
+ * A check is a function of what the host looks like (files below a root, the caller's rights) and
+ * of what the kernel answers (struct doctor_probes); both are handed in, so that tests show it
+ * machines that they do not have.
  */
 #pragma once
 
@@ -29,13 +30,15 @@ struct doctor_probes {
 	int (*map_file)(const char *directory);
 	/* Bytes that the caller can still write below the directory: 0. */
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);
-	/* 1: the system bus has a service of that name, or can start it; 0: not; -ENOTCONN: there is no bus. */
+	/* 1: the system bus has a service of that name, or can start it; 0: not; -ENOTCONN:
+	 * there is no bus. */
 	int (*bus_service)(const char *name);
 	/* 0: the loader finds the library of that name, and it stays loaded; -ENOENT: not. */
 	int (*library)(const char *name);
 };
 
-/* Capabilities that hold in the initial user namespace: those of a container are none for perf and kallsyms. */
+/* Capabilities that hold in the initial user namespace: those of a container are none for perf
+ * and kallsyms. */
 enum doctor_capability {
 	DOCTOR_IPC_LOCK = 1 << 0,
 	DOCTOR_SYSLOG = 1 << 1,
@@ -68,15 +71,18 @@ extern const struct doctor_check doctor_checks[];
 /* What the kernel itself answers. */
 extern const struct doctor_probes doctor_live_probes;
 
-/* Reads the caller's rights and namespaces from the tree below root; the rest of *host is set to the given values. */
+/* Reads the caller's rights and namespaces from the tree below root; the rest of *host is set to
+ * the given values. */
 void doctor_host_init(struct doctor_host *host, const char *root, const char *directory,
 		      const char *libexec_dir, const struct doctor_probes *probes);
 
-/* Runs the check of that id; false where there is none. The strings in *ret_finding are the caller's to free. */
+/* Runs the check of that id; false where there is none. The strings in *ret_finding are the
+ * caller's to free. */
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding);
 void doctor_finding_done(struct doctor_finding *finding);
 
-/* For checks. The path and the text are formatted; `text` without trailing newlines, NULL where it cannot be read. */
+/* For checks. The path and the text are formatted; `text` without trailing newlines, NULL where
+ * it cannot be read. */
 char *doctor_read(const struct doctor_host *host, const char *path) MUST_CHECK;
 bool doctor_read_int(const struct doctor_host *host, const char *path, int64_t *ret_value)
 	MUST_CHECK;

@@ -2,10 +2,11 @@
 /*
  * Live names - names for what a live recording hits, while it goes on
  *
- * One file at a time is read by a thread, of the image that has the most places without a name; profd hands out the file,
- * as it was mapped. What is found names later places too, so that there is soon little to ask. The thread's time is
- * rationed: some seconds at first, then a hundredth of a core. Names of the kernel come with the recording; those of code
- * that a program generates are in the files that it writes of it, and hold for as long as the place is known.
+ * One file at a time is read by a thread, of the image that has the most places without a name;
+ * profd hands out the file, as it was mapped. What is found names later places too, so that there
+ * is soon little to ask. The thread's time is rationed: some seconds at first, then a hundredth of
+ * a core. Names of the kernel come with the recording; those of code that a program generates are
+ * in the files that it writes of it, and hold for as long as the place is known.
  */
 #include "config.h"
 
@@ -95,7 +96,7 @@ static void question_free(struct question *question)
 	g_free(question);
 }
 
-/* ---- The answer --------------------------------------------------------------------------------- */
+/* ---- The answer ------------------------------------------------------------------------------ */
 
 /* A place without a name stays what it is called as long as it has none: its program's memory. */
 static void take_generated(struct live *live, const struct question *question)
@@ -217,7 +218,7 @@ static void answer(void *data)
 	question->took_us = thread_us() - begin_us;
 }
 
-/* ---- The question ------------------------------------------------------------------------------- */
+/* ---- The question ---------------------------------------------------------------------------- */
 
 /* Memory of a process that it put code into, whose offsets are addresses. */
 static bool is_generated(const struct live_image *image)

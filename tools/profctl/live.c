@@ -2,11 +2,13 @@
 /*
  * Live - what a recording that goes on has hit in its last seconds
  *
- * Invariants: (1) a sample counts for its second alone, and seconds before the window are forgotten   [test-live: window]
- *             (2) what a sample hit is the same thing in all epochs                                   [test-live: epochs]
- *             (3) ids that no row explains, and rows of nonsense, hit number 0                        [test-live: hostile]
- *             (4) memory is bounded: a new epoch, in which everything is explained again, starts from nothing
- *                 where too much is known                                                             [test-live: forgets]
+ * Invariants: (1) a sample counts for its second alone, and seconds before the window are forgotten
+ *                 [test-live: window]
+ *             (2) what a sample hit is the same thing in all epochs  [test-live: epochs]
+ *             (3) ids that no row explains, and rows of nonsense, hit number 0
+ *                 [test-live: hostile]
+ *             (4) memory is bounded: a new epoch, in which everything is explained again, starts
+ *                 from nothing where too much is known  [test-live: forgets]
  */
 #include "config.h"
 
@@ -22,7 +24,7 @@
 #define MAX_KNOWN (1u << 20) /* nodes, or places, or keys */
 #define MAX_TEXT 4096        /* bytes of a name that are kept */
 
-/* ---- Numbers ------------------------------------------------------------------------------------ */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 static GArray *array_new(size_t item_size)
 {
@@ -137,7 +139,7 @@ static uint32_t function_number(struct live *live, uint32_t image, const char *n
 	return number;
 }
 
-/* ---- Names -------------------------------------------------------------------------------------- */
+/* ---- Names ----------------------------------------------------------------------------------- */
 
 static gint compare_symbols(gconstpointer a, gconstpointer b)
 {
@@ -222,7 +224,7 @@ void live_settle(struct live *live)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static uint64_t number(const struct prof_array *array, size_t row)
 {
@@ -259,7 +261,8 @@ static GBytes *build_id_of(const struct prof_array *array, size_t row)
 			    : g_bytes_new(NULL, 0);
 }
 
-/* A file that was replaced by one of the same name is another image; so is the anonymous memory of another process. */
+/* A file that was replaced by one of the same name is another image; so is the anonymous memory
+ * of another process. */
 static char *image_key(const struct live_image *image, const char *build_id)
 {
 	return g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64, image->path,

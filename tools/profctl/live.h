@@ -2,10 +2,11 @@
 /*
  * Live - what a recording that goes on has hit in its last seconds
  *
- * Takes the rows of a capture as they are written and keeps, beside what they name, the samples of a window of time. Images,
- * places of code, processes and threads have numbers that mean the same in all epochs. What a place is called may be known
- * later than that it was hit: until then it is of a function that is called as its image is. All texts are harmless to a terminal.
- * For one thread.
+ * Takes the rows of a capture as they are written and keeps, beside what they name, the samples of
+ * a window of time. Images, places of code, processes and threads have numbers that mean the same
+ * in all epochs. What a place is called may be known later than that it was hit: until then it is
+ * of a function that is called as its image is. All texts are harmless to a terminal. For one
+ * thread.
  */
 #pragma once
 

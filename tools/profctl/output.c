@@ -2,11 +2,11 @@
 /*
  * Output - the file, pipe or stream that a capture is recorded into
  *
- * A regular file is recorded into directly. So is a pipe, where nothing has to be read back. Everything else (standard
- * output, devices, a pipe for a capture that gets symbols) is a stream: the capture goes into an unlinked temporary
- * file and is copied when it is whole.
- * With force the new capture has a name of its own until recording has begun, so that a mistake in the options does
- * not cost the old one.
+ * A regular file is recorded into directly. So is a pipe, where nothing has to be read back.
+ * Everything else (standard output, devices, a pipe for a capture that gets symbols) is a stream:
+ * the capture goes into an unlinked temporary file and is copied when it is whole.
+ * With force the new capture has a name of its own until recording has begun, so that a mistake in
+ * the options does not cost the old one.
  */
 #include "config.h"
 
@@ -95,7 +95,8 @@ static bool open_temporary(struct output *output, GError **error)
 	return true;
 }
 
-/* An empty file, and whatever has at least a header; what the engine found, it could only warn about. */
+/* An empty file, and whatever has at least a header; what the engine found, it could only warn
+ * about. */
 static bool check_capture(const struct output *output, GError **error)
 {
 	struct prof_reader *reader;

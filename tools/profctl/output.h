@@ -32,7 +32,8 @@ void output_discard(struct output *output);
 void output_done(struct output *output);
 /* Bytes of the capture; 0 where it went straight into a pipe. */
 uint64_t output_bytes(const struct output *output);
-/* What was written has no whole chunk, as where the engine was ended before its first one. False: it cannot be looked at. */
+/* What was written has no whole chunk, as where the engine was ended before its first one.
+ * False: it cannot be looked at. */
 bool output_is_unreadable(const struct output *output);
 /* It can be read again: it went neither into a pipe nor into a device. */
 bool output_is_kept(const struct output *output);

@@ -14,8 +14,10 @@
 
 struct patience;
 
-/* From here on, SIGINT, SIGTERM and the end of the time cancel what has the cancellable. NULL: no thread can be started; CLI_ERROR. */
+/* From here on, SIGINT, SIGTERM and the end of the time cancel what has the cancellable. NULL:
+ * no thread can be started; CLI_ERROR. */
 struct patience *patience_begin(unsigned seconds, GError **error);
 GCancellable *patience_cancellable(const struct patience *patience);
-/* Returns `ok`, and where that is false for one of these, *error is CLI_INTERRUPTED or CLI_NO_DAEMON. Nothing for NULL. */
+/* Returns `ok`, and where that is false for one of these, *error is CLI_INTERRUPTED or
+ * CLI_NO_DAEMON. Nothing for NULL. */
 bool patience_end(struct patience *patience, bool ok, GError **error);

@@ -2,9 +2,10 @@
 /*
  * Preload - the library that records the allocations of a command
  *
- * It is loaded by the dynamic linker of the command and of all that the command starts, which inherit LD_PRELOAD. What the
- * user preloads comes behind it. Whoever runs with more rights than its caller, or without a dynamic linker, is not reached;
- * the engine finds that out (daemon/engine/heap-excluded.c).
+ * It is loaded by the dynamic linker of the command and of all that the command starts, which
+ * inherit LD_PRELOAD. What the user preloads comes behind it. Whoever runs with more rights than
+ * its caller, or without a dynamic linker, is not reached; the engine finds that out
+ * (daemon/engine/heap-excluded.c).
  *
  * The library needs glibc. Another libc's loader would load it and then end the program, for the
  * symbols that are missing. So the path begins with a token that only glibc's loader expands:

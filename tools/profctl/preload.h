@@ -19,7 +19,8 @@ struct preload {
 	char *settings; /* PROF_MEMORY */
 };
 
-/* Looks for the library, which is there and can be preloaded, or CLI_ERROR. preload_done() in every case. */
+/* Looks for the library, which is there and can be preloaded, or CLI_ERROR. preload_done() in
+ * every case. */
 bool preload_init(struct preload *preload, const struct preload_memory *memory, GError **error);
 void preload_done(struct preload *preload);
 /* In the child, before exec. */

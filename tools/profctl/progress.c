@@ -2,8 +2,8 @@
 /*
  * Progress - how a recording goes, on standard error
  *
- * On a terminal one line that is drawn anew, as often as profd tells (about once a second); into a file or a
- * log a line every ten seconds.
+ * On a terminal one line that is drawn anew, as often as profd tells (about once a second); into a
+ * file or a log a line every ten seconds.
  */
 #include "config.h"
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record control - a recording that the program itself begins and ends, by libprofcollector's prof_recorder_open()
+ * Record control - a recording that the program itself begins and ends, by libprofcollector's
+ * prof_recorder_open()
  *
  *     profctl record --control FD --pid PID …
  *
- * FD is a socket whose other end the program has (libcollector/control.h). It is told when the recording has begun, with one
- * end of a switch whose other end profd's engine has, so that what happens for a block of the program is between those two;
- * and when all is over. Its end of FD being shut down, or the program's own end, is the end of the recording: a child that
- * was forked may hold the socket, so both are looked at.
+ * FD is a socket whose other end the program has (libcollector/control.h). It is told when the
+ * recording has begun, with one end of a switch whose other end profd's engine has, so that what
+ * happens for a block of the program is between those two; and when all is over. Its end of FD
+ * being shut down, or the program's own end, is the end of the recording: a child that was forked
+ * may hold the socket, so both are looked at.
  */
 #include "config.h"
 

@@ -2,8 +2,8 @@
 /*
  * Record left - the processes of a command that outlive it
  *
- * A daemon's parent is init by then, so the parents are read from the capture. A pid is listed if the process that has it now
- * started at the time of the recorded process.
+ * A daemon's parent is init by then, so the parents are read from the capture. A pid is listed if
+ * the process that has it now started at the time of the recorded process.
  */
 #include "tools/profctl/record-left.h"
 

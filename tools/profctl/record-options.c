@@ -2,7 +2,8 @@
 /*
  * Record options - from the command line to the options of a session
  *
- * Only what contradicts itself is refused here; whether an event exists or a frequency is allowed, profd knows.
+ * Only what contradicts itself is refused here; whether an event exists or a frequency is allowed,
+ * profd knows.
  */
 #include "config.h"
 
@@ -88,7 +89,8 @@ static const char *event_end(const char *text)
 	return text;
 }
 
-/* "-e a,b" is "-e a -e b", and an event that is named twice is taken once. CLI_CONTINUE or a status after a message. */
+/* "-e a,b" is "-e a -e b", and an event that is named twice is taken once. CLI_CONTINUE or a
+ * status after a message. */
 static int split_events(struct record_options *options)
 {
 	g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);

@@ -2,8 +2,8 @@
 /*
  * Record result - the summary at the end of `profctl record`
  *
- * The same facts twice: as text on standard error, with what was lost in front, and as the JSON of profctl.record/1.
- * Times of losses count from the moment in which sampling began.
+ * The same facts twice: as text on standard error, with what was lost in front, and as the JSON of
+ * profctl.record/1. Times of losses count from the moment in which sampling began.
  */
 #include "config.h"
 
@@ -94,7 +94,7 @@ static GStrv next_steps(const struct record_result *result)
 	return (GStrv)g_ptr_array_free(g_steal_pointer(&steps), FALSE);
 }
 
-/* ---- Text --------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 struct sum {
 	guint64 count;
@@ -248,7 +248,7 @@ void record_result_print(const struct record_result *result)
 	}
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static uint64_t since(uint64_t time, uint64_t start)
 {

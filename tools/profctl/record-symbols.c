@@ -2,11 +2,11 @@
 /*
  * Record symbols - names and lines for what was just recorded
  *
- * profd has kept the files that samples hit, as they were mapped, so names are right for deleted and replaced files and
- * for those in containers. A file that it does not have is tried by its path; symbolize compares it with what was
- * recorded in either case.
- * symbolize_capture() runs on a thread of its own, so that the main loop hears Ctrl-C: after a skip it finds no more
- * files, and is soon done. The capture is whole at its end in any case.
+ * profd has kept the files that samples hit, as they were mapped, so names are right for deleted
+ * and replaced files and for those in containers. A file that it does not have is tried by its
+ * path; symbolize compares it with what was recorded in either case.
+ * symbolize_capture() runs on a thread of its own, so that the main loop hears Ctrl-C: after a skip
+ * it finds no more files, and is soon done. The capture is whole at its end in any case.
  */
 #include "config.h"
 

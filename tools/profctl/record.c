@@ -5,11 +5,11 @@
  *     fork the command, blocked ▶ reach a profd ▶ CreateSession, Start ▶ let the command go
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
- * Ctrl-C: the first stops, the second skips the names, the third gives up. A command is always waited for, unless we
- * give up: it got the signal too and decides for itself.
+ * Ctrl-C: the first stops, the second skips the names, the third gives up. A command is always
+ * waited for, unless we give up: it got the signal too and decides for itself.
  * If this process dies at any moment, profd notices and the file is finished.
- * --bus auto tries the system's profd first. Where that is not there, speaks another version or does not allow it, one of
- * our own is started, and a line says why.
+ * --bus auto tries the system's profd first. Where that is not there, speaks another version or
+ * does not allow it, one of our own is started, and a line says why.
  */
 #include "config.h"
 
@@ -57,7 +57,7 @@ struct recording {
 	bool created, started, stopping, finished, ok, gave_up;
 };
 
-/* ---- Ending ------------------------------------------------------------------------------------- */
+/* ---- Ending ---------------------------------------------------------------------------------- */
 
 /* The session is over and so is the command: nothing is left to wait for. */
 static void check_end(struct recording *recording)
@@ -143,7 +143,7 @@ static gboolean on_duration(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* ---- What profd tells --------------------------------------------------------------------------- */
+/* ---- What profd tells ------------------------------------------------------------------------ */
 
 /* At most RECORD_MAX_NS. */
 static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
@@ -272,7 +272,7 @@ static void on_failed(const GError *error, void *data)
 	check_end(recording);
 }
 
-/* ---- From start to end -------------------------------------------------------------------------- */
+/* ---- From start to end ----------------------------------------------------------------------- */
 
 static const struct client_listener client_listener = {
 	.created = on_created,

@@ -2,7 +2,8 @@
 /*
  * Sessions - the list that profd's object manager gives
  *
- * profd leaves out what is not the caller's to see. What it says is checked all the same, as everything from a bus.
+ * profd leaves out what is not the caller's to see. What it says is checked all the same, as
+ * everything from a bus.
  */
 #include "config.h"
 

@@ -13,8 +13,8 @@ struct session_info {
 	uint64_t start_ns, samples, events, lost, bytes;
 };
 
-/* Those that the caller may see, by id: of struct session_info, to be unreffed. Waits for the answer so long at most.
- * CLI_ERROR. */
+/* Those that the caller may see, by id: of struct session_info, to be unreffed. Waits for the
+ * answer so long at most. CLI_ERROR. */
 GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error);
 
 #define SESSIONS_PATIENCE_MS 20000

@@ -29,7 +29,7 @@ static bool elapsed_ns(const struct session_info *session, uint64_t *ret_ns)
 	return true;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_value(struct json *json, const char *key, GVariant *value)
 {
@@ -108,7 +108,7 @@ static void print_json(const GPtrArray *sessions)
 	json_done(&json);
 }
 
-/* ---- Text --------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 static void print_row(struct out *out, const char *const *cells)
 {

@@ -2,9 +2,10 @@
 /*
  * Top browse - what somebody looks at in a live view
  *
- * Invariants: (1) numbers of rows are those of the live view as it is: who adds rows to it counts again where its generation
- *                 has changed                                                                  [test-live: forgets]
- *             (2) Backspace shows what was shown before, as far back as the first view          [test-live: browse]
+ * Invariants: (1) numbers of rows are those of the live view as it is: who adds rows to it counts
+ *                 again where its generation has changed  [test-live: forgets]
+ *             (2) Backspace shows what was shown before, as far back as the first view
+ *                 [test-live: browse]
  * Reads no keys and draws nothing (top-screen.c).
  */
 #include "config.h"
@@ -73,7 +74,7 @@ void top_browse_count(struct top_browse *browse)
 	find_selected(browse);
 }
 
-/* ---- Keys --------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 static void select_row(struct top_browse *browse, gint64 row)
 {
@@ -243,7 +244,7 @@ bool top_browse_press(struct top_browse *browse, unsigned key, guint page)
 	return false;
 }
 
-/* ---- In words ------------------------------------------------------------------------------------ */
+/* ---- In words -------------------------------------------------------------------------------- */
 
 static void add_status(GString *status, const char *text)
 {

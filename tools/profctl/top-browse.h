@@ -3,7 +3,8 @@
 
 #include "tools/profctl/top-view.h"
 
-/* What somebody looks at in a live view: which rows, which of them is selected, and the way back. */
+/* What somebody looks at in a live view: which rows, which of them is selected, and the way
+ * back. */
 struct top_browse {
 	const struct live *live;
 	struct top_view view; /* without its filter */

@@ -67,7 +67,7 @@ guint top_screen_rows(void)
 	return (guint)MAX_OF(LINES - FIRST_ROW - 1, 1);
 }
 
-/* ---- Drawing ------------------------------------------------------------------------------------ */
+/* ---- Drawing --------------------------------------------------------------------------------- */
 
 /* A line from `column` on: cut where the screen ends, and nothing where it does not reach. */
 static void put(int line, int column, const char *text, enum text_align align)
@@ -180,7 +180,7 @@ void top_screen_draw(const struct top_content *content)
 	refresh();
 }
 
-/* ---- Keys --------------------------------------------------------------------------------------- */
+/* ---- Keys ------------------------------------------------------------------------------------ */
 
 static const struct {
 	wint_t curses;

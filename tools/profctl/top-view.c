@@ -2,8 +2,10 @@
 /*
  * Top view - the rows of a live view, in order
  *
- * Invariants: (1) a sample counts once for a function, however often that recurs in its stack  [test-live: recursion]
- *             (2) rows that are equal keep the order of their names, so that lines do not jump [test-live: order]
+ * Invariants: (1) a sample counts once for a function, however often that recurs in its stack
+ *                 [test-live: recursion]
+ *             (2) rows that are equal keep the order of their names, so that lines do not jump
+ *                 [test-live: order]
  */
 #include "config.h"
 
@@ -154,7 +156,7 @@ static struct amount count_window(struct counting *counting)
 	return all;
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static const char *name_of(const struct top_view *view, const struct live *live, uint32_t number)
 {

@@ -4,9 +4,10 @@
  *
  *     profd ▶ a pipe ▶ prof_stream ▶ live (the last seconds) ▶ top_view (rows) ▶ top_screen
  *
- * A session like any other, whose capture goes into a pipe and is kept nowhere. The screen is taken over when the first
- * rows have come, so that what goes wrong before is said as by any command. While the view is held, the recording goes on.
- * One thread, but for the names of functions (live-names.c).
+ * A session like any other, whose capture goes into a pipe and is kept nowhere. The screen is taken
+ * over when the first rows have come, so that what goes wrong before is said as by any command.
+ * While the view is held, the recording goes on. One thread, but for the names of functions
+ * (live-names.c).
  */
 #include "config.h"
 
@@ -55,7 +56,7 @@ static const char *const buses[] = { "auto", "system", "private", NULL };
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const kinds[] = { "function", "process", "thread", NULL };
 
-/* ---- What is shown ------------------------------------------------------------------------------ */
+/* ---- What is shown --------------------------------------------------------------------------- */
 
 static char *title_of(const struct top *top)
 {
@@ -133,7 +134,7 @@ static gboolean on_key(gint fd, GIOCondition condition, gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* ---- The recording ------------------------------------------------------------------------------ */
+/* ---- The recording --------------------------------------------------------------------------- */
 
 static void quit_with(struct top *top, GError *error)
 {
@@ -302,7 +303,7 @@ static bool create_session(struct top *top, const GError *why, GError **error)
 			     top->write_fd, -1, error);
 }
 
-/* ---- From start to end -------------------------------------------------------------------------- */
+/* ---- From start to end ----------------------------------------------------------------------- */
 
 static bool open_pipe(struct top *top, GError **error)
 {

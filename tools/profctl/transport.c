@@ -2,10 +2,11 @@
 /*
  * Transport - the two ways to reach a profd
  *
- * On the system bus: the name is asked once, which starts the service, and from then on it is that process alone that is
- * spoken with, by its unique name. A profd of another version is not used: it may mean something else by an option.
- * Private: `profd --private` on a socketpair, in a session of its own so that a Ctrl-C does not reach it. It is bound to
- * the connection: when this process goes, however it goes, profd finishes the file and ends.
+ * On the system bus: the name is asked once, which starts the service, and from then on it is that
+ * process alone that is spoken with, by its unique name. A profd of another version is not used: it
+ * may mean something else by an option. Private: `profd --private` on a socketpair, in a session of
+ * its own so that a Ctrl-C does not reach it. It is bound to the connection: when this process
+ * goes, however it goes, profd finishes the file and ends.
  */
 #include "config.h"
 
@@ -31,7 +32,7 @@
 #define EXIT_PATIENCE_MS 1000
 #define ANSWER_PATIENCE_S 10
 
-/* ---- Errors ------------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 /* What an error of D-Bus means to who runs profctl; without a text, profd has said it. */
 static const struct meaning {
@@ -76,7 +77,7 @@ GError *transport_translate(const GError *error)
 				   meaning.text ? _(meaning.text) : stripped->message);
 }
 
-/* ---- A profd of our own ------------------------------------------------------------------------- */
+/* ---- A profd of our own ---------------------------------------------------------------------- */
 
 static bool start_profd(struct transport *transport, int *ret_socket, GError **error)
 {
@@ -169,7 +170,7 @@ void transport_close(struct transport *transport)
 	*transport = (struct transport){ 0 };
 }
 
-/* ---- The system's profd ------------------------------------------------------------------------- */
+/* ---- The system's profd ---------------------------------------------------------------------- */
 
 static bool connect_to_bus(struct transport *transport, GCancellable *cancellable, GError **error)
 {
@@ -274,7 +275,7 @@ static bool find_running(struct transport *transport, GCancellable *cancellable,
 	       get_owner(transport, cancellable, error);
 }
 
-/* ---- Opening ------------------------------------------------------------------------------------ */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static bool open_with(struct transport *transport,
 		      bool (*find)(struct transport *, GCancellable *, GError **), GError **error)

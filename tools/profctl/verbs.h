@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The verbs of profctl, each in a file of its name; argv[0] is the verb, the result an exit status (cli.h). */
+/* The verbs of profctl, each in a file of its name; argv[0] is the verb, the result an exit
+ * status (cli.h). */
 #pragma once
 
 int profctl_control(int argc, char **argv); /* stop, pause and resume */

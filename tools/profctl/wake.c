@@ -2,11 +2,14 @@
 /*
  * Wake - asks the dormant collector of a running process to record its allocations
  *
- * The other end is libcollector/heap-wake.c. Where its words are is found in the writable pages of the library, by their magic. Everything goes
- * through one descriptor of /proc/PID/mem, which leads to nowhere once the process executes another program: what was found in one is never
- * written into another. The kernel says who may open it (ptrace(2)).
- * Invariants: (1) nothing is written but into a structure of the right magic, version and size, and the word that it names [test_wake: hostile]
- *             (2) a thread that a seccomp filter could kill for registering is not asked                                  [test_wake: filtered]
+ * The other end is libcollector/heap-wake.c. Where its words are is found in the writable pages of
+ * the library, by their magic. Everything goes through one descriptor of /proc/PID/mem, which leads
+ * to nowhere once the process executes another program: what was found in one is never written into
+ * another. The kernel says who may open it (ptrace(2)).
+ * Invariants: (1) nothing is written but into a structure of the right magic, version and size, and
+ *                 the word that it names  [test_wake: hostile]
+ *             (2) a thread that a seccomp filter could kill for registering is not asked
+ *                 [test_wake: filtered]
  */
 #include "config.h"
 
@@ -30,7 +33,7 @@
 
 static const uint8_t magic[] = WAKE_MAGIC;
 
-/* ---- Its memory --------------------------------------------------------------------------------- */
+/* ---- Its memory ------------------------------------------------------------------------------ */
 
 static bool read_all(const struct wake_target *target, uint64_t address, void *buffer, size_t n)
 {
@@ -103,7 +106,7 @@ static bool read_wake(const struct wake_target *target, struct wake *ret_wake)
 	       memcmp(ret_wake->magic, magic, sizeof(magic)) == 0;
 }
 
-/* ---- What is in the way ------------------------------------------------------------------------- */
+/* ---- What is in the way ---------------------------------------------------------------------- */
 
 /* Of a thread; what cannot be read is none that runs. */
 static bool is_filtered(int32_t pid, const char *tid)
@@ -159,7 +162,7 @@ static bool fail_to_find(int32_t pid, const char *library, GError **error)
 	return false;
 }
 
-/* ---- A process ---------------------------------------------------------------------------------- */
+/* ---- A process ------------------------------------------------------------------------------- */
 
 bool wake_open(int32_t pid, const char *library, struct wake_target *ret_target, GError **error)
 {
@@ -201,7 +204,8 @@ void wake_close(struct wake_target *target)
 		close(steal_fd(&target->memory));
 }
 
-/* The word that its hooks look at: what it does with it is its own matter, whatever else was there. */
+/* The word that its hooks look at: what it does with it is its own matter, whatever else was
+ * there. */
 static bool set_mode(const struct wake_target *target, const struct wake *wake)
 {
 	uint64_t address = (uintptr_t)wake->mode;
@@ -297,7 +301,7 @@ bool wake_check(struct wake_target *target, GError **error)
 	return true;
 }
 
-/* ---- All of a recording ------------------------------------------------------------------------- */
+/* ---- All of a recording ---------------------------------------------------------------------- */
 
 bool wakes_open(struct wakes *wakes, const GArray *pids, const struct preload *preload,
 		GError **error)
