@@ -26,7 +26,7 @@ def test_usage_is_translated(name, request, german):
 
 
 def test_help_is_translated_down_to_the_values(profctl, german):
-    for language, value, what in ({}, "--output FILE", "overwrite"), (german, "--output DATEI", "überschreiben"):
+    for language, value, what in ({}, "--output FILE", "Overwrite"), (german, "--output DATEI", "überschreiben"):
         shown = profctl("record", "--help", env=language).stdout
         assert value in shown and what in shown
     assert "--output DATEI" in profctl("record", "--output", env=german, check=2).stderr

@@ -72,7 +72,7 @@ void cli_print_help(const struct cli_spec *spec, const struct cli_group *groups)
 		help_group(out, group);
 	}
 	out_char(out, '\n');
-	help_option(out, 'h', "help", NULL, _("show this"));
+	help_option(out, 'h', "help", NULL, _("Show this help"));
 }
 
 void cli_print_verb_names(const struct cli_verb *verbs)

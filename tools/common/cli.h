@@ -16,7 +16,7 @@
  *               formats },
  *             { NULL },
  *     };
- *     static const struct cli_spec info_spec = { "FILE", N_("Shows what is in a capture."), 1, 1 };
+ *     static const struct cli_spec info_spec = { "FILE", N_("Show what it contains."), 1, 1 };
  *
  *     int profcapture_info(int argc, char **argv)
  *     {

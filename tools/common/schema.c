@@ -12,7 +12,7 @@
 
 static const struct cli_spec schema_spec = {
 	.synopsis = "VERB",
-	.description = N_("Prints the JSON Schema (draft-07) of what VERB prints with --json."),
+	.description = N_("Print the JSON Schema (draft-07) of the output of VERB --json."),
 	.min_operands = 1,
 	.max_operands = 1,
 };

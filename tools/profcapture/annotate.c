@@ -26,18 +26,18 @@ const char *const annotate_by_names[] = { "both", "line", "instruction", NULL };
 
 static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct annotate, by), N_("WHAT"),
-	  N_("source lines, instructions, or both; csv and ndjson have lines by default"),
+	  N_("Show source lines, instructions or both (default: both; lines in csv and ndjson)"),
 	  annotate_by_names },
 	{ "total", 0, CLI_FLAG, offsetof(struct annotate, wants_total), NULL,
-	  N_("also what was called from a line") },
+	  N_("Add the time of the functions that a line called") },
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, image), N_("PATH"),
-	  N_("the function of this image, by its path or name") },
+	  N_("Use the function of this image, a path or a file name") },
 	{ "source-dir", 0, CLI_LIST, offsetof(struct annotate, source_folders), N_("DIRECTORY"),
-	  N_("source files are also looked for here; may be given several times") },
+	  N_("Look for source files here, too; repeatable") },
 	{ "sysroot", 0, CLI_STRING, offsetof(struct annotate, sysroot), N_("DIRECTORY"),
-	  N_("where / of the machine that was recorded is") },
+	  N_("Root folder of the recorded machine") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct annotate, debug_folders), N_("DIRECTORY"),
-	  N_("debug files are also looked for here; may be given several times") },
+	  N_("Look for debug files here, too; repeatable") },
 	{ NULL },
 };
 
@@ -330,24 +330,22 @@ int verb_annotate(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE FUNCTION"),
-		N_("Shows the source lines and the instructions of a function with the samples "
-		   "that hit them. FUNCTION is its name, or a place in it, as image+0xOFFSET."),
+		N_("Show the hot source lines and instructions of a function. FUNCTION is its name, or an address in it: image+0xOFFSET."),
 		2, 2
 	};
 	CLEANUP(annotate_done)
 	struct annotate annotate = { .reader.limit = READER_LIMIT_UNSET,
 				     .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = {
-		{ NULL, options, &annotate },
-		{ N_("What is read"), reader_time_options, &annotate.reader },
-		{ NULL, reader_process_options, &annotate.reader },
-		{ NULL, reader_thread_options, &annotate.reader },
-		{ NULL, reader_cpu_options, &annotate.reader },
-		{ NULL, reader_event_options, &annotate.reader },
-		{ N_("Output"), reader_output_options, &annotate.reader },
-		{ NULL, reader_pager_options, &annotate.reader },
-		{ NULL }
-	};
+	const struct cli_group groups[] = { { NULL, options, &annotate },
+					    { N_("Select"), reader_time_options, &annotate.reader },
+					    { NULL, reader_process_options, &annotate.reader },
+					    { NULL, reader_thread_options, &annotate.reader },
+					    { NULL, reader_cpu_options, &annotate.reader },
+					    { NULL, reader_event_options, &annotate.reader },
+					    { N_("Output"), reader_output_options,
+					      &annotate.reader },
+					    { NULL, reader_pager_options, &annotate.reader },
+					    { NULL } };
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 

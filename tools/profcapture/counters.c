@@ -372,18 +372,17 @@ static void counters_done(struct counters *counters)
 int verb_counters(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
-		N_("FILE"),
-		N_("Says what the counters of a capture were, and on average over time."), 1, 1
+		N_("FILE"), N_("Show the counters of a capture, with their averages over time."), 1,
+		1
 	};
 	CLEANUP(counters_done)
 	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,
 				     .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = {
-		{ N_("What is read"), reader_time_options, &counters.reader },
-		{ NULL, reader_process_options, &counters.reader },
-		{ N_("Output"), reader_output_options, &counters.reader },
-		{ NULL }
-	};
+	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &counters.reader },
+					    { NULL, reader_process_options, &counters.reader },
+					    { N_("Output"), reader_output_options,
+					      &counters.reader },
+					    { NULL } };
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 

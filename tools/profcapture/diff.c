@@ -22,18 +22,18 @@ static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
 	{ "normalise", 0, CLI_STRING, offsetof(struct diff, normalise), "BY",
-	  N_("samples (shares; default without --fail-over), time (a second), mark:NAME (one of these marks), or run (the whole run; default with it)") },
+	  N_("Compare shares (samples), per second (time), per mark (mark:NAME), or the whole run (default: samples; run with --fail-over)") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff, paths), NULL,
-	  N_("a row for each function and who called it, up to the root") },
+	  N_("Compare call paths, not functions") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct diff, inlined), NULL,
-	  N_("functions that are inlined into others count as functions") },
+	  N_("Count inlined functions as functions") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct diff, mode), N_("MODE"),
-	  N_("only samples taken in this mode"), tally_modes },
+	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
 	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff, memory), "[=bytes|calls|peak]",
-	  N_("compare what was allocated: bytes, calls, or what there was at the peak"),
+	  N_("Compare allocations: bytes, calls, or the bytes live at the peak (default: bytes)"),
 	  memory_measures },
 	{ "fail-over", 0, CLI_STRING, offsetof(struct diff, fail_over), N_("PERCENT"),
-	  N_("Exit with status 7 when the whole run or a function grew by more than noise and by more than this, and with 8 when there is too little to judge") },
+	  N_("Exit 7 if the whole run or a function grew by more than noise and PERCENT, 8 if the data does not suffice") },
 	{ NULL },
 };
 
@@ -255,8 +255,7 @@ static int parse_sides(const struct cli_group *groups, int argc, char **argv,
 {
 	static const char synopsis[] = N_("A B | A… --to B…");
 	static const char description[] = N_(
-		"Says what B has more or less of than A, by function, and what of that is noise. "
-		"A and B are captures; several of the same program each say how much runs differ.");
+		"Compare two captures: what got slower or faster, and what is only noise. Give several captures per side to measure how much runs differ.");
 	static const struct cli_spec pair = { synopsis, description, 2, 2 },
 				     side = { synopsis, description, 1, UINT_MAX };
 	int to = find_to(argc, argv);
@@ -288,17 +287,16 @@ int verb_diff(int argc, char **argv)
 	CLEANUP(diff_done)
 	struct diff diff = { .options.limit = READER_LIMIT_UNSET,
 			     .options.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = {
-		{ NULL, options, &diff },
-		{ N_("What is read"), reader_time_options, &diff.options },
-		{ NULL, reader_process_options, &diff.options },
-		{ NULL, reader_thread_options, &diff.options },
-		{ NULL, reader_cpu_options, &diff.options },
-		{ NULL, reader_event_options, &diff.options },
-		{ N_("Frames, as in pprof"), frame_filter_options, &diff.filters },
-		{ N_("Output"), reader_output_options, &diff.options },
-		{ NULL }
-	};
+	const struct cli_group groups[] = { { NULL, options, &diff },
+					    { N_("Select"), reader_time_options, &diff.options },
+					    { NULL, reader_process_options, &diff.options },
+					    { NULL, reader_thread_options, &diff.options },
+					    { NULL, reader_cpu_options, &diff.options },
+					    { NULL, reader_event_options, &diff.options },
+					    { N_("Frames (regular expressions, as in pprof)"),
+					      frame_filter_options, &diff.filters },
+					    { N_("Output"), reader_output_options, &diff.options },
+					    { NULL } };
 	char **files[DIFF_SIDES];
 	GError *error = NULL;
 	int status;

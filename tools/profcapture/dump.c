@@ -27,9 +27,9 @@
 
 static const struct cli_option options[] = {
 	{ "table", 't', CLI_LIST, offsetof(struct dump, tables), N_("TABLE"),
-	  N_("only this table; repeatable; default: every table whose rows have a time") },
+	  N_("Print this table; repeatable (default: every table whose rows have a time)") },
 	{ "resolve", 0, CLI_FLAG, offsetof(struct dump, resolve), NULL,
-	  N_("add the frames of stacks, with their functions and lines, and the arguments of marks") },
+	  N_("Add the frames of stacks with their functions and lines, and the arguments of marks") },
 	{ NULL },
 };
 
@@ -412,12 +412,11 @@ static void dump_done(struct dump *dump)
 int verb_dump(int argc, char **argv)
 {
 	static const struct cli_spec spec = { N_("FILE"),
-					      N_("Prints the rows of a capture in time order."), 1,
+					      N_("Print the rows of a capture in time order."), 1,
 					      1 };
 	CLEANUP(dump_done) struct dump dump = { .out = out_stdout() };
 	const struct cli_group groups[] = { { NULL, options, &dump },
-					    { N_("What is read"), reader_time_options,
-					      &dump.reader },
+					    { N_("Select"), reader_time_options, &dump.reader },
 					    { NULL, reader_process_options, &dump.reader },
 					    { NULL, reader_thread_options, &dump.reader },
 					    { NULL, reader_cpu_options, &dump.reader },

@@ -41,26 +41,26 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("what to write: folded stacks, the Firefox Profiler's, pprof's or speedscope's profile"),
+	  N_("Write folded stacks, or a profile for the Firefox Profiler, pprof or speedscope"),
 	  format_names },
 	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
-	  N_("what stacks are counted by, in folded and speedscope: samples, blocks or bytes that were allocated, or those of them that are not freed where the range ends"),
+	  N_("In folded and speedscope, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
 	  value_names },
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
-	  N_("the file to write; - is standard output, the default") },
+	  N_("Write FILE (default: -, standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
-	  N_("replace NEW if it exists") },
+	  N_("Overwrite an existing file") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct export, tally.inlined), NULL,
-	  N_("functions that are inlined into others are frames of their own") },
+	  N_("Show inlined functions as frames") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct export, tally.mode), N_("MODE"),
-	  N_("only samples taken in this mode"), tally_modes },
+	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
 	{ NULL },
 };
 
 /* The reader's time options, but for the --to that this verb has another meaning for. */
 static const struct cli_option time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
-	  N_("leave out what is before: 1.5s, -5s (before the end), @mark:NAME; or outside of a range 1.2s..1.5s") },
+	  N_("Start at TIME: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
 	{ NULL },
 };
 
@@ -451,19 +451,18 @@ static void export_done(struct export *export)
 
 int verb_export(int argc, char **argv)
 {
-	static const struct cli_spec spec = {
-		N_("FILE --to FORMAT [-o NEW]"),
-		N_("Writes samples in the format of another program."), 1, 1
-	};
+	static const struct cli_spec spec = { N_("FILE --to FORMAT [-o NEW]"),
+					      N_("Write samples in the format of another program."),
+					      1, 1 };
 	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
 	const struct cli_group groups[] = { { NULL, options, &export },
-					    { N_("What is read"), time_options, &export.reader },
+					    { N_("Select"), time_options, &export.reader },
 					    { NULL, reader_process_options, &export.reader },
 					    { NULL, reader_thread_options, &export.reader },
 					    { NULL, reader_cpu_options, &export.reader },
 					    { NULL, reader_event_options, &export.reader },
-					    { N_("Frames, as in pprof"), frame_filter_options,
-					      &export.filters },
+					    { N_("Frames (regular expressions, as in pprof)"),
+					      frame_filter_options, &export.filters },
 					    { NULL } };
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);

@@ -20,12 +20,12 @@
 
 const struct cli_option frame_filter_options[] = {
 	{ "focus", 0, PATTERN(FRAME_FOCUS),
-	  N_("only samples with a frame whose function, file or image matches this regular expression") },
-	{ "ignore", 0, PATTERN(FRAME_IGNORE), N_("leave out samples with a frame that matches") },
-	{ "hide", 0, PATTERN(FRAME_HIDE), N_("leave out frames that match") },
-	{ "show", 0, PATTERN(FRAME_SHOW), N_("leave out frames that do not match") },
+	  N_("Use only samples with a matching frame; a regular expression on function, file or image") },
+	{ "ignore", 0, PATTERN(FRAME_IGNORE), N_("Drop samples with a matching frame") },
+	{ "hide", 0, PATTERN(FRAME_HIDE), N_("Remove matching frames") },
+	{ "show", 0, PATTERN(FRAME_SHOW), N_("Keep only matching frames") },
 	{ "show-from", 0, PATTERN(FRAME_SHOW_FROM),
-	  N_("leave out what is above the outermost frame that matches, and samples without one") },
+	  N_("Remove callers above the outermost match, and samples without a match") },
 	{ NULL },
 };
 

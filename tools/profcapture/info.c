@@ -454,7 +454,8 @@ static void info_done(struct info *info)
 
 int verb_info(int argc, char **argv)
 {
-	static const struct cli_spec spec = { N_("FILE"), N_("Shows what is in a capture."), 1, 1 };
+	static const struct cli_spec spec = { N_("FILE"), N_("Show what a capture contains."), 1,
+					      1 };
 	CLEANUP(info_done)
 	struct info info = { .reader.limit = READER_LIMIT_UNSET,
 			     .reader.text_limit = DEFAULT_LIMIT };

@@ -301,14 +301,13 @@ int verb_marks(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Counts the marks of a capture by group and name, and says how long they took."),
+		N_("Show the marks of a capture by group and name: how often and how long they were."),
 		1, 1
 	};
 	CLEANUP(marks_done)
 	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,
 			       .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { N_("What is read"), reader_time_options,
-					      &marks.reader },
+	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &marks.reader },
 					    { NULL, reader_process_options, &marks.reader },
 					    { NULL, reader_thread_options, &marks.reader },
 					    { N_("Output"), reader_output_options, &marks.reader },

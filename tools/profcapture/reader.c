@@ -15,19 +15,20 @@ const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 
 const struct cli_option reader_time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
-	  N_("leave out what is before: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
-	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
-	  N_("leave out what is after") },
+	  N_("Start at TIME: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
+	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"), N_("End at TIME") },
 	{ NULL },
 };
 
 const struct cli_option reader_process_options[] = {
-	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID", N_("only these processes") },
+	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID",
+	  N_("Use only these processes; repeatable") },
 	{ NULL },
 };
 
 const struct cli_option reader_cpu_options[] = {
-	{ "cpu", 0, CLI_NUMBERS, offsetof(struct reader, cpus), "CPU", N_("only these CPUs") },
+	{ "cpu", 0, CLI_NUMBERS, offsetof(struct reader, cpus), "CPU",
+	  N_("Use only these CPUs; repeatable") },
 	{ NULL },
 };
 
@@ -38,27 +39,27 @@ const struct cli_option reader_event_options[] = {
 };
 
 const struct cli_option reader_thread_options[] = {
-	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID", N_("only these threads") },
+	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID",
+	  N_("Use only these threads; repeatable") },
 	{ "comm", 0, CLI_LIST, offsetof(struct reader, comms), N_("NAME"),
-	  N_("only threads of this name") },
+	  N_("Use only threads with this name") },
 	{ NULL },
 };
 
 const struct cli_option reader_output_options[] = {
 	{ "limit", 0, CLI_UINT, offsetof(struct reader, limit), "N",
-	  N_("rows at most, 0 = all; by default only text is limited") },
+	  N_("Show at most N rows (0: all; default: limited in text only)") },
 	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"),
-	  N_("how to print"), reader_formats },
-	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
-	  N_("the same as --format json") },
+	  N_("Output format (default: text)"), reader_formats },
+	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL, N_("Same as --format json") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct reader, color), N_("WHEN"),
-	  N_("whether to use colours"), cli_color_choices },
+	  N_("Use colors (default: auto)"), cli_color_choices },
 	{ NULL },
 };
 
 const struct cli_option reader_pager_options[] = {
 	{ "no-pager", 0, CLI_FLAG, offsetof(struct reader, no_pager), NULL,
-	  N_("do not show text on a terminal a page at a time") },
+	  N_("Do not start a pager") },
 	{ NULL },
 };
 

@@ -19,30 +19,31 @@
 #define DEFAULT_LIMIT 40
 
 static const struct cli_option options[] = {
-	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"), N_("what a row is"),
-	  tally_by_names },
+	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"),
+	  N_("Group by (default: function)"), tally_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
-	  N_("the call tree, from the roots down") },
+	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
-	  N_("the call tree, from what was hit up to who called it") },
+	  N_("Show the call tree, hottest functions first, then their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
-	  N_("functions that are inlined into others count as functions") },
+	  N_("Count inlined functions as functions") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
-	  N_("who calls this function") },
+	  N_("Show who calls FUNCTION") },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
-	  N_("what this function calls") },
+	  N_("Show what FUNCTION calls") },
 	{ "per-mark", 0, CLI_STRING, offsetof(struct report, per_mark), N_("NAME"),
-	  N_("only samples inside spans of the mark NAME, of who marked") },
+	  N_("Use only samples inside spans named NAME") },
 	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, scope), N_("SCOPE"),
-	  N_("who that is: all of the process, by default, or its thread only"), span_scope_names },
+	  N_("Spans count for the marking process or thread (default: process)"),
+	  span_scope_names },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
-	  N_("only samples taken in this mode"), tally_modes },
+	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
 	{ "timeline", 0, CLI_FLAG, offsetof(struct report, tally.wants_timeline), NULL,
-	  N_("when the samples of each row were") },
+	  N_("Add when each row ran") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct report, full_names), NULL,
-	  N_("names that do not fit the terminal are not cut") },
+	  N_("Do not shorten names") },
 	{ "no-children", 0, CLI_FLAG, offsetof(struct report, no_children), NULL,
-	  N_("rows without what their callees took") },
+	  N_("Show self time only") },
 	{ NULL },
 };
 
@@ -310,25 +311,23 @@ int verb_report(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Counts the samples of a capture by function, line, image, "
-		   "thread, process or cgroup."),
+		N_("Show where the time went: samples by function, line, image, thread, process or cgroup."),
 		1, 1
 	};
 	CLEANUP(report_done)
 	struct report report = { .reader.limit = READER_LIMIT_UNSET,
 				 .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = {
-		{ NULL, options, &report },
-		{ N_("What is read"), reader_time_options, &report.reader },
-		{ NULL, reader_process_options, &report.reader },
-		{ NULL, reader_thread_options, &report.reader },
-		{ NULL, reader_cpu_options, &report.reader },
-		{ NULL, reader_event_options, &report.reader },
-		{ N_("Frames, as in pprof"), frame_filter_options, &report.filters },
-		{ N_("Output"), reader_output_options, &report.reader },
-		{ NULL, reader_pager_options, &report.reader },
-		{ NULL }
-	};
+	const struct cli_group groups[] = { { NULL, options, &report },
+					    { N_("Select"), reader_time_options, &report.reader },
+					    { NULL, reader_process_options, &report.reader },
+					    { NULL, reader_thread_options, &report.reader },
+					    { NULL, reader_cpu_options, &report.reader },
+					    { NULL, reader_event_options, &report.reader },
+					    { N_("Frames (regular expressions, as in pprof)"),
+					      frame_filter_options, &report.filters },
+					    { N_("Output"), reader_output_options, &report.reader },
+					    { NULL, reader_pager_options, &report.reader },
+					    { NULL } };
 	struct out *out = out_stdout();
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);

@@ -29,9 +29,9 @@ struct remake {
 
 static const struct cli_option options[] = {
 	{ "output", 'o', CLI_STRING, offsetof(struct remake, output), N_("NEW"),
-	  N_("the capture to write; - is standard output") },
+	  N_("Write the capture NEW (-: standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct remake, force), NULL,
-	  N_("replace NEW if it exists") },
+	  N_("Overwrite an existing file") },
 	{ NULL },
 };
 
@@ -130,8 +130,7 @@ static int remake_verb(enum kind kind, const char *description, int argc, char *
 	struct remake remake = { .kind = kind, .reader.judges_damage = kind == RECOVER };
 	const struct cli_group plain[] = { { NULL, options, &remake }, { NULL } };
 	const struct cli_group timed[] = { { NULL, options, &remake },
-					   { N_("What is read"), reader_time_options,
-					     &remake.reader },
+					   { N_("Select"), reader_time_options, &remake.reader },
 					   { NULL } };
 	GError *error = NULL;
 	int status = cli_parse(&spec, kind == CUT ? timed : plain, &argc, &argv);
@@ -148,20 +147,19 @@ static int remake_verb(enum kind kind, const char *description, int argc, char *
 
 int verb_cut(int argc, char **argv)
 {
-	return remake_verb(CUT, N_("Makes a capture of a time slice, which stands alone."), argc,
-			   argv);
+	return remake_verb(CUT, N_("Write a time range of a capture as a capture of its own."),
+			   argc, argv);
 }
 
 int verb_compact(int argc, char **argv)
 {
-	return remake_verb(COMPACT, N_("Makes a smaller capture with the same data."), argc, argv);
+	return remake_verb(COMPACT, N_("Write a smaller capture with the same data."), argc, argv);
 }
 
 int verb_recover(int argc, char **argv)
 {
 	return remake_verb(
 		RECOVER,
-		N_("Makes a finished capture of everything that can be read in a damaged or "
-		   "unfinished one; what is missing is in its losses."),
+		N_("Write a finished capture of everything that is readable in a damaged or unfinished one. The loss table counts what is missing."),
 		argc, argv);
 }

@@ -29,11 +29,11 @@ static const char *const debuginfod_times[] = { "60s", "10s", "5min", NULL };
 
 static const struct cli_option options[] = {
 	{ "sysroot", 0, CLI_STRING, offsetof(struct symbolize_verb, sysroot), N_("DIRECTORY"),
-	  N_("where / of the machine that was recorded is; nothing outside of it is opened") },
+	  N_("Root folder of the recorded machine; no file outside of it is opened") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct symbolize_verb, debug_folders), N_("DIRECTORY"),
-	  N_("debug files are also looked for here; may be given several times") },
+	  N_("Look for debug files here, too; repeatable") },
 	{ "debuginfod", 0, CLI_OPTIONAL, offsetof(struct symbolize_verb, debuginfod), "[=TIME]",
-	  N_("debug files that are not here are fetched from the servers of DEBUGINFOD_URLS, for that long at most"),
+	  N_("Fetch missing debug files from the servers of DEBUGINFOD_URLS, for at most TIME"),
 	  debuginfod_times },
 	{ NULL },
 };
@@ -103,9 +103,9 @@ static void print_debuginfod(const struct debuginfod_counts *counts, struct out 
 {
 	static const char *const whys[] = {
 		[DEBUGINFOD_GOES_ON] = "",
-		[DEBUGINFOD_TIME_OVER] = N_("the time was over; --debuginfod=TIME gives more"),
+		[DEBUGINFOD_TIME_OVER] = N_("the time was up; --debuginfod=TIME gives more"),
 		[DEBUGINFOD_INTERRUPTED] = N_("interrupted"),
-		[DEBUGINFOD_DIED] = N_("the process that asks has ended by itself"),
+		[DEBUGINFOD_DIED] = N_("the process that downloads has ended"),
 	};
 	g_autofree char *bytes = text_bytes(counts->found_bytes);
 
@@ -168,8 +168,7 @@ int verb_symbolize(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Adds the names of functions, what is inlined into them, and source lines to a "
-		   "capture, from the files of this machine that it hit and their debug files."),
+		N_("Add function names, inlined calls and source lines to a capture, from the programs and debug files of this machine."),
 		1, 1
 	};
 	struct symbolize_verb verb = { 0 };

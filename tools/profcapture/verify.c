@@ -179,8 +179,7 @@ int verb_verify(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE"),
-		N_("Checks every chunk of a capture, and lists what is "
-		   "damaged. Exits with 0 only if it is finished and whole."),
+		N_("Check every chunk of a capture and list the damage. Exits 0 only if the capture is finished and undamaged."),
 		1, 1
 	};
 	CLEANUP(verify_done)

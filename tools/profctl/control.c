@@ -56,20 +56,17 @@ static const struct {
 	{ "stop",
 	  "Stop",
 	  { N_("[SESSION]"),
-	    N_("Ends a session of the system's profd; its capture is whole soon after. SESSION is the "
-	       "number that 'profctl status' shows, and can be left out where there is one alone."),
+	    N_("End a session of the profd service and finish its file. SESSION is the number that 'profctl status' shows; it is optional if there is only one session."),
 	    0, 1, false, complete } },
 	{ "pause",
 	  "Pause",
 	  { N_("[SESSION]"),
-	    N_("Lets a session of the system's profd take no samples until 'profctl resume'. SESSION is "
-	       "the number that 'profctl status' shows, and can be left out where there is one alone."),
+	    N_("Stop sampling in a session of the profd service until 'profctl resume'. SESSION is the number that 'profctl status' shows; it is optional if there is only one session."),
 	    0, 1, false, complete } },
 	{ "resume",
 	  "Resume",
 	  { N_("[SESSION]"),
-	    N_("Lets a paused session of the system's profd take samples again. SESSION is the number "
-	       "that 'profctl status' shows, and can be left out where there is one alone."),
+	    N_("Continue a paused session of the profd service. SESSION is the number that 'profctl status' shows; it is optional if there is only one session."),
 	    0, 1, false, complete } },
 };
 

@@ -172,9 +172,9 @@ struct doctor_values {
 
 static const struct cli_option doctor_options[] = {
 	{ "json", 0, CLI_FLAG, offsetof(struct doctor_values, json), NULL,
-	  N_("print the checks as JSON") },
+	  N_("Print the checks as JSON") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct doctor_values, color), "WHEN",
-	  N_("colour the text; auto: on a terminal, NO_COLOR and CLICOLOR_FORCE permitting"),
+	  N_("Use colors (default: auto, on a terminal unless NO_COLOR is set)"),
 	  cli_color_choices },
 	{ NULL },
 };
@@ -182,9 +182,7 @@ static const struct cli_option doctor_options[] = {
 static const struct cli_spec doctor_spec = {
 	.synopsis = "",
 	.description = N_(
-		"Tries what a recording by you on this machine needs, and says what works, what works "
-		"with less, and what does not, with the fix for each. Changes nothing. The exit status "
-		"is 1 if something prevents recording."),
+		"Check what works on this machine, what works in part and what does not, with a fix for each. Changes nothing. Exits 1 if something prevents recording."),
 };
 
 int profctl_doctor(int argc, char **argv)

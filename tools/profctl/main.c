@@ -14,16 +14,15 @@
 #include <unistd.h>
 
 static const struct cli_verb profctl_verbs[] = {
-	{ "record", N_("record the system, processes or a command into a capture"),
-	  profctl_record },
-	{ "top", N_("show live what runs now"), profctl_top },
-	{ "status", N_("list the sessions of the system's profd"), profctl_status },
-	{ "stop", N_("end a session of the system's profd"), profctl_control },
-	{ "pause", N_("let a session take no samples for a while"), profctl_control },
-	{ "resume", N_("let a paused session take samples again"), profctl_control },
-	{ "doctor", N_("say what will work here and what will not, with the fix for each"),
+	{ "record", N_("Record the system, processes or a command"), profctl_record },
+	{ "top", N_("Watch what runs now"), profctl_top },
+	{ "status", N_("List sessions of the profd service"), profctl_status },
+	{ "stop", N_("End a session and finish its file"), profctl_control },
+	{ "pause", N_("Stop sampling in a session"), profctl_control },
+	{ "resume", N_("Continue a paused session"), profctl_control },
+	{ "doctor", N_("Check what works on this machine, and how to fix the rest"),
 	  profctl_doctor },
-	{ "schema", N_("print the JSON Schema of what a verb prints with --json"), schema_run },
+	{ "schema", N_("Print the JSON Schema of a verb's --json output"), schema_run },
 	{ NULL },
 };
 

@@ -22,59 +22,57 @@ static const char *const memory_modes[] = { "all", "sample:", NULL };
 
 static const struct cli_option what_options[] = {
 	{ "system", 'a', CLI_FLAG, FIELD(system), NULL,
-	  N_("everything that runs; the default without a command") },
+	  N_("Record every process (default without COMMAND)") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
-	  N_("these processes, their threads and later children") },
+	  N_("Record these processes, their threads and later children") },
 	{ NULL },
 };
 
 static const struct cli_option how_options[] = {
 	{ "output", 'o', CLI_STRING, FIELD(output), N_("FILE"),
-	  N_("the capture; default NAME-DATE-TIME.cap, \"-\" is standard output") },
-	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("overwrite an existing file") },
-	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("continue an existing capture") },
+	  N_("Write FILE (default: NAME-DATE-TIME.cap; -: standard output)") },
+	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("Overwrite an existing file") },
+	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("Continue an existing capture") },
 	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT"),
-	  N_("what to sample, by perf's names, several by commas; default cycles, else cpu-clock") },
+	  N_("Sample on EVENT, named as in perf; several with commas (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
-	  N_("samples a second and CPU, default 999; 0 takes none"), NULL, 0, UINT32_MAX },
+	  N_("Samples per second and CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
 	{ "duration", 'd', CLI_DURATION, FIELD(duration_ns), N_("TIME"),
-	  N_("stop after \"10\" (seconds), \"1.5\", \"500ms\", \"2m\"") },
+	  N_("Stop after TIME: 10 (seconds), 1.5, 500ms, 2m") },
 	{ "delay", 'D', CLI_DURATION, FIELD(delay_ns), N_("TIME"),
-	  N_("start to sample so long after the start") },
+	  N_("Wait TIME before sampling") },
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(call_graph), N_("MODE"),
-	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
-	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL,
-	  N_("leave the kernel's functions out") },
+	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
+	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("the allocations of the command or --pid, and children: each, or one for about so many bytes"),
+	  N_("Record every allocation of COMMAND or --pid and their children, or one about every BYTES"),
 	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
-	  N_("of these, none that is smaller") },
+	  N_("Ignore smaller allocations") },
 	{ "memory-mmap", 0, CLI_FLAG, FIELD(memory_mmap), NULL,
-	  N_("and what the program maps itself") },
+	  N_("Include memory that the program maps itself") },
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
-	  N_("what a program does whose marks come faster than they are taken: waits a little, or loses some"),
+	  N_("When marks arrive faster than they are drained: wait briefly (lossless) or drop (drop)"),
 	  policies },
 	{ "no-sysprof", 0, CLI_FLAG, FIELD(no_sysprof), NULL,
-	  N_("do not take marks of programs that sysprof records; SYSPROF_CONTROL_FD stays as it is") },
+	  N_("Ignore marks sent by sysprof's protocol; keep SYSPROF_CONTROL_FD as it is") },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
-	  N_("leave names to 'profcapture symbolize'") },
+	  N_("Leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
-	  N_("which profd records: the system's or our own; auto: the system's if it may"), buses },
+	  N_("Use the profd service or a private profd (default: auto, the service if it permits)"),
+	  buses },
 	{ "control", 0, CLI_UINT, FIELD(control), "FD",
-	  N_("begun and ended by the program that has the other end of this socket"), NULL, 0,
-	  INT32_MAX },
-	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("no progress and no summary") },
-	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("the summary as a line of JSON") },
+	  N_("Let the program at the other end of this socket start and stop the recording"), NULL,
+	  0, INT32_MAX },
+	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("Print errors only") },
+	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("Print the summary as one line of JSON") },
 	{ NULL },
 };
 
 static const struct cli_spec spec = {
 	.synopsis = N_("[--system | --pid PID… | [--] COMMAND [ARG…]]"),
 	.description = N_(
-		"Records what the system, some processes or a command spend their time on into a "
-		"capture, which profcapture reads. Ctrl-C stops; a second one leaves the names of "
-		"functions out, a third aborts."),
+		"Record where time is spent. Ctrl-C stops; a second one skips function names; a third aborts."),
 	.max_operands = UINT_MAX,
 	.command = true,
 };
@@ -214,7 +212,7 @@ static int check(const struct record_options *options)
 int record_options_parse(struct record_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What is recorded"), what_options, options },
+		{ N_("What to record"), what_options, options },
 		{ N_("How"), how_options, options },
 		{ NULL },
 	};

@@ -169,15 +169,14 @@ struct status_values {
 
 static const struct cli_option status_options[] = {
 	{ "json", 0, CLI_FLAG, offsetof(struct status_values, json), NULL,
-	  N_("print the sessions as JSON") },
+	  N_("Print the sessions as JSON") },
 	{ NULL },
 };
 
 static const struct cli_spec status_spec = {
 	.synopsis = "",
 	.description = N_(
-		"Lists the sessions of the system's profd: yours, and those of other users where "
-		"polkit lets you manage them."),
+		"List your sessions of the profd service, and other users' if polkit lets you manage them."),
 };
 
 int profctl_status(int argc, char **argv)

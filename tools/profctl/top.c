@@ -360,42 +360,41 @@ static void done(struct top *top)
 #define FIELD(name) offsetof(struct top_options, name)
 
 static const struct cli_option what_options[] = {
-	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL,
-	  N_("everything that runs; the default") },
+	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL, N_("Show every process (default)") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(record.pids), N_("PID"),
-	  N_("these processes, their threads and later children") },
+	  N_("Record these processes, their threads and later children") },
 	{ NULL },
 };
 
 static const struct cli_option how_options[] = {
 	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
-	  N_("samples a second and CPU, default 999"), NULL, 1, UINT32_MAX },
+	  N_("Samples per second and CPU (default: 999)"), NULL, 1, UINT32_MAX },
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(record.call_graph), N_("MODE"),
-	  N_("how callers are found; -g alone is auto"), call_graphs, .bare = true },
+	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(record.no_kernel), NULL,
-	  N_("leave the kernel's functions out") },
-	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"), N_("what is shown at first"), kinds },
+	  N_("Leave out kernel functions") },
+	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"), N_("First view (default: function)"), kinds },
 	{ "window", 0, CLI_UINT, FIELD(window), N_("SECONDS"),
-	  N_("the samples of so many seconds are shown, default 10"), NULL, 1, MAX_WINDOW },
+	  N_("Show the samples of the last SECONDS (default: 10)"), NULL, 1, MAX_WINDOW },
 	{ "interval", 0, CLI_DURATION, FIELD(interval_ns), N_("TIME"),
-	  N_("a new picture so often, default 1s") },
+	  N_("Refresh every TIME (default: 1s)") },
 	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
-	  N_("which profd records: the system's or our own; auto: the system's if it may"), buses },
+	  N_("Use the profd service or a private profd (default: auto, the service if it permits)"),
+	  buses },
 	{ NULL },
 };
 
 static const struct cli_spec spec = {
 	.synopsis = N_("[--system | --pid PID…]"),
 	.description = N_(
-		"Shows live what the system or some processes spend their time on: functions, "
-		"processes, threads, and who calls a function. Nothing is kept. The keys stand in the last line."),
+		"Watch where time is spent: functions, processes, threads, and the callers of a function. Writes no file. The last line lists the keys."),
 };
 
 /* CLI_CONTINUE, or a status after a message. */
 static int parse(struct top_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What is recorded"), what_options, options },
+		{ N_("What to record"), what_options, options },
 		{ N_("How"), how_options, options },
 		{ NULL },
 	};
