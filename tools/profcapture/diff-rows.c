@@ -111,7 +111,7 @@ static bool is_build_of_others(const struct diff *diff, unsigned side, const cha
 }
 
 /* "bash+0x4e5c0": a function whose symbol is not there is called after its place
- * (docs/architecture.md, "Names"). */
+ * (docs/internals.md, "Names"). */
 static bool is_place(const char *name, const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
