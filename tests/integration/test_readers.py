@@ -217,6 +217,15 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
         assert f"no thread 'nobody' in capture '{whole}' (names: " in said("--comm", "nobody")
 
 
+def test_report_of_no_time(profcapture, whole, tmp_path):
+    """The end of the capture is said, and no length of 0 where the length is not known."""
+    end = profcapture.json("info", whole)["capture"]["duration_ns"]
+    text = profcapture("report", whole, "--from", f"{end + 10**9}ns").stdout
+    assert f"No samples: the capture ends at {end / 1e9:.3f} s\n" in text and " in 0 ns" not in text
+    text = profcapture("report", make(tmp_path / "empty.cap", "--rows", 0)).stdout
+    assert "No samples\n" in text and " in 0 ns" not in text
+
+
 def test_filter_that_matches_nothing(profcapture, whole):
     report = profcapture.json("report", whole, "--comm", "nobody")
     assert report["data"]["rows"] == [] and report["data"]["self_total"] == 0

@@ -158,19 +158,24 @@ static void print_command(const struct report *report, struct out *out)
 	out_done(&line);
 }
 
-void report_print_head(const struct report *report, struct out *out)
+/* The number of samples, and the time in which they were taken. */
+static void print_samples(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
-	const struct capture *capture = report->reader.capture;
-	struct report_hint hint = report_hint_find(tally);
+	int64_t from = MAX_OF(report->reader.from_ns, 0), end = report->reader.capture->duration_ns;
+	int64_t to = MIN_OF(report->reader.to_ns, end);
 	g_autofree char *samples = text_count(tally->all.samples);
-	int64_t from = MAX_OF(report->reader.from_ns, 0);
-	int64_t to = MIN_OF(report->reader.to_ns, capture->duration_ns);
-	g_autofree char *duration = text_duration(from < to ? (uint64_t)(to - from) : 0);
+	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
 	g_autofree char *event = text_escape(tally_event_name(tally));
 
-	reader_print_losses(&report->reader, out, READER_LOSSES);
-	print_command(report, out);
+	/* Without a row that has a time nobody knows how long the recording was. */
+	if (from >= to && tally->all.samples == 0) {
+		out_printf(out,
+			   end > 0 ? _("No samples: the capture ends at %.3f s\n")
+				   : _("No samples\n"),
+			   (double)end / 1e9);
+		return;
+	}
 	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 	if (report->reader.timed)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
@@ -179,6 +184,17 @@ void report_print_head(const struct report *report, struct out *out)
 	tally_print_sum(tally, out);
 	tally_print_other_events(tally, out);
 	out_char(out, '\n');
+}
+
+void report_print_head(const struct report *report, struct out *out)
+{
+	const struct tally *tally = &report->tally;
+	const struct capture *capture = report->reader.capture;
+	struct report_hint hint = report_hint_find(tally);
+
+	reader_print_losses(&report->reader, out, READER_LOSSES);
+	print_command(report, out);
+	print_samples(report, out);
 	if (report->per_mark)
 		print_per_mark(report, out);
 	print_filtered(report, out);
