@@ -201,7 +201,7 @@ def test_slow(profcapture, bare, build_id, debug_file, server, tmp_path, how):
     start = time.monotonic()
     said = profcapture("symbolize", bare, "--debuginfod=400ms").stderr
     assert time.monotonic() - start < LIMIT and server.asked
-    assert "debug files were not fetched: the time was over" in said and not has_line(profcapture, bare)
+    assert "debug files were not fetched: the time was up" in said and not has_line(profcapture, bare)
     assert halves(tmp_path) == []
 
 
