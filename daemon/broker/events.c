@@ -7,10 +7,9 @@
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
  * Behind each may stand modifiers: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
- * The text comes from the client. Invariants: (1) a name reaches a path only after name_is_plain()
- * [test-events: hostile]
- *                                             (2) what is not understood whole is refused
- *                                                 [test-events: refused]
+ * The text comes from the client.
+ * Invariants: (1) a name reaches a path only after name_is_plain()  [test-events: hostile]
+ *             (2) what is not understood whole is refused  [test-events: refused]
  * No state. Opening events is perf.c's.
  */
 #include "config.h"
