@@ -553,6 +553,7 @@ def test_target_that_ended_before_start(bus, file, process):
     assert client.get(path, "State") == "failed"
 
 
+@pytest.mark.alone  # a process of another case could have the number for as long as that takes
 @pytest.mark.parametrize("action, uid", [("record-own", NOBODY), ("record-others", DAEMON)])
 def test_pid_of_another_process(bus, file, process, action, uid):
     """The number is given to a process of a third user between CreateSession and Start."""

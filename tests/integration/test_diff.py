@@ -108,8 +108,8 @@ def test_fail_over(profcapture, recordings):
     assert f"'work_{SLOW}' grew by" in done.stderr and "more than 5 % is --fail-over" in done.stderr
     assert f"work_{SLOW}" in done.stdout
     profcapture("diff", one, slow, "--fail-over", "90%")
-    # what shrank is no failure; a function of some ten samples may grow by itself
-    profcapture("diff", slow, one, "--fail-over=30", "--focus", "^work_")
+    # what shrank is no failure; what the kernel does in between may grow by itself
+    assert "'work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
         assert "--fail-over" in profcapture("diff", one, slow, "--fail-over", wrong, check=2).stderr
 
@@ -266,3 +266,4 @@ def test_memory(profcapture, tmp_path):
     assert data["metric"] == "calls" and data["unit"] == "calls" and data["normalised_by"] == "run"
     assert data["all"]["b"] > 1.5 * data["all"]["a"] > 0 and data["all"]["significant"]
     assert profcapture("diff", *captures, "--memory=calls", "--fail-over", "50%", check=7).stderr
+    profcapture("diff", *reversed(captures), "--memory=calls", "--fail-over", "0%")
