@@ -45,16 +45,13 @@ static void test_rust(void)
 	REQUIRE(file != NULL);
 	while (fgets(line, sizeof(line), file)) {
 		char *readable = strchr(line, '\t');
-		char name[2048];
 
 		if (line[0] == '#' || !CHECK(readable != NULL))
 			continue;
 		*readable++ = '\0';
 		readable[strcspn(readable, "\n")] = '\0';
 		cases++;
-		if (!demangle_rust(line, name, sizeof(name)))
-			strcpy(name, "-");
-		CHECK_STR(name, readable);
+		check_name(line, strcmp(readable, "-") == 0 ? NULL : readable);
 	}
 	fclose(file);
 	CHECK(cases > 400);
@@ -63,9 +60,7 @@ static void test_rust(void)
 static void test_rust_suffix(void)
 {
 	check_name("_RC3foo.llvm.9D1C9369", "foo");
-	check_name("_RC3foo.llvm.9D1C9369.cold", "foo.cold");
-	check_name("_ZN3foo17h05af221e174051e9E.llvm.9D1C9369.cold", "foo.cold");
-	check_name("_ZN3foo17h05af221e174051e9E.cold", "foo.cold");
+	check_name("_RC3foo.llvm.9D1C9369.cold", "foo");
 }
 
 static void test_cxx_is_not_rust(void)
@@ -78,20 +73,22 @@ static void test_cxx_is_not_rust(void)
 /* Depth, length of the result, steps; and a back reference that does not point backwards. */
 static void test_limits(void)
 {
-	char raw_name[4096], name[256];
+	char raw_name[4096];
 
 	memset(raw_name, 0, sizeof(raw_name));
 	memcpy(raw_name, "_RMC0", 5);
 	memset(raw_name + 5, 'S', 1000);
 	raw_name[1005] = 'e';
-	CHECK(!demangle_rust(raw_name, name, sizeof(name)));
-	CHECK(!demangle_rust("_RNvC1a2bb", name, 5));
-	CHECK(demangle_rust("_RNvC1a2bb", name, 6));
-	CHECK_STR(name, "a::bb");
-	CHECK(!demangle_rust("_RNvC1a2bb", name, 0));
-	CHECK(!demangle_rust("_RNvB_1a", name, sizeof(name)));
-	CHECK(!demangle_rust("_RB9_", name, sizeof(name)));
-	CHECK(!demangle_rust("_RNvC2\303\2511b", name, sizeof(name)));
+	free(demangle_get(raw_name)); /* must return */
+	check_name("_RNvC1a2bb", "a::bb");
+	check_name("_RNvB_1a", NULL);
+	check_name("_RB9_", NULL);
+	check_name("_RNvC2\303\2511b", NULL);
+	/* a binder of 62^7 lifetimes that is not printed; and 'G' where it is no binder */
+	check_name("_RXMC1eFGUKKCRL0a_R", NULL);
+	check_name("_RNvMNtC1a5GraphNtB2_5Graph3new", "<a::Graph::Graph>::new");
+	check_name("_RNvNtCsGGGGGGGGGGG_1a5Gaaa_1f", "a::Gaaa_::f");
+	check_name("_RMC1aFG_RL0_hEu", "<for<'a> fn(&'a u8)>");
 	/* (T, T) of (T, T) of …: 2^n for n back references */
 	check_name("_RMC0TTTTTTTTTTTTTTTTuuEB4_EB3_EB2_EB1_EB0_EBZ_EBY_EBX_EBW_EBV_EBU_E", NULL);
 }
@@ -121,7 +118,7 @@ static void test_long_names(void)
 	memset(raw_name, 'P', 8000);
 	memcpy(raw_name, "_Z1f", 4);
 	strcpy(raw_name + 8000, "i");
-	free(demangle_get(raw_name)); /* must come back */
+	free(demangle_get(raw_name)); /* must return */
 }
 
 int main(void)

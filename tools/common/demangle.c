@@ -2,164 +2,152 @@
 /*
  * Demangle - readable names of C++ and Rust symbols
  *
- * C++ is the business of its own run-time library (__cxa_demangle of libstdc++). That has no limit
- * to what a name may grow into, and a name of a few hundred bytes can ask for gigabytes by naming
- * its own parts again and again; so a bound for the result is computed first, and what may exceed
- * it keeps its raw name.
- *
- * The bound goes through the name by its brackets (I, N, F, X, J, L, Z … E) only. Each reference to
- * an earlier part (S_, T_) is counted as the largest part there was, whatever it names, and also
- * where it may be text of an identifier. So the bound is generous: of 245 000 names of Debian's
- * libraries and node it refuses one in a thousand.
- * Invariants: (1) no name costs more than a few times MAX_WEIGHT bytes   [test-demangle: bomb]
- *             (2) Rust is tried first: its legacy names are C++ names too  [test-demangle: rust]
+ * libiberty reads the names. A name of a few hundred bytes can ask for gigabytes by repeating its
+ * own parts, so the piece that exceeds the buffer ends the demangler with longjmp(). That leaks
+ * nothing: the callback variants of libiberty's functions keep everything on the stack.
+ * Rust's scheme v0 has one more way to ask for too much: see has_huge_binder().
+ * Invariants: (1) no name costs more than DEMANGLE_MAX_BYTES of output  [test-demangle: bomb]
+ *             (2) Rust is tried first: its legacy names are C++ names, too
+ *                                                              [test-demangle: cxx_is_not_rust]
  */
 #include "tools/common/demangle.h"
 
 #include "arch/base.h"
 
 #include <ctype.h>
+#include <libiberty/demangle.h>
+#include <setjmp.h>
 
 #define MAX_RAW_BYTES 8192
-#define MAX_WEIGHT (16u << 20)
-#define MAX_DEPTH 256
 
-/* The C++ ABI, 3.4: in libstdc++, whose header is for C++ only. */
-char *__cxa_demangle(const char *raw_name, char *buffer, size_t *length, int *ret_status);
-
-struct bracket {
-	uint64_t weight; /* what is in it may print as so many bytes */
-	bool literal;    /* L <type> <number> E … */
-	bool typed;      /* … behind the type: digits are the number */
+struct readable {
+	jmp_buf too_long;
+	size_t length;
+	char name[DEMANGLE_MAX_BYTES];
 };
 
-struct bound {
-	const char *at;
-	struct bracket brackets[MAX_DEPTH]; /* 0: outside of all */
-	size_t depth;
-	uint64_t open;    /* sum of the open brackets' weights */
-	uint64_t largest; /* what a reference may stand for */
-};
-
-static void bound_add(struct bound *bound, uint64_t bytes)
+static void add_piece(const char *text, size_t length, void *data)
 {
-	struct bracket *bracket = &bound->brackets[bound->depth];
+	struct readable *readable = data;
 
-	bytes = MIN_OF(bytes, MAX_WEIGHT);
-	bracket->weight = MIN_OF(bracket->weight + bytes, MAX_WEIGHT);
-	if (bound->depth > 0)
-		bound->open = MIN_OF(bound->open + bytes, MAX_WEIGHT);
-	bound->largest = MAX_OF(bound->largest, bound->open);
+	if (length >= sizeof(readable->name) - readable->length)
+		longjmp(readable->too_long, 1);
+	if (length > 0) /* else text may be NULL */
+		memcpy(readable->name + readable->length, text, length);
+	readable->length += length;
 }
 
-static bool bound_open(struct bound *bound)
+/* Behind a number of base 62 and its '_' that starts at `at`; 0 where there is none. */
+static size_t skip_number(const char *name, size_t at)
 {
-	if (bound->depth + 1 == MAX_DEPTH)
+	while (isalnum((unsigned char)name[at]))
+		at++;
+	return name[at] == '_' ? at + 1 : 0;
+}
+
+/* Behind an identifier: its length, a '_' that may be there, and so many bytes; 0: too long. */
+static size_t skip_identifier(const char *name, size_t at, size_t end)
+{
+	size_t length = (size_t)(name[at++] - '0');
+
+	if (length > 0)
+		while (isdigit((unsigned char)name[at]) && length < end)
+			length = length * 10 + (size_t)(name[at++] - '0');
+	at += name[at] == '_';
+	return length <= end - at ? at + length : 0;
+}
+
+/* Behind the constant of a type for which there are hexadecimal digits; `at` is the type. */
+static size_t skip_constant(const char *name, size_t at)
+{
+	at += 1 + (name[at + 1] == 'n');
+	while (isxdigit((unsigned char)name[at]))
+		at++;
+	return name[at] == '_' ? at + 1 : 0;
+}
+
+/* Where the symbols behind the one at `at` start; 0: nowhere. 's' is a type or a number. */
+static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_other)
+{
+	char next = name[at + 1];
+
+	if (isdigit((unsigned char)name[at]))
+		return skip_identifier(name, at, end);
+	switch (name[at]) {
+	case 's':
+		*ret_other = skip_number(name, at + 1);
+		return at + 1;
+	case 'C': /* a crate and the root of an impl: what is behind it is no type */
+	case 'M':
+	case 'X':
+		return next == 's' ? skip_number(name, at + 2) : at + 1;
+	case 'B':
+	case 'G':
+	case 'L':
+		return skip_number(name, at + 1);
+	case 'N': /* with a namespace, which is any letter */
+		return next ? at + 2 : 0;
+	case 'K':
+		if (next == 'C') /* an ABI */
+			return at + 2;
+		return islower((unsigned char)next) && next != 'p' ? skip_constant(name, at + 1)
+								   : at + 1;
+	default:
+		return isalpha((unsigned char)name[at]) ? at + 1 : 0;
+	}
+}
+
+/*
+ * May a Rust name of scheme v0 have a binder of more than 62 lifetimes? libiberty counts them one
+ * by one, also where it prints nothing, so that 19 bytes could keep it busy for years. Each place
+ * where a symbol of the grammar may start is looked at; that may be too many places, never too few.
+ */
+static bool has_huge_binder(const char *name)
+{
+	bool starts[MAX_RAW_BYTES + 2] = { false };
+	size_t end = strcspn(name, ".");
+
+	if (name[1] != 'R')
 		return false;
-	bound->depth++;
-	bound->brackets[bound->depth] = (struct bracket){ .literal = *bound->at == 'L' };
-	return true;
-}
+	starts[2] = true;
+	for (size_t at = 2; at < end; at++) {
+		size_t next, other = 0;
 
-static void bound_close(struct bound *bound)
-{
-	uint64_t weight = bound->brackets[bound->depth].weight;
-
-	if (bound->depth == 0)
-		return;
-	bound->depth--;
-	bound->brackets[bound->depth].typed = true;
-	if (bound->depth == 0)
-		bound->open = 0;
-	else
-		bound->open -= MIN_OF(weight, bound->open);
-	bound_add(bound, weight);
-}
-
-/* S_, S0_, SA_, T_, T0_: an earlier part of the name again. */
-static bool is_reference(const char *at)
-{
-	if (at[0] == 'S')
-		return at[1] == '_' || isdigit((unsigned char)at[1]) ||
-		       isupper((unsigned char)at[1]);
-	return at[0] == 'T' && (at[1] == '_' || isdigit((unsigned char)at[1]));
-}
-
-/* Digits are a length, and an identifier follows ("3foo"), unless they stand where only a number
- * can. */
-static void skip_digits(struct bound *bound, char before)
-{
-	struct bracket *bracket = &bound->brackets[bound->depth];
-	bool number = (bracket->literal && bracket->typed) || before == 'A' || before == '_';
-	size_t length = 0;
-
-	while (isdigit((unsigned char)*bound->at) && length < MAX_RAW_BYTES)
-		length = length * 10 + (size_t)(*bound->at++ - '0');
-	if (number || *bound->at == '_' || strnlen(bound->at, length) < length)
-		return;
-	bound_add(bound, length + 2);
-	for (const char *end = bound->at + length; bound->at < end; bound->at++)
-		if (is_reference(bound->at))
-			bound_add(bound, bound->largest);
-	bracket->typed = true;
-}
-
-static bool skip_letter(struct bound *bound)
-{
-	char letter = *bound->at;
-	struct bracket *bracket = &bound->brackets[bound->depth];
-
-	bound_add(bound, 4);
-	if (is_reference(bound->at)) {
-		bound_add(bound, bound->largest);
-		bound->at += strcspn(bound->at, "_");
-		bracket->typed = true;
-	} else if (letter == 'E') {
-		bound_close(bound);
-	} else if (strchr("INFXJLZ", letter)) {
-		if (!bound_open(bound))
-			return false;
-	} else if (islower((unsigned char)letter)) {
-		bracket->typed = true;
+		if (!starts[at])
+			continue;
+		next = next_symbol(name, at, end, &other);
+		if (name[at] == 'G' && next > at + 3)
+			return true;
+		starts[next] = starts[other] = true;
 	}
-	bound->at += *bound->at != '\0';
-	return true;
+	return false;
 }
 
-static bool is_bounded(const char *raw_name)
+static bool read_rust(const char *raw_name, struct readable *readable)
 {
-	struct bound bound = { .at = raw_name + 2 };
-	char before =
-		/* the character in front, where it was not part of an identifier or reference */
-		'\0';
+	return !has_huge_binder(raw_name) &&
+	       rust_demangle_callback(raw_name, DMGL_PARAMS, add_piece, readable) != 0;
+}
 
-	while (*bound.at && bound.largest < MAX_WEIGHT) {
-		bool digits = isdigit((unsigned char)*bound.at);
-		char here = digits || is_reference(bound.at) ? '\0' : *bound.at;
+static bool read_cxx(const char *raw_name, struct readable *readable)
+{
+	return raw_name[1] == 'Z' && cplus_demangle_v3_callback(raw_name, DMGL_PARAMS | DMGL_TYPES,
+								add_piece, readable) != 0;
+}
 
-		if (digits)
-			skip_digits(&bound, before);
-		else if (!skip_letter(&bound))
-			return false;
-		before = here;
-	}
-	return bound.largest < MAX_WEIGHT;
+static bool demangle(bool (*read)(const char *raw_name, struct readable *readable),
+		     const char *raw_name, struct readable *readable)
+{
+	readable->length = 0;
+	return setjmp(readable->too_long) == 0 && read(raw_name, readable) && readable->length > 0;
 }
 
 char *demangle_get(const char *raw_name)
 {
-	CLEANUP_FREE char *readable = NULL;
-	char rust[DEMANGLE_MAX_BYTES];
-	int status = -1;
+	struct readable readable;
 
-	if (raw_name[0] != '_' || strnlen(raw_name, MAX_RAW_BYTES) == MAX_RAW_BYTES)
+	if (raw_name[0] != '_' || strnlen(raw_name, MAX_RAW_BYTES) == MAX_RAW_BYTES ||
+	    (!demangle(read_rust, raw_name, &readable) && !demangle(read_cxx, raw_name, &readable)))
 		return NULL;
-	if (demangle_rust(raw_name, rust, sizeof(rust)))
-		return strdup(rust);
-	if (raw_name[1] != 'Z' || !is_bounded(raw_name))
-		return NULL;
-	readable = __cxa_demangle(raw_name, NULL, NULL, &status);
-	if (!readable || status != 0 || strnlen(readable, DEMANGLE_MAX_BYTES) == DEMANGLE_MAX_BYTES)
-		return NULL;
-	return steal_ptr(&readable);
+	return strndup(readable.name, readable.length);
 }

@@ -4,18 +4,11 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
-/* Longest readable name, with its final 0; a name that would be longer stays as it is. */
+/* The longest readable name, with its final 0. */
 #define DEMANGLE_MAX_BYTES 16384
 
 /*
- * The readable form of a C++ or Rust symbol, without Rust's hashes; NULL where the name is not
- * mangled, or too long, or not to be trusted. Free with free(). May be called on several threads at
- * once.
+ * Returns the readable form of a C++ or Rust symbol, without Rust's hashes; NULL if the name is not
+ * mangled or its readable form is too long. Free it with free(). Any thread may call this.
  */
 char *demangle_get(const char *raw_name);
-
-/* The same for Rust alone, into a buffer: both the legacy scheme (_ZN…17h…E) and v0 (_R…). */
-bool demangle_rust(const char *raw_name, char *ret_name, size_t size);
