@@ -188,6 +188,53 @@ def test_kernel(profcapture, work):
     assert "kernel's code" in data["no_code"] and data["function"]["self"] == kernel["self"]
 
 
+CXX = r"""
+namespace shop {
+struct Stats { long sum = 0; void add(int); void add(long); template <class T> long mean(T); };
+__attribute__((noinline)) void Stats::add(int n) { for (long i = 0; i < n; i++) { asm volatile("" : "+r"(sum)); sum += i; } }
+__attribute__((noinline)) void Stats::add(long n) { for (long i = 0; i < n; i++) { asm volatile("" : "+r"(sum)); sum -= i; } }
+template <class T> __attribute__((noinline)) long Stats::mean(T n) { for (long i = 0; i < n; i++) { asm volatile("" : "+r"(sum)); sum ^= i; } return sum; }
+}
+int main() { shop::Stats s; for (int i = 0; i < 500; i++) { s.add(200000); s.add(200000L); s.mean(200000); } return s.sum == 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(profctl, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.cpp").write_text(CXX)
+    subprocess.run(["g++", "-g", "-O1", folder / "shop.cpp", "-o", folder / "shop"], check=True)
+    profctl("record", "-q", "-e", "cpu-clock", "-F", 2000, "-o", folder / "shop.cap", "--", folder / "shop")
+    return folder / "shop.cap"
+
+
+def callers(profcapture, file, name):
+    return profcapture.json("report", file, "--callers", name)["data"]["function"]
+
+
+MEAN = "long shop::Stats::mean<int>(int)"
+
+
+@pytest.mark.parametrize("text", [MEAN, "shop::Stats::mean<int>", "shop::Stats::mean<>", "mean"])
+def test_part_of_a_name(profcapture, shop, text):
+    assert annotate(profcapture, shop, text)["function"]["name"] == MEAN
+    assert callers(profcapture, shop, text)["name"] == MEAN
+    assert callers(profcapture, shop, text)["total"] == callers(profcapture, shop, MEAN)["total"] > 0
+
+
+def test_part_of_several_names(profcapture, shop):
+    """Which there are is printed; the whole name means one of them."""
+    both = ["shop::Stats::add(int)", "shop::Stats::add(long)"]
+    for text in "add", "shop::Stats::add":
+        done = profcapture("report", shop, "--callers", text, check=2)
+        assert f"'{text}' matches 2 functions" in done.stderr and all(f"{name} (" in done.stderr for name in both)
+        done = profcapture("annotate", shop, text, check=2)
+        assert all(name in done.stderr for name in both)
+    for name in both:
+        assert annotate(profcapture, shop, name)["function"]["name"] == name
+        assert callers(profcapture, shop, name)["name"] == name
+
+
 @pytest.mark.parametrize("name, said", [
     ("spim", "did you mean 'spin'?"),
     ("EvalFrameDef", "_PyEval_EvalFrameDefault"),

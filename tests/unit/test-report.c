@@ -4,6 +4,7 @@
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
+#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/stacks.h"
 #include "tools/profcapture/tally.h"
@@ -717,10 +718,46 @@ static void test_shortened(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		g_autofree char *text = functions_shorten(names[i][0]);
+		g_autofree char *text = function_name_shorten(names[i][0]);
 
 		CHECK_STR(text, names[i][1]);
 	}
+}
+
+static void test_names_match(void)
+{
+	static const struct {
+		const char *name, *text;
+		enum function_name_match match;
+	} cases[] = {
+		{ "main", "main", FUNCTION_NAME_WHOLE },
+		{ "main", "", FUNCTION_NAME_DIFFERS },
+		{ "main", "mai", FUNCTION_NAME_DIFFERS },
+		{ "main", "_raw", FUNCTION_NAME_WHOLE },
+		{ "a::b(int) const", "a::b", FUNCTION_NAME_PLAIN },
+		{ "a::b(int) const", "b", FUNCTION_NAME_COMPONENT },
+		{ "a::b(int) const", "a", FUNCTION_NAME_DIFFERS },
+		{ "unsigned int f<16>(short*)", "f<16>", FUNCTION_NAME_PLAIN },
+		{ "unsigned int f<16>(short*)", "f<>", FUNCTION_NAME_PLAIN },
+		{ "unsigned int f<16>(short*)", "f", FUNCTION_NAME_COMPONENT },
+		{ "std::map<int, x<y> >::find(z<int> const&)", "find", FUNCTION_NAME_COMPONENT },
+		{ "std::map<int, x<y> >::find(z<int> const&)", "std::map<>::find",
+		  FUNCTION_NAME_PLAIN },
+		{ "std::ostream& std::operator<<(std::ostream&)", "operator<<",
+		  FUNCTION_NAME_COMPONENT },
+		{ "p<int>::operator()(int) const", "p<int>::operator()", FUNCTION_NAME_PLAIN },
+		{ "p::operator bool() const", "p::operator bool", FUNCTION_NAME_PLAIN },
+		{ "(anonymous namespace)::f(int)", "f", FUNCTION_NAME_COMPONENT },
+		{ "a::f(int)::{lambda(char)#1}::g() const", "a::f", FUNCTION_NAME_PLAIN },
+		{ "<alloc::vec::Vec<T> as Drop>::drop", "drop", FUNCTION_NAME_COMPONENT },
+		{ "main.(*T).f", "main.(*T).f", FUNCTION_NAME_WHOLE },
+		{ "a<b", "a", FUNCTION_NAME_COMPONENT },
+		{ ")>", "x", FUNCTION_NAME_DIFFERS },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		CHECK_INT(function_name_match(cases[i].name, "_raw", cases[i].text),
+			  cases[i].match);
 }
 
 /*
@@ -801,6 +838,7 @@ static void test_below_generated_code(void)
 int main(void)
 {
 	RUN(test_shortened);
+	RUN(test_names_match);
 	RUN(test_totals);
 	RUN(test_events);
 	RUN(test_recursion);

@@ -99,14 +99,32 @@ static bool is_place_in(const struct annotate *annotate, const struct function *
 	       offset < end_of(annotate, function);
 }
 
-static bool is_called(const struct annotate *annotate, uint32_t index, const char *text)
+static enum function_name_match match(const struct annotate *annotate, uint32_t index,
+				      const char *text)
 {
 	const struct function *function = functions_at(annotate->tally.functions, index);
-	g_autofree char *shortened = functions_shorten(function->name);
 
-	return is_image(annotate, index) &&
-	       (strcmp(function->name, text) == 0 || strcmp(function->raw_name, text) == 0 ||
-		strcmp(shortened, text) == 0 || is_place_in(annotate, function, text));
+	if (!is_image(annotate, index))
+		return FUNCTION_NAME_DIFFERS;
+	return is_place_in(annotate, function, text)
+		       ? FUNCTION_NAME_WHOLE
+		       : function_name_match(function->name, function->raw_name, text);
+}
+
+static bool is_called(const struct annotate *annotate, uint32_t index, const char *text)
+{
+	return match(annotate, index, text) == FUNCTION_NAME_WHOLE;
+}
+
+static bool is_called_without_parameters(const struct annotate *annotate, uint32_t index,
+					 const char *text)
+{
+	return match(annotate, index, text) == FUNCTION_NAME_PLAIN;
+}
+
+static bool is_last_component(const struct annotate *annotate, uint32_t index, const char *text)
+{
+	return match(annotate, index, text) == FUNCTION_NAME_COMPONENT;
 }
 
 static bool was_hit(const struct annotate *annotate, uint32_t index)
@@ -252,9 +270,25 @@ static bool refuse_inlined(struct annotate *annotate, const char *text, GError *
 	return false;
 }
 
+/* The functions whose whole name is `text`, or else part of whose name is. */
+static GArray *find_called(const struct annotate *annotate, const char *text)
+{
+	GArray *found = find(annotate, text, is_called);
+
+	if (found->len == 0) {
+		g_array_unref(found);
+		found = find(annotate, text, is_called_without_parameters);
+	}
+	if (found->len == 0) {
+		g_array_unref(found);
+		found = find(annotate, text, is_last_component);
+	}
+	return found;
+}
+
 static bool choose(struct annotate *annotate, const char *text, GError **error)
 {
-	g_autoptr(GArray) found = find(annotate, text, is_called);
+	g_autoptr(GArray) found = find_called(annotate, text);
 	g_autoptr(GArray) own = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
 	for (guint i = 0; i < found->len; i++) {

@@ -14,6 +14,8 @@
 
 #include "tools/profcapture/functions.h"
 
+#include "tools/profcapture/function-names.h"
+
 #include "tools/common/clone-suffix.h"
 #include "tools/common/text.h"
 
@@ -533,50 +535,6 @@ void functions_print_image(const struct functions *functions, uint32_t index, st
 		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
 }
 
-/* ---- names of C++ ---------------------------------------------------------------------------- */
-
-static bool is_of_name(char c)
-{
-	return g_ascii_isalnum(c) || c == '_';
-}
-
-/* Length of "operator<<" and its kind, whose signs are no brackets; 0: there is none. */
-static size_t operator_at(const char *name, const char *at)
-{
-	static const char word[] = "operator";
-	size_t n = sizeof(word) - 1;
-
-	if ((at > name && is_of_name(at[-1])) || strncmp(at, word, n) != 0 || is_of_name(at[n]))
-		return 0;
-	return n + strspn(at + n, "<>=-");
-}
-
-char *functions_shorten(const char *name)
-{
-	GString *text = g_string_new(NULL);
-	unsigned depth = 0;
-
-	for (const char *at = name; *at; at++) {
-		size_t n = operator_at(name, at);
-
-		if (n > 0) {
-			if (depth == 0)
-				g_string_append_len(text, at, (gssize)n);
-			at += n - 1;
-		} else if (*at == '<' && (depth > 0 || (at > name && is_of_name(at[-1])))) {
-			if (depth++ == 0)
-				g_string_append(text, "<>");
-		} else if (depth == 0) {
-			g_string_append_c(text, *at);
-		} else if (*at == '>' && at[-1] != '-') {
-			depth--;
-		}
-	}
-	if (depth > 0)
-		g_string_assign(text, name);
-	return g_string_free(text, FALSE);
-}
-
 void functions_print_line(const struct functions *functions, uint32_t index, struct out *out)
 {
 	const struct function *function = functions_at(functions, index);
@@ -592,7 +550,7 @@ void functions_print(const struct functions *functions, uint32_t index, bool ful
 		     struct out *out)
 {
 	const struct function *function = functions_at(functions, index);
-	g_autofree char *name = full_names ? NULL : functions_shorten(function->name);
+	g_autofree char *name = full_names ? NULL : function_name_shorten(function->name);
 
 	text_cell(out, full_names ? function->name : name, 0, TEXT_LEFT);
 	if (strcmp(function->kind, "unresolved") != 0)

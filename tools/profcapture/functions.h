@@ -110,8 +110,6 @@ const char *functions_image(const struct functions *functions, uint32_t index);
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
 /* "  spin.c:14", as it stands behind the name of a line or a place; nothing where it is unknown. */
 void functions_print_line(const struct functions *functions, uint32_t index, struct out *out);
-/* Its name and its image; full_names: else as functions_shorten() has it. */
+/* Its name and its image; full_names: else as function_name_shorten() has it. */
 void functions_print(const struct functions *functions, uint32_t index, bool full_names,
 		     struct out *out);
-/* "a<b<c> >::d<e>(f<g>)" → "a<>::d<>(f<>)"; operators keep their signs. */
-char *functions_shorten(const char *name) MUST_CHECK;

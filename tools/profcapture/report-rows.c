@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/report.h"
 
 #include <glib/gi18n.h>
@@ -376,7 +377,7 @@ static void print_function(const struct report *report, struct out *out, uint32_
 	used += text_width(behind.text->str);
 	room = columns > used + MIN_NAME ? columns - used : MIN_NAME;
 	if (columns && text_width(name) > room) {
-		g_autofree char *shortened = functions_shorten(name);
+		g_autofree char *shortened = function_name_shorten(name);
 		g_autofree char *fitted =
 			text_width(shortened) > room ? text_fit(shortened, room, TEXT_LEFT) : NULL;
 

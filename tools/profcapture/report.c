@@ -279,6 +279,82 @@ static bool read_marks(struct report *report, GError **error)
 	return report->inside.marks > 0 || reader_no_mark(&report->reader, report->per_mark, error);
 }
 
+/* Of the names that match --callers or --callees best, with the samples of each. */
+static GHashTable *best_names(const struct report *report, bool *ret_only)
+{
+	const struct tally *tally = &report->tally;
+	enum function_name_match best = FUNCTION_NAME_COMPONENT;
+	GHashTable *names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+
+	*ret_only = true;
+	for (guint i = FUNCTION_LOST + 1; i < tally->functions->all->len; i++) {
+		const struct function *f = functions_at(tally->functions, i);
+		enum function_name_match match =
+			function_name_match(f->name, f->raw_name, tally->focus);
+		uint64_t samples = tally_count_at(tally->counts, i).total.samples;
+		uint64_t *sum;
+
+		if (match == FUNCTION_NAME_DIFFERS || samples == 0)
+			continue;
+		*ret_only = *ret_only && (match == best || g_hash_table_size(names) == 0);
+		if (match > best)
+			g_hash_table_remove_all(names);
+		best = MAX_OF(best, match);
+		if (match < best)
+			continue;
+		sum = g_hash_table_lookup(names, f->name);
+		if (!sum)
+			g_hash_table_insert(names, (gpointer)f->name, sum = g_new0(uint64_t, 1));
+		*sum += samples;
+	}
+	return names;
+}
+
+static bool refuse_several(const struct report *report, GHashTable *names, GError **error)
+{
+	g_autoptr(GList) sorted = g_list_sort(g_hash_table_get_keys(names), (GCompareFunc)strcmp);
+	g_autoptr(GString) list = g_string_new(NULL);
+
+	for (const GList *name = sorted; name; name = name->next)
+		g_string_append_printf(list, "%s%s (%" PRIu64 ")", list->len ? ", " : "",
+				       (const char *)name->data,
+				       *(uint64_t *)g_hash_table_lookup(names, name->data));
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("'%s' matches %u functions (samples); name one: %s"), report->tally.focus,
+		    g_hash_table_size(names), list->str);
+	return false;
+}
+
+/* A part of a name is enough where it is of one function; others that it matches less well are
+ * counted, too, before that is known. */
+static bool count_focus(struct report *report, GError **error)
+{
+	struct tally wanted;
+	g_autoptr(GHashTable) names = NULL;
+	GHashTableIter iter;
+	gpointer name;
+	bool only;
+
+	report->tally.focus_is_part = true;
+	wanted = report->tally;
+	if (!tally_run(&report->tally, &report->reader, error))
+		return false;
+	names = best_names(report, &only);
+	if (g_hash_table_size(names) > 1)
+		return refuse_several(report, names, error);
+	g_hash_table_iter_init(&iter, names);
+	if (!g_hash_table_iter_next(&iter, &name, NULL))
+		return true;
+	report->focus_name = g_strdup(name);
+	if (!only) {
+		tally_done(&report->tally);
+		report->tally = wanted;
+		report->tally.focus_is_part = false;
+	}
+	report->tally.focus = report->focus_name;
+	return only || tally_run(&report->tally, &report->reader, error);
+}
+
 static bool report_run(struct report *report, const char *file, GError **error)
 {
 	/* A whole tree is rarely what anybody wants, in any format. */
@@ -297,7 +373,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	if (report->reader.limit)
 		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
 	report->tally.focus = report->callers ? report->callers : report->callees;
-	if (!tally_run(&report->tally, &report->reader, error))
+	if (!(report->tally.focus ? count_focus(report, error)
+				  : tally_run(&report->tally, &report->reader, error)))
 		return false;
 	if (report->tally.by == TALLY_PROCESS)
 		list_process_comms(report);
@@ -318,6 +395,7 @@ static void report_done(struct report *report)
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
 	tally_done(&report->tally);
+	g_free(report->focus_name);
 	frame_filters_done(&report->filters);
 	span_set_done(&report->inside);
 	reader_done(&report->reader);

@@ -15,6 +15,7 @@ struct report {
 	bool tree, inlined, no_children, full_names;
 	struct frame_filters filters;
 	const char *callers, *callees;
+	char *focus_name;     /* of the function that `callers` or `callees` means */
 	const char *per_mark; /* NULL = all samples */
 	int scope;            /* enum span_scope */
 	struct span_set inside;

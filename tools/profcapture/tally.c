@@ -155,6 +155,7 @@ static void leave_plain(const struct stacks *stacks, uint32_t row, void *data)
 static bool is_focus(struct pass *pass, uint32_t function)
 {
 	enum { UNKNOWN, YES, NO };
+	enum function_name_match match;
 	const struct function *f;
 	uint8_t *verdict;
 
@@ -167,8 +168,9 @@ static bool is_focus(struct pass *pass, uint32_t function)
 	verdict = &pass->is_focus->data[function];
 	if (*verdict == UNKNOWN) {
 		f = functions_at(pass->tally->functions, function);
-		*verdict = strcmp(f->name, pass->tally->focus) == 0 ||
-					   strcmp(f->raw_name, pass->tally->focus) == 0
+		match = function_name_match(f->name, f->raw_name, pass->tally->focus);
+		*verdict = match >= (pass->tally->focus_is_part ? FUNCTION_NAME_COMPONENT
+								: FUNCTION_NAME_WHOLE)
 				   ? YES
 				   : NO;
 	}

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "tools/profcapture/frame-filters.h"
+#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/span-set.h"
 #include "tools/profcapture/tally-tree.h"
@@ -64,7 +65,8 @@ struct tally {
 	bool inlined;                  /* inlined functions count as functions; by function only */
 	bool joins_inlined;            /* and as the same that has code of its own */
 	bool places; /* each place in the source of a function is an entity; by function only */
-	const char *focus; /* name of the function whose callers and callees are wanted, or NULL */
+	const char *focus;  /* name of the function whose callers and callees are wanted, or NULL */
+	bool focus_is_part; /* or part of it: function_name_match() */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
 	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are
 	 * samples and frames that the capture does not explain. */
