@@ -208,6 +208,35 @@ def shop(profctl, tmp_path_factory):
     return folder / "shop.cap"
 
 
+def test_where(profcapture, shop):
+    """The sentence names functions of the program; the share of each is what its rows have together."""
+    lines = profcapture("report", shop).stdout.splitlines()
+    cost = re.fullmatch(r"(.*/shop) used ([\d.]+) (ms|s) of CPU in ([\d.]+) (ms|s) \(([\d.]+) CPUs\)\.", lines[0])
+    data = profcapture.json("report", shop)["data"]
+    used = float(cost[2]) / (1000 if cost[3] == "ms" else 1)
+    assert used == pytest.approx(data["total_weight"] / 1e9, rel=0.06) and 0 < float(cost[6]) < 1.2
+    sentence = next(line for line in lines if line.startswith("Most in "))
+    found = {name: float(share) for name, share in re.findall(r"(shop::Stats::\w+(?:<>|\(\w+\))) (\d+) %", sentence)}
+    rows = {row["name"]: 100 * row["total_weight"] / data["total_weight"] for row in data["rows"]}
+    for name, share in found.items():
+        assert any(abs(rows[each] - share) <= 1 for each in rows if name.removesuffix("<>") in each), (name, share, rows)
+    assert len(found) == 3 and sum(found.values()) > 80
+
+
+def test_where_of_a_library(profctl, profcapture, compile_c, capture):
+    """What a function of libc does counts for the function of the program that calls it."""
+    program = compile_c("sorts", """
+#include <stdlib.h>
+#include <string.h>
+static char text[1 << 16];
+__attribute__((noinline)) static void searches(void) { volatile size_t n = strlen(text); (void)n; }
+int main(void) { memset(text, 'a', sizeof(text) - 1); for (int i = 0; i < 300000; i++) searches(); return 0; }
+""", "-O1", "-fno-builtin", "-fno-optimize-sibling-calls")
+    profctl("record", "-q", "-e", "cpu-clock", "-F", 1000, "-o", capture, "--", program)
+    sentence = next(line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Most in "))
+    assert re.match(r"Most in searches \d+ % \(__strlen\w* \d+ %\)", sentence), sentence
+
+
 def callers(profcapture, file, name):
     return profcapture.json("report", file, "--callers", name)["data"]["function"]
 

@@ -129,13 +129,17 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
 
 
 def test_missed_ticks_are_no_loss(profcapture, whole):
+    """info has their number; report has it where it is more than one percent of all ticks."""
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0
     for verb in "info", "report", "dump":
         lines = profcapture(verb, whole, "--limit", 1).stdout.splitlines()
         assert not [line for line in lines if line.startswith("Lost: ") and "ticks-missed" in line]
         found = [line for line in lines if line.startswith("Missed: ")]
-        assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
+        if verb == "info" or (verb == "report" and missed > 0.01 * (missed + ROWS)):
+            assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
+        else:
+            assert not found
 
 
 def test_times_of_a_dump_have_one_unit(profcapture, whole):

@@ -224,6 +224,7 @@ static void print_head(struct annotate *annotate, struct out *out)
 	g_autofree char *total = text_count(own_total(annotate).samples);
 
 	reader_print_losses(reader, out, READER_LOSSES);
+	reader_print_missed_ticks(reader, out);
 	reader_style(reader, out, READER_BOLD);
 	functions_print(annotate->tally.functions, annotate->function, true, out);
 	reader_style(reader, out, READER_PLAIN);

@@ -801,8 +801,9 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 	}
 }
 
-void capture_print_missed_ticks(const struct capture *capture, struct out *out)
+void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct)
 {
+	double expected = (double)capture->missed_ticks + (double)capture_samples(capture);
 	g_autofree char *count = text_count(capture->missed_ticks);
 	int64_t from = INT64_MAX, to = INT64_MIN;
 
@@ -815,7 +816,7 @@ void capture_print_missed_ticks(const struct capture *capture, struct out *out)
 		from = MIN_OF(from, loss->from_ns);
 		to = MAX_OF(to, loss->to_ns);
 	}
-	if (capture->missed_ticks)
+	if (capture->missed_ticks && 100 * (double)capture->missed_ticks > least_pct * expected)
 		out_printf(out,
 			   _("Missed: %s timer ticks that the kernel never reported, "
 			     "from %.3f s to %.3f s\n"),

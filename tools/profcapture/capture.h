@@ -108,6 +108,6 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 /* Lines about loss for people, the largest first and at most `most` (0: all) and a sum of the
  * others; nothing when nothing was lost. Ticks that the kernel missed are no loss of ours. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
-void capture_print_missed_ticks(const struct capture *capture, struct out *out);
+void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* The recorded command as a shell would read it; nothing where there was none. */
 void capture_print_command(const struct capture *capture, struct out *out);

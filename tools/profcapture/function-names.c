@@ -74,7 +74,8 @@ static struct parts parts_of(const char *name)
 			at += n + strcspn(at + n, "(");
 			break;
 		}
-		/* In "(anonymous namespace)::f" and Go's "main.(*T).f" a bracket starts no parameters. */
+		/* In "(anonymous namespace)::f" and Go's "main.(*T).f" a bracket starts no
+		 * parameters. */
 		if (depth == 0 && *at == '(' && after_name)
 			break;
 		if (depth == 0 && *at == '<' && after_name && !arguments)
@@ -94,6 +95,13 @@ static struct parts parts_of(const char *name)
 	parts.end = at;
 	parts.component_end = arguments ? arguments : at;
 	return parts;
+}
+
+char *function_name_plain(const char *name)
+{
+	struct parts parts = parts_of(name);
+
+	return g_strndup(parts.plain, (gsize)(parts.end - parts.plain));
 }
 
 static bool is_text(const char *start, const char *end, const char *text)

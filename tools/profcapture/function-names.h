@@ -14,6 +14,9 @@
  * keep their signs. */
 char *function_name_shorten(const char *name) MUST_CHECK;
 
+/* The name without its return type and parameters: "a::b" of "int a::b(char) const". */
+char *function_name_plain(const char *name) MUST_CHECK;
+
 /* What of a function's name a text is equal to, the weakest first. */
 enum function_name_match {
 	FUNCTION_NAME_DIFFERS,

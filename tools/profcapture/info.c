@@ -340,6 +340,7 @@ static void print_head(const struct info *info, struct out *out)
 	g_autofree char *events = text_count(capture_events(capture));
 
 	reader_print_losses(&info->reader, out, info->reader.limit);
+	capture_print_missed_ticks(capture, out, 0);
 	out_printf(out, "%-14s ", _("File"));
 	text_cell(out, capture->file, 0, TEXT_LEFT);
 	out_printf(out, ", %s, %s\n", bytes, capture_state_name(capture));

@@ -491,7 +491,19 @@ void reader_print_losses(const struct reader *reader, struct out *out, uint64_t 
 		capture_print_losses(reader->capture, out, most);
 		reader_style(reader, out, READER_PLAIN);
 	}
-	capture_print_missed_ticks(reader->capture, out);
+}
+
+void reader_print_missed_ticks(const struct reader *reader, struct out *out)
+{
+	capture_print_missed_ticks(reader->capture, out, READER_MIN_MISSED_PCT);
+}
+
+bool reader_is_complete(const struct reader *reader)
+{
+	const struct capture *capture = reader->capture;
+
+	return capture->lost == 0 && !capture->lost_incomplete && capture->names->lost == 0 &&
+	       capture_state(capture) == PROF_STATE_FINISHED && !capture_lacks_rows(capture, 0);
 }
 
 void reader_print_lost_names(const struct reader *reader, struct out *out)

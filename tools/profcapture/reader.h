@@ -109,10 +109,15 @@ enum reader_style reader_heat(double percent);
  * ends the line. */
 void reader_end_line(const struct reader *reader, struct out *out, const char *bytes,
 		     unsigned used);
-/* The losses of the capture, as a warning, at most `most` of them (0: all), and the ticks that
- * it misses. */
+/* The losses of the capture, as a warning, at most `most` of them (0: all). */
 #define READER_LOSSES 8 /* enough where they are not what was asked for */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
+/* The ticks that the capture misses, if they are more than so many percent of all; a virtual
+ * machine always misses some. */
+#define READER_MIN_MISSED_PCT 1.0
+void reader_print_missed_ticks(const struct reader *reader, struct out *out);
+/* Is the capture whole, and was nothing lost, as far as is known? */
+bool reader_is_complete(const struct reader *reader);
 /* That names were lost, where some that were looked for are. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
 /* Was anything lost in the reader's range of time that may have been rows which collectors made

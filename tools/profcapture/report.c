@@ -18,6 +18,13 @@
 
 #define DEFAULT_LIMIT 40
 
+#define COMMAND_COLUMNS 60
+
+/* Of the sentence that says where most time went. */
+#define WHERE_FUNCTIONS 3
+#define WHERE_MIN_PCT 1.0
+#define WHERE_MIN_CALLEE_PCT 25.0
+
 static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"),
 	  N_("Group by (default: function)"), tally_by_names },
@@ -134,27 +141,115 @@ static void print_filtered(const struct report *report, struct out *out)
 	g_autofree char *samples = text_count(passed.samples);
 
 	if (tally->filters)
-		out_printf(out, _("%s of them (%.2f %%) pass the filters of frames\n"), samples,
+		out_printf(out, _("%s samples (%.1f %%) pass the filters of frames\n"), samples,
 			   report_percent(report, passed));
 	if (tally->mode == TALLY_ANY_MODE && tally->kernel.samples)
-		out_printf(out, _("In the kernel: %.2f %%\n"),
+		out_printf(out, _("In the kernel: %.1f %%\n"),
 			   report_percent(report, tally->kernel));
 	else if (tally->mode != TALLY_ANY_MODE)
 		out_printf(out, _("Only samples in %s mode\n"), tally_modes[tally->mode]);
 }
 
-/* What was recorded, where it was a command. */
+/* Is it about all CPU time of what was recorded? */
+static bool is_all_cpu_time(const struct report *report)
+{
+	const struct tally *tally = &report->tally;
+
+	return strcmp(tally_unit(tally), "ns") == 0 && tally->all.weight > 0 &&
+	       tally->mode == TALLY_ANY_MODE && !report->per_mark && !report->reader.timed &&
+	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
+	       report->reader.capture->duration_ns > 0;
+}
+
+static bool is_system(const struct capture *capture)
+{
+	const char *recorded = capture_metadata(capture, "options");
+
+	return recorded && strstr(recorded, "\"system\":true");
+}
+
 static void print_command(const struct report *report, struct out *out)
 {
+	g_autofree char *fitted = NULL;
+	struct out command;
+
+	out_init(&command, -1);
+	capture_print_command(report->reader.capture, &command);
+	if (!report->full_names && text_width(command.text->str) > COMMAND_COLUMNS)
+		fitted = text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT);
+	out_text(out, fitted ? fitted : command.text->str);
+	out_done(&command);
+}
+
+/* "./shop 40000 used 3.0 s of CPU in 3.2 s (0.95 CPUs)." */
+static void print_cost(const struct report *report, struct out *out)
+{
 	const struct capture *capture = report->reader.capture;
+	double cpus = (double)report->tally.all.weight / (double)capture->duration_ns;
+	g_autofree char *used = text_duration(report->tally.all.weight);
+	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
+	const char *n_cpus = capture_metadata(capture, "cpus");
 	struct out line;
 
-	if (!capture_metadata(capture, "command"))
-		return;
 	out_init(&line, -1);
-	out_text(&line, _("Recorded: "));
-	capture_print_command(capture, &line);
-	reader_end_line(&report->reader, out, line.text->str, 0);
+	if (capture_metadata(capture, "command"))
+		print_command(report, &line);
+	else
+		out_text(&line, is_system(capture) ? _("The system") : _("What was recorded"));
+	out_printf(&line, _(" used %s of CPU in %s"), used, duration);
+	if (is_system(capture) && n_cpus && g_ascii_strtoull(n_cpus, NULL, 10) > 0)
+		out_printf(&line, _(" (%.2f of %" PRIu64 " CPUs)"), cpus,
+			   g_ascii_strtoull(n_cpus, NULL, 10));
+	else
+		out_printf(&line, _(" (%.2f CPUs)"), cpus);
+	tally_print_other_events(&report->tally, &line);
+	out_text(out, line.text->str);
+	out_text(out, ".\n");
+	out_done(&line);
+}
+
+/* Without parameters, unless another of the rows that the sentence may name differs only there. */
+static char *sentence_name(const struct report *report, const GArray *rows, uint32_t function)
+{
+	const struct functions *functions = report->tally.functions;
+	const char *name = functions_at(functions, function)->name;
+	g_autofree char *plain = function_name_plain(name), *shortened = NULL;
+	bool is_unique = true;
+
+	for (guint i = 0; i < rows->len && i < WHERE_FUNCTIONS; i++) {
+		uint32_t other = g_array_index(rows, struct own_weight_row, i).function;
+		g_autofree char *other_plain =
+			function_name_plain(functions_at(functions, other)->name);
+
+		is_unique &= other == function || strcmp(plain, other_plain) != 0;
+	}
+	shortened = function_name_shorten(is_unique ? plain : name);
+	return text_escape(report->full_names ? name : shortened);
+}
+
+/* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %." */
+static void print_where(const struct report *report, struct out *out)
+{
+	g_autoptr(GArray) rows = own_weights_rows(&report->own);
+	double all = (double)report->tally.all.weight;
+	struct out line;
+
+	out_init(&line, -1);
+	for (guint i = 0; i < rows->len && i < WHERE_FUNCTIONS; i++) {
+		const struct own_weight_row *row = &g_array_index(rows, struct own_weight_row, i);
+		double share = 100 * (double)row->weight / all;
+		double hottest = 100 * (double)row->hottest_weight / all;
+		g_autofree char *name = sentence_name(report, rows, row->function);
+		g_autofree char *callee = sentence_name(report, rows, row->hottest);
+
+		if (share < WHERE_MIN_PCT)
+			break;
+		out_printf(&line, "%s%s %.0f %%", i ? ", " : _("Most in "), name, share);
+		if (row->hottest != row->function && hottest > WHERE_MIN_CALLEE_PCT)
+			out_printf(&line, " (%s %.0f %%)", callee, hottest);
+	}
+	if (line.text->len > 0)
+		out_printf(out, "%s.\n", line.text->str);
 	out_done(&line);
 }
 
@@ -179,8 +274,6 @@ static void print_samples(const struct report *report, struct out *out)
 	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 	if (report->reader.timed)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
-	if (tally->period_ns)
-		out_printf(out, _(", one every %.3f ms"), (double)tally->period_ns / 1e6);
 	tally_print_sum(tally, out);
 	tally_print_other_events(tally, out);
 	out_char(out, '\n');
@@ -193,8 +286,11 @@ void report_print_head(const struct report *report, struct out *out)
 	struct report_hint hint = report_hint_find(tally);
 
 	reader_print_losses(&report->reader, out, READER_LOSSES);
-	print_command(report, out);
-	print_samples(report, out);
+	if (is_all_cpu_time(report))
+		print_cost(report, out);
+	else
+		print_samples(report, out);
+	print_where(report, out);
 	if (report->per_mark)
 		print_per_mark(report, out);
 	print_filtered(report, out);
@@ -209,6 +305,9 @@ void report_print_head(const struct report *report, struct out *out)
 	if (tally->bad_stacks)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
 	reader_print_lost_names(&report->reader, out);
+	reader_print_missed_ticks(&report->reader, out);
+	if (reader_is_complete(&report->reader))
+		out_text(out, _("Lost: nothing.\n"));
 	if (report->times && report->times->len && !run_times_have_wakeups(capture))
 		out_text(out, _("A thread waits until it runs again: when it was woken was not "
 				"recorded\n"));
@@ -372,6 +471,9 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	report->tally.inlined = report->tally.joins_inlined = report->inlined;
 	if (report->reader.limit)
 		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
+	if (report->tally.by == TALLY_FUNCTION && !report->callers && !report->callees &&
+	    report->reader.format == READER_TEXT)
+		report->tally.own = &report->own;
 	report->tally.focus = report->callers ? report->callers : report->callees;
 	if (!(report->tally.focus ? count_focus(report, error)
 				  : tally_run(&report->tally, &report->reader, error)))
@@ -395,6 +497,7 @@ static void report_done(struct report *report)
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
 	tally_done(&report->tally);
+	own_weights_done(&report->own);
 	g_free(report->focus_name);
 	frame_filters_done(&report->filters);
 	span_set_done(&report->inside);

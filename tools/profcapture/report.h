@@ -19,6 +19,7 @@ struct report {
 	const char *per_mark; /* NULL = all samples */
 	int scope;            /* enum span_scope */
 	struct span_set inside;
+	struct own_weights own;
 	GArray *times;            /* struct run_time; by thread */
 	GPtrArray *process_comms; /* text by process index; by process */
 	struct json json;

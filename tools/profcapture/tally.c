@@ -349,6 +349,8 @@ static void finish_epoch(struct pass *pass)
 		nodes = filter(pass);
 	if (pass->tally->wants_timeline)
 		settle_timelines(pass, nodes);
+	if (pass->tally->own)
+		own_weights_count(pass->tally->own, pass->tally->functions, pass->stacks);
 	if (by_stack(pass->tally)) {
 		visitor.data = pass;
 		stacks_walk(pass->stacks, &visitor);
@@ -872,6 +874,12 @@ void tally_print_other_events(const struct tally *tally, struct out *out)
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
 }
 
+/* Above one percent of samples. */
+static bool is_notable(uint64_t samples, uint64_t all)
+{
+	return 100 * samples > all;
+}
+
 /*
  * These are shares of samples, not of weight: they say how well samples could be explained, and
  * each sample was one attempt, whatever it stands for.
@@ -886,7 +894,7 @@ void tally_print_quality(const struct tally *tally, struct out *out)
 
 	for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
 		user += tally->unwind[i];
-	if (user > tally->unwind[UNWIND_COMPLETE]) {
+	if (is_notable(user - tally->unwind[UNWIND_COMPLETE], user)) {
 		out_text(out, _("User stacks: "));
 		for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
 			if (tally->unwind[i] == 0)
@@ -897,8 +905,8 @@ void tally_print_quality(const struct tally *tally, struct out *out)
 		}
 		out_char(out, '\n');
 	}
-	if (tally->unresolved)
-		out_printf(out, _("Without a name: %s samples (%.2f %%)\n"), unresolved,
+	if (is_notable(tally->unresolved, tally->all.samples))
+		out_printf(out, _("Without a name: %s samples (%.1f %%)\n"), unresolved,
 			   100.0 * (double)tally->unresolved / (double)tally->all.samples);
 }
 

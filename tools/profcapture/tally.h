@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/frame-filters.h"
 #include "tools/profcapture/function-names.h"
 #include "tools/profcapture/reader.h"
@@ -68,6 +69,7 @@ struct tally {
 	const char *focus;  /* name of the function whose callers and callees are wanted, or NULL */
 	bool focus_is_part; /* or part of it: function_name_match() */
 	const struct span_set *inside; /* only samples inside of these, or NULL */
+	struct own_weights *own;       /* counted, too, where functions are entities; or NULL */
 	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are
 	 * samples and frames that the capture does not explain. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
@@ -125,7 +127,8 @@ unsigned tally_print_weight(const struct tally *tally, struct out *out,
 void tally_print_sum(const struct tally *tally, struct out *out);
 /* "; also recorded: page-faults (--event NAME)", where there are other events. */
 void tally_print_other_events(const struct tally *tally, struct out *out);
-/* For people: how good user stacks and names are, where they are not perfect; at most two lines. */
+/* For people: how good user stacks and names are, where more than one percent is not; at most two
+ * lines. */
 void tally_print_quality(const struct tally *tally, struct out *out);
 /* The object UNWIND. */
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);
