@@ -298,7 +298,7 @@ static int serve_private(int given)
 	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &error);
 
 	if (!socket) {
-		fprintf(stderr, _("profd: descriptor %d is no socket: %s\n"), given,
+		fprintf(stderr, _("profd: descriptor %d is not a socket: %s\n"), given,
 			error->message);
 		return 2;
 	}

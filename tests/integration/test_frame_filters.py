@@ -152,10 +152,10 @@ def test_timeline(profcapture, whole, view):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--focus", "("], "--focus: '(' is no regular expression"),
-        (["--inverted", "--callers", "x"], "--inverted does not go with"),
+        (["--focus", "("], "--focus: '(' is not a regular expression"),
+        (["--inverted", "--callers", "x"], "--inverted cannot be combined with"),
         (["--inverted", "--by", "thread"], "--by function or image"),
-        (["--no-children", "--tree"], "--no-children is about rows"),
+        (["--no-children", "--tree"], "--no-children applies to rows"),
         (["--timeline", "--tree"], "--timeline is of rows"),
         (["--timeline", "--by", "thread"], "--timeline is of rows"),
     ],

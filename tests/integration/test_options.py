@@ -166,8 +166,9 @@ def test_given_twice(profcapture, whole):
 def test_operands(profcapture, whole):
     for verb in verbs(profcapture):
         more = ["-o", "/dev/null", *(["--from=0"] if verb == "cut" else [])] if verb in ("cut", "compact", "recover") else []
-        assert "missing operand" in usage(profcapture, verb, *more)
-        assert "missing operand" in usage(profcapture, verb, *more, "--")
+        missing = "no capture (*.cap)" if verb == "report" else "missing operand"
+        assert missing in usage(profcapture, verb, *more)
+        assert missing in usage(profcapture, verb, *more, "--")
         operands = [whole] if verb not in ("annotate", "diff") else [whole, "function"]
         assert f"unexpected operand '{whole}'" in usage(profcapture, verb, *more, *operands, whole)
     assert "'--limit'" in profcapture("report", "--", "--limit", check=1).stderr
@@ -257,7 +258,7 @@ def test_record_output(profctl, tmp_path, require):
     assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
     # a pipe has nobody at its other end
     for name in "/dev/null", tmp_path / "pipe":
-        assert f"'{name}': it is no regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
+        assert f"'{name}': it is not a regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
     for name, status in (tmp_path / "missing", 1), (tmp_path, 1), (tmp_path / "file", 3):
         assert f"'{name}'" in profctl("record", "--append", "-o", name, "true", check=status).stderr
     (tmp_path / "longer").write_text("no capture\n" * 99)

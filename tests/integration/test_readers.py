@@ -89,6 +89,19 @@ def test_callers_and_callees(profcapture, whole):
         assert row["total"] <= data["function"]["total"]
 
 
+def test_newest_capture(profcapture, whole, tmp_path):
+    """report without FILE reads the newest capture of the folder, and says which that is."""
+    done = profcapture("report", cwd=tmp_path, check=2)
+    assert "no capture (*.cap)" in done.stderr and done.stdout == ""
+    for i, name in enumerate(["old.cap", "new.cap", "later.txt"]):
+        (tmp_path / name).write_bytes(whole.read_bytes() if name == "new.cap" else b"nothing")
+        os.utime(tmp_path / name, ns=(0, 10**18 + i))
+    os.mkfifo(tmp_path / "pipe.cap")
+    done = profcapture("report", "--json", "--limit", 3, cwd=tmp_path)
+    assert "Reading 'new.cap'" in done.stderr
+    assert json.loads(done.stdout)["data"] == profcapture.json("report", whole, "--limit", 3)["data"]
+
+
 def test_unknown_function_is_no_error(profcapture, whole):
     done = profcapture("report", whole, "--callees", "nothing", "--json")
     assert json.loads(done.stdout)["data"]["function"] is None

@@ -99,7 +99,7 @@ def test_hold_resize_and_end(profctl, spawn, terminal):
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid, "--by", "process"))
     terminal.shows(r"python3")
     terminal.press("Space")
-    terminal.shows("held; Space goes on")
+    terminal.shows("held; Space continues")
     held = terminal.lines()[0]
     burner.kill()
     burner.wait()

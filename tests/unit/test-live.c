@@ -328,7 +328,7 @@ static void browse(void)
 	CHECK_STATUS(&browse, "by name   /w_");
 	CHECK_INT(browse.rows->len, 1);
 	press_all(&browse, "\n ");
-	CHECK_STATUS(&browse, "held; Space goes on   by name   /w");
+	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	CHECK(top_browse_press(&browse, 'q', 10));
 	live.generation++; /* its numbers mean something else */
 	press_all(&browse, " f");

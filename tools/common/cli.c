@@ -420,7 +420,7 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 	*argc = n - 1;
 	*argv = arguments + 1;
 	if (spec->command && dashes && *argc == 0)
-		return cli_usage_error(_("there is no command behind '--'"));
+		return cli_usage_error(_("'--' needs a command after it"));
 	return cli_check_operands(spec, *argc, *argv);
 }
 

@@ -214,7 +214,7 @@ static const char *why_no_file(enum symbols_state state)
 		return _(
 			"the file is not the one that ran: its build-id differs, or it was changed");
 	case SYMBOLS_UNKNOWN_FORMAT:
-		return _("the file is no ELF file that can be read");
+		return _("the file is not a readable ELF file");
 	default:
 		return _(
 			"the file is not here; --sysroot says where the files of the recorded machine are");

@@ -79,8 +79,8 @@ static int parse_percent(struct diff *diff)
 		length += behind ? behind + 1 : 0;
 	}
 	if (digits == 0 || digits > 9 || (text[length] && strcmp(text + length, "%") != 0))
-		return cli_usage_error(_("--fail-over: '%s' is no percentage, as 5%% or 0.5%%"),
-				       text);
+		return cli_usage_error(
+			_("--fail-over: '%s' is not a percentage such as 5%% or 0.5%%"), text);
 	diff->fail_percent = g_ascii_strtod(text, NULL);
 	return CLI_CONTINUE;
 }

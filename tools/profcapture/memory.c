@@ -110,7 +110,7 @@ int memory_choose_view(struct memory *memory)
 		if (!chosen[i])
 			continue;
 		if (memory->view != MEMORY_SUMMARY)
-			return cli_usage_error(_("--%s does not go with --%s"),
+			return cli_usage_error(_("--%s cannot be combined with --%s"),
 					       memory_view_names[i],
 					       memory_view_names[memory->view]);
 		memory->view = (enum memory_view)i;
@@ -137,8 +137,8 @@ static int refuse_without_effect(const struct memory *memory)
 
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
 		if (given[i].is_refused)
-			return cli_usage_error(_("--%s does not go with --%s"), given[i].name,
-					       memory_view_names[memory->view]);
+			return cli_usage_error(_("--%s cannot be combined with --%s"),
+					       given[i].name, memory_view_names[memory->view]);
 	return CLI_CONTINUE;
 }
 
@@ -153,7 +153,7 @@ static int check_options(struct memory *memory)
 					    memory->diff.to.kind == UNITS_TIME_UNSET))
 		return cli_usage_error(_("--diff takes two times: --diff T1 T2, or T1..T2"));
 	if (memory->is_tree && !memory_by_function(memory) && memory->view != MEMORY_CROSS_THREAD)
-		return cli_usage_error(_("--%s does not go with --%s"),
+		return cli_usage_error(_("--%s cannot be combined with --%s"),
 				       memory->is_inverted ? "inverted" : "tree",
 				       memory_view_names[memory->view]);
 	if (memory->is_tree && (format == READER_NDJSON || format == READER_CSV))

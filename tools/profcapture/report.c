@@ -14,7 +14,9 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DEFAULT_LIMIT 40
 
@@ -322,13 +324,14 @@ static int check_options(struct report *report)
 	bool nested = report->tree || edges;
 
 	if (report->tally.inverted && edges)
-		return cli_usage_error(_("--inverted does not go with --callers or --callees"));
+		return cli_usage_error(
+			_("--inverted cannot be combined with --callers or --callees"));
 	if (report->no_children && nested)
-		return cli_usage_error(_("--no-children is about rows, not about a tree"));
+		return cli_usage_error(_("--no-children applies to rows, not to trees"));
 	if (report->callers && report->callees && strcmp(report->callers, report->callees) != 0)
 		return cli_usage_error(_("--callers and --callees together take one function"));
 	if (report->tree && edges)
-		return cli_usage_error(_("--tree does not go with --callers or --callees"));
+		return cli_usage_error(_("--tree cannot be combined with --callers or --callees"));
 	if (nested && report->by != TALLY_FUNCTION && report->by != TALLY_IMAGE)
 		return cli_usage_error(
 			_("--tree, --callers and --callees need --by function or image"));
@@ -504,12 +507,46 @@ static void report_done(struct report *report)
 	reader_done(&report->reader);
 }
 
+/* The regular file *.cap of the current folder that changed last; its name is printed. */
+static char *newest_capture(GError **error)
+{
+	g_autoptr(GDir) folder = g_dir_open(".", 0, error);
+	g_autofree char *newest = NULL, *escaped = NULL;
+	const char *name;
+	int64_t newest_ns = 0;
+
+	while (folder && (name = g_dir_read_name(folder))) {
+		struct stat status;
+		int64_t ns;
+
+		if (!g_str_has_suffix(name, ".cap") || stat(name, &status) < 0 ||
+		    !S_ISREG(status.st_mode))
+			continue;
+		ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+		if (newest && ns <= newest_ns)
+			continue;
+		newest_ns = ns;
+		g_free(newest);
+		newest = g_strdup(name);
+	}
+	if (!newest) {
+		if (folder)
+			g_set_error(error, CLI_ERROR, CLI_USAGE,
+				    _("this folder has no capture (*.cap); name a FILE, or record "
+				      "one: profctl record -- COMMAND"));
+		return NULL;
+	}
+	escaped = text_escape(newest);
+	fprintf(stderr, _("Reading '%s', the newest capture in this folder.\n"), escaped);
+	return g_steal_pointer(&newest);
+}
+
 int verb_report(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
-		N_("FILE"),
-		N_("Show where the time went: samples by function, line, image, thread, process or cgroup."),
-		1, 1
+		N_("[FILE]"),
+		N_("Show where the time went: samples by function, line, image, thread, process or cgroup. Without FILE: in the newest capture in this folder."),
+		0, 1
 	};
 	CLEANUP(report_done)
 	struct report report = { .reader.limit = READER_LIMIT_UNSET,
@@ -526,6 +563,7 @@ int verb_report(int argc, char **argv)
 					    { NULL, reader_pager_options, &report.reader },
 					    { NULL } };
 	struct out *out = out_stdout();
+	g_autofree char *newest = NULL;
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 
@@ -535,7 +573,9 @@ int verb_report(int argc, char **argv)
 		status = check_options(&report);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!report_run(&report, argv[0], &error))
+	if (argc == 0)
+		newest = newest_capture(&error);
+	if (error || !report_run(&report, argc ? argv[0] : newest, &error))
 		return cli_fail(error);
 	capture_warn(report.reader.capture);
 	reader_page(&report.reader);

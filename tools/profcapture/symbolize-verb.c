@@ -66,7 +66,7 @@ static int open_capture(const char *file, GError **error)
 	if (S_ISREG(status.st_mode))
 		return steal_fd(&fd);
 	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
-		    _("'%s' is no regular file; symbols can be added to a file only"), file);
+		    _("'%s' is not a regular file; symbols can only be added to a file"), file);
 	return -1;
 }
 

@@ -164,7 +164,7 @@ static void print_verify(const struct verify *verify, struct out *out)
 	reader_print_limit(&verify->reader, out, shown(verify), verify->damages->len);
 	if (verify->state != PROF_STATE_FINISHED)
 		out_text(out,
-			 _("'profcapture recover' makes a finished capture of what is left\n"));
+			 _("'profcapture recover' writes a finished capture of what is left\n"));
 }
 
 static void verify_done(struct verify *verify)

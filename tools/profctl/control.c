@@ -139,7 +139,7 @@ int profctl_control(int argc, char **argv)
 	if (status != CLI_CONTINUE)
 		return status;
 	if (argc > 0 && !g_ascii_string_to_unsigned(argv[0], 10, 1, G_MAXUINT32, &number, NULL))
-		return cli_usage_error(_("'%s' is no number of a session"), argv[0]);
+		return cli_usage_error(_("'%s' is not a session number"), argv[0]);
 	if (!transport_open_system(&transport, &error))
 		return cli_fail(error);
 	id = (uint32_t)number;

@@ -137,7 +137,7 @@ static bool open_existing(const struct output_options *options, struct output *o
 	}
 	if (!S_ISREG(status->st_mode) && options->append) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("cannot append to '%s': it is no regular file"), output->path);
+			    _("cannot append to '%s': it is not a regular file"), output->path);
 		return false;
 	}
 	if (!S_ISREG(status->st_mode)) {

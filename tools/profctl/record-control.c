@@ -47,8 +47,7 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("--control: descriptor %d is none of libprofcollector's sockets"),
-			    fd);
+			    _("--control: descriptor %d is not a socket of libprofcollector"), fd);
 		return false;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {

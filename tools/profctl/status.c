@@ -154,8 +154,7 @@ static void print_text(const GPtrArray *sessions)
 	struct out *out = out_stdout();
 
 	if (sessions->len == 0) {
-		out_printf(out, "%s\n",
-			   _("No session of the system's profd is there for you to see."));
+		out_printf(out, "%s\n", _("No sessions."));
 		return;
 	}
 	print_row(out, titles);

@@ -280,7 +280,7 @@ char *top_browse_status(const struct top_browse *browse)
 	g_autofree char *sort = g_strdup_printf(_("by %s"), _(sorts[browse->view.sort]));
 
 	if (browse->held)
-		add_status(status, _("held; Space goes on"));
+		add_status(status, _("held; Space continues"));
 	add_view_status(browse, status);
 	add_status(status, sort);
 	if (browse->editing || browse->filter->len) {

@@ -221,7 +221,7 @@ static bool get_version(struct transport *transport, GCancellable *cancellable, 
 	g_variant_get(reply, "(v)", &value);
 	if (!g_variant_is_of_type(value, G_VARIANT_TYPE_STRING)) {
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
-			    _("what is called profd on the system bus is something else"));
+			    _("the service named profd on the system bus is another program"));
 		return false;
 	}
 	*ret_version = g_variant_dup_string(value, NULL);
