@@ -15,6 +15,7 @@
 #include <gio/gunixfdlist.h>
 #include <glib/gi18n.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct client {
 	const struct client_listener *listener;
@@ -189,7 +190,7 @@ struct client *client_open(enum client_bus bus, const GError *why, bool quiet,
 		}
 		why = absent;
 	}
-	if (why && !quiet) {
+	if (why && !quiet && geteuid() != 0) { /* root has the same rights as the service */
 		g_autofree char *text = text_escape(why->message);
 
 		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);

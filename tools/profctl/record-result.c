@@ -148,27 +148,29 @@ static void print_losses(const struct record_result *result)
 	g_autofree char *missed_text = text_count(missed);
 	g_autofree char *by_cause = causes(losses);
 
-	if (lost)
+	if (lost || is_incomplete(losses))
 		fprintf(stderr,
 			is_incomplete(losses) ? _("Lost: at least %s records (%s)\n")
 					      : _("Lost: %s records (%s)\n"),
 			lost_text, by_cause);
-	if (missed)
+	if (100 * missed > missed + record_result_number(result, "samples"))
 		fprintf(stderr, _("Missed: %s timer ticks that the kernel never reported\n"),
 			missed_text);
 }
 
 static void print_stacks(const struct record_result *result)
 {
-	g_autofree char *truncated = text_count(record_result_number(result, "unwind-truncated"));
-	g_autofree char *guessed = text_count(record_result_number(result, "unwind-guessed"));
+	uint64_t samples = record_result_number(result, "samples");
+	uint64_t n_truncated = record_result_number(result, "unwind-truncated");
+	uint64_t n_guessed = record_result_number(result, "unwind-guessed");
+	g_autofree char *truncated = text_count(n_truncated);
+	g_autofree char *guessed = text_count(n_guessed);
 	g_autofree char *unresolved = text_count(result->unresolved_samples);
 
-	if (record_result_number(result, "unwind-truncated") ||
-	    record_result_number(result, "unwind-guessed"))
+	if (100 * (n_truncated + n_guessed) > samples)
 		fprintf(stderr, _("User stacks: %s truncated, %s possibly incomplete\n"), truncated,
 			guessed);
-	if (result->has_unresolved && result->unresolved_samples)
+	if (result->has_unresolved && 100 * result->unresolved_samples > samples)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
@@ -234,10 +236,16 @@ void record_result_print(const struct record_result *result)
 	g_autofree char *elapsed = text_duration(stop > start ? stop - start : 0);
 	g_autofree char *bytes = text_bytes(result->bytes);
 	g_auto(GStrv) steps = next_steps(result);
+	g_autoptr(GVariant) losses = losses_of(result);
+	bool is_lossless = result->summary && record_result_number(result, "lost") == 0 &&
+			   !is_incomplete(losses);
 
 	print_losses(result);
-	fprintf(stderr, _("Recorded %s samples and %s events in %s into '%s' (%s)\n"), samples,
-		events, elapsed, file, bytes);
+	fprintf(stderr,
+		is_lossless ? _("Recorded %s samples and %s events in %s into '%s' (%s). "
+				"Lost: nothing.\n")
+			    : _("Recorded %s samples and %s events in %s into '%s' (%s).\n"),
+		samples, events, elapsed, file, bytes);
 	print_stacks(result);
 	print_excluded(result);
 	print_left(result);
