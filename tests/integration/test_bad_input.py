@@ -54,7 +54,7 @@ def run(profcapture, tmp_path, require):
 
 
 def refused(done, file):
-    assert done.stderr.startswith("profcapture: cannot ") or done.stderr.startswith("profcapture: nothing in ") or "no regular file" in done.stderr
+    assert done.stderr.startswith("profcapture: cannot ") or done.stderr.startswith("profcapture: nothing in ") or "not a regular file" in done.stderr
     assert f"'{file}'" in done.stderr and done.stderr.count("\n") == 1
     assert done.stdout == ""
 

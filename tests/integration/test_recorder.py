@@ -346,7 +346,7 @@ def test_refused(run, capture, tmp_path):
     (["bus=system", "open={}"], NO_DAEMON, "no system bus"),
     (["bus=nowhere", "open={}"], FAILED, ""),
     (["frequency=4000000000", "open={}"], FAILED, "perf_event_max_sample_rate"),
-    (["append=1", "open=/dev/null"], FAILED, "no regular file"),
+    (["append=1", "open=/dev/null"], FAILED, "not a regular file"),
 ])
 def test_open_says_why(run, capture, steps, status, said):
     lines = run(*[step.format(capture) for step in steps])
