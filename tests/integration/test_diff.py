@@ -2,6 +2,7 @@
 """profcapture diff: what is the same in two captures, what changed, and what of that is noise."""
 import csv
 import io
+import json
 import os
 import re
 import subprocess
@@ -29,15 +30,21 @@ def builds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recordings(profctl, builds, tmp_path_factory):
-    """Twice the same, and another build of it elsewhere in which a function takes half as long again."""
+    """Twice the same, and another build of it elsewhere in which a function takes half as long again. A recording that lost
+    samples, as one may with a sanitizer or on a busy machine, is made again, at a lower rate."""
     folder = tmp_path_factory.mktemp("diff")
     mix, other = builds
     programs = {"one": [mix], "two": [mix], "slow": [other]}
-    captures = {}
-    for name, program in programs.items():
-        captures[name] = folder / f"{name}.cap"
-        slower = [str(SLOW), "50"] if name == "slow" else []
-        profctl("record", "-q", "-F", "20000", "-e", "cpu-clock", "-o", captures[name], "--", *program, "0.8", *slower)
+    captures = {name: folder / f"{name}.cap" for name in programs}
+    for frequency in 20000, 10000, 5000, 2500:
+        lost = 0
+        for name, program in programs.items():
+            slower = [str(SLOW), "50"] if name == "slow" else []
+            done = profctl("record", "-q", "--json", "-F", frequency, "-e", "cpu-clock", "--force", "-o", captures[name],
+                           "--", *program, "0.8", *slower)
+            lost += json.loads(done.stdout)["data"]["lost"]
+        if lost == 0:
+            break
     return captures
 
 
