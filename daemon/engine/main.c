@@ -2,10 +2,9 @@
 /*
  * profd-engine - drains, merges and writes one recording, without any privilege
  *
- * Started by profd with a socket as fd 3. Order matters here: privileges go first, then the threads
- * of the writer and of the unwind tables are made, then the filter closes, and only then is the
- * first byte of anybody else's read. Signals of a terminal are ignored: the broker decides when a
- * recording ends.
+ * profd starts it with a socket as fd 3. The order matters: drop privileges, create the threads of
+ * the writer and of the unwind tables, install the filter, and only then read the first byte of
+ * untrusted input. Terminal signals are ignored: the broker decides when a recording ends.
  */
 #include "config.h"
 
@@ -35,9 +34,9 @@ static void ignore_signals(void)
 }
 
 /*
- * A ring holds half a second, samples wait for tables half of that, and a machine that is worth
- * recording is busy. The broker has done the same for the autogroup (sched(7)). Where this is not
- * allowed it does nothing.
+ * A ring holds half a second of records, samples wait for tables for half of that, and a machine
+ * that is worth recording is busy. The broker has done the same for the autogroup (sched(7)).
+ * Without permission this has no effect.
  */
 static void go_first(void)
 {
@@ -45,8 +44,8 @@ static void go_first(void)
 }
 
 /*
- * GLib ends a process that gets no memory, by a signal that could mean anything; just before it
- * says why. What it says it would say with the local time, for which it reads a file, and the
+ * When an allocation fails, GLib logs why and then ends the process by a signal that could mean
+ * anything. Its default handler also prints the local time, for which it reads a file, and the
  * filter kills for that.
  */
 static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
@@ -71,7 +70,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Zeros where the kernel does not tell. */
+/* All zeros if the boot id cannot be read. */
 static void read_boot_id(uint8_t *boot_id)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -90,7 +89,7 @@ static void read_boot_id(uint8_t *boot_id)
 	fclose(file);
 }
 
-/* All threads are made before the filter closes. */
+/* All threads are created before the filter is installed. */
 static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_threads, GError **error)
 {
 	struct session_threads threads = { 0 };
@@ -98,7 +97,7 @@ static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_thread
 	if (!sandbox_drop_privileges(max_bytes, error))
 		return false;
 	closer_start();
-	/* The sanitizers' runtimes need calls that nothing else does. */
+	/* The sanitizers' runtimes need system calls that the filter does not allow. */
 	if (!session_threads_new(&threads, error) || (!PROF_SANITIZED && !sandbox_filter(error))) {
 		session_threads_free(&threads);
 		return false;
@@ -119,7 +118,7 @@ static int run(uint64_t max_bytes)
 	read_boot_id(boot_id);
 	ignore_signals();
 	go_first();
-	/* One heap for all threads: what one frees another takes. */
+	/* One heap for all threads: memory that one thread frees, another can allocate. */
 	mallopt(M_ARENA_MAX, 1);
 	if (!enter_sandbox(max_bytes, &threads, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
@@ -142,7 +141,7 @@ int main(int argc, char **argv)
 	}
 	if (argc == 1 && is_socket(ENGINE_SOCKET_FD))
 		return run(0);
-	/* how large the capture may become */
+	/* the argument is the largest size of the capture, in bytes */
 	if (argc == 2 && g_ascii_isdigit(argv[1][0]) && is_socket(ENGINE_SOCKET_FD))
 		return run(g_ascii_strtoull(argv[1], NULL, 10));
 	fprintf(stderr, _("Usage: %s --version\n"), "profd-engine");

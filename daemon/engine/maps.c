@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Maps - where the code of a process lies
+ * Maps - the code mappings of a process
  *
- * A sorted array of the executable mappings. The kernel reports new ones, never an munmap; so an
+ * A sorted array of the executable mappings. The kernel reports new ones, but never an munmap. An
  * old one stays until something is mapped over it, which is harmless: nothing executes there.
  * Invariants: (1) ranges are sorted and do not overlap  [test-engine-tasks: maps_overlap]
- *             (2) a change is seen by one process, not by those which share the array
+ *             (2) a change affects one process, not the others that share the array
  *                 [test-engine-tasks: maps_fork]
  *             (3) a mapping newer than a scan survives it          [test-engine-tasks: maps_scan]
  * Runs on the drain thread only.
@@ -95,7 +95,7 @@ const struct mapping *maps_find(const struct maps *maps, uint64_t address)
 	return &maps->mappings[i];
 }
 
-/* What is left of a mapping above `from`. */
+/* The part of a mapping above `from`. */
 static struct mapping upper_part(const struct mapping *mapping, uint64_t from)
 {
 	struct mapping part = *mapping;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory - an engine that gets none says so by its exit status
+ * Memory - an engine that runs out of memory reports it by its exit status
  *
- * GLib says why and ends a process that gets no memory, but to say it takes memory itself: where
- * not even that is there it calls itself until the stack is at its end, or what asks for a file,
- * which the filter kills for. So whoever asks for little and gets nothing ends the engine here.
- * Callers of large blocks have to be able to do without.
+ * GLib logs a failed allocation and ends the process, but logging allocates too. If that fails as
+ * well, GLib recurses until the stack overflows, or calls code that opens a file, for which the
+ * filter kills. So a small allocation that fails ends the engine here. Callers that allocate large
+ * blocks must handle failure.
  * Invariants: (1) wherever memory ends, the exit status is ENGINE_EXIT_NO_MEMORY
  *                 [test_attack_memory]
- * Any thread. Of the program alone: tests of its parts do not have it, nor do sanitizers, whose
- * heap is their own.
+ * Any thread. Linked into the program only: unit tests do not have it, and neither do sanitizer
+ * builds, which have a heap of their own.
  */
 #include "daemon/protocol.h"
 
@@ -19,7 +19,7 @@
 
 #define LITTLE_BYTES (64u << 10)
 
-/* glibc's own, by the names that are there for this. */
+/* glibc's own functions, by the names that it exports for wrappers. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);
 extern void *__libc_realloc(void *block, size_t bytes);

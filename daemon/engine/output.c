@@ -2,15 +2,15 @@
 /*
  * Output - rows on their way to the writer
  *
- * Rows are collected in one block a table. All blocks are closed together, each second (session.c)
- * or when one is full, dictionaries before what names them. Rows of long-lived objects (processes,
- * threads, images) are queued when something names them and written when the blocks close, with
- * what is known by then.
- * Ids of strings, frames and stacks are counted anew in each epoch, those of objects never.
- * Invariants: (1) a dictionary row reaches the writer before a row that names it
+ * Rows are collected in one block per table. All blocks are closed together, each second
+ * (session.c) or when one is full, dictionaries before the tables that refer to them. Rows of
+ * long-lived objects (processes, threads, images) are queued when a row refers to them, and written
+ * with the latest values when the blocks close.
+ * Ids of strings, frames and stacks start over in each epoch; ids of objects never do.
+ * Invariants: (1) a dictionary row reaches the writer before a row that refers to it
  *                 [test-engine-rows: order]
  *             (2) rows of a timed table are in time order  [test-engine-rows: time]
- *             (3) a row is with the writer or counted in drops  [test-engine-rows: backlog]
+ *             (3) a row reaches the writer or is counted in drops  [test-engine-rows: backlog]
  *             (4) the epoch changes between records only, never between an id and its use
  * Runs on the drain thread only.
  */
@@ -22,13 +22,13 @@
 #include <assert.h>
 #include <sys/random.h>
 
-/* A group of a chunk. What is larger leaves the cache before the writer has it: it cost 5 to 10
- * % of what recording allocations takes. */
+/* One group of a chunk. A larger block leaves the cache before the writer reads it, which made
+ * recording allocations 5 to 10 % slower. */
 #define BLOCK_ROWS 16384u
-#define BLOCK_BYTES (7u << 20) /* no more, so that the writer keeps them for the next ones */
+#define BLOCK_BYTES (7u << 20) /* at most, so that the writer keeps blocks for reuse */
 #define EPOCH_NS (30 * G_GUINT64_CONSTANT(1000000000))
 
-/* What is named comes before what names it. */
+/* A table comes before the tables that refer to it. */
 static const enum prof_table closing_order[] = {
 	PROF_TABLE_STRING,  PROF_TABLE_PROCESS,       PROF_TABLE_THREAD,   PROF_TABLE_IMAGE,
 	PROF_TABLE_FRAME,   PROF_TABLE_STACK,         PROF_TABLE_SOURCE,   PROF_TABLE_SYMBOL,
@@ -103,7 +103,7 @@ static bool is_timed(enum prof_table table)
 	return prof_table_v1(table)->flags & PROF_TABLE_TIMED;
 }
 
-/* The block that collects rows of a table; NULL when there is no memory for one. */
+/* The block that collects rows of a table; NULL without memory. */
 static struct prof_block *open_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = output->blocks[table];
@@ -176,7 +176,7 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 	}
 	output->last_ns[table] = time_ns;
 	output->rows[table]++;
-	/* No table has so many columns that it were more bytes than a block may have. */
+	/* No table has enough columns for BLOCK_ROWS rows to exceed BLOCK_BYTES. */
 	if (++output->n_numbers[table] == BLOCK_ROWS)
 		output_flush(output);
 }
@@ -266,7 +266,7 @@ void output_touch(struct output *output, struct row *row)
 		output_queue(output, row);
 }
 
-/* Writing a row may queue further ones, which it names. */
+/* Writing a row may queue the rows that it refers to. */
 static void write_queued(struct output *output)
 {
 	struct row *row;
@@ -282,7 +282,7 @@ static void write_queued(struct output *output)
 	g_ptr_array_set_size(output->queued, 0);
 }
 
-/* Takes the block away from the table it collects for, so that a nested flush finds none. */
+/* Detaches the block from its table first, so that a nested flush does not find it. */
 static void close_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = steal_ptr(&output->blocks[table]);
@@ -313,7 +313,7 @@ void output_flush(struct output *output)
 {
 	size_t i;
 
-	/* A queued row has filled its block: that one may grow until the others are written. */
+	/* A queued row has filled its block, which may grow until the others are written. */
 	if (output->writing)
 		return;
 	output->writing = true;

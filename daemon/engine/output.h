@@ -14,9 +14,9 @@
 struct output;
 struct writer;
 
-/* A dictionary row that stands for one of our objects: embedded in it as its first member. Its
- * id is unique in the session; its row is written when an epoch first names it, and again when
- * it was touched. */
+/* A dictionary row for one of our objects, embedded in it as the first member. Its id is unique in
+ * the session. The row is written when an epoch first refers to it, and again after it was
+ * touched. */
 struct row {
 	uint32_t id;
 	uint32_t epoch; /* the last one that has it */
@@ -38,7 +38,7 @@ struct output_drops {
 
 #define OUTPUT_MAX_PATH 4096
 
-/* Where a frame is. */
+/* The location of a frame. */
 struct output_place {
 	struct row *image;
 	uint64_t offset;
@@ -52,7 +52,7 @@ struct output {
 	uint64_t last_ns[OUTPUT_TABLES];   /* rows of a table are in time order */
 	uint32_t n_numbers[OUTPUT_TABLES]; /* rows of numbers in the block */
 	struct output_drops drops[OUTPUT_TABLES];
-	uint64_t rows[OUTPUT_TABLES]; /* since the beginning, without what was dropped */
+	uint64_t rows[OUTPUT_TABLES]; /* since the beginning, without dropped ones */
 	GPtrArray *queued;            /* struct row */
 	struct intern_strings strings;
 	struct intern_pairs frames, stacks;
@@ -60,39 +60,39 @@ struct output {
 	uint64_t epoch_ns; /* when it began; 0 = with the next row */
 	uint64_t now_ns;   /* of this round */
 	bool writing;      /* queued rows are being written */
-	bool restart;      /* a dictionary was dropped: the epoch cannot go on */
+	bool restart;      /* a dictionary was dropped: the epoch has to end */
 };
 
 void output_init(struct output *output, struct writer *writer, uint32_t first_epoch);
 void output_done(struct output *output);
 
 void output_add(struct output *output, enum prof_table table, const struct prof_value *values);
-/* The same of a table that is timed and has numbers only; `nulls`: bit i is that column i is
- * null. */
+/* The same for a timed table that has numbers only; `nulls`: bit i means that column i is null. */
 void output_add_numbers(struct output *output, enum prof_table table, const uint64_t *numbers,
 			uint64_t nulls);
-/* Ids in this epoch; the rows are added with their first use. */
+/* These return ids in this epoch and add a row on first use. */
 uint32_t output_string(struct output *output, const void *text, size_t length);
 uint32_t output_text(struct output *output, const char *text); /* NULL and "": 0 */
-/* Of n places, up to OUTPUT_MAX_PATH; *ret_new of each: this is its first use. */
+/* Returns the frames of n places, up to OUTPUT_MAX_PATH; ret_new[i] is true on first use. */
 void output_frames(struct output *output, const struct output_place *places, size_t n,
 		   uint32_t *ret_frames, bool *ret_new);
-/* The stacks that begin with `parent` (0: none) and go on with one frame after the other, up to
+/* Returns the n stacks that extend `parent` (0: none) by one frame after the other, up to
  * OUTPUT_MAX_PATH. */
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 
-/* The next block names this row. */
+/* Queues the row, because the current blocks refer to it. */
 void output_queue(struct output *output, struct row *row);
 static inline void output_need(struct output *output, struct row *row)
 {
 	if (row->epoch != output->epoch && !row->queued)
 		output_queue(output, row);
 }
-/* The object has changed: writes its row again if this epoch has it. */
+/* Writes the row of a changed object again if this epoch has it. */
 void output_touch(struct output *output, struct row *row);
 
-/* Between records: sets the time, and ends an epoch that is full or broken. */
+/* Sets the time, and ends an epoch that is full or has lost a dictionary. Call it between records
+ * only. */
 void output_tick(struct output *output, uint64_t now_ns);
 bool output_epoch_due(const struct output *output); /* it has lasted long enough */
 static inline bool output_epoch_full(const struct output *output)
@@ -103,9 +103,8 @@ static inline bool output_epoch_full(const struct output *output)
 /* Hands all blocks to the writer. */
 void output_flush(struct output *output);
 void output_end_epoch(struct output *output);
-/* Rows of the tables that tell what happened: neither dictionaries nor what is about the
- * capture. */
+/* Rows of the tables with events: neither dictionaries nor tables about the capture itself. */
 uint64_t output_events(const struct output *output);
-/* Takes what was dropped since the last call; false = nothing. */
+/* Returns the rows that were dropped since the last call; false = none. */
 bool output_take_drops(struct output *output, enum prof_table table,
 		       struct output_drops *ret_drops);

@@ -2,9 +2,9 @@
 /*
  * Program - whether a file is a program that a library can be preloaded into
  *
- * That is up to the dynamic linker which the program names (PT_INTERP); one without any is linked
- * statically. Who made the file may be hostile: only its headers are read, and no length of it is
- * believed.
+ * That depends on the dynamic linker that the program names (PT_INTERP); a program without one is
+ * linked statically. The file may be hostile: only its headers are read, and every length is
+ * checked.
  */
 #include "daemon/engine/program.h"
 
@@ -32,7 +32,7 @@ static bool read_at(int fd, uint64_t offset, void *buffer, size_t size)
 	return n == (ssize_t)size;
 }
 
-/* Nothing else tells glibc's loader from others: /lib64/ld-linux-x86-64.so.2, /lib64/ld64.so.2. */
+/* Only the name of glibc's loader identifies it: /lib64/ld-linux-x86-64.so.2, /lib64/ld64.so.2. */
 static bool is_of_glibc(int fd, const ElfW(Phdr) * segment)
 {
 	char path[MAX_PATH] = { 0 };

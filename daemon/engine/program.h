@@ -3,5 +3,5 @@
 
 #include "daemon/engine/images.h"
 
-/* What kind of program the file is, by its headers. Never UNKNOWN. Any thread. */
+/* Returns the kind of program that the file's headers describe. Never UNKNOWN. Any thread. */
 enum image_program program_read(int fd);

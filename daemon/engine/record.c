@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record - what one perf record says
+ * Record - parses one perf record
  *
- * The layout follows from the sample types of daemon/protocol.h: a sample is struct sample_fixed,
- * the call chain, where stacks are copied the registers and the stack, and the cgroup; everything
- * else is a body and struct trailer (sample_id_all). The layouts are those of <linux/perf_event.h>,
- * enum perf_event_type.
+ * The layout follows from the sample types of daemon/protocol.h. A sample is struct sample_fixed,
+ * the call chain, the registers and the stack if stacks are copied, and the cgroup. Every other
+ * record is a body and struct trailer (sample_id_all). The layouts are those of
+ * <linux/perf_event.h>, enum perf_event_type.
  * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
  *             (2) names end within the record                         [test-engine-record: names]
  *             (3) a chain never exceeds the record                    [test-engine-record: hostile]
@@ -120,7 +120,7 @@ _Static_assert(offsetof(struct wakeup_fixed, time_ns) == offsetof(struct sample_
 	       "record_time()");
 _Static_assert(sizeof(struct trailer) == 32, "layout of sample_id");
 
-/* A name that starts at `name`: it has to end before the trailer does. */
+/* True if the name that starts at `name` ends before the trailer. */
 static bool name_ends(const struct perf_event_header *header, const char *name)
 {
 	const char *end = (const char *)header + header->size - sizeof(struct trailer);
@@ -128,7 +128,7 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 	return name < end && memchr(name, 0, end - name);
 }
 
-/* Registers and stack at `at`; returns what stands behind them, or NULL. A stack may have any
+/* Parses registers and stack at `at`. Returns the address after them, or NULL. A stack may have any
  * length. */
 static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 				  struct record_sample *sample)
@@ -152,7 +152,7 @@ static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 	stack = (const uint8_t *)at;
 	if (size == 0)
 		return stack;
-	/* Behind the room for the stack: how much of it was filled. */
+	/* The number of bytes that were filled follows the room for the stack. */
 	left = (size_t)(end - stack);
 	if (size > left || left - size < 8 || load_le64(stack + size) > size)
 		return NULL;
@@ -264,7 +264,7 @@ static bool parse_switch(const struct perf_event_header *header, struct record *
 	return true;
 }
 
-/* Of a task's own event: it says nothing of the other one. */
+/* A task's own event does not name the other task. */
 static bool parse_task_switch(const struct perf_event_header *header, struct record *record)
 {
 	record->switched = (struct record_switch){

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum record_kind {
-	RECORD_OTHER, /* known to be of no interest, or unknown */
+	RECORD_OTHER, /* not used here, or unknown */
 	RECORD_SAMPLE,
 	RECORD_MMAP,
 	RECORD_COMM,
@@ -39,7 +39,7 @@ struct record_mmap {
 	uint64_t start, length, file_offset, inode;
 	uint32_t dev_major, dev_minor;
 	uint64_t inode_generation;
-	/* not 0: the record says that it has a build-id, where dev and inode are otherwise */
+	/* not 0: the record has a build-id in the place of dev and inode */
 	uint32_t build_id_bytes;
 	const uint8_t *build_id;
 	const char *name; /* NUL-terminated */
@@ -73,7 +73,7 @@ struct record_cgroup {
 	const char *path;
 };
 
-/* One record. Pointers lead into its bytes. */
+/* One record. Its pointers point into the bytes that were parsed. */
 struct record {
 	enum record_kind kind;
 	uint16_t cpumode; /* PERF_RECORD_MISC_KERNEL, … */
@@ -94,11 +94,11 @@ struct record {
 	};
 };
 
-/* One whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are of
- * ENGINE_STACK_SAMPLE_TYPE. False: too short, or it contradicts itself. */
+/* Parses one whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are
+ * of ENGINE_STACK_SAMPLE_TYPE. False: the record is too short or contradicts itself. */
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record);
-/* The same of a sample in the ring of the side band, which is one of ENGINE_WAKEUP_TYPE. */
+/* The same for a sample in the ring of the side band, which is of ENGINE_WAKEUP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
-/* The time alone. */
+/* Reads only the time. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

@@ -2,12 +2,12 @@
 /*
  * Ring - reads one perf_event ring in place
  *
- * The kernel writes records and moves data_head, we read them and move data_tail. Records are
- * looked at where they stand; one that wraps around the end is copied, and so is one at an odd
- * place: a copy of a stack ends with the address space, unrounded (kernel/events/core.c,
- * perf_sample_ustack_size), and so does every record then until another such one. Of 32-bit
- * programs half are like that. Lengths are checked although the writer is the kernel: nothing here
- * may read outside the ring whatever it holds.
+ * The kernel writes records and moves data_head; we read them and move data_tail. Records are read
+ * in place. A record that wraps around the end is copied, and so is one that is not aligned: a
+ * copied stack that ends with the address space has an unrounded length (kernel/events/core.c,
+ * perf_sample_ustack_size), which misaligns every record after it until another such one. Half of
+ * the stacks of 32-bit programs are like that. Lengths are checked although the kernel is the
+ * writer: nothing here may read outside the ring, whatever it holds.
  * Invariants: (1) released <= tail <= head                            [test-engine-ring: order]
  *             (2) a record lies within [tail, head)  [test-engine-ring: hostile, odd]
  *             (3) a bad length empties this ring and is reported once [test-engine-ring: hostile]
@@ -72,7 +72,7 @@ void ring_done(struct ring *ring)
 
 void ring_load(struct ring *ring)
 {
-	/* pairs with the kernel's perf_output_put_handle(): what was written before the head is
+	/* pairs with the kernel's perf_output_put_handle(): records written before the head are
 	 * visible */
 	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
 }
@@ -106,8 +106,9 @@ static void copy_out(const struct ring *ring, void *to, size_t bytes)
 	memcpy((uint8_t *)to + first, ring->data, bytes - first);
 }
 
-/* What is read first of a record with a stack: its start, the innermost frames, and how much of
- * the stack is there, which stands at its end. Another CPU's record is handled meanwhile. */
+/* Prefetches the parts of a record with a stack that are read first: its start, the innermost
+ * frames, and the length of the stack, which is at its end. Another CPU's record is handled
+ * meanwhile. */
 static void prefetch_record(const uint8_t *record, size_t bytes)
 {
 	size_t at;
@@ -117,7 +118,7 @@ static void prefetch_record(const uint8_t *record, size_t bytes)
 	for (at = CACHE_LINE; at < PREFETCH_BYTES; at += CACHE_LINE)
 		prefetch_line(record + at);
 	prefetch_line(record + bytes - 2 * sizeof(uint64_t));
-	prefetch_line(record + bytes); /* the next one's header */
+	prefetch_line(record + bytes); /* the next record's header */
 }
 
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record)
@@ -148,7 +149,7 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 bool ring_skip(struct ring *ring, const struct perf_event_header *record)
 {
 	ring->tail += record->size;
-	/* There is one place for copies, and a long round gives room back as it goes. */
+	/* There is one buffer for copies, and a long round has to free room before its end. */
 	return (const void *)record == ring->wrapped ||
 	       ring->tail - ring->released >= ring->size / 8;
 }
@@ -157,8 +158,8 @@ void ring_give_back(struct ring *ring)
 {
 	if (ring->tail == ring->released)
 		return;
-	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads are
-	 * over */
+	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads have
+	 * completed */
 	__atomic_store_n(&ring->control->data_tail, ring->tail, __ATOMIC_RELEASE);
 	ring->released = ring->tail;
 }

@@ -14,28 +14,28 @@ struct ring {
 	uint64_t size;       /* of data, a power of two */
 	uint64_t tail;       /* start of the next record */
 	uint64_t head;       /* as last loaded */
-	uint64_t released;   /* tail that the kernel knows */
-	uint8_t *wrapped;    /* copy of a record that wraps, or is at an odd place */
+	uint64_t released;   /* tail that the kernel sees */
+	uint8_t *wrapped;    /* copy of a record that wraps or is not aligned */
 	size_t wrapped_bytes;
 };
 
 /* Maps the ring of a perf event: one control page and `pages` of data. */
 bool ring_init(struct ring *ring, int fd, unsigned int pages, GError **error);
-/* The same over memory of the caller; size is a power of two. */
+/* The same with memory of the caller; size is a power of two. */
 void ring_init_memory(struct ring *ring, struct perf_event_mmap_page *control, const void *data,
 		      uint64_t size);
 void ring_done(struct ring *ring);
 
-/* Loads how far the kernel has written. */
+/* Loads the kernel's head. */
 void ring_load(struct ring *ring);
 
 enum ring_result { RING_EMPTY, RING_RECORD, RING_CORRUPT };
-/* The next record below the loaded head, in one piece, valid until ring_skip, and longer where
- * that says so. After RING_CORRUPT everything below the head is gone. */
+/* Returns the next record below the loaded head, in one piece. It is valid until ring_skip, or
+ * until ring_give_back if that returns false. RING_CORRUPT drops everything below the head. */
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record);
-/* Goes past the record that ring_peek showed. False: it stays valid until ring_give_back. True:
- * before the next ring_peek, whatever leads into records has to be done with, and ring_give_back
- * called. */
+/* Skips the record that ring_peek returned. False: it stays valid until ring_give_back. True:
+ * before the next ring_peek, the caller must finish with all pointers into records and call
+ * ring_give_back. */
 bool ring_skip(struct ring *ring, const struct perf_event_header *record);
-/* Gives what was skipped back to the kernel. */
+/* Releases the skipped records to the kernel. */
 void ring_give_back(struct ring *ring);

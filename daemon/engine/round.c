@@ -2,18 +2,18 @@
 /*
  * Round - merges the rings by time
  *
- * A sample means something only together with the mappings and names of its moment, which stand in
+ * A sample means something only together with the mappings and names of its time, which are in
  * other rings. A round loads the heads of the sample rings first and those of the side bands after
- * them, so that whatever a sample depends on is there; then it takes records in time order over all
- * rings. The limit lies a slack before the clock was read, since a record is visible a little after
- * its time; what is newer waits for the next round.
- * Invariants: (1) records are handled in time order, up to late ones, which are told
+ * them, so that every record that a sample depends on is there. Then it handles records in time
+ * order across all rings. The limit is ROUND_SLACK_NS before the time at which the clock was read,
+ * because a record becomes visible a little after its time; newer records wait for the next round.
+ * Invariants: (1) records are handled in time order, except late ones, which are reported
  *                 [test-engine-ring: merge]
  *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
  *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
- *             (4) records stay where they are until settle() was called, but for those that are
- *                 corrupt  [test-engine-ring: settle]
- * Runs on the drain thread only. Does not know what records mean beyond their time.
+ *             (4) records stay valid until settle() was called, except corrupt ones
+ *                 [test-engine-ring: settle]
+ * Runs on the drain thread only. Reads nothing of a record but its time.
  */
 #include "daemon/engine/round.h"
 
@@ -54,7 +54,7 @@ void round_remove_owner(struct round *round, const void *owner)
 	round->n_inputs = to;
 }
 
-/* The side band goes first: a mapping may have the time of the sample that hits it. */
+/* The side band comes first: a mapping may have the time of the sample that hits it. */
 static bool before(const struct round_input *a, const struct round_input *b)
 {
 	if (a->time_ns != b->time_ns)
@@ -89,7 +89,7 @@ static void push(struct round *round, struct round_input *input)
 	round->heap[i] = input;
 }
 
-/* Looks at the next record of a ring; false when there is none. */
+/* Reads the next record of a ring; false if the ring is empty or corrupt. */
 static bool advance(struct round *round, struct round_input *input)
 {
 	switch (ring_peek(input->ring, &input->record)) {
@@ -131,7 +131,8 @@ static void skip(struct round *round, struct round_input *input)
 	ring_give_back(input->ring);
 }
 
-/* Of a wide stack each record takes long, of anything else few do. */
+/* Reads the clock on each 16th record only: records take long only with large stacks, and then
+ * each of them does. */
 static bool is_over(uint64_t until_ns, unsigned int records)
 {
 	return until_ns != UINT64_MAX && records % 16 == 15 &&

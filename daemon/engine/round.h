@@ -15,15 +15,15 @@ struct round_input {
 	bool side_band; /* its records come before samples of the same time */
 	uint64_t time_ns;
 	const struct perf_event_header
-		*record; /* the next one; NULL = there is none below the head */
+		*record; /* the next record; NULL = the ring is empty below the loaded head */
 };
 
 struct round_handlers {
-	/* late: other records of a time more than the slack after this one's have been handled. */
+	/* late: a record that is more than ROUND_SLACK_NS newer has been handled before. */
 	void (*record)(const struct round_input *input, bool late, void *data);
-	/* A ring held bytes that are no record; what was in it is gone. */
+	/* A ring held bytes that are not a record; its content was dropped. */
 	void (*corrupt)(const struct round_input *input, void *data);
-	/* The memory of records that were handled is about to be given back. */
+	/* The memory of handled records is about to be released. */
 	void (*settle)(void *data);
 	void *data;
 };
@@ -42,8 +42,8 @@ void round_done(struct round *round);
 void round_add_ring(struct round *round, struct ring *ring, void *owner, bool side_band);
 void round_remove_owner(struct round *round, const void *owner);
 /* Handles the records of all rings up to limit_ns, oldest first; newer ones stay in their rings.
- * Everything that was written a slack before limit_ns + slack is in the rings by then. */
+ * All records up to limit_ns are visible in the rings at limit_ns + ROUND_SLACK_NS of the clock. */
 void round_run(struct round *round, uint64_t limit_ns);
-/* The same, but not after until_ns of the clock. False: it stopped there, and the rest is still
- * in the rings. */
+/* The same, but stops at until_ns of the clock. False: it stopped there, and the remaining records
+ * are still in the rings. */
 bool round_run_until(struct round *round, uint64_t limit_ns, uint64_t until_ns);

@@ -2,15 +2,15 @@
 /*
  * Sample queue - samples that cannot be written yet
  *
- * The table of a file that is hit for the first time takes a few milliseconds. The ring cannot wait
- * for it, so the bytes of the stack that are really there are copied, and the walk is done again
- * when the table is ready, or with frame pointers when it has taken too long. Rows are in time
- * order: what comes behind a sample that waits is finished but for being written, and waits too. A
- * sample keeps the mappings of its time.
+ * Building the table of a file that is hit for the first time takes a few milliseconds. The ring
+ * cannot wait for it, so the used bytes of the stack are copied, and the stack is walked again when
+ * the table is ready, or with frame pointers if that takes too long. Rows are in time order: a
+ * sample that comes after a waiting one is processed, but waits to be written. A sample keeps the
+ * mappings of its time.
  * Invariants: (1) samples leave in the order in which they came  [test-engine-unwind: queue_order]
- *             (2) none waits longer than SAMPLE_QUEUE_WAIT_NS, but for the next run
+ *             (2) a sample leaves with the first run after SAMPLE_QUEUE_WAIT_NS, or earlier
  *                 [test-engine-unwind: queue_late]
- *             (3) memory is bounded by MAX_BYTES: what finds no room does not wait
+ *             (3) memory is bounded by MAX_BYTES: a sample without room does not wait
  *                 [test-engine-unwind: queue_room]
  * Runs on the drain thread only.
  */
@@ -21,12 +21,12 @@
 #define MAX_BYTES (UINT64_C(64) << 20)
 
 struct queued_sample {
-	struct sample sample; /* its addresses are in memory of its own */
+	struct sample sample; /* its arrays are copies that the item owns */
 	struct maps *maps;
 	bool maps_known;
 	bool is_waiting;
 	uint64_t until_ns;
-	struct unwind_input input; /* while it waits; the stack likewise */
+	struct unwind_input input; /* used while it waits; its stack is a copy */
 	struct image *missing;
 	uint64_t bytes;
 };
@@ -111,7 +111,7 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 	return true;
 }
 
-/* Whether another walk can get further. */
+/* True if another walk can get further. */
 static bool may_go_on(const struct queued_sample *item)
 {
 	const struct image *missing = item->missing;
@@ -144,8 +144,8 @@ static void walk_again(struct sample_queue *queue, struct queued_sample *item, b
 	queue->bytes -= item->input.stack_bytes;
 }
 
-/* With the process's own mappings where they have not changed: there it is noted which of them
- * have a row. */
+/* Passes the process's own mappings if they have not changed, because emit() records in them which
+ * ones have a row. */
 static void let_out(struct sample_queue *queue, struct queued_sample *item)
 {
 	struct process *process = item->sample.thread->process;

@@ -24,11 +24,11 @@ struct sample {
 struct sample_queue {
 	GQueue items; /* struct queued_sample */
 	uint64_t bytes;
-	unsigned int n_waiting; /* of them, for a table; the others wait for their turn */
+	unsigned int n_waiting; /* items that lack a table; the others wait for earlier ones */
 	struct unwind *unwind;
 	void (*emit)(const struct sample *sample, struct maps **maps, void *data);
 	void *data;
-	uint64_t until_ns; /* of the clock: no walk is begun later; 0 = whenever */
+	uint64_t until_ns; /* of the clock: no walk starts later; 0 = no limit */
 };
 
 void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
@@ -36,7 +36,7 @@ void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
 		       void *data);
 void sample_queue_done(struct sample_queue *queue);
 
-/* Whether a sample may go past: nothing is older. */
+/* True if a new sample can be written at once, because no older one waits. */
 static inline bool sample_queue_is_empty(const struct sample_queue *queue)
 {
 	return g_queue_is_empty((GQueue *)&queue->items);
@@ -44,12 +44,12 @@ static inline bool sample_queue_is_empty(const struct sample_queue *queue)
 /* Copies a sample that is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
 /* Copies a sample whose walk lacks the table of `missing` (NULL: the mappings), with its stack.
- * False: there is no room. */
+ * False: no room. */
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);
-/* Walks again what may go on by now or has waited for too long, and lets out what is complete. */
+/* Walks samples again that can get further or have waited too long, and emits complete ones. */
 void sample_queue_run(struct sample_queue *queue, uint64_t now_ns);
-/* Lets out what is complete; `lost` is told of the others. */
+/* Emits complete samples and calls `lost` for the others. */
 void sample_queue_end(struct sample_queue *queue,
 		      void (*lost)(const struct sample *sample, void *data), void *data);

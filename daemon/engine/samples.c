@@ -2,16 +2,16 @@
 /*
  * Samples - from a chain of addresses to a row
  *
- * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* where the one ends and the
- * other begins. It becomes a path in the stack table, root first: the outermost user frame, …, the
- * innermost kernel frame. The first address of each part is where the CPU was (exact), the others
- * are return addresses, but for what a signal interrupted. Where the sample has registers and a
- * stack, the user part is walked through by unwind.h instead, some samples at a time. A
- * frame-pointer chain cannot know whether it reached the root, so its stop is `unknown`, or `depth`
- * at the kernel's limit. A return address where nothing executable is mapped was no return address,
- * and what lies beyond is no better: the chain ends before it, as `bad-frame`. A task that is
- * exiting has given its memory back: the kernel then leaves out the user part altogether. In exec a
- * task has the memory of the next program, and no stack in it yet.
+ * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* between the parts. It becomes a
+ * path in the stack table, root first: the outermost user frame, …, the innermost kernel frame. The
+ * first address of each part is where the CPU was (exact); the others are return addresses, except
+ * those that a signal interrupted. If the sample has registers and a stack, unwind.h walks the user
+ * part instead, several samples at a time.
+ * A frame-pointer chain cannot show whether it reached the root, so its stop is `unknown`, or
+ * `depth` at the kernel's limit. A return address where nothing executable is mapped is invalid,
+ * and so are the addresses after it: the chain ends before it, as `bad-frame`. An exiting task has
+ * released its memory, so the kernel leaves out the user part. During exec a task has the memory of
+ * the next program, without a stack yet.
  * Invariants: (1) every sample has a stack with at least its own address
  *                 [test-engine-samples: unknown]
  *             (2) an address outside every mapping has an image as well
@@ -26,7 +26,7 @@
 
 #include <string.h>
 
-#define KERNEL_DEPTH 127 /* kernel.perf_event_max_stack as it comes */
+#define KERNEL_DEPTH 127 /* the default of kernel.perf_event_max_stack */
 
 struct samples_cgroup {
 	uint64_t id;
@@ -67,7 +67,7 @@ static bool is_context(uint64_t ip)
 	return ip >= (uint64_t)PERF_CONTEXT_MAX;
 }
 
-/* Parts other than kernel and user (guests, hypervisors) are not ours. */
+/* Ignores parts other than kernel and user (guests, hypervisors). */
 static struct chain split_chain(const struct record_sample *sample)
 {
 	struct chain chain = { 0 };
@@ -130,7 +130,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	enum prof_frame_kind kind = tagged & UNWIND_EXACT ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
 	uint64_t ip = tagged & ~UNWIND_EXACT, offset = ip;
 	struct process *process = sample->thread->process;
-	/* A call at the very end of a mapping returns to behind it. */
+	/* A call at the very end of a mapping has a return address just after it. */
 	const struct mapping *mapping = maps_find(*maps, ip - (kind == PROF_FRAME_RETURN));
 	struct image *image;
 
@@ -150,7 +150,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* Stands for frames that were left out of a stack that is too deep; its offset says how many. */
+/* Replaces frames that were left out of a stack that is too deep; its offset is their number. */
 static struct output_place cut_place(struct samples *samples, size_t n_cut)
 {
 	if (!samples->cut)
@@ -158,8 +158,7 @@ static struct output_place cut_place(struct samples *samples, size_t n_cut)
 	return (struct output_place){ &samples->cut->row, n_cut, PROF_FRAME_EXACT };
 }
 
-/* Stands for the callers that are not known because the stack is deeper than what was copied of
- * it. */
+/* Replaces callers that are unknown because the stack is deeper than its copy. */
 static struct output_place deeper_place(struct samples *samples)
 {
 	if (!samples->deeper)
@@ -176,8 +175,8 @@ static struct output_place kernel_place(struct samples *samples, uint64_t ip,
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* How many of the outermost frames are those of the thread's last chain, whose stack ids then
- * still hold. */
+/* Returns the number of outermost frames that the thread's last chain has too; their stack ids can
+ * be reused. */
 static size_t common_roots(const struct samples_chain *last, const struct unwind_stack *user)
 {
 	size_t limit = MIN_OF((size_t)last->n, user->n), n = 0;
@@ -187,8 +186,8 @@ static size_t common_roots(const struct samples_chain *last, const struct unwind
 	return n;
 }
 
-/* The places of the user part that are not in the thread's last chain, root first; how many
- * there are. */
+/* Adds the places of the user part that are not in the thread's last chain, root first. Returns
+ * their number. */
 static size_t add_user_places(struct samples *samples, const struct sample *sample,
 			      struct maps **maps, size_t n_common)
 {
@@ -206,7 +205,7 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	return n;
 }
 
-/* Behind the n places of the user part. */
+/* Appends to the n places of the user part. */
 static size_t add_kernel_places(struct samples *samples, const struct sample *sample, size_t n)
 {
 	size_t i;
@@ -217,7 +216,7 @@ static size_t add_kernel_places(struct samples *samples, const struct sample *sa
 	return n;
 }
 
-/* The names of kernel frames that are new. */
+/* Requests the names of new kernel frames. */
 static void want_kernel(struct samples *samples, const struct sample *sample, size_t n_user)
 {
 	size_t i;
@@ -228,7 +227,7 @@ static void want_kernel(struct samples *samples, const struct sample *sample, si
 				    samples->places[n_user + i].kind);
 }
 
-/* Remembers the user part, of which `n_common` frames are known already. */
+/* Stores the user part as the thread's last chain, whose first `n_common` frames are unchanged. */
 static void remember(struct samples *samples, struct samples_chain *last,
 		     const struct sample *sample, const struct maps *maps, size_t n_common)
 {
@@ -245,7 +244,7 @@ static void remember(struct samples *samples, struct samples_chain *last,
 	}
 }
 
-/* The stack of a sample; 0 without one. */
+/* Returns the stack of a sample; 0 if it has none. */
 static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
@@ -266,14 +265,14 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	return n ? samples->stacks[n - 1] : parent;
 }
 
-/* Threads that the kernel adds to a process for its own work have the process's memory, but no
+/* Threads that the kernel adds to a process for its own work have the process's memory, but not a
  * user stack. */
 static bool is_worker(const struct thread *thread)
 {
 	return g_str_has_prefix(thread->comm, "iou-") || g_str_has_prefix(thread->comm, "vhost-");
 }
 
-/* How far a chain of frame pointers can be trusted; cuts off what cannot. */
+/* Cuts off the part of a frame-pointer chain that is not plausible; returns why the chain ends. */
 static enum prof_user_stop judge(struct chain *chain, const struct thread *thread)
 {
 	const struct process *process = thread->process;
@@ -294,7 +293,7 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 	return PROF_STOP_UNKNOWN;
 }
 
-/* The user part as the kernel found it. */
+/* Uses the kernel's chain as the user part. */
 static void take_chain(struct samples *samples, struct chain *chain, struct sample *sample)
 {
 	enum prof_user_stop stop = judge(chain, sample->thread);
@@ -365,7 +364,7 @@ static void let_out(struct samples *samples, const struct sample *sample)
 		sample_queue_add(&samples->queue, sample);
 }
 
-/* It is walked together with what comes next. */
+/* Adds a sample that is walked together with the next ones. */
 static void add_pending(struct samples *samples, const struct record_sample *record,
 			const struct chain *chain, const struct sample *sample)
 {
@@ -393,7 +392,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 		samples_settle(samples);
 }
 
-/* A walk that lacks something waits for it, as far as there is room. */
+/* Queues a sample whose walk lacks a table or mappings, if there is room. */
 static void settle(struct samples *samples, struct sample *sample, struct unwind_job *job)
 {
 	const struct process *process = sample->thread->process;
@@ -403,7 +402,7 @@ static void settle(struct samples *samples, struct sample *sample, struct unwind
 		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
 					     samples->output->now_ns))
 			return;
-		/* In the place of the first one, which has been written. */
+		/* Reuses the result buffer of the first job, which has been written. */
 		unwind_run(samples->unwind, &job->input, process->maps, process->maps_known, true,
 			   &job->stack, &job->missing);
 	}

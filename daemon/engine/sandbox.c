@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sandbox - the engine takes leave of everything that it does not need
+ * Sandbox - the engine drops every privilege that it does not need
  *
- * It reads bytes that anybody can influence, so it must be worth nothing to whoever takes it over:
- * started by root it becomes `profd`, or a user of no account where there is no such user; no
- * capability is left, not even to be gained by exec; it can be neither traced nor dumped; and the
- * filter ends it at the first system call outside the list. Descriptors come from the broker over
- * the socket: nothing can be opened, connected or executed. Memory is limited: malloc() fails, GLib
- * ends the process, and the broker says so; the file is readable up to its last block
- * [test_attack_memory]. What libc says of an error or of a failed assertion it has translated, for
- * which it opens files, once. Nobody here asks for the one (prof_strerror() needs no files), and
- * the other must not look like an attack: so it is asked before.
+ * The engine reads untrusted bytes, so an attacker who takes it over must gain nothing. If root
+ * starts it, it becomes `profd`, or a user id without an account if that user does not exist. No
+ * capability is left, not even to be gained by exec; the process can be neither traced nor dumped;
+ * and the filter kills it at the first system call outside the list. Descriptors come from the
+ * broker over the socket: nothing can be opened, connected or executed.
+ * Memory is limited: malloc() fails, GLib ends the process, and the broker reports it; the file is
+ * readable up to its last block [test_attack_memory].
+ * libc opens its message catalog once, when it first translates an error or a failed assertion.
+ * Errors do not need it here (prof_strerror() opens no files). An assertion must not look like an
+ * attack, so its text is translated before the filter is installed.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]
- *             (5) what fails is said, not killed for  [test-engine-sandbox: errors]
+ *             (5) a failure is reported, not killed by the filter  [test-engine-sandbox: errors]
  */
 #include "config.h"
 
@@ -43,12 +44,12 @@
 #include <sys/syscall.h>
 
 #define USER_NAME "profd"
-/* Of no account, and below the range that systemd hands out: what the kernel charges a user for
- * (locked memory of rings), and what processes of one user may do to each other, must not meet
- * other services. */
+/* An id without an account, and below the range that systemd hands out. Per-user limits of the
+ * kernel (locked memory of rings) and the rights of one user's processes on each other must not be
+ * shared with other services. */
 #define ENGINE_ID 61183
-/* What a capture may be longer than its limit, which is looked at between rounds: the writer's
- * queue. */
+/* A capture can exceed its limit by the writer's queue, because the limit is checked between
+ * rounds. */
 #define FILE_SLACK_BYTES (UINT64_C(128) << 20)
 
 static bool fail(GError **error, const char *what, int number)
@@ -58,7 +59,7 @@ static bool fail(GError **error, const char *what, int number)
 	return false;
 }
 
-/* /etc/passwd itself: no name service is asked, which would load and connect. */
+/* Reads /etc/passwd itself: a name service would load libraries and connect to servers. */
 static uid_t find_user(gid_t *ret_gid)
 {
 	FILE *passwd = fopen("/etc/passwd", "re");
@@ -88,7 +89,7 @@ static bool clear_capabilities(GError **error)
 	return true;
 }
 
-/* Only a process with CAP_SETPCAP may, and only such a one needs it. */
+/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
 static void clear_bounding_set(void)
 {
 	int capability;
@@ -114,7 +115,7 @@ static bool leave_root(GError **error)
 	return true;
 }
 
-/* A user namespace with one id has nobody else to become. */
+/* True in a user namespace with a single id, where no other user exists to change to. */
 static bool alone_in_namespace(void)
 {
 	unsigned long long inside, outside, count;
@@ -144,14 +145,14 @@ static bool limit_resources(uint64_t max_bytes, GError **error)
 
 	if (!limit_at(RLIMIT_CORE, 0))
 		return fail(error, "Forbidding core dumps", errno);
-	/* A sanitizer's shadow is larger than that. */
+	/* A sanitizer's shadow memory is larger than the limit. */
 	if (!PROF_SANITIZED && !limit_at(RLIMIT_DATA, ENGINE_MEMORY_BYTES))
 		return fail(error, "Limiting memory", errno);
 	if (max_bytes && !limit_at(RLIMIT_FSIZE, max_bytes + FILE_SLACK_BYTES))
 		return fail(error, "Limiting the size of files", errno);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Reading the limit of descriptors", errno);
-	/* An event a CPU and source, received from the broker. */
+	/* The broker sends one event per CPU and source. */
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Raising the limit of descriptors", errno);
@@ -211,7 +212,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(recvmsg),
 	SCMP_SYS(sendmsg),
 	SCMP_SYS(getrandom),
-	SCMP_SYS(sysinfo), /* of qsort() */
+	SCMP_SYS(sysinfo), /* used by qsort() */
 	SCMP_SYS(getpid),
 	SCMP_SYS(gettid),
 	SCMP_SYS(rt_sigaction),
@@ -241,8 +242,8 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
 	{ SCMP_SYS(prctl), SCMP_A0_64(SCMP_CMP_EQ, PR_SET_NAME, 0) },
-	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
-	/* fstat() of libc; a path can be asked about with it, but not opened */
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* used by abort() */
+	/* fstat() of libc; it can query a path, but not open it */
 	{ SCMP_SYS(newfstatat), SCMP_A3_64(SCMP_CMP_EQ, AT_EMPTY_PATH, 0) },
 	/* send() of libc is sendto() without an address */
 	{ SCMP_SYS(sendto), SCMP_A4_64(SCMP_CMP_EQ, 0, 0) },
@@ -262,7 +263,7 @@ bool sandbox_filter(GError **error)
 	int r;
 
 	(void)dgettext("libc", "Assertion");
-	/* All threads are there. */
+	/* All threads have been created. */
 	if (!limit_at(RLIMIT_NPROC, 0))
 		return fail(error, "Limiting processes", errno);
 	r = filter_load(&filter);

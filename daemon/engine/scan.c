@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Scan - brings what /proc said into the task tables
+ * Scan - applies a /proc snapshot to the task tables
  *
- * Each item carries the time just before it was read. It says nothing about a process that began
- * after that time: then it describes somebody else, or the program before an exec. Mappings that
- * the side band reported after that time stay.
+ * Each item carries the time just before it was read. It is not applied to a process that began
+ * after that time, because it describes another process or the program before an exec. Mappings
+ * that the side band reported after that time stay.
  * Invariants: (1) applying the same snapshot twice changes nothing  [test-engine-tasks: scan]
  *             (2) an item older than the instance is not applied to it
  *                 [test-engine-tasks: scan_stamps]
- *             (3) a filtered session takes nobody but its targets  [test-engine-tasks: filter]
+ *             (3) a filtered session adds only its targets  [test-engine-tasks: filter]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/scan.h"
@@ -41,7 +41,7 @@ static uint64_t start_time(const struct scan *scan, uint64_t ticks)
 	return time_ns - scan->boot_offset_ns;
 }
 
-/* The process that an item is about, if it is one of ours and not younger than the item. */
+/* Returns the process of an item, or NULL if it is not in the tables or newer than the item. */
 static struct process *process_of(const struct application *application,
 				  const struct snapshot_item *item)
 {
@@ -50,8 +50,8 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* Note the state of a thread that existed before the recording, until its first switch. A
- * running thread runs from the row's time. */
+/* Adds the state of a thread that existed before the recording. It holds until the thread's first
+ * switch. A running thread runs from the row's time. */
 static void note_state(const struct application *application, struct thread *thread, char state,
 		       uint64_t time_ns)
 {
@@ -80,7 +80,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	if (thread && (thread->start_ns > item->time_ns || thread->exit_ns > item->time_ns))
 		return;
 	if (!thread || thread->exit_ns) {
-		/* Asked about one process: its fork is on the way, with the time that is right. */
+		/* The snapshot is of one process: its fork record follows, with the exact time. */
 		if (application->pid)
 			return;
 		thread = tasks_found(tasks, item->pid, item->tid,
@@ -94,13 +94,12 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	}
 	thread->stat_ns = item->time_ns;
 	process = thread->process;
-	/* The leader tells about the process, or another thread where the leader has ended
-	 * before. */
+	/* The leader describes the process, or another thread if the leader has ended before. */
 	if ((item->pid != item->tid && process->stat_ns) || process->begin_ns > item->time_ns)
 		return;
 	process->stat_ns = item->time_ns;
 	if (process->ppid ==
-	    0) /* else a fork told who it was, and this may be who took the orphan in */
+	    0) /* otherwise a fork reported it, and this may be the process that adopted it */
 		process->ppid = stat.ppid;
 	process->kernel = stat.flags & PF_KTHREAD;
 	output_touch(tasks->output, &process->row);
@@ -157,7 +156,7 @@ static gint by_start(gconstpointer a, gconstpointer b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Sorted and apart, whatever the snapshot said. */
+/* Sorts the mappings and drops overlapping ones, because the snapshot is not trusted. */
 static void tidy_mappings(GArray *mappings)
 {
 	struct mapping *mapping, *last = NULL;
@@ -174,8 +173,8 @@ static void tidy_mappings(GArray *mappings)
 	g_array_set_size(mappings, to);
 }
 
-/* Anonymous code between two parts of a file, where exactly its missing part would be, is a copy
- * of that part. */
+/* Anonymous code between two parts of a file that exactly fills the gap is a copy of the missing
+ * part. */
 static void find_copies(GArray *mappings)
 {
 	for (guint i = 1; i + 1 < mappings->len; i++) {
@@ -210,7 +209,7 @@ static void finish_mappings(struct application *application)
 	row_unref(&process->row);
 }
 
-/* Where mappings of the process of this item are collected; false: of no interest. */
+/* Starts to collect the mappings of this item's process; false: the item does not apply. */
 static bool collect_for(struct application *application, const struct snapshot_item *item)
 {
 	struct process *process = process_of(application, item);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Answers - what the broker read from /proc, until it may be applied; and the files that it opened
+ * Answers - /proc snapshots of the broker, until they can be applied, and the files that it opened
  *
- * /proc tells of a later moment than the rings have been drained up to. Applied at once, it would
- * make records of the time between look old, and an exec among them would be lost; so an answer
- * waits until the rings are drained beyond the time at which it came.
+ * A snapshot of /proc is newer than the records drained so far. If it were applied at once, the
+ * records in between would look old, and an exec among them would be lost. So an answer waits until
+ * the rings are drained past the time at which it arrived.
  * Invariants: (1) a record older than an answer is handled before it
  *                 [test_targets: test_exec_chain]
- *             (2) a broker that sends what nobody asked for ends the session
+ *             (2) an answer that was not requested ends the session
  *                 [test-engine-session: protocol]
  * Runs on the drain thread only.
  */
@@ -111,7 +111,7 @@ bool session_take_answer(struct session *session, struct channel_message *messag
 	message->fds[0] = -1;
 	answer->received_ns = session_clock();
 	g_queue_push_tail(&session->answers, answer);
-	/* Nothing is drained before the first one: it tells what to begin with. */
+	/* Nothing is drained before the first answer, which has the initial state. */
 	return session->state != SESSION_SCANNING ||
 	       session_apply_answers(session, UINT64_MAX, error);
 }
@@ -121,7 +121,7 @@ void session_drop_answers(struct session *session)
 	g_queue_clear_full(&session->answers, free_answer);
 }
 
-/* A file that a sample hit: what it is, and the file where its frames are walked through. */
+/* The identity of a file that a sample hit, and its descriptor if its frames are walked. */
 bool session_take_image(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_image answer;
@@ -133,7 +133,7 @@ bool session_take_image(struct session *session, struct channel_message *message
 	image = images_by_id(&session->images, answer.image_id);
 	if (!image)
 		return true;
-	/* The broker does a few at a time: the next hit asks again. */
+	/* The broker opens a few files at a time: the next hit requests this one again. */
 	if (answer.error == EAGAIN) {
 		image->requested = false;
 		return true;
@@ -152,7 +152,7 @@ bool session_take_image(struct session *session, struct channel_message *message
 	return true;
 }
 
-/* Until there is a picture of what runs, it waits. */
+/* A peer waits until the first snapshot has been applied. */
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_peer peer = { 0 };

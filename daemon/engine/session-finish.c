@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, its end - everything that is known is in the file before FINISHED is sent
+ * Session, its end - completes the file before FINISHED is sent
  *
- * Events are disabled, the rings read to their heads, losses that only the end can tell are added,
- * the names of kernel code written, blocks closed, the index written. Whatever the reason for the
- * end, the steps are the same; where the disk is full the writer knows what to leave out.
- * Who stops a session waits no longer than a second: each step has until a time after the end was
- * decided, what it has not done by then is counted as lost, and the file is whole. But who reads or
- * stores a capture slowly gets all of it, as long as that moves: nothing is lost that could be
- * kept.
- * Invariants: (1) samples are in the file or in its loss table, in whatever step time ran out
+ * Disables the events, reads the rings to their heads, adds losses that can be computed only at the
+ * end, writes the names of kernel code, closes the blocks and writes the index. The steps are the
+ * same for every reason to end; if the disk is full, the writer selects what to leave out.
+ * A client that stops a session waits at most a second: each step has a deadline relative to the
+ * end, the work left at that time is counted as lost, and the file is complete. But a slow reader
+ * or disk gets the whole capture as long as it makes progress.
+ * Invariants: (1) samples are in the file or in its loss table, whichever step runs out of time
  *                 [test_stop]
  */
 #include "daemon/engine/session.h"
@@ -25,13 +24,13 @@
 /* After the end was decided: */
 #define DRAIN_NS (300 * MS)  /* samples are taken from the rings */
 #define TABLES_NS (450 * MS) /* and wait for tables */
-#define WALK_NS (600 * MS)   /* and are walked with what is there */
-/* What tells of allocations becomes rows all the same, as long as that moves: who waits is told
- * how far it is. */
+#define WALK_NS (600 * MS)   /* and are walked with the tables at hand */
+/* Allocation records become rows even later, as long as that makes progress, which is reported to
+ * the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
 #define MAX_STILL 10 /* pieces without one row */
-/* What is queued is written, if that moves. The broker has patience for a minute of it. */
+/* The writer's queue is written as long as that makes progress. The broker waits for a minute. */
 #define WRITE_NS (50000 * MS)
 
 #define ANSWER_WAIT_MS 20
@@ -39,7 +38,7 @@
 #define WRITER_PATIENCE_MS 1500
 #define SEND_PATIENCE_MS 2000
 
-/* The broker has the same events open: a closed descriptor would stay in the epoll set. */
+/* The broker has the same events open, so a closed descriptor would stay in the epoll set. */
 static void unwatch(struct session *session, int fd)
 {
 	(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
@@ -63,7 +62,7 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 	cpu_close(cpu);
 }
 
-/* What the writer could not write: it is in the capture's loss table already. */
+/* Adds the rows that the writer could not write. The capture's loss table has them already. */
 static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
@@ -148,14 +147,14 @@ static void send_finished(struct session *session, bool whole)
 	channel_end(&session->channel, SEND_PATIENCE_MS);
 }
 
-/* An error of the file is the reason, whatever was asked for. */
+/* An error of the file overrides any other reason. */
 static void choose_reason(struct session *session)
 {
 	int error = writer_error(session->writer);
 
 	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
 		session->reason = ENGINE_REASON_DISK_FULL;
-	else if (error == ENOMEM) /* the writer got no memory; the file is not at fault */
+	else if (error == ENOMEM) /* the writer ran out of memory; the file is not at fault */
 		session->reason = ENGINE_REASON_INTERNAL;
 	else if (error)
 		session->reason = ENGINE_REASON_IO_ERROR;
@@ -163,8 +162,8 @@ static void choose_reason(struct session *session)
 		session->reason = ENGINE_REASON_INTERNAL;
 }
 
-/* However slowly it is taken, as long as it is, which the broker sees too; but for what would
- * take longer than it waits. False: it is not taken. */
+/* Waits as long as the writer makes progress, which is reported to the broker. After WRITE_NS the
+ * writer drops its queue, because the broker does not wait longer. False: no progress. */
 static bool wait_for_writer(struct session *session)
 {
 	uint64_t bytes = writer_bytes(session->writer);
@@ -182,7 +181,7 @@ static bool wait_for_writer(struct session *session)
 	return false;
 }
 
-/* What somebody waits for. False: none will come any more. */
+/* Receives the answers that the last steps wait for. False: the broker has closed the channel. */
 static bool receive_answers(struct session *session, int timeout_ms)
 {
 	struct pollfd wait[] = { { .fd = session->channel.fd, .events = POLLIN },
@@ -212,7 +211,7 @@ static void lose_sample(const struct sample *sample, void *data)
 		     sample->time_ns, sample->time_ns);
 }
 
-/* Samples that wait for a table get it, or have waited long enough. */
+/* Waits for the tables that samples need, then walks those samples without them. */
 static void finish_samples(struct session *session)
 {
 	bool answered = true;
@@ -229,7 +228,7 @@ static void finish_samples(struct session *session)
 	samples_end(&session->samples, lose_sample, session);
 }
 
-/* What ran last may have been asked for with the last records. */
+/* Waits for program files, because the last records may have requested some. */
 static void finish_excluded(struct session *session)
 {
 	while (heap_excluded_waits(&session->excluded) &&
@@ -240,7 +239,7 @@ static void finish_excluded(struct session *session)
 	footprints_write(&session->footprints, UINT64_MAX);
 }
 
-/* Targets may have ended before the broker came to read what they asked for. */
+/* Targets may have exited before the broker has read their requests. */
 static void finish_requests(struct session *session)
 {
 	while (collectors_miss_requests(&session->collectors) &&

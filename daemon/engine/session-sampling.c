@@ -2,20 +2,20 @@
 /*
  * Sampling - when the events of a session are enabled
  *
- * Who may hold it back are two: the client, by Pause and Resume, and whoever has the other end of
- * the session's switch, which is off at first. Only the events that sample are concerned: the side
- * band goes on, so that what a later sample hits has its names. A switch is answered as soon as the
- * events are switched, before anything else is done, as a program waits for it. It may be
- * anybody's: it is read without waiting, one request a turn, and one that contradicts itself, or
- * whose answers nobody takes, is off for good.
- * A program that has a page (gate.c) is asked for nothing while events are enabled: they stay so
- * for a while after its last block, and what is sampled outside of its blocks is dropped. By task
- * they do nothing while it sleeps: so they are enabled from when it has the page, and the while is
- * of the time for which its threads ran. One that waits between its blocks never waits for us. How
- * many ticks were missed while sampling was enabled is reckoned later, when the rings have been
- * drained that far.
+ * Two parties can disable sampling: the client, by Pause and Resume, and the peer at the other end
+ * of the session's switch, which starts off. This affects the sampling events only: the side band
+ * stays enabled, so that later samples have names. A switch request is answered as soon as the
+ * events have been switched, before any other work, because a program waits for the answer. The
+ * peer is not trusted: its requests are read without waiting, one per wakeup, and a switch whose
+ * request is invalid or whose answer cannot be sent is closed and stays off.
+ * A program that has a page (gate.c) need not send requests while events are enabled: they stay
+ * enabled for a while after its last block, and samples outside of its blocks are dropped. Events
+ * by task cost nothing while the program sleeps, so they are enabled as soon as it has the page,
+ * and the while is measured in the run time of its threads. A program that sleeps between its
+ * blocks never waits for us. Missed ticks are computed later, when the rings have been drained up
+ * to the time at which sampling was disabled.
  * Invariants: (1) nothing is sampled unless both allow it  [test-engine-session: switch]
- *             (2) a switch that misbehaves costs its session's samples, no more
+ *             (2) a switch that misbehaves costs its session's samples only
  *                 [test-engine-session: switch_hostile]
  *             (3) by task, events stay enabled while the targets sleep
  *                 [test-engine-session: switch_by_task]
@@ -34,14 +34,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define TICKS_ACCURACY_NS UINT64_C(20000000) /* of less time nothing is known of missed ticks */
+#define TICKS_ACCURACY_NS UINT64_C(20000000) /* at least, for missed ticks */
 
 bool session_samples(const struct session *session)
 {
 	return !session->paused && !session->switched_off;
 }
 
-/* What has been read at the end of the time before is only looked at when its samples are known. */
+/* The ticks of the last sampled interval are compared after its samples have been drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns)
 {
 	if (session->off_ns == 0 || (limit_ns < session->off_ns && !session->behind))
@@ -51,7 +51,7 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
-/* The program may rely on them only while all are enabled. */
+/* The page says that sampling is on only while all events are enabled. */
 static bool enable(struct session *session, bool on, GError **error)
 {
 	if (!on)
@@ -62,7 +62,7 @@ static bool enable(struct session *session, bool on, GError **error)
 	session->is_sampling = on;
 	if (on)
 		gate_set_on(&session->gate, true);
-	/* by task somebody may be forked right now */
+	/* by task, a child may be forked right now */
 	session->enabled_again = false;
 	return true;
 }
@@ -92,7 +92,7 @@ static void end_ticks(struct session *session)
 	session->off_ns = now_ns;
 }
 
-/* Whether there is something to be followed by note_change(). */
+/* *ret_changed: the caller has to call note_change(). */
 static bool apply(struct session *session, bool *ret_changed, GError **error)
 {
 	bool on = session_samples(session);
@@ -139,7 +139,8 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 	return apply_and_note(session, error);
 }
 
-/* Of a thread that runs it is known up to now that it does: so this may go back a little. */
+/* A running thread is counted up to now_ns. A later record may show that it stopped earlier, so the
+ * result may go back a little. */
 uint64_t session_gate_ns(const struct session *session, uint64_t now_ns)
 {
 	uint64_t ran_ns = 0;
@@ -174,7 +175,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	return false;
 }
 
-/* False: it is not to be listened to any more. */
+/* False: the switch is closed or its request is invalid. */
 static bool read_switch(const struct session *session, struct control_switch *ret_request,
 			bool *ret_there)
 {

@@ -2,13 +2,13 @@
 /*
  * Session, its start - from the first message to the first sample
  *
- * CONFIG opens the capture, each CPU maps its rings, START enables the side band and has /proc
- * read, unless the broker began with both before: what happens meanwhile stays in the rings. When
- * the snapshot is there it is applied, and sampling is enabled; the records of the side band that
- * are older than the snapshot are recognised by their time.
- * A large ring takes a millisecond to map, and where the broker began it keeps its own mapping
- * until STARTED: then the rings of the samples are mapped when the events write into them already,
- * and whatever else the first sample need not wait for is done.
+ * CONFIG opens the capture, each CPU maps its rings, and START enables the side band and requests a
+ * snapshot of /proc, unless the broker has done both before. Records of that time stay in the
+ * rings. When the snapshot arrives it is applied and sampling is enabled; records of the side band
+ * that are older than the snapshot are recognized by their time.
+ * Mapping a large ring takes a millisecond. If the broker began, it keeps its own mapping until
+ * STARTED; then the sample rings are mapped only after the events have been enabled, like all other
+ * work that the first sample does not need.
  */
 #include "daemon/engine/session.h"
 
@@ -41,8 +41,8 @@ static bool fail_message(GError **error, const char *what)
 	return false;
 }
 
-/* The wall clock between two readings of the other one: half of their distance is the error. It
- * begins with the side band, which may be a moment ago. */
+/* Reads the wall clock between two readings of the monotonic one; half of their distance is the
+ * error. The segment begins with the side band, which may have been enabled earlier. */
 static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
 {
 	struct prof_segment segment = { 0 };
@@ -102,7 +102,7 @@ static void on_program(struct process *process, const struct mapping *mapping, v
 	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
 }
 
-/* Of whom allocations are expected is known with the first picture of what runs. */
+/* The expected allocators are known after the first /proc snapshot. */
 static void begin_memory(struct session *session)
 {
 	const struct message_config *config = &session->config;
@@ -125,10 +125,10 @@ static void warn(const char *code, const char *text, void *data)
 	session_warn(data, code, text);
 }
 
-/* What records act on, in the order in which one needs the other. */
+/* Initializes the parts that records act on, in dependency order. */
 static void connect_parts(struct session *session)
 {
-	uint64_t now_ns = session_clock(); /* before the other clock, which is never behind it */
+	uint64_t now_ns = session_clock(); /* read first, so that the boot offset is not negative */
 
 	images_init(&session->images);
 	kernel_init(&session->kernel, &session->images);
@@ -224,7 +224,7 @@ static bool watch(struct session *session, int fd, GError **error)
 	return false;
 }
 
-/* It was there before: what ran meanwhile was not seen. */
+/* Ends the gap of a CPU that was offline: what ran on it meanwhile was not recorded. */
 static void end_gap(struct session *session, struct cpu *cpu, uint64_t now_ns)
 {
 	if (cpu->gone_ns)
@@ -245,7 +245,7 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 	return watch(session, cpu->source_fds[0], error);
 }
 
-/* Without our mapping the ring is there. */
+/* True if the broker keeps the ring mapped, so that it exists without our mapping. */
 static bool is_kept(const struct session *session)
 {
 	return session->state == SESSION_NEW && session->config.begin_ns != 0;
@@ -306,7 +306,7 @@ static void add_metadata(struct session *session, const char *key, size_t key_by
 		   });
 }
 
-/* Keys and values as the broker sent them; false when their lengths do not add up. */
+/* Writes the keys and values that the broker sent; false if their lengths do not add up. */
 static bool write_metadata(struct session *session, GError **error)
 {
 	struct message_metadata pair;
@@ -339,8 +339,8 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
-/* All, in their order, before the first sample: readers count the first event by default, and show
- * those without samples. */
+/* Writes all sources in order, before the first sample: readers use the first event by default, and
+ * show events without samples too. */
 static void write_sources(struct session *session)
 {
 	for (uint32_t i = 0; i < session->events.n_sources; i++)

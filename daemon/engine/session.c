@@ -2,19 +2,19 @@
 /*
  * Session - one recording, from the broker's first message to FINISHED
  *
- * The drain thread is here: it waits for rings a quarter full and at most 100 ms, then drains the
- * rings up to a millisecond ago. In its first second it waits for 10 ms at most: what is recorded
- * from its exec on may be over soon, and its file be gone with it, which the broker has to have
- * opened by then. After a second without a row, a message or anything that waits, it waits for 1.2
- * s: what comes next is in the file about as soon, since it need not wait for its block to be
- * closed. A message between two rounds, or a table, is no reason for a round: what waits for it
- * goes on. Blocks are closed each 850 ms, so that a killed engine leaves a file that lacks at most
- * the last second; CPUs and limits are looked at each 250 ms, and the broker is told the counters
- * once a second. The end of the broker is the end of the session, not of its file.
+ * This is the drain thread. It waits until a ring is a quarter full, at most 100 ms, and then
+ * drains the rings up to a millisecond ago. In the first second it waits at most 10 ms: a target
+ * that is recorded from its exec may exit soon and its file may be deleted, and the broker has to
+ * open the file before that. After a second without rows, messages or pending work it waits 1.2 s:
+ * the next row reaches the file about as soon, because the same round closes its block. A message
+ * or a table that arrives between two rounds does not start a round; only the work that waits for
+ * it is done. Blocks are closed every 850 ms, so that a killed engine leaves a file that lacks at
+ * most the last second. CPUs and limits are checked every 250 ms, and the broker receives the
+ * counters once a second. If the broker exits, the session ends and its file is completed.
  * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
- *             (2) less than once a second, where nothing comes  [test-engine-session: quiet]
+ *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
  *             (3) every way out goes through session_finish  [test-engine-session: broker_gone]
- *             (4) a message out of turn ends the session, never crashes
+ *             (4) an unexpected message ends the session, never crashes
  *                 [test-engine-session: protocol]
  */
 #include "daemon/engine/session.h"
@@ -30,7 +30,7 @@
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are looked at, and Stop may be one */
+#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are read; Stop may be one */
 #define EMIT_MAX_NS \
 	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
@@ -40,8 +40,8 @@
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_ASKS 64u /* snapshots of single processes at once */
 #define ASKS_A_CHECK \
-	6 /* and how many more each 250 ms: 24 a second cost the broker under 0.5 % of a core */
-#define SIZE_RESERVE 65536 /* what the end of a capture takes */
+	6 /* added each 250 ms: 24 requests a second cost the broker under 0.5 % of a core */
+#define SIZE_RESERVE 65536 /* for the end of a capture */
 
 static void ask(struct process *process, void *data)
 {
@@ -223,7 +223,7 @@ void session_drain(struct session *session, uint64_t limit_ns)
 	round_run(&session->round, limit_ns);
 }
 
-/* The first reason stands. */
+/* The first reason is kept. */
 static void end(struct session *session, enum engine_reason reason)
 {
 	if (!session->ending) {
@@ -243,7 +243,7 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 	return true;
 }
 
-/* Somebody waits for the answer, and not for the round that may be due. */
+/* Answers at once, because the client waits, even if a round is due. */
 static bool set_paused(struct session *session, bool paused, GError **error)
 {
 	if (!session_set_paused(session, paused, error))
@@ -329,7 +329,7 @@ static void request_cpu(struct session *session, uint32_t number)
 	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
 }
 
-/* Events of tasks stay when a CPU goes, and there are none where it came later. */
+/* Events by task stay open when a CPU goes offline, but a CPU that comes online later has none. */
 static void miss_cpu(struct session *session, uint32_t number, uint64_t now_ns)
 {
 	char text[128];
@@ -340,7 +340,7 @@ static void miss_cpu(struct session *session, uint32_t number, uint64_t now_ns)
 	cpus_add_missing(&session->cpus, number, now_ns);
 }
 
-/* CPUs that went take their events along; those that came are asked for. */
+/* Closes the events of CPUs that went offline and requests events for CPUs that came online. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
@@ -445,14 +445,15 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 		output_flush(&session->output);
 }
 
-/* Samples that wait for a table that is there now. */
+/* Retries samples whose tables have arrived. */
 static void go_on(struct session *session, uint64_t now_ns)
 {
 	unwind_tables_take(session->tables);
 	samples_run(&session->samples, now_ns);
 }
 
-/* Where the collectors' rows are by now: nothing that is written after this may be later. */
+/* The time up to which collectors' rows have been written. Rows that other parts add to the same
+ * tables must not be later, because rows are in time order. */
 static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 {
 	const struct collectors *collectors = &session->collectors;
@@ -461,8 +462,7 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 				      : MIN_OF(collectors->bound_ns, limit_ns);
 }
 
-/* Whether all that may come next can wait for a longer round: of what was found nothing is to be
- * followed. */
+/* True if no work is pending, so that the next round can come later. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
 	bool lingers = gate_is_open(&session->gate) && !session->switched_off &&
@@ -503,7 +503,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	if (!session->behind &&
 	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
 		fail(session);
-	/* What the side band has been applied up to. */
+	/* The side band has been applied up to here. */
 	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
 	gate_forget(&session->gate, limit_ns - MIN_OF(limit_ns, GATE_KEEP_NS));
@@ -542,7 +542,7 @@ static uint64_t round_ns(const struct session *session, uint64_t now_ns)
 	return now_ns - session->found_ns < SECOND_NS ? ROUND_NS : QUIET_ROUND_NS;
 }
 
-/* A round where it is time for one, or `full`: there is a ring that cannot wait. */
+/* Runs a round if one is due or if a ring cannot wait (`full`). */
 static void work(struct session *session, bool full)
 {
 	uint64_t now_ns = session_clock();
@@ -559,7 +559,7 @@ static void work(struct session *session, bool full)
 	channel_flush(&session->channel);
 }
 
-/* Until the next round, or earlier where a limit or a collector says so. */
+/* The time until the next round, or less if a limit or a collector requires it. */
 static int timeout_ms(struct session *session)
 {
 	uint64_t now_ns = session_clock(), next_ns = session->round_ns + round_ns(session, now_ns);
@@ -588,8 +588,8 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* True: it is a ring, or a process that has some. One whose event is gone would wake us for
- * ever. */
+/* True: a ring or a collector has woken us. A descriptor whose event is gone is removed, because it
+ * would wake us forever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	if (event->data.fd == session->channel.fd)

@@ -19,21 +19,21 @@ enum session_state {
 	SESSION_ENDED,
 };
 
-/* One recording: everything there is, and when what is due. */
+/* The state of one recording. */
 struct session {
 	struct channel channel;
 	struct writer *writer;
 	struct message_config config;
 	GBytes *metadata;
 	int capture_fd, stat_fd, online_fd, kallsyms_fd;
-	int switch_fd; /* -1: there is none, or it was given up */
+	int switch_fd; /* -1: no switch, or it was closed */
 	int epoll_fd;
 	uint8_t boot_id[16];
 	enum session_state state;
-	bool paused, switched_off; /* session-sampling.c: what keeps it from sampling */
+	bool paused, switched_off; /* reasons not to sample (session-sampling.c) */
 	bool is_sampling;
 	bool is_read_live;      /* the capture goes into a pipe */
-	uint64_t on_ns, off_ns; /* since when; off: of what ticks are still to be compared, or 0 */
+	uint64_t on_ns, off_ns; /* sampling enabled; disabled with ticks yet to compare, or 0 */
 
 	struct output output;
 	struct tasks tasks;
@@ -56,45 +56,45 @@ struct session {
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
-	uint64_t closed_ns, checked_ns; /* blocks; CPUs and limits */
+	uint64_t closed_ns, checked_ns; /* blocks closed; CPUs and limits checked */
 	uint64_t round_ns;              /* the last round */
 	uint64_t found_ns,
-		found_rows; /* when something was found last, or told; the rows by then */
+		found_rows; /* the last time with rows, messages or pending work; rows by then */
 	uint32_t serial,
-		/* of requests; of the one for all processes that is not answered, or 0 */
+		/* of the last request; of the unanswered request for all processes, or 0 */
 		scan_serial;
-	GQueue answers; /* of the broker, that the rings have not been drained up to */
+	GQueue answers; /* of the broker; the rings have not been drained up to them */
 	uint64_t scanned_ns;
 	bool rescan;
 	bool enabled_again; /* by task: session_enable_again() was called */
-	unsigned int asks;  /* that may still be sent; some come back with time */
+	unsigned int asks;  /* requests that may still be sent; refilled over time */
 	struct message_progress told;
 	uint64_t told_ns;
 
 	bool behind; /* the last round stopped before its end */
 	bool ending;
-	bool told_rate;  /* that samples come faster than they may */
+	bool told_rate;  /* the warning about max_rate was sent */
 	uint64_t end_ns; /* when the end was decided */
 	enum engine_reason reason;
-	GError *failure; /* what ended the session; NULL = it was asked to end */
+	GError *failure; /* the error that ended the session; NULL = no error */
 };
 
-/* All threads that a session has beside the drain thread: they are made before the sandbox
- * closes. */
+/* All threads of a session except the drain thread. They are created before the filter is
+ * installed. */
 struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
 	struct bells *bells;
-	struct tick_clock *tick_clock; /* no thread, but it opens a file; NULL: there is none */
+	struct tick_clock *tick_clock; /* not a thread, but it opens a file; NULL: unavailable */
 };
 bool session_threads_new(struct session_threads *ret_threads, GError **error);
 void session_threads_free(struct session_threads *threads);
 
-/* Takes the threads; the socket stays the caller's. */
+/* Takes ownership of the threads; the caller keeps the socket. */
 void session_init(struct session *session, int socket, const struct session_threads *threads,
 		  const uint8_t *boot_id);
 void session_done(struct session *session);
-/* Until the session has ended; then FINISHED has been sent. */
+/* Returns after the session has ended and FINISHED has been sent. */
 bool session_run(struct session *session);
 
 /* session-start.c */
@@ -103,9 +103,9 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
-/* By task, a little later: a grandchild that was forked while events were enabled may have
- * inherited them disabled (the kernel looks at the parent's before it takes the lock:
- * kernel/events/core.c, inherit_event). */
+/* Enables events by task once more, a little later: a grandchild that was forked while events were
+ * being enabled may have inherited them disabled (the kernel reads the parent's state before it
+ * takes the lock: kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
 /* session-sampling.c */
 bool session_samples(const struct session *session);
@@ -113,17 +113,17 @@ bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_take_switch(struct session *session, GError **error);
-/* The clock of session->gate, when the other one says now_ns. */
+/* Converts now_ns to the clock of session->gate. */
 uint64_t session_gate_ns(const struct session *session, uint64_t now_ns);
-/* After each round: events that no block has needed for a while are disabled. */
+/* Called after each round: disables events that no block has needed for a while. */
 bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error);
-/* Of the last time in which it sampled, if the rings have been drained beyond it. */
+/* Compares the ticks of the last sampled interval, once the rings have been drained past it. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
 bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
 bool session_take_image(struct session *session, struct channel_message *message, GError **error);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
-/* Those that came before drained_ns. */
+/* Applies the answers received before drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 void session_drop_answers(struct session *session);
 /* session-finish.c */
@@ -136,10 +136,10 @@ bool session_ask_again(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 uint64_t session_clock(void);
-/* pid 0: all processes. maps_known: of one, without its mappings. */
+/* pid 0: all processes. maps_known: one process, without its mappings. */
 void session_request_scan(struct session *session, int32_t pid, bool maps_known);
-/* Tells the broker the counters, where they have changed. */
+/* Sends the counters to the broker if they have changed. */
 void session_tell_progress(struct session *session);
 void session_warn(struct session *session, const char *code, const char *text);
-/* Reads the rings; up to everything that is there when limit_ns is UINT64_MAX. */
+/* Drains the rings up to limit_ns; UINT64_MAX: completely. */
 void session_drain(struct session *session, uint64_t limit_ns);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Snapshot - what /proc said when the recording began
+ * Snapshot - parses the copies of /proc files
  *
- * The broker copies files of /proc into a memfd; here they are taken apart. Names of processes,
- * files and cgroups are chosen by whoever runs them, so the texts are hostile: a comm may hold
- * blanks and parentheses, a path anything.
+ * The broker copies files of /proc into a memfd. Users choose the names of processes, files and
+ * cgroups, so the texts are hostile: a comm may hold blanks and parentheses, a path anything.
  * Invariants: (1) nothing outside the given bytes is read         [fuzz_snapshot]
  *             (2) each call consumes at least a byte              [fuzz_snapshot]
  *             (3) a line that does not parse is skipped, not fatal [test-engine-snapshot: hostile]
- * Pure functions. Does not know processes (scan.c).
+ * Pure functions. Does not use the task tables (scan.c).
  */
 #include "daemon/engine/snapshot.h"
 
@@ -105,7 +104,7 @@ static bool read_decimal(struct text *text, uint64_t *ret_number)
 	return read_number(text, 10, ret_number);
 }
 
-/* Takes the next line off, without its end. */
+/* Removes the next line and returns it without its newline. */
 static bool next_line(struct text *text, struct text *ret_line)
 {
 	const char *newline;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define SNAPSHOT_MAX_NS 32     /* MAX_PID_NS_LEVEL of the kernel */
-#define SNAPSHOT_COMM_BYTES 64 /* workers of the kernel have longer names than TASK_COMM_LEN */
+#define SNAPSHOT_COMM_BYTES 64 /* names of kernel workers are longer than TASK_COMM_LEN */
 
 /* The records of a snapshot (daemon/protocol.h). */
 struct snapshot {
@@ -22,7 +22,7 @@ struct snapshot_item {
 	size_t length;
 };
 
-/* False at the end, and where the next record does not lie within the snapshot. */
+/* False at the end, or if the next record exceeds the snapshot. */
 bool snapshot_next(struct snapshot *snapshot, struct snapshot_item *ret_item);
 
 struct snapshot_stat {
@@ -51,7 +51,7 @@ struct snapshot_range {
 	const char *name; /* not NUL-terminated */
 	size_t name_bytes;
 };
-/* The next line of a text of /proc/PID/maps that is one; *text and *length go past it. */
+/* Returns the next valid line of /proc/PID/maps and moves *text and *length past it. */
 bool snapshot_next_range(const char **text, size_t *length, struct snapshot_range *ret_range);
 /* SNAPSHOT_MAPPING: struct snapshot_mapping and the name. */
 bool snapshot_parse_mapping(const char *text, size_t length, struct snapshot_range *ret_range);
@@ -73,6 +73,6 @@ struct snapshot_footprint {
 bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_footprint *ret);
 bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_footprint *ret);
 
-/* The path in /proc/PID/cgroup of the unified hierarchy, else of the first one. */
+/* Returns the path of the unified hierarchy in /proc/PID/cgroup, or else of the first one. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sources - what is counted when a sample is taken
+ * Sources - the sampled events
  */
 #include "daemon/engine/sources.h"
 
-/* What a sample's weight counts. */
+/* The unit of a sample's weight. */
 static const char *unit_of(const struct message_source *message)
 {
 	if (message->counts_ns)

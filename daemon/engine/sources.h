@@ -4,7 +4,7 @@
 #include "daemon/engine/output.h"
 #include "daemon/protocol.h"
 
-/* An event that is sampled, as a row. */
+/* A sampled event, as a row. */
 struct source {
 	struct row row;
 	struct message_source message;

@@ -2,17 +2,16 @@
 /*
  * Switches - when threads ran
  *
- * Each CPU reports who leaves it and who comes. A row is written when a thread leaves: it ran from
- * `start` to `time`. Idle has no rows, and neither have strangers of a filtered session, which are
- * not in the task tables. Events of tasks do not say who else it was: between two of ours the CPU
- * is taken as idle.
- * The gap between two rows of a thread is what the first one says: waiting, or ready. So that there
- * is no time of which that is not known, a thread has rows without a length where it is on no CPU:
- * when the recording begins, as /proc says, when it is forked, and when the recording ends. They
- * are on CPU PROF_SWITCH_NO_CPU.
+ * Each CPU reports the thread that leaves it and the one that comes. A row is written when a thread
+ * leaves: it ran from `start` to `time`. The idle task has no rows, and neither do threads outside
+ * of a filtered session, which are not in the task tables. Events by task do not name the other
+ * thread: between two of our threads the CPU counts as idle.
+ * The first of two rows of a thread gives its state in the gap: waiting, or ready. To leave no time
+ * without a state, a thread that is not on a CPU gets rows of length 0: when the recording begins
+ * (from /proc), when it is forked, and when the recording ends. They are on CPU PROF_SWITCH_NO_CPU.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
- *             (2) what still runs at the end, or when it becomes another program, has a row as
- *                 `running`  [test-engine-tasks: switches, switch_exec]
+ *             (2) a thread that still runs at the end, or when it becomes another program, has a
+ *                 row as `running`  [test-engine-tasks: switches, switch_exec]
  *             (3) a thread that is alive at the end has its last row then, and its first one when
  *                 it began  [test-engine-tasks: switch_ends]
  * Runs on the drain thread only.
@@ -69,7 +68,7 @@ static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns)
 {
-	/* the row's time is that, so that its start is no other */
+	/* output_add() would move an older row to this time, but not its start */
 	time_ns = MAX(time_ns, tasks->output->last_ns[PROF_TABLE_SWITCH]);
 	write_row(tasks, thread, PROF_SWITCH_NO_CPU, time_ns, state, time_ns);
 }
@@ -124,7 +123,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks, const struct
 		enter(switches, tasks, record->tid, time_ns);
 		return;
 	}
-	/* An exiting task has lost its number: it is who came last. */
+	/* An exiting task has lost its tid: it is the thread that came last. */
 	if (record->tid >= 0 && record->tid != switches->tid && switches->tid != -1)
 		enter(switches, tasks, record->tid, time_ns);
 	else if (record->tid > 0 && !switches->thread)

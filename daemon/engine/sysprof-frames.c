@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof frames - from what sysprof's library writes into its ring to records as our own rings
- * have them
+ * Sysprof frames - converts frames of sysprof's library into records of our own rings
  *
- * A frame is a header (length, CPU, pid, time, type) and what the type has: all of it is native,
- * packed, with texts of fixed width that may lack their NUL. Those that are marks, counters and
- * logs become records; maps, forks and the like say what the side band says better; for the rest
- * (samples, allocations, JIT maps, files) there is no table, and it counts as lost. Names are
- * strings of the ring's owner, in as many slots as there are: what is not in its slot is defined
- * anew, so that it takes no memory to know all that ever came. A span ends where its record stands,
- * as rows are in the order of their ends; sysprof writes it at its end too. Times go neither back
- * nor into the future: what says so is moved, its duration kept.
- * Invariants: (1) nothing is read behind the frame, whatever it says
+ * A frame is a header (length, CPU, pid, time, type) and a body of that type. All of it is native,
+ * packed, with texts of fixed width that may lack their NUL. Marks, counters and logs become
+ * records. Maps, forks and the like are ignored, because the side band reports them better. The
+ * rest (samples, allocations, JIT maps, files) has no table and counts as lost. Names are strings
+ * of the ring's owner, in a fixed number of slots: a name that is not in its slot is defined again,
+ * so that memory does not grow with the number of names. The record of a span has the time of its
+ * end, because rows are ordered by their ends; sysprof writes it then too. Times go neither
+ * backward nor into the future: such a record is moved, and a span keeps its duration unless it
+ * ends in the future.
+ * Invariants: (1) nothing outside of the frame is read, whatever it contains
  *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
- *             (2) what is not a record is counted  [test-engine-sysprof: refused]
- *             (3) an id of a counter leads to its own process's only
+ *             (2) a frame that does not become a record is counted  [test-engine-sysprof: refused]
+ *             (3) the id of a counter refers to counters of its own process only
  *                 [test-engine-sysprof: counters]
  */
 #include "daemon/engine/sysprof-frames.h"
@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-/* Types, as they are numbered there. */
+/* Types, with sysprof's numbers. */
 enum {
 	FRAME_TIMESTAMP = 1,
 	FRAME_MAP = 3,
@@ -69,7 +69,7 @@ struct counter {
 	char name[32];
 	char description[52];
 	uint32_t id_and_type; /* 24 and 8 bits */
-	uint64_t value;       /* before it is set: nobody said that it was measured */
+	uint64_t value;       /* initial; need not be a measurement */
 };
 static_assert(sizeof(struct counter) == 128, "counter");
 
@@ -80,7 +80,7 @@ struct values {
 };
 static_assert(sizeof(struct values) == 96, "values");
 
-/* Of counters and of values: these many follow. */
+/* The header of n counters or values that follow. */
 struct list {
 	struct header header;
 	uint16_t n;
@@ -92,7 +92,7 @@ static_assert(sizeof(struct list) == 32, "list");
 #define ARGUMENT_STRING 3u /* of struct ring_argument */
 #define N_SLOTS 256u
 
-/* Strings of the owner: one a slot, and those that are another each time. */
+/* Strings of the owner: one per slot, the message, which each mark redefines, and its name. */
 enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
 
 struct slot {
@@ -100,7 +100,7 @@ struct slot {
 	char text[MAX_NAME];
 };
 
-/* What an id stands for. */
+/* The definition of a counter id. */
 struct definition {
 	char category[32], name[32];
 	uint32_t kind; /* RING_COUNTER_* */
@@ -116,7 +116,7 @@ struct sysprof_frames {
 	uint64_t last_ns;
 	uint64_t now_ns;
 	uint64_t lost;
-	GHashTable *defined; /* ids of counters that the owner knows */
+	GHashTable *defined; /* ids of counters defined for the owner */
 	bool has_argument;   /* STRING_ARGUMENT is defined */
 	struct slot slots[N_SLOTS];
 };
@@ -193,7 +193,8 @@ static void define(struct sysprof_frames *frames, uint32_t id, const char *text,
 	put(frames, RING_STRING, &string, sizeof(string), text, string.n_bytes);
 }
 
-/* By words, as a field's width is a multiple of them; behind its text may be anything. */
+/* Hashes whole words, because a field's width is a multiple of 8. The bytes after the text are
+ * undefined and masked out. */
 static uint32_t hash_of(const char *field, size_t n)
 {
 	uint64_t hash = n, word;
@@ -208,8 +209,8 @@ static uint32_t hash_of(const char *field, size_t n)
 	return (uint32_t)hash;
 }
 
-/* The owner's id of a text in a field of that width; 0: it is empty. Valid until the next one of
- * the same slot. */
+/* Returns the owner's id of the text in a field of `width` bytes; 0: empty. Valid until the next
+ * text of the same slot; `avoided` is an id whose slot must not be used. */
 static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t width,
 			uint32_t avoided)
 {
@@ -219,7 +220,7 @@ static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t
 
 	if (n == 0)
 		return 0;
-	/* one record may have several */
+	/* a record may refer to two names */
 	if (STRING_SLOTS + i == avoided)
 		i = (i + 1) % N_SLOTS;
 	slot = &frames->slots[i];
@@ -231,7 +232,7 @@ static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t
 	return STRING_SLOTS + i;
 }
 
-/* What a mark says beside its name is an argument of it. */
+/* The message of a mark becomes an argument. */
 static void define_message(struct sysprof_frames *frames, const char *message, size_t n)
 {
 	static const char name[] = "message";
@@ -247,7 +248,7 @@ static uint64_t positive(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* From here on nothing is older. */
+/* Advances the time of the last record; later records are not older. */
 static void reach(struct sysprof_frames *frames, uint64_t time_ns)
 {
 	frames->last_ns = MIN_OF(MAX_OF(time_ns, frames->last_ns), frames->now_ns);
@@ -273,9 +274,9 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 		return SYSPROF_BAD;
 	n_message = strnlen(message, n_bytes - sizeof(*from));
 	begin_ns = positive(from->header.time_ns);
-	/* neither can be more than half of what 64 bits hold */
+	/* the sum cannot overflow: both are below 2^63 */
 	duration_ns = positive(from->duration_ns);
-	/* GTK's "mapped window" says when it began in microseconds. No program is that old. */
+	/* GTK's "mapped window" has its begin in microseconds. No program is that old. */
 	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
 	reach(frames, begin_ns + duration_ns);
 	if (begin_ns + duration_ns > frames->now_ns)
@@ -291,7 +292,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	return SYSPROF_TAKEN;
 }
 
-/* As GLib tells them to the journal. */
+/* The same levels as GLib sends to the journal. */
 static uint32_t level_of(uint32_t flags)
 {
 	static const struct {
@@ -322,8 +323,8 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	return SYSPROF_TAKEN;
 }
 
-/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from
- * 1 on, or from its pid shifted by 16, whose low 24 bits may be 0, which is no number of ours. */
+/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from 1,
+ * or from its pid shifted by 16, whose low 24 bits may be 0. Our ids must not be 0. */
 static uint32_t counter_number(uint32_t id)
 {
 	return (id & 0xffffff) | 1u << 24;
@@ -375,7 +376,7 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
 }
 
-/* A thread sets what it has defined, else what another one of its process has. */
+/* Uses the thread's own definition, or else that of another thread of its process. */
 static bool set_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
 			uint32_t id, uint64_t value)
 {

@@ -2,19 +2,19 @@
 /*
  * Sysprof peer - a process whose libraries speak sysprof's protocol, and the rings of its threads
  *
- * Each thread of each copy of the library asks over a socket that all processes below the command
- * share, so an answer may reach another one that waits for the same. All rings are alike,
- * therefore, until the first frame says whose it is: that has to be one who asked, as the kernel
- * told of each request. From then on all frames have to be that one's. What the writer publishes is
- * taken in the order of the ring. A frame that cannot be, such as two processes make that write
- * into one ring, costs what waits behind it; the ring is given up when there are many, or frames of
- * somebody else. The library drops what finds no room and counts nothing: a full ring is a loss of
- * an unknown number of frames.
- * Invariants: (1) no frame of who did not ask becomes a row
+ * Each thread of each copy of the library requests a ring over a socket that all processes below
+ * the command share, so an answer may reach another process that waits for one. Therefore a ring
+ * belongs to no process until its first frame names one. That process must have sent a request, for
+ * which the kernel reported the sender. From then on all frames must be from that process. Frames
+ * are read in the order of the ring. An invalid frame, as from two processes that write into one
+ * ring, drops the frames after it. The ring is quarantined after many of them, or after a frame of
+ * another process. The library drops frames without room and does not count them: a full ring is a
+ * loss of an unknown number of frames.
+ * Invariants: (1) no frame of a process without a request becomes a row
  *                 [test-engine-sysprof: stranger, swapped]
- *             (2) a ring that lies costs its own frames only
+ *             (2) a ring that lies loses its own frames only
  *                 [test-engine-sysprof: hostile, fuzz_sysprof_race]
- *             (3) a full ring is told of                        [test-engine-sysprof: full]
+ *             (3) a full ring is reported                       [test-engine-sysprof: full]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/sysprof-peer.h"
@@ -27,7 +27,7 @@
 #include <time.h>
 
 #define MAX_FAULTS 64
-/* with less room a frame may have found none; so with less than the largest that came */
+/* with less room than this, or than the largest frame so far, a frame may have been dropped */
 #define FULL_BYTES 1024u
 #define END_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
@@ -61,7 +61,7 @@ void sysprof_peer_answer(struct peer *peer, int fd)
 	do {
 		n = packet_send(peer->connection, &part, 1, fd, MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
-	/* Who does not read, and has no room either, does not wait. */
+	/* Ignore failure: a process whose socket is full does not wait for this answer. */
 }
 
 /* ---- Rings ----------------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 		g_free(arena);
 		return r;
 	}
-	/* the first mark was made before its thread asked */
+	/* a thread makes its first mark before it requests the ring */
 	sysprof->frames = sysprof_frames_new(now_ns - SYSPROF_HOLD_NS, on_record, arena);
 	arena->sysprof = sysprof;
 	arena->rings = g_new0(struct peer_ring, 1);
@@ -118,7 +118,7 @@ bool sysprof_arena_is_overdue(struct peer_arena *arena, uint64_t now_ns)
 void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
 {
 	arena->sysprof->pid = sysprof_peer_number(peer);
-	/* Its marks do not say of which thread they are. */
+	/* Sysprof's marks do not name their thread. */
 	arena->rings[0].owner = collector_owner_new(&peer->process, (uint32_t)arena->sysprof->pid);
 }
 
@@ -149,7 +149,7 @@ static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uin
 			       clock_ns());
 }
 
-/* What is not a frame. */
+/* Counts an invalid frame; too many, or one of another process, quarantine the ring. */
 static void count_fault(struct peer_arena *arena, enum ring_fault fault)
 {
 	lose(arena, PROF_LOSS_RING_CORRUPT, 1);
@@ -165,7 +165,7 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 	enum sysprof_result result = sysprof_frame_add(
 		sysprof->frames, arena->rings[0].peer->counters, frame, n_bytes, now_ns, &lost);
 
-	/* A child that has the ring too may have said so. */
+	/* A forked child shares the ring and may have sent the end, so a later frame revokes it. */
 	sysprof->ended_ns = result == SYSPROF_END ? now_ns : 0;
 	if (result == SYSPROF_BAD)
 		count_fault(arena, RING_FAULT_PAYLOAD);
@@ -173,7 +173,7 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 		lose(arena, PROF_LOSS_RING_REFUSED, lost);
 }
 
-/* Returns how many of the n bytes were whole frames, before there was a fault. */
+/* Returns the number of the n bytes that were whole frames, up to a fault. */
 static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
 {
 	size_t at = 0, bytes;
@@ -192,8 +192,8 @@ static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t
 	return at;
 }
 
-/* Until we skip what was read the writer gets no room, so nothing that it drops before is missed
- * here. */
+/* Runs before the frames that were read are skipped: until then the writer gets no room, so the
+ * ring is still full if a frame was dropped. */
 static void note_full(struct peer_arena *arena)
 {
 	const struct sysprof_ring *ring = &arena->sysprof->ring;
@@ -204,7 +204,7 @@ static void note_full(struct peer_arena *arena)
 		lose(arena, PROF_LOSS_RING_FULL, LOSS_UNKNOWN);
 }
 
-/* Returns the bytes that were there; 0: no more now. */
+/* Returns the number of bytes read; 0: nothing more to read now. */
 static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
 {
 	struct sysprof_ring *ring = &arena->sysprof->ring;
@@ -222,7 +222,7 @@ static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_by
 	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
 		return 0;
 	if (good == 0) {
-		/* The next frame is where it will be published. */
+		/* Resynchronize: the next frame will start at the published position. */
 		count_fault(arena, RING_FAULT_LENGTH);
 		good = fill;
 	}
@@ -246,7 +246,7 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	do {
 		n = take_some(arena, buffer, n_bytes);
 		*ret_fill += n;
-		/* What comes as fast as we are is taken later. */
+		/* Stop after two rings' worth: a fast writer must not keep us here. */
 	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);
 	ring->reader.drain_ns = start_ns;
 	ring->reader.last_ns = sysprof_frames_last_ns(arena->sysprof->frames);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof ring - a ring as sysprof's library wants it, and the reader's half of it
+ * Sysprof ring - a ring in the format of sysprof's library, and the reader's side of it
  *
- * A memfd: a page whose first words are where the reader is, where the writer is, where the body
- * begins, and how long that is; then the body. The writer maps the body twice in a row, so that a
- * frame may go over its end. Both positions are below the body's length, and equal where it is
- * empty. There is no doorbell, no count of what found no room, and no word on who writes. The
- * writer is not to be trusted, and may be two: a child after fork() has its parent's ring. So each
- * word is loaded once, what waits is copied out before it is looked at, and erased behind that:
- * what is read again, since a position went back or a lap too far, is not taken for new.
- * Pages are made by the engine before the writer comes to them, so that they are charged to the
- * engine's memory and not to the writer's: some at once, the others as the ring fills, for most
+ * A memfd: a page whose first words are the reader's position, the writer's position, and the
+ * offset and the length of the body; then the body. The writer maps the body twice in a row, so
+ * that a frame may cross its end. Both positions are below the body's length; they are equal if the
+ * ring is empty. It has no doorbell, no count of dropped frames, and no field that names the
+ * writer. The writer is not trusted, and there may be two: a child after fork() shares its parent's
+ * ring. So each word is loaded once, and frames are copied out before they are parsed, and then
+ * erased: if a position goes backward or a lap too far, old frames are not read again as new.
+ * The engine allocates pages before the writer reaches them, so that they are charged to the
+ * engine's memory and not to the writer's: some at once, the others as the ring fills, because most
  * programs never need them.
- * Invariants: (1) its size cannot be changed by who has it            [test-engine-sysprof: ring]
- *             (2) nothing that was read is there a second time        [test-engine-sysprof: back]
+ * Invariants: (1) its peer cannot change its size                     [test-engine-sysprof: ring]
+ *             (2) no frame is read twice                              [test-engine-sysprof: back]
  */
 #include "daemon/engine/sysprof-ring.h"
 
@@ -29,7 +29,7 @@ struct shared_header {
 	uint32_t body_bytes;
 };
 
-/* More than a writer fills between two looks at the ring. */
+/* More than a writer fills between two checks of the ring. */
 #define AHEAD_BYTES (8u << 20)
 
 static int make_file(size_t bytes, int *ret_fd)
@@ -45,7 +45,7 @@ static int make_file(size_t bytes, int *ret_fd)
 
 static int populate(struct sysprof_ring *ring, uint32_t end)
 {
-	/* shmem has the page cache of the file: the writer finds these pages too */
+	/* the mappings of a memfd share its page cache: the writer gets these pages too */
 	int r = madvise(ring->shared + ring->page + ring->populated, end - ring->populated,
 			MADV_POPULATE_WRITE);
 
@@ -74,7 +74,7 @@ int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 	*ret_ring = (struct sysprof_ring){ .shared = base, .size = n_bytes, .page = page };
 	r = populate(ret_ring, MIN_OF(n_bytes, AHEAD_BYTES / 2));
 	if (r == -EINVAL) {
-		/* a kernel before 5.14 */
+		/* a kernel before 5.14 lacks MADV_POPULATE_WRITE */
 		r = fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
 		ret_ring->populated = n_bytes;
 	}
@@ -94,7 +94,7 @@ void sysprof_ring_populate(struct sysprof_ring *ring)
 	const struct shared_header *shared = (const void *)ring->shared;
 	uint32_t tail = __atomic_load_n(&shared->tail, __ATOMIC_RELAXED);
 
-	/* Without memory the writer makes its pages itself. */
+	/* If this fails, the writer allocates the pages itself. */
 	if (tail < ring->size && ring->populated < ring->size &&
 	    ring->populated < (uint64_t)tail + AHEAD_BYTES)
 		(void)populate(ring, (uint32_t)MIN_OF(ring->size,
@@ -131,6 +131,6 @@ void sysprof_ring_skip(struct sysprof_ring *ring, uint32_t n)
 	memset(body + ring->head, 0, first);
 	memset(body, 0, n - first);
 	ring->head = (uint32_t)(((uint64_t)ring->head + n) % ring->size);
-	/* pairs with the load by which the writer looks for room */
+	/* pairs with the load by which the writer checks for room */
 	__atomic_store_n(&shared->head, ring->head, __ATOMIC_RELEASE);
 }

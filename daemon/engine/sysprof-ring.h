@@ -8,27 +8,27 @@
 #include <stdint.h>
 
 #define SYSPROF_RING_MIN_BYTES \
-	(256u << 10) /* about what sysprof makes: 64 KiB is the largest frame */
+	(256u << 10) /* about the size that sysprof uses; 64 KiB is the largest frame */
 
 #define SYSPROF_RING_MAX_BYTES (64u << 20)
 
-/* The memory that a thread shares with us, as sysprof's library wants it. */
+/* The memory that a thread shares with us, in the format of sysprof's library. */
 struct sysprof_ring {
 	uint8_t *shared;
 	uint32_t size; /* of the body, which follows the header's page */
-	uint32_t head; /* what was read up to */
+	uint32_t head; /* the reader's position */
 	uint32_t page;
-	uint32_t populated; /* bytes of the body whose pages are there */
+	uint32_t populated; /* bytes of the body with allocated pages */
 };
 
 /* n_bytes: of the body, a multiple of a page. Returns 0 or -errno. */
 MUST_CHECK int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 				 struct ring_arena_memory *ret_memory, int *ret_fd);
-/* Makes the pages that the writer comes to next, where it has not been once around. */
+/* Allocates the pages that the writer needs next, until all of them are allocated. */
 void sysprof_ring_populate(struct sysprof_ring *ring);
-/* Bytes that wait. False: what stands there cannot be. */
+/* Returns the number of unread bytes. False: the writer's position is invalid. */
 bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill);
-/* Copies the first n of them. */
+/* Copies the first n unread bytes. */
 void sysprof_ring_copy(const struct sysprof_ring *ring, uint8_t *buffer, uint32_t n);
-/* They are the writer's again, and erased. */
+/* Erases the first n unread bytes and releases them to the writer. */
 void sysprof_ring_skip(struct sysprof_ring *ring, uint32_t n);

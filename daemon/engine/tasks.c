@@ -2,19 +2,19 @@
 /*
  * Tasks - processes and threads through time
  *
- * The side band tells of forks, execs, names and exits in time order; /proc told what existed
- * before. A record older than the moment at which /proc was read for its process is in what /proc
- * said already.
+ * The side band reports forks, execs, names and exits in time order; /proc reports what existed
+ * before. A record that is older than the /proc reading of its process is ignored, because the
+ * reading includes it.
  * A process is an instance: exec begins a new one with a new thread. Threads that have exited can
- * still be found for two seconds, since their last samples and switches come after the exit record.
- * With a filter only targets and their descendants are in the tables, so nobody else can get into
- * the capture.
+ * be found for two more seconds, because their last samples and switches come after the exit
+ * record. With a filter, only targets and their descendants are in the tables, so no other process
+ * can get into the capture.
  * Invariants: (1) a child without exec has its parent's maps, command line and program
  *                 [test-engine-tasks: fork]
  *             (2) exec ends every other thread of the process  [test-engine-tasks: exec]
- *             (3) a stranger is never in the tables of a filtered session
+ *             (3) the tables of a filtered session have targets and descendants only
  *                 [test-engine-tasks: filter]
- *             (4) by task, nothing is told twice  [test-engine-samples: ranks]
+ *             (4) by task, no event is applied twice  [test-engine-samples: ranks]
  *             (5) n_alive counts the processes that have a thread  [test-engine-tasks: exit]
  * Runs on the drain thread only. Reads no records and no snapshots (events.c, scan.c).
  */
@@ -98,7 +98,7 @@ static void write_thread(struct row *row, struct output *output)
 		   });
 }
 
-/* Of who is called something else in its own PID namespace. */
+/* The key of a thread with a different tid in its own PID namespace. */
 static gpointer inner_key(const struct thread *thread)
 {
 	return GUINT_TO_POINTER(thread->ns_tids[thread->n_ns_tids - 1]);
@@ -127,7 +127,7 @@ void tasks_init(struct tasks *tasks, struct output *output)
 	tasks->ranks = g_hash_table_new(g_direct_hash, g_direct_equal);
 }
 
-/* A process and the images of its anonymous memory hold each other. */
+/* A process and the images of its anonymous memory reference each other. */
 void process_release_images(struct process *process)
 {
 	struct image *anon = steal_ptr(&process->anon), *unknown = steal_ptr(&process->unknown);
@@ -195,7 +195,7 @@ static void forget_thread(struct tasks *tasks, struct thread *thread)
 		g_hash_table_remove(tasks->threads, GINT_TO_POINTER(thread->tid));
 }
 
-/* The instance is over; its pid may be anybody's. */
+/* Ends an instance; its pid may be reused. */
 static void end_process(struct tasks *tasks, struct process *process, uint64_t time_ns)
 {
 	if (process->gone)
@@ -272,7 +272,7 @@ static struct thread *new_thread(struct tasks *tasks, struct process *process, i
 	return thread;
 }
 
-/* Becomes who is found by its innermost number. */
+/* Makes find_inner() return this thread for its innermost tid. */
 static void set_ns_tids(struct thread *thread, const uint64_t *ns_tids, size_t n)
 {
 	struct process *process = thread->process;
@@ -389,7 +389,7 @@ static void inherit(struct process *child, const struct process *parent)
 	child->maps_known = parent->maps_known;
 }
 
-/* A stranger has the number of a thread of ours now: samples and children under it are not ours. */
+/* A thread outside of the session has reused the tid: its samples and children must be ignored. */
 static void leave_number(struct tasks *tasks, struct thread *thread, uint64_t time_ns)
 {
 	end_thread(tasks, thread, time_ns);
@@ -453,8 +453,8 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
 	output_touch(tasks->output, &thread->row);
 }
 
-/* Ends the threads of an instance without a word: exec has ended them, which their exit records
- * told or will not. */
+/* Ends the threads of an instance without rows: exec has ended them, and their exit records have
+ * come or will not. */
 static void end_threads(struct tasks *tasks, const struct process *process, uint64_t time_ns)
 {
 	g_autoptr(GPtrArray) ending = g_ptr_array_new();
@@ -499,7 +499,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 		process->start_ns = before->start_ns;
 		process->cgroup = before->cgroup ? g_ref_string_acquire(before->cgroup) : NULL;
 		process_set_ns_pids(process, before->ns_pids, before->n_ns_pids);
-		/* A lone thread is the rule; others are looked for only where there are some. */
+		/* Most processes have one thread; search for others only if there are some. */
 		if (thread && before->n_threads == 1 && thread->process == before)
 			end_thread(tasks, thread, time_ns);
 		else

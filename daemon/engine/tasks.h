@@ -7,8 +7,8 @@
 
 #include <glib.h>
 
-/* A process from fork or exec to exec or exit: pids are reused and programs change, these are
- * not. */
+/* A process from fork or exec to exec or exit. Unlike a pid, it is not reused, and its program does
+ * not change. */
 struct process {
 	struct row row;
 	int32_t pid, ppid;
@@ -22,24 +22,24 @@ struct process {
 	char *cgroup;           /* GRefString */
 	uint64_t *ns_pids;
 	uint32_t n_ns_pids;
-	/* its threads by what they are called in its own PID namespace; NULL: none is known */
+	/* its threads by tid in its own PID namespace; NULL: none */
 	GHashTable *inner;
 	struct maps *maps;
-	struct image *anon, *unknown; /* made when a frame lies there */
-	struct image *program;        /* the first file that exec mapped; NULL: it was not seen */
-	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = it was not */
+	struct image *anon, *unknown; /* created for the first frame there */
+	struct image *program;        /* the first file that exec mapped; NULL: unknown */
+	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = not yet */
 	bool kernel;
 	bool gone;       /* replaced or without threads */
-	bool asked;      /* a snapshot of it was asked for */
+	bool asked;      /* a snapshot of it was requested */
 	bool maps_known; /* from its parent, its exec, or /proc */
 	bool executed;   /* it began by an exec */
-	bool replaced;   /* it ended by one */
-	/* it, or whom it descends from, is one whose allocations are to be recorded */
+	bool replaced;   /* it ended by an exec */
+	/* its allocations, or those of an ancestor, are to be recorded */
 	bool expects_heap;
-	bool has_heap;     /* it has registered for that */
-	bool forked_heap;  /* it was forked from one that had, so it would */
-	bool refused_heap; /* it wanted to */
-	uint64_t end_ns;   /* where it is gone */
+	bool has_heap;     /* it has registered to record them */
+	bool forked_heap;  /* it was forked from a registered process, so it would register too */
+	bool refused_heap; /* it wanted to register, but was refused or quit */
+	uint64_t end_ns;   /* valid if gone */
 };
 
 struct thread {
@@ -49,12 +49,12 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0 = alive */
 	uint64_t stat_ns;
-	/* in PID namespaces below ours, but the leader's, whose are the process's */
+	/* in PID namespaces below ours; not of the leader, which has those of the process */
 	uint64_t *ns_tids;
 	uint32_t n_ns_tids;
-	uint32_t rank; /* by task: of the events that count; 0 = not known yet */
+	uint32_t rank; /* by task: of the events that count; 0 = unknown */
 	bool has_state;
-	bool may_run; /* it was ready when the recording began, and has had no other row */
+	bool may_run; /* it was ready when the recording began, and has no later row */
 	enum prof_switch_state state; /* of its last switch row */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
@@ -67,25 +67,25 @@ struct tasks {
 	uint32_t last_process, last_thread;
 	unsigned int n_alive; /* processes */
 	bool filtered, children;
-	/* pids; while filtered, only targets and what descends from them are here */
+	/* pids; with a filter, only targets and their descendants are in the tables */
 	GHashTable *targets;
-	GHashTable *ranks; /* by tid, of threads that are alive and got events of their own */
-	void (*ended)(struct process *process, void *data); /* NULL: nobody wants to know */
+	GHashTable *ranks; /* by tid, of live threads with events of their own */
+	void (*ended)(struct process *process, void *data); /* may be NULL */
 	void *data;
-	/* A process was forked; NULL: the same. */
+	/* A process was forked; may be NULL. */
 	void (*forked)(struct process *parent, struct process *child, uint64_t time_ns, void *data);
 	void *forked_data;
 };
 
 void tasks_init(struct tasks *tasks, struct output *output);
 void tasks_done(struct tasks *tasks);
-/* Keeps only these processes, their threads and, with `children`, what they fork. */
+/* Keeps only these processes, their threads and, with `children`, the processes that they fork. */
 void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children);
 
-/* A thread that is there already has got events of this rank. */
+/* An existing thread has events of this rank. */
 void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
-/* Whether what an event of this rank says of the thread counts. One that has events of several
- * ranks has those of the highest completely; those below say a part of it once more
+/* True if events of this rank count for the thread. A thread with events of several ranks has
+ * complete ones of the highest rank; lower ranks repeat a part of them
  * (daemon/broker/perf-tasks.c). */
 static inline bool thread_takes(struct thread *thread, uint32_t rank)
 {
@@ -95,7 +95,8 @@ static inline bool thread_takes(struct thread *thread, uint32_t rank)
 }
 
 struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
-/* The first thread of the instance that the process was then, of late; NULL: none is known. */
+/* Returns the leader of the instance that had the pid at time_ns, if that is recent; otherwise the
+ * latest leader, or NULL. */
 struct thread *tasks_leader_at(const struct tasks *tasks, int32_t pid, uint64_t time_ns);
 struct process *tasks_process(const struct tasks *tasks, int32_t pid);
 static inline bool tasks_wants(const struct tasks *tasks, int32_t pid)
@@ -103,47 +104,46 @@ static inline bool tasks_wants(const struct tasks *tasks, int32_t pid)
 	return !tasks->filtered || g_hash_table_contains(tasks->targets, GINT_TO_POINTER(pid));
 }
 
-/* What the side band says. */
+/* These apply records of the side band. */
 void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
 void tasks_exit(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
 void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
-/* Returns the new instance, or NULL when nothing is to change. */
+/* Returns the new instance, or NULL if nothing changes. */
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
-/* A process or thread that turns up without having been announced. */
+/* Adds a process or thread that no record has reported. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /*
- * The thread of that number in the process's own PID namespace, at that time; one reference is the
- * caller's. Where it is not known which one that is, a row of its own, with tid 0 until it is
- * known.
+ * Returns the thread with this tid in the process's own PID namespace at that time. The caller owns
+ * one reference. An unknown thread gets a row of its own, with tid 0 until the tid is known.
  */
 struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
 				  uint64_t time_ns);
-/* What a thread is called in the PID namespaces below ours, outermost first. */
+/* Sets the tids of a thread in the PID namespaces below ours, outermost first. */
 void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 		     const uint64_t *ns_tids, size_t n);
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
-/* How a process has ended, as wait() has it: known when it has been waited for, so behind all
- * rows that are there. */
+/* Adds the exit status of a process, as from wait(). It is known only after the wait, so its row
+ * has the time of the table's last row. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
-/* A row that names the thread, and through it the process. */
+/* A row refers to the thread, and thereby to its process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)
 {
 	output_need(tasks->output, &thread->row);
 	output_need(tasks->output, &thread->process->row);
 }
-/* Forgets threads that exited long before. */
+/* Drops threads that exited long ago. */
 void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
-/* After a scan: a target that is not there has ended, and its pid may be anybody's. */
+/* Called after a scan: a target without a process has ended, and its pid may be reused. */
 void tasks_drop_absent(struct tasks *tasks);
-/* Whatever was not seen by a scan that began at time_ns has exited unnoticed. */
+/* Ends the threads that a scan which began at time_ns has not found. */
 void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
 
-/* Of its anonymous memory; made with the first call. */
+/* Returns the image of the process's anonymous memory; the first call creates it. */
 struct image *process_anon_image(struct process *process, struct images *images);
-/* They and the process hold each other: to be called when it is over. */
+/* Call it when the process has ended, because its images and the process reference each other. */
 void process_release_images(struct process *process);
 void process_set_exe(struct process *process, const char *path, size_t length);
 void process_set_cgroup(struct process *process, const char *path, size_t length);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ticks - samples that were due and never came
+ * Ticks - samples that were due but not taken
  *
- * A virtual CPU that its host does not run takes no timer interrupts, and the kernel makes several
- * due ones into one: samples are missing that no record counts. The time that a CPU was busy, as
- * /proc/stat has it without steal, against the time that its samples and lost samples stand for
- * shows how many. /proc/stat counts in ticks of its own, so both are summed from the beginning and
- * a difference is told when it has grown by two of those: the error stays below that. A filtered
- * session misses its share: that of its samples among all that the CPU delivered. Where events are
- * those of tasks, it is the time for which the side band says that the targets ran. How much of
- * that was in user mode nobody tells, so samples of user mode by task are not compared.
+ * A virtual CPU takes no timer interrupts while its host does not run it, and the kernel merges
+ * several due ones into one: samples are missing that no record counts. Their number follows from
+ * the difference between the busy time of a CPU, which is /proc/stat without steal, and the time
+ * that its samples and lost samples stand for. /proc/stat counts in ticks of its own, so both times
+ * are summed from the beginning, and a difference is reported when it has grown by two of those
+ * ticks: the error stays below that. A filtered session misses the same share of ticks as it has of
+ * all samples that the CPU delivered. With events by task, the run time of the targets in the side
+ * band is used. The side band does not report how much of it was in user mode, so user-mode samples
+ * by task are not compared.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/ticks.h"
@@ -48,7 +49,7 @@ void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
 	}
 }
 
-/* A CPU that is not listed is compared from when it is back. */
+/* A CPU that is not listed is compared from the time at which it is back online. */
 static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t now_ns)
 {
 	cpu->busy_ns = cpu->open && busy_ns[cpu->number] ? busy_ns[cpu->number] : UINT64_MAX;
@@ -58,7 +59,7 @@ static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t n
 	cpu->busy_now_ns = cpu->busy_heard_ns = busy_ns[cpu->number];
 }
 
-/* Whether anything came from the CPU since the last reading, in either ring. */
+/* True if either ring of the CPU has delivered a record since the last reading. */
 static bool is_heard(struct cpu *cpu, uint64_t busy_ns)
 {
 	uint64_t heard_ns = MAX_OF(cpu->last_ns[0], cpu->last_ns[1]);
@@ -104,7 +105,7 @@ void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 	}
 }
 
-/* What samples should stand for, from the same zero as cpu->busy_ns. */
+/* The time that samples should stand for, from the same zero as cpu->busy_ns. */
 static uint64_t due_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_t now_ns)
 {
 	uint64_t busy_ns = ticks->busy_ns[cpu->number], ran_ns;
@@ -115,7 +116,7 @@ static uint64_t due_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_
 	return MIN_OF(busy_ns, cpu->busy_ns + ran_ns);
 }
 
-/* The time for which ticks are missing now, beyond what was said before. */
+/* The time for which ticks are missing, without the time that was reported before. */
 static uint64_t missing_ns(const struct cpu *cpu, uint64_t busy_ns)
 {
 	uint64_t slack_ns = 2 * UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -146,7 +147,7 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 			ticks_begin_cpu(cpu, busy_ns, now_ns);
 			continue;
 		}
-		/* One that says nothing at all may have lost its events: that is another loss. */
+		/* A silent CPU may have lost its events, which is counted as another loss. */
 		if (!ticks->by_task && !is_heard(cpu, busy_ns[cpu->number]))
 			continue;
 		missed_ns = missing_ns(cpu, due_ns(ticks, cpu, now_ns));

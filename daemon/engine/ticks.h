@@ -9,21 +9,21 @@ struct ticks {
 	int stat_fd;
 	uint64_t period_ns; /* 0: no source counts time */
 	bool user_only;     /* samples are taken in user mode only */
-	bool by_task;       /* and of the targets only */
+	bool by_task;       /* samples are taken of the targets only */
 	bool running;
 	bool is_read;
-	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* as ticks_read() found them */
+	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* read by ticks_read() */
 };
 
-/* Sampling goes on: what was busy before does not count. */
+/* Sampling starts or resumes: busy time before now does not count. */
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns);
-/* Reads how long each CPU was busy. Comes before the rings are drained: what is sampled while
- * they are has not come yet, and is not missed. */
+/* Reads the busy time of each CPU. Call it before the rings are drained, so that samples taken
+ * during the drain do not count as missed. */
 void ticks_read(struct ticks *ticks);
-/* What was read is not compared: the rings could not be drained, and what they still hold is not
- * missed. */
+/* Discards the last reading: the rings could not be drained completely, and the samples that they
+ * still hold are not missed. */
 void ticks_drop(struct ticks *ticks);
-/* Adds the ticks that were missed from ticks_begin until ticks_read and not yet told. */
+/* Adds the ticks that were missed from ticks_begin until ticks_read and not yet reported. */
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
 		   uint64_t now_ns);
 /* The text of /proc/stat: busy time without steal of each CPU below n. */

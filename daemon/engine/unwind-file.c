@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind file - from an ELF file to its unwind table
+ * Unwind file - compiles the unwind table of an ELF file
  *
- * Of the file only its headers and its CFI are read, into memory: a file that is cut while it is
- * read gives a short read, where a mapping would raise SIGBUS. The sections tell where .eh_frame
- * and .debug_frame are; a file without section headers has its .eh_frame behind PT_GNU_EH_FRAME, up
- * to the end of the segment. A .debug_frame may be compressed: Go's linker and `gcc -gz` do that. A
- * Go program without .debug_frame gets one from .gopclntab. Who made the file may be hostile.
+ * Only the headers and the CFI of the file are read, into memory: if the file is truncated
+ * meanwhile, the read is short, where a mapping would raise SIGBUS. The section headers locate
+ * .eh_frame and .debug_frame. In a file without section headers, PT_GNU_EH_FRAME locates .eh_frame,
+ * which is taken up to the end of its segment. A .debug_frame may be compressed: Go's linker and
+ * `gcc -gz` do that. A Go program without .debug_frame gets one from .gopclntab. The file may be
+ * hostile.
  * Invariants:
- *      (1) nothing of it is believed: all lengths and offsets are checked, work is linear
+ *      (1) the file is not trusted: all lengths and offsets are checked, work is linear
  *          [fuzz_unwind_file]
  *      (2) sections take at most max_bytes of memory together, packed and unpacked
  *                                             [test-engine-unwind: bad_files, packed, lying_packed]
@@ -29,18 +30,18 @@
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
-#define MAX_ZLIB_RATIO 1032 /* deflate makes no more bytes of one */
+#define MAX_ZLIB_RATIO 1032 /* deflate expands one byte to at most this many */
 #define PACKED_ZSTD 2       /* ELFCOMPRESS_ZSTD of newer <elf.h> */
-#define PACKED_BY_GNU 12    /* "ZLIB", and the size as 64 bits, big-endian */
+#define PACKED_BY_GNU 12    /* header: "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {
 	const struct unwind_source *source;
-	uint64_t max_bytes, section_bytes; /* of memory, for all sections; what they have of it */
+	uint64_t max_bytes, section_bytes; /* of memory for all sections: the limit; in use */
 	enum regs_arch arch;
 	Elf64_Ehdr header;
 	Elf64_Phdr *segments;
 	size_t n_segments;
-	struct cfi_section sections[2]; /* .eh_frame first: where both tell of a place, it counts */
+	struct cfi_section sections[2]; /* .eh_frame first: it wins where both have an entry */
 	uint8_t *bytes[2];              /* of the sections */
 	size_t n_sections;
 };
@@ -72,8 +73,8 @@ static int read_at(const struct unwind_source *source, uint64_t offset, void *bu
 	return 0;
 }
 
-/* `size` bytes at `offset`, to be freed; grows with what is really there, so that a lie about
- * the size costs little. */
+/* Reads `size` bytes at `offset` into memory that the caller frees. The memory grows with the bytes
+ * read, so that a false size costs little. */
 static int read_new(const struct loader *loader, uint64_t offset, uint64_t size, void **ret_bytes)
 {
 	uint8_t *bytes = NULL, *grown;
@@ -126,7 +127,7 @@ static int read_headers(struct loader *loader)
 
 /* ---- Sections ---- */
 
-/* What a packed section says of itself, and where its stream begins. */
+/* Reads the header of a packed section, and the offset of its stream. */
 static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64_Chdr *ret_header,
 			uint64_t *ret_header_bytes)
 {
@@ -151,8 +152,7 @@ static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64
 	return header.ch_size > 0 ? 0 : ENODATA;
 }
 
-/* A new block for a section that is packed. A stream that is damaged, or does not have the size
- * that it should, is none. */
+/* Unpacks a section into a new block. Fails if the stream is damaged or has the wrong size. */
 static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t size, bool is_gnu,
 		  void **ret_bytes, uint64_t *ret_size)
 {
@@ -164,7 +164,7 @@ static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t s
 
 	if (r != 0)
 		return r;
-	/* What was read is still there. */
+	/* The packed bytes still take memory. */
 	if (header.ch_size > loader->max_bytes - loader->section_bytes - size)
 		return E2BIG;
 	bytes = malloc(header.ch_size);
@@ -223,7 +223,7 @@ struct section_list {
 	size_t names_bytes;
 };
 
-/* NULL: no section of that name has bytes in the file. */
+/* NULL: no such section, or it has no bytes in the file. */
 static const Elf64_Shdr *find_section(const struct section_list *list, const char *name)
 {
 	size_t i, length = strlen(name) + 1;
@@ -240,8 +240,8 @@ static const Elf64_Shdr *find_section(const struct section_list *list, const cha
 	return NULL;
 }
 
-/* The address of the first function of a position-independent file: a relocation has it, else
- * .text begins with it. */
+/* Returns the address of the first function of a position-independent file: a relocation contains
+ * it, or else it is the start of .text. */
 static uint64_t find_go_text(const struct loader *loader, const struct section_list *list,
 			     uint64_t address)
 {
@@ -297,7 +297,7 @@ static int add_debug_frame(struct loader *loader, const struct section_list *lis
 	return found ? add_section(loader, found, PACKED_GNU, true) : add_go_frames(loader, list);
 }
 
-/* 0 also where there are none of the two. */
+/* Returns 0 also if the file has neither section. */
 static int add_named(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *found = find_section(list, ".eh_frame");
@@ -308,7 +308,7 @@ static int add_named(struct loader *loader, const struct section_list *list)
 	if (r != 0)
 		return r;
 	r = add_debug_frame(loader, list);
-	/* Beside an .eh_frame it is a supplement. */
+	/* With an .eh_frame, .debug_frame is optional. */
 	return r == ENOMEM || loader->n_sections == 0 ? r : 0;
 }
 
@@ -352,7 +352,7 @@ static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address
 }
 
 /* .eh_frame_hdr: version, the encoding of the pointer that follows, two more encodings. Linkers
- * write sdata4 relative to the pointer's own place, and nothing else is read here. */
+ * write sdata4 relative to the pointer's own address; no other encoding is supported. */
 static int add_by_header(struct loader *loader)
 {
 	const Elf64_Phdr *segment = NULL, *load;

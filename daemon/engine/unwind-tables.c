@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind tables - made once a file, by a thread of their own
+ * Unwind tables - compiled once per file, by a worker thread
  *
- * The broker opened the file; here it is read and compiled, which takes from 0.1 ms to some 50 ms.
- * A file is known by its build-id, device, inode, size and change time together: a build-id alone
- * may be forged, and then only the forger's processes have the forger's table. Images of one
- * identity share a table. Tables stay until the session ends, and have a limit of memory in all:
- * files beyond it have none.
- * Invariants: (1) the drain thread never waits for a file: all that it shares with the worker are
- *                 two queues
- *             (2) a file that cannot be used costs a failed table and no more
+ * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to some
+ * 50 ms. Build-id, device, inode, size and change time together identify a file: a build-id alone
+ * may be forged, and this way only the forger's processes get the forger's table. Images of one
+ * identity share a table. Tables stay until the session ends. Their total memory is limited: files
+ * beyond the limit get no table.
+ * Invariants: (1) the drain thread never waits for a file: it shares only two queues with the
+ *                 worker
+ *             (2) an unusable file costs its own table only
  *                 [test-engine-unwind: bad]
  *             (3) each identity is compiled once  [test-engine-unwind: shared]
- * A dump of generated code grows. Its next part is read when a frame is in code that was not in
- * what was read so far. Threads: the worker's own, which sees jobs only; everything here is called
- * by the drain thread. `lock` guards the two queues.
+ * A dump of generated code grows. Its next part is read when a frame is in code that has not been
+ * read yet. Threads: the worker, which uses jobs only; the drain thread calls every function in the
+ * header. `lock` guards the two queues.
  */
 #include "daemon/engine/unwind-tables.h"
 
@@ -30,7 +30,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
-#define MAX_FILE_BYTES (UINT64_C(256) << 20) /* of sections, and again while compiling */
+#define MAX_FILE_BYTES (UINT64_C(256) << 20) /* for sections, and again to compile them */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
 #define REREAD_NS UINT64_C(50000000)
@@ -42,20 +42,21 @@ struct identity {
 	uint8_t build_id[RECORD_BUILD_ID_MAX];
 };
 
-/* A file, from when it is known to the end. */
+/* A file, from its first request to the end of the session. */
 struct file {
 	struct identity identity;
-	int fd; /* -1: it was read */
+	int fd; /* -1: it was read, or `jit` owns it */
 	bool only_program;
 	enum image_program program;
 	bool done;
-	struct unwind_file *table; /* NULL: there is none */
-	struct jit_frames *jit;    /* instead of that */
-	bool is_read;   /* the worker has it, again; the drain thread's, as the next two */
-	bool is_wanted; /* something is looked for that `jit` does not have */
+	struct unwind_file *table; /* NULL: none */
+	struct jit_frames *jit;    /* replaces `table` for generated code */
+	/* The drain thread's, like the next two: the worker is reading it again. */
+	bool is_read;
+	bool is_wanted; /* a frame is in code that `jit` does not have */
 	uint64_t read_ns;
 	int error;
-	GPtrArray *images; /* that wait for it; referenced */
+	GPtrArray *images; /* waiting for it; referenced */
 };
 
 struct unwind_tables {
@@ -67,7 +68,7 @@ struct unwind_tables {
 	int event_fd;
 	uint64_t bytes;    /* of all tables; the worker's */
 	GHashTable *files; /* struct identity in struct file; the drain thread's */
-	GPtrArray *dumps;  /* of those the ones with generated code */
+	GPtrArray *dumps;  /* the files with generated code */
 	uint32_t dump_version;
 	unsigned int n_waiting;
 	bool only_programs;
@@ -158,7 +159,7 @@ static void *work(void *data)
 		pthread_mutex_lock(&tables->lock);
 		g_queue_push_tail(&tables->done, file);
 		if (write(tables->event_fd, &one, sizeof(one)) < 0)
-			continue; /* the drain thread also asks once a round */
+			continue; /* the drain thread also checks once a round */
 	}
 	tables->ended = true;
 	pthread_cond_signal(&tables->end);
@@ -281,7 +282,7 @@ static struct identity identity_of(const struct image *image)
 	return identity;
 }
 
-/* Small files first: many samples wait for them, and little time makes them. */
+/* Small files first: many samples wait for them, and they compile fast. */
 static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
 {
 	const struct file *x = a, *y = b;
@@ -324,7 +325,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	hand_over(tables, file);
 }
 
-/* Asks the worker for the next part of each dump that something was looked for in. */
+/* Queues each dump that lacks requested code, to read its next part. */
 static void read_on(struct unwind_tables *tables)
 {
 	for (guint i = 0; i < tables->dumps->len; i++) {
@@ -375,8 +376,8 @@ bool unwind_tables_take(struct unwind_tables *tables)
 	bool any = false;
 
 	read_on(tables);
-	/* Even if nothing is waited for: what was written after its file was taken would wake us
-	 * for ever. */
+	/* Read even if nothing is pending: a count that was written after its file was taken would
+	 * wake us forever. */
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind - from the registers and the stack of a sample to its callers
+ * Unwind - finds the callers from the registers and the stack of a sample
  *
- * arch/walk.h does the steps; here stand what is where in a process, and what becomes of a walk
- * that did not reach the root. A file is asked for when a walk first gets there, and the walk is
- * done again when its table is ready. A stack that is deeper than its copy is continued with the
- * callers that the same thread's frames had before: a frame that returns to the same place at the
+ * arch/walk.h does the steps. This file finds the code at an address of a process, and repairs
+ * walks that did not reach the root. A file is requested when a walk first reaches it, and the walk
+ * is repeated when its table is ready. A stack that is deeper than its copy is continued with the
+ * callers that the same thread's frames had before: a frame that returns to the same address at the
  * same height of the stack has the same caller, unless it was left and entered again. That is a
- * guess, called stitched, and is made only if each frame up to the root was seen often enough and
- * had one caller each time. Where that fails the kernel's chain of frame pointers may go on from
- * the last frame; it is followed if by its CFI every function on it, from that frame to the last
- * but one, had set its frame pointer up: then none was skipped. That is called fp-repaired.
- * Invariants: (1) what a sample says never makes a walk read outside of its copy  [fuzz_walk]
+ * guess, called stitched. It is made only if each frame up to the root was seen often enough and
+ * had one caller each time. If it fails, the kernel's chain of frame pointers may continue from the
+ * last frame. The chain is followed if, by its CFI, every function on it from that frame to the
+ * last but one had set up its frame pointer: then it skips no function. That is called fp-repaired.
+ * Invariants: (1) no sample makes a walk read outside of its copy  [fuzz_walk]
  *             (2) a stitched stack is never `cfi`, nor stitched to another thread's
  *                 [test-engine-unwind: stitch]
  *             (3) a frame that had two callers is not stitched  [test-engine-unwind: stitch]
@@ -30,10 +30,10 @@
 #define DEEP_THREADS 64
 #define LINK_SETS (size_t)8192 /* a power of 2 */
 #define LINK_WAYS 8
-#define LINK_AGREED 8 /* a frame's caller was the same so often: it is taken to be so again */
+#define LINK_AGREED 8 /* a caller that was the same this often is assumed to be so again */
 #define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
-#define DUMP_STRIDE 0x9e3779b1u /* versions of mappings are small numbers */
+#define DUMP_STRIDE 0x9e3779b1u /* far larger than versions of mappings */
 
 struct place {
 	uint64_t ip, sp;
@@ -43,7 +43,7 @@ struct place {
 struct unwind_link {
 	struct place frame, caller; /* the root's caller is at 0 */
 	uint32_t thread;
-	uint32_t seen; /* how often, LINK_SPLIT: there were others; 0: the slot is empty */
+	uint32_t seen; /* times; LINK_SPLIT: the callers differed; 0: the slot is empty */
 };
 
 struct unwind_links {
@@ -51,18 +51,18 @@ struct unwind_links {
 	struct unwind_link links[LINK_SETS][LINK_WAYS]; /* the last of a set is replaced */
 };
 
-/* One of the walks that go on side by side. */
+/* One of the walks that run in parallel. */
 struct unwind_lane {
 	struct unwind *unwind;
 	int32_t pid;
 	const struct maps *maps;
 	const struct unwind_input *input;
-	/* of the kernel's chain, the address that returns from the frame at chain_fp */
+	/* index in the kernel's chain of the return address of the frame at chain_fp */
 	size_t chain_at;
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
 	bool pending;          /* something was not ready */
-	struct image *missing; /* its file; NULL: the mappings are not known */
+	struct image *missing; /* its file; NULL: the mappings are unknown */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED];
 };
@@ -96,7 +96,7 @@ void unwind_read_registers(const uint64_t *registers, struct unwind_input *input
 	};
 }
 
-/* ---- What is where ---- */
+/* ---- Code at an address ---- */
 
 static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping, uint64_t pc,
 			 struct walk_code *ret_code)
@@ -129,7 +129,7 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 		ret_code->kind = WALK_CODE_PENDING;
 }
 
-/* What the process writes of the code that it generates; NULL: nothing. */
+/* Returns the mapping of the process's dump of generated code, or NULL. */
 static const struct mapping *find_dump(const struct maps *maps)
 {
 	for (uint32_t i = 0; i < maps->n; i++)
@@ -170,9 +170,9 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 }
 
 /*
- * The kernel's chain has the addresses that stood on the stack before return probes replaced them
- * (since Linux 6.11). It is followed along the copy, to see which of its addresses was at the slot.
- * Slots ascend, so a walk follows it once.
+ * The kernel's chain has the addresses that were on the stack before return probes replaced them
+ * (since Linux 6.11). The chain is followed along the copy, to find which of its addresses was in
+ * the slot. Slots ascend, so a walk follows it once.
  */
 static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 {
@@ -217,14 +217,14 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 
 /* ---- Deep stacks ---- */
 
-/* Neighbors on the stack are neighbors here. */
+/* Adjacent frames of a stack map to adjacent sets. */
 static struct unwind_link *link_set(struct unwind_links *links, uint32_t thread, uint64_t sp)
 {
 	return links->links[(sp / 16 + sp / (16 * LINK_SETS) + thread * UINT64_C(2654435761)) %
 			    LINK_SETS];
 }
 
-/* Where the link of a frame is in its set; LINK_WAYS: nowhere. */
+/* Returns the index of a frame's link in its set; LINK_WAYS: not found. */
 static size_t find_link(const struct unwind_link *set, uint32_t thread, const struct place *frame)
 {
 	size_t i = 0;
@@ -250,7 +250,7 @@ static void learn(struct unwind_links *links, uint32_t thread, const struct plac
 	} else if (set[i].seen < LINK_AGREED) {
 		set[i].seen++;
 	}
-	/* Links that are used move away from where they are replaced. */
+	/* Move used links away from the end of the set, where links are replaced. */
 	if (i > 0) {
 		link = set[i];
 		set[i] = set[i - 1];
@@ -263,7 +263,7 @@ static struct place place_of(const struct unwind_lane *lane, size_t i)
 	return (struct place){ lane->ips[i], lane->frames[i].sp };
 }
 
-/* Remembers each caller but the leaf's, which is rarely twice at one place. */
+/* Stores each caller except the leaf's, because the leaf is rarely twice at one address. */
 static void learn_stack(struct unwind_lane *lane, uint32_t thread, const struct unwind_stack *stack)
 {
 	static const struct place none;
@@ -281,7 +281,8 @@ static void learn_stack(struct unwind_lane *lane, uint32_t thread, const struct 
 		learn(links, thread, &frame, &none);
 }
 
-/* Puts the callers behind the outermost frame that it had each time that they were seen. */
+/* Appends the callers of the outermost frame, if each frame up to the root always had the same
+ * caller. */
 static void stitch(struct unwind_lane *lane, uint32_t thread, struct unwind_stack *stack)
 {
 	struct unwind_links *links = lane->unwind->links;
@@ -307,7 +308,7 @@ static void stitch(struct unwind_lane *lane, uint32_t thread, struct unwind_stac
 	stack->stop = PROF_STOP_ROOT;
 }
 
-/* The rule at a place; NULL where no table is. */
+/* Returns the rule at an address; NULL without a table. */
 static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 {
 	struct walk_code code = { .kind = WALK_CODE_NONE };
@@ -316,8 +317,8 @@ static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
 }
 
-/* Whether the function there has its caller's registers where its frame pointer says, so that a
- * chain of frame pointers has its return address. */
+/* True if the function at `ip` keeps its caller's registers at its frame pointer, so that a chain
+ * of frame pointers has its return address. */
 static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 {
 	const struct cfi_rule *rule = rule_at(lane, ip);
@@ -325,25 +326,25 @@ static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 	return rule && rule->cfa == CFI_CFA_FP && rule->fp == CFI_AT_CFA;
 }
 
-/* Goes on with the kernel's chain of frame pointers, where that can be trusted. */
+/* Appends the rest of the kernel's chain of frame pointers, if it can be trusted. */
 static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 		   struct unwind_stack *stack)
 {
 	const struct cfi_rule *rule;
 	size_t i, from = 0;
 
-	/* The kernel's chains are shorter. */
+	/* Chains of the kernel are shorter. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
-	/* Where the chain has the last frame: each function up to there with a frame pointer has
-	 * one address on it. */
+	/* Find the last frame on the chain: each function with a frame pointer before it has one
+	 * address on the chain. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(lane, stack->ips[i]);
 	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
 	    !is_on_chain(lane, stack->ips[stack->n - 2]) ||
 	    stack->n + (n - from - 1) > UNWIND_MAX_FRAMES)
 		return;
-	/* Nothing is taken from the frame of the last one. */
+	/* The last address is not checked, because its frame is not followed. */
 	for (i = from; i + 1 < n; i++)
 		if (!is_on_chain(lane, chain[i]))
 			return;
@@ -361,7 +362,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 	uint32_t *deep = &lane->unwind->links->deep[input->thread % DEEP_THREADS];
 	bool is_cut = stack->stop == PROF_STOP_COPY_END;
 
-	/* Where a stack is nearly as deep as a copy the next may be deeper. */
+	/* The next stack may be deeper than a copy if this one is half as deep. */
 	if (is_cut || depth > input->wanted_bytes / 2)
 		*deep = input->thread;
 	if (*deep == input->thread && (is_cut || stack->stop == PROF_STOP_ROOT))
@@ -373,7 +374,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 		repair(lane, input->chain, input->n_chain, stack);
 }
 
-/* Of a stack that is too deep the frames next to the leaf and next to the root are kept. */
+/* Keeps the frames next to the leaf and next to the root of a stack that is too deep. */
 static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 {
 	const size_t n_inner = UNWIND_MAX_FRAMES - N_ROOTS;
@@ -385,7 +386,7 @@ static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 	memmove(lane->ips + n_inner, lane->ips + stack->n - N_ROOTS, N_ROOTS * sizeof(*lane->ips));
 	stack->cut_at = n_inner;
 	stack->n_cut = stack->n - UNWIND_MAX_FRAMES;
-	/* The root is there, but the stack is not whole. */
+	/* The root was found, but the stack is incomplete. */
 	if (stack->stop == PROF_STOP_ROOT)
 		stack->stop = PROF_STOP_DEPTH;
 	stack->n = UNWIND_MAX_FRAMES;
@@ -425,7 +426,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.resolve = resolve,
 		.find_replaced = find_replaced,
 		.data = lane,
-		/* A guess for want of a table must not outlive the want. */
+		/* A fallback for a missing table must not be cached. */
 		.cache = last_chance ? NULL : &unwind->cache,
 		.generation = ((uint32_t)job->maps->version +
 			       unwind_tables_dump_version(unwind->tables) * DUMP_STRIDE) |
@@ -435,7 +436,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 	};
 }
 
-/* What a walk found becomes a stack, or has to wait. */
+/* Makes a stack of the result, unless the walk has to wait. */
 static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 		     struct unwind_job *job)
 {
@@ -459,8 +460,8 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 		.method = method_of(result->flags),
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
-	/* Within exec the registers are those of the program before, in a process that is the
-	 * next one already. */
+	/* During exec the registers are those of the old program, but the memory is that of the new
+	 * one. */
 	if (job->input.in_kernel && result->n == 1 && result->stop == WALK_BAD_FRAME)
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
 	else

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * vdso - what the kernel maps into every process
+ * vdso - the shared object that the kernel maps into every process
  *
- * It is in no file, so neither the side band nor /proc tells its build-id; but all 64-bit processes
- * have the same one, ours too. With it the capture's reader knows whether its own vdso has the
- * names.
- * Reads memory that the kernel made, and nobody else can change. No state.
+ * It is not in a file, so neither the side band nor /proc reports its build-id; but all 64-bit
+ * processes have the same one, including ours. The build-id lets the capture's reader check whether
+ * its own vdso has the names.
+ * Reads memory that only the kernel can change. No state.
  */
 #include "daemon/engine/vdso.h"
 

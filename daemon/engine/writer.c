@@ -2,17 +2,17 @@
 /*
  * Writer - the thread that encodes, compresses and writes
  *
- * A bounded queue of blocks stands between it and the drain thread, which never waits: when the
- * queue is full it keeps the block and counts it. After the first error nothing is written any more
- * but what says so: rows that come are counted, and the end is a loss row for each table and the
- * trailer, for which the library has kept room. The same where the end cannot wait for what is
- * queued.
+ * A bounded queue of blocks connects it to the drain thread, which never waits: if the queue is
+ * full, the drain thread keeps the block and counts its rows as dropped. After the first error
+ * only losses are written: further rows are counted, and the file ends with a loss row for each
+ * table and the trailer, for which the library has reserved room. The same happens if the end
+ * cannot wait for the queue.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
  *             (2) the queue holds at most QUEUE_BYTES of data, twice that with dictionaries
  *                 [test-engine-rows: backlog]
- *             (3) the drain thread waits in writer_finish only, and no longer than it says
- * Threads: the writer's own, and the drain thread, which calls everything here. `lock` guards what
- * both use; the capture belongs to the writer thread once it is open.
+ *             (3) the drain thread waits in writer_finish only, and at most `wait_ms`
+ * Threads: the writer's own, and the drain thread, which calls every function in the header. `lock`
+ * guards the shared state; the capture belongs to the writer thread once it is open.
  */
 #include "daemon/engine/writer.h"
 
@@ -32,8 +32,8 @@ struct writer {
 	pthread_t thread;
 	bool running;
 	pthread_mutex_t lock;
-	pthread_cond_t wake; /* something was queued, or it is to end */
-	pthread_cond_t end;  /* it has ended */
+	pthread_cond_t wake; /* a block was queued, or `ending` was set */
+	pthread_cond_t end;  /* `ended` was set */
 	GQueue *queue;       /* struct writer_batch */
 	GPtrArray *spare[PROF_TABLE_LAST + 1];
 	size_t queued_bytes;
@@ -82,10 +82,10 @@ static void fail(struct writer *writer, int error)
 	/* pairs with writer_error() */
 	__atomic_store_n(&writer->error, error, __ATOMIC_RELEASE);
 	if (write(writer->event_fd, &one, sizeof(one)) < 0)
-		return; /* the drain thread also asks once a round */
+		return; /* the drain thread also checks once a round */
 }
 
-/* A positive result of the library is about the rows themselves. */
+/* A positive result of the library reports invalid rows. */
 static int to_errno(int result)
 {
 	return result < 0 ? -result : EIO;
@@ -146,7 +146,7 @@ static void write_losses(struct writer *writer)
 		if (prof_block_add(block, row) != 0)
 			break;
 	}
-	/* Where even this does not fit, the client is still told. */
+	/* If even these rows do not fit, the client still receives the losses. */
 	r = prof_writer_write(writer->capture, block);
 	if (r != 0)
 		fail(writer, to_errno(r));
@@ -174,8 +174,7 @@ static void finish(struct writer *writer)
 		return; /* writer_finish() waits for the condition, not for this */
 }
 
-/* With the lock. Keeps a few empty blocks, so that their memory is not asked for again and
- * again. */
+/* Call with the lock held. Keeps a few empty blocks, so that their memory is reused. */
 static void recycle(struct writer *writer, struct writer_batch *batch, size_t bytes)
 {
 	GPtrArray *spare = writer->spare[prof_block_table(batch->block)->id];
@@ -218,7 +217,7 @@ static void *run(void *data)
 	return NULL;
 }
 
-/* The clock of deadline() is that of `end`. */
+/* The condition `end` uses the same clock as deadline(). */
 static void init_lock(struct writer *writer)
 {
 	pthread_condattr_t attributes;
@@ -378,7 +377,7 @@ void writer_free(struct writer *writer)
 	if (writer->running) {
 		writer_finish(writer, 0);
 		if (writer->running)
-			return; /* stands in write(): it goes with the process */
+			return; /* stuck in write(): leaked until the process exits */
 	}
 	prof_writer_free(writer->capture);
 	g_queue_free_full(writer->queue, free_batch);
