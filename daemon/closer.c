@@ -2,15 +2,14 @@
 /*
  * Closer - closes descriptors that strangers sent, and sockets that strangers send to
  *
- * close() can wait for somebody else, as long as that one likes, and SIGKILL does not end it: a
- * file of FUSE asks its server, a network file system its server, a TCP socket with SO_LINGER waits
- * for its peer. Closing a Unix socket closes the descriptors in the packets that nobody read. So
- * only threads that nobody waits for do any of this. A process does not end before such a thread
- * does: profd that has been told to end has no name on the bus by then, and a connection that is
- * shut down.
+ * close() can wait for another process as long as that likes, and SIGKILL does not end it: a file
+ * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
+ * its peer. Closing a Unix socket closes the descriptors in its unread packets. So only threads
+ * that nothing waits for do any of this. A process does not end before such a thread does. By then
+ * a profd that has to end has released its name on the bus, and shut down its connection.
  * Invariants: (1) closer_close() does not wait
  *                 [test_attack_capture: server that hangs; test_attack_sockets]
- *             (2) no more than so many threads wait; what comes then stays open until one of them
+ *             (2) at most MAX_THREADS threads wait; later descriptors stay open until one of them
  *                 is done  [test-closer]
  */
 #include "daemon/closer.h"
@@ -22,7 +21,7 @@
 
 #define MAX_THREADS 64
 
-/* Not GLib's, which ThreadSanitizer knows nothing of. */
+/* Not GLib's, because ThreadSanitizer does not understand them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 static GQueue waiting = G_QUEUE_INIT; /* descriptors */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Datagram - what profd and profd-files send each other: bytes, and at most one descriptor beside
- * them
+ * Datagram - the messages between profd and profd-files: bytes, and at most one descriptor
  */
 #include "daemon/datagram.h"
 

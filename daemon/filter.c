@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Filter - makes the kernel hold a process to a list of system calls (seccomp(2))
+ * Filter - makes the kernel restrict a process to a list of system calls (seccomp(2))
  *
- * What is on the lists, and why, is said by who is held: the sandbox.c of profd, profd-engine and
- * profd-files.
- * Invariants: (1) a filter that could not be made whole is not loaded
+ * The lists and their reasons are in the sandbox.c of profd, profd-engine and profd-files.
+ * Invariants: (1) a filter that could not be built completely is not loaded
  *                 [test-engine-sandbox, test-broker-sandbox, test-files]
  */
 #include "daemon/filter.h"
@@ -19,7 +18,7 @@ static void release(scmp_filter_ctx *context)
 		seccomp_release(*context);
 }
 
-/* Calls that this architecture never had are not there to be called. */
+/* Ignores calls that this architecture never had, because nobody can make them. */
 static int add(scmp_filter_ctx context, uint32_t action, const struct filter_rule *rule,
 	       unsigned n_arguments)
 {

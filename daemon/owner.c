@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Owner - whose process this is, for profd and profd-files
+ * Owner - decides whose a process is, for profd and profd-files
  *
- * The rules of the kernel for ptrace and perf (kernel/ptrace.c: __ptrace_may_access), for a user
- * who is not the caller: a process is a user's when all ids of all its threads say so, when it is
- * dumpable, and when it has no capability. The kernel shows the second by the owner of the files in
- * /proc/PID, which is root otherwise; not by that of the folder itself, which is always the
- * effective user.
- * Capabilities in another user namespace do not count where the user made that namespace, or the
- * one below ours that it is in: the user has all of them there (security/commoncap.c: cap_capable).
- * In one that somebody else made even a process without any is not the user's.
- * The folder's descriptor stands for one process: it does not lead to the next one of the same
+ * Applies the kernel's rules for ptrace and perf (kernel/ptrace.c: __ptrace_may_access) for a user
+ * who is not the caller. A process is a user's if all ids of all its threads are, if it is
+ * dumpable, and if it has no capability. A process that is not dumpable has files in /proc/PID that
+ * root owns; the folder itself always belongs to the effective user.
+ * Capabilities in another user namespace do not count if the user made that namespace, or the one
+ * below ours that contains it: the user has all capabilities there (security/commoncap.c:
+ * cap_capable). In a namespace that somebody else made, even a process without any capability is
+ * not the user's.
+ * The folder's descriptor refers to one process: it does not lead to the next one of the same
  * number.
  * Invariants: (1) a process that cannot be looked at is nobody's  [test-owner: gone]
  *             (2) one thread that is not the user's makes the process not the user's
@@ -30,9 +30,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#define MAX_NAMESPACES 33 /* inside of one another: kernel/user_namespace.c */
+#define MAX_NAMESPACES 33 /* nesting limit: kernel/user_namespace.c */
 
-/* What a thread's status says. */
+/* The data of a thread's status. */
 struct thread {
 	char state;
 	unsigned uids[4], gids[4]; /* real, effective, saved, of the file system */
@@ -61,8 +61,8 @@ static bool is_our_namespace(int namespace)
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Whether the user made the namespace below ours that this one is, or is in. Takes over the
- * descriptor. */
+/* Returns whether the user made the namespace directly below ours that is this one, or contains it.
+ * Takes over the descriptor. */
 static bool rules_namespace(int namespace, uid_t uid)
 {
 	CLEANUP_CLOSE int at = namespace;
@@ -81,8 +81,7 @@ static bool rules_namespace(int namespace, uid_t uid)
 	return false;
 }
 
-/* *ret_is_ours: what capabilities its threads have there are some here. All of them are in one
- * namespace. */
+/* *ret_is_ours: the capabilities of its threads count here. All threads are in one namespace. */
 static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 {
 	CLEANUP_CLOSE int namespace = openat(dir, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -109,7 +108,7 @@ static bool read_ids(const char *line, const char *key, unsigned ret_ids[4])
 		      &ret_ids[3]) == 4;
 }
 
-/* Each line stands once, in this order; the kernel escapes newlines in names. */
+/* Each line occurs once, in this order; the kernel escapes newlines in names. */
 static bool read_status(int tasks, const char *tid, struct thread *ret_thread)
 {
 	char path[NAME_MAX + sizeof("/status")];
@@ -157,7 +156,7 @@ static enum verdict judge_thread(int tasks, const char *tid, uid_t uid, bool cap
 	return OWNED;
 }
 
-/* Most of a machine's processes are somebody else's, and that is quickly seen. */
+/* A quick check, because most processes of a machine are somebody else's. */
 static bool may_be(int dir, uid_t uid)
 {
 	struct stat folder;
@@ -173,7 +172,7 @@ bool owner_leads(int dir, uid_t uid)
 	if (!may_be(dir, uid) || !check_namespace(dir, uid, &is_ours))
 		return false;
 	verdict = judge_thread(dir, ".", uid, is_ours && uid != 0);
-	/* it may have ended before the others */
+	/* it may have ended before the other threads */
 	return verdict == OWNED || (verdict == ENDED && owner_is(dir, uid));
 }
 

@@ -2,17 +2,17 @@
 /*
  * Broker and engine - the messages between the two processes of one session
  *
- * profd (the broker) holds the privilege: it opens perf events, /proc and mapped files, and passes
- * descriptors. profd-engine holds none: it reads what they deliver. They talk over a SOCK_SEQPACKET
- * socketpair, which the engine finds as fd ENGINE_SOCKET_FD; a datagram is one message: struct
- * message, then its body, descriptors by SCM_RIGHTS in the order that the message's comment gives.
- * Both programs come from one build, so there is no version; each side still checks every length,
- * since the broker must not trust an engine that hostile bytes may have taken over.
+ * profd (the broker) has the privileges: it opens perf events, /proc and mapped files, and passes
+ * descriptors. profd-engine has none: it reads what they deliver. They talk over a SOCK_SEQPACKET
+ * socketpair, which is the engine's fd ENGINE_SOCKET_FD. A datagram is one message: struct message,
+ * then its body, descriptors by SCM_RIGHTS in the order that the message's comment gives. Both
+ * programs come from one build, so there is no version. Each side still checks every length,
+ * because the broker must not trust an engine that hostile bytes may have taken over.
  *
- * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as it takes), START -> engine
+ * A session: broker CONFIG, CPU (one each), by task EVENTS (as many as necessary), START -> engine
  * enables the side band, if the broker could not yet, SNAPSHOT_REQUEST -> broker SNAPSHOT -> engine
  * enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED, exits.
- * The engine takes end-of-file on the socket as STOP with reason client-gone.
+ * The engine treats end-of-file on the socket as STOP with reason client-gone.
  */
 #pragma once
 
@@ -25,8 +25,8 @@
 #define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_FOOTPRINTS 256u
 #define ENGINE_MAX_CPUS 1024
-/* What an engine may have in memory of its own: tables of 256 MiB, queues of 64 and 128 MiB,
- * dictionaries of an epoch below 300 MiB, and what stands beside them. Rings are not among it. */
+/* The limit of an engine's own memory: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of
+ * an epoch below 300 MiB, and the rest. Rings do not count. */
 #define ENGINE_MEMORY_BYTES (UINT64_C(1) << 30)
 /* Exit status of an engine that needed more. */
 #define ENGINE_EXIT_NO_MEMORY 71
@@ -43,15 +43,15 @@ enum message_type {
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	/* struct message_image; without error, fd: the file, where stacks are copied or allocations
+	/* struct message_image; without error, fd: the file, if stacks are copied or allocations
 	 * expected */
 	MESSAGE_IMAGE,
-	MESSAGE_EVENTS, /* by task, before START: struct message_event, one each fd */
-	/* struct message_peer, fds: its connection, a pidfd unless it is gone; of PEER_REFUSED
-	 * none */
+	MESSAGE_EVENTS, /* by task, before START: struct message_event, one for each fd */
+	/* struct message_peer, fds: its connection, a pidfd unless it is gone; none for
+	 * PEER_REFUSED */
 	MESSAGE_PEER,
-	/* before START, fd: a socket by which whoever has its other end switches sampling on and
-	 * off (libcollector/control.h); off at first */
+	/* before START, fd: a socket whose other end switches sampling on and off
+	 * (libcollector/control.h); off at first */
 	MESSAGE_SWITCH,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled (or would be, when paused) */
@@ -63,7 +63,7 @@ enum message_type {
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
 	/* struct message_footprint_request; answered by SNAPSHOT, if at all */
 	MESSAGE_FOOTPRINT_REQUEST,
-	MESSAGE_OBEYED, /* to each PAUSE and RESUME, in their order: it is so now */
+	MESSAGE_OBEYED, /* to each PAUSE and RESUME, in their order, once it took effect */
 };
 
 struct message {
@@ -75,7 +75,7 @@ struct message {
 #define ENGINE_SAMPLE_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)
-/* the same where stacks are copied: registers and stack stand before the cgroup */
+/* the same with copied stacks: registers and stack come before the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
 /* of the side band (with sample_id_all: the trailer of every record, in this order: tid, time,
@@ -83,8 +83,8 @@ struct message {
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
-/* of sched:sched_wakeup, whose records stand in the ring of the side band; what comes before
- * `raw` is as in a sample */
+/* of sched:sched_wakeup, whose records are in the ring of the side band; the fields before `raw`
+ * are as in a sample */
 #define ENGINE_WAKEUP_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_RAW)
@@ -92,20 +92,19 @@ struct message {
 
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
-/* What a full ring of a collector does. */
+/* The behavior of a collector whose ring is full. */
 enum engine_policy {
-	ENGINE_POLICY_DEFAULT, /* lossless for who records allocations */
+	ENGINE_POLICY_DEFAULT, /* lossless for collectors that record allocations */
 	ENGINE_POLICY_DROP,
 	ENGINE_POLICY_LOSSLESS,
 };
 
-/* A kind of event that is sampled; on every CPU its events stand at this position. */
+/* An event that is sampled. Its events have this position on every CPU. */
 struct message_source {
 	char name[128]; /* as the user may write it: "cpu-clock", "sched:sched_switch" */
 	uint32_t kind;  /* enum prof_source_kind */
 	uint32_t uses_callgraph;
-	/* fixed period, or the period that stands for frequency where it is fixed (cpu-clock:
-	 * ns) */
+	/* fixed period, or the period that replaces frequency if it is fixed (cpu-clock: ns) */
 	uint64_t period;
 	uint64_t frequency; /* 0 = fixed period */
 	uint32_t
@@ -125,7 +124,7 @@ struct message_config {
 	uint32_t n_sources; /* 0: no sampling, side band only */
 	uint32_t has_kallsyms;
 	uint32_t build_ids; /* 1: MMAP2 records carry build-ids in place of device and inode */
-	/* copied a sample, at most; 0: none are, samples are of ENGINE_SAMPLE_TYPE */
+	/* bytes that a sample copies, at most; 0: none, samples are of ENGINE_SAMPLE_TYPE */
 	uint32_t stack_bytes;
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* of the capture; 0 = no limit */
@@ -136,25 +135,24 @@ struct message_config {
 	int32_t ignored_pids[4]; /* reserved, 0 */
 	/* after this struct: struct message_metadata, key, value, …; written as metadata rows */
 	uint32_t metadata_bytes;
-	/* 1: events of threads, which come with EVENTS; those of CPU are for the rings */
+	/* 1: events of threads, which come with EVENTS; those of CPU are only for the rings */
 	uint32_t by_task;
 	uint32_t policy;    /* enum engine_policy */
-	uint32_t session;   /* its number, for those who register */
-	uint32_t memory;    /* 1: allocations are expected, and processes measured */
+	uint32_t session;   /* its number, for processes that register */
+	uint32_t memory;    /* 1: allocations are expected, and memory usage is measured */
 	int32_t memory_pid; /* of this process and its children; 0: of the targets and theirs */
 };
 
-/* Without padding or NUL; a value may have NULs in it ("command": the arguments, a NUL behind
- * each). Keys: host kernel arch event frequency_hz call_graph stack_bytes command options (as
- * JSON) memory.mode memory.sample_bytes memory.min_bytes memory.mmap. */
+/* Without padding or NUL; a value may contain NULs ("command": the arguments, a NUL after each).
+ * Keys: host kernel arch event frequency_hz call_graph stack_bytes command options (as JSON)
+ * memory.mode memory.sample_bytes memory.min_bytes memory.mmap. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
 
-/* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once
- * before. Sources after the first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is
- * done). By task the first two events deliver nothing, and n_sources is 1 where there is
- * sampling. */
+/* Rings: an event's first mapping has 1 + ring_pages pages; the broker has mapped each once before.
+ * Sources after the first write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). By
+ * task the first two events deliver nothing, and n_sources is 1 if there is sampling. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
@@ -162,13 +160,14 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
-	/* 1: the last event says who is woken, into the ring of the side band */
+	/* 1: the last event reports wake-ups, into the ring of the side band */
 	uint32_t has_wakeups;
 	uint32_t pad;
 };
 
-/* An event of a thread, and of what inherits it: the engine has it write into a ring of its CPU.
- * Who has some of several ranks has those of the highest completely, and the others twice. */
+/* An event of a thread, and of what inherits it. The engine makes it write into a ring of its CPU.
+ * A thread with events of several ranks has those of the highest completely; the others are
+ * duplicates. */
 struct message_event {
 	uint64_t id; /* PERF_EVENT_IOC_ID */
 	uint32_t cpu;
@@ -179,19 +178,18 @@ struct message_event {
 
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h: the connection is the process's */
-	/* a ring for one of its threads; the socket is that of all who ask, and only to be
-	 * answered */
+	/* a ring for one of its threads; all who ask share the socket, which is only for answers */
 	PEER_SYSPROF,
-	/* there was no room for it at the door: without descriptors, as it has its answer */
+	/* it was refused for lack of room: without descriptors, because it has its answer */
 	PEER_REFUSED,
 };
 
 /* A process that wants to register its collector, whose hello or request was read, and which the
- * session may see. Who it is says the kernel; the engine knows whether it is a target, and
+ * session may see. The kernel says who it is. The engine checks whether it is a target, and
  * answers. */
 struct message_peer {
 	int32_t pid;
-	uint32_t inner_pid; /* in its PID namespace; 0: that is ours */
+	uint32_t inner_pid; /* in its PID namespace; 0: it is in ours */
 	uint32_t wants;     /* CONTROL_WANTS_* */
 	uint32_t protocol;  /* enum peer_protocol */
 };
@@ -207,12 +205,12 @@ enum engine_reason {
 	ENGINE_REASON_INTERNAL,
 };
 
-/* Why a process handed over no allocations where some were expected. */
+/* Why a process delivered no allocations although some were expected. */
 enum engine_excluded {
 	ENGINE_EXCLUDED_STATIC, /* no dynamic linker, so no library */
 	ENGINE_EXCLUDED_SETUID, /* the dynamic linker loads nothing that its caller names */
 	ENGINE_EXCLUDED_OTHER_ARCH,
-	ENGINE_EXCLUDED_UNREGISTERED, /* it is not known */
+	ENGINE_EXCLUDED_UNREGISTERED, /* the reason is not known */
 	ENGINE_EXCLUDED_OTHER_LIBC,   /* its dynamic linker is not glibc's */
 	ENGINE_EXCLUDED_ENVIRONMENT,  /* it was started without our variables */
 	ENGINE_EXCLUDED_NO_DESCRIPTORS,
@@ -233,34 +231,35 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* How much memory processes take. One at a time: others are dropped until it is answered. */
+/* Asks for the memory usage of processes. One at a time: others are dropped until it is
+ * answered. */
 struct message_footprint_request {
 	uint32_t serial;
 	uint32_t n;     /* up to ENGINE_MAX_FOOTPRINTS */
-	int32_t pids[]; /* rising; negative: without what takes long, but for the sign */
+	int32_t pids[]; /* ascending without their signs; negative: without what takes long */
 };
 
-#define MESSAGE_SNAPSHOT_FOOTPRINTS (-1) /* in place of a pid: that is what it has */
+#define MESSAGE_SNAPSHOT_FOOTPRINTS (-1) /* instead of a pid: the snapshot is about memory usage */
 
 struct message_snapshot {
 	uint32_t serial;
 	int32_t pid;
 };
 
-/* Content of the memfd: records, each padded to 8 bytes. Bytes of /proc stand as they were read. */
+/* Content of the memfd: records, each padded to 8 bytes. Bytes of /proc are unchanged. */
 enum snapshot_kind {
 	SNAPSHOT_STAT = 1, /* /proc/PID/task/TID/stat; the thread group leader's comes first */
-	/* /proc/PID/status; of one process in a PID namespace below ours, task/TID/status too */
+	/* /proc/PID/status; of one process in a PID namespace below ours, also task/TID/status */
 	SNAPSHOT_STATUS,
 	SNAPSHOT_CMDLINE,
 	SNAPSHOT_CGROUP,     /* /proc/PID/cgroup */
 	SNAPSHOT_EXE,        /* target of /proc/PID/exe, no NUL */
-	SNAPSHOT_MAPS,       /* text of /proc/PID/maps, where PROCMAP_QUERY is not there */
+	SNAPSHOT_MAPS,       /* text of /proc/PID/maps, if the kernel has no PROCMAP_QUERY */
 	SNAPSHOT_MAPPING,    /* struct snapshot_mapping, then the name */
 	SNAPSHOT_CGROUP_DIR, /* uint64_t id, then the path below the hierarchy's root */
 	SNAPSHOT_MODULES,    /* /proc/modules */
-	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup, or where that cannot be had */
-	SNAPSHOT_STATM,      /* /proc/PID/statm */
+	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup */
+	SNAPSHOT_STATM,      /* /proc/PID/statm, if smaps_rollup cannot be read */
 	SNAPSHOT_END,        /* of footprints: when all were read */
 };
 
@@ -276,24 +275,24 @@ struct snapshot_mapping {
 	uint32_t dev_major, dev_minor;
 	uint32_t build_id_size;
 	uint8_t build_id[20];
-	uint32_t is_shared; /* not 0: what the process writes is what the file holds */
+	uint32_t is_shared; /* not 0: what the process writes changes the file */
 	uint32_t reserved;
 };
 
-/* "Open the file that PID maps executably at start-end": broker opens /proc/PID/map_files/…,
- * else the path below the process's root; keeps the fd under image_id for OpenImage. */
+/* "Open the file that PID maps executably at start-end": the broker opens /proc/PID/map_files/…,
+ * else the path below the process's root, and keeps the fd under image_id for OpenImage. */
 struct message_image_request {
 	uint64_t image_id; /* the id of the image row; unique in a session */
 	uint64_t start, end;
-	uint64_t inode, inode_generation; /* 0 = unknown; what a path leads to must be that file */
+	uint64_t inode, inode_generation; /* 0 = unknown; the path must lead to that file */
 	int32_t pid;
-	uint32_t path_bytes; /* follows, no NUL */
+	uint32_t path_bytes; /* of the path that follows, no NUL */
 };
 
 struct message_image {
 	uint64_t image_id;
 	int32_t error;          /* errno, 0 = the rest is valid */
-	uint32_t build_id_size; /* 0 = none, or the kernel does not tell */
+	uint32_t build_id_size; /* 0 = none, or the kernel does not report it */
 	uint64_t dev, inode, size;
 	int64_t ctime_ns;
 	uint8_t build_id[20];
@@ -302,8 +301,8 @@ struct message_image {
 	uint32_t pad;
 };
 
-/* Who runs the file has rights that its caller has not: by the owner, by the group, by
- * capabilities of the file. */
+/* Rights that the file gives to those who run it, but their caller does not have: by its owner, its
+ * group, its capabilities. */
 #define MESSAGE_IMAGE_SETUID 0x1u
 #define MESSAGE_IMAGE_SETGID 0x2u
 #define MESSAGE_IMAGE_CAPABILITIES 0x4u
@@ -329,12 +328,12 @@ struct message_loss {
 	uint64_t bytes, from_ns, to_ns; /* from_ns, to_ns: CLOCK_MONOTONIC */
 };
 
-#define MESSAGE_MAX_LOSS 512 /* more are summed by cause into the last rows */
+#define MESSAGE_MAX_LOSS 512 /* further rows are summed by cause into the last ones */
 
 struct message_finished {
 	uint32_t ok;
 	uint32_t reason; /* enum engine_reason */
-	int32_t error;   /* errno behind disk-full and io-error; ENOMEM behind internal */
+	int32_t error;   /* errno of disk-full and io-error; ENOMEM of internal */
 	uint32_t n_loss;
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling enabled, disabled */

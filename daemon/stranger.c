@@ -2,11 +2,12 @@
 /*
  * Stranger - reads packets of processes that may be hostile
  *
- * Whoever reads a packet has the descriptors that came with it, even if there is no room for them:
- * the kernel closes them before recvmsg() returns. Where the sender has closed its own copies, that
- * closes the files, which can wait as long as the sender likes. So the sender is refused where the
- * kernel can do that; elsewhere a packet is looked at before it is read, which closes copies only,
- * and one with descriptors is never read. The only reader of a socket sees the same packet twice.
+ * A process that reads a packet gets the descriptors that came with it, even if it has no room for
+ * them: the kernel closes them before recvmsg() returns. If the sender has closed its own copies,
+ * that closes the files, which can wait as long as the sender likes. So the kernel refuses such
+ * packets if it can. Otherwise a packet is looked at before it is read, which closes copies only,
+ * and a packet with descriptors is never read. A socket has one reader, which sees the same packet
+ * twice.
  * Invariants: (1) no descriptor of a stranger is closed here  [test_attack_sockets]
  */
 #include "daemon/stranger.h"

@@ -4,13 +4,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What a session may show its client. Decided before anything is opened, and the same as long as
- * the session lives. */
+/* Limits on what a session shows its client. They are decided before anything is opened, and do not
+ * change during the session. */
 struct access {
 	uid_t uid;     /* the client's */
-	bool own_only; /* nothing of processes that are not this user's may get into the session */
-	/* OpenImage gives every file of the session; else those that the user may read */
+	bool own_only; /* data of other users' processes must not get into the session */
+	/* OpenImage returns every file of the session; otherwise only files that the user may
+	 * read */
 	bool any_image;
-	/* by what one user may take (limits.c): not root, and others are served too */
+	/* the limits of one user (limits.c) apply: not root, and other users are served too */
 	bool limited;
 };

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Admission - which of polkit's actions a call needs, and what follows from the answers
+ * Admission - which polkit actions a call needs, and what follows from the answers
  *
- *     everything that runs                record-system     any process, any image
- *     pids that are all the caller's own  record-own        own_only, unless record-others is
- *                                                           granted unasked
- *     other pids                          record-others     images that the user may read
- *     kernel functions, asked for         kernel-addresses, or the session is refused
- *     kernel functions, not spoken of     kernel-addresses without a prompt, or the session
- *                                                           goes without them
- *     the session of another user         manage-others
+ *     requested                           action              access if granted
+ *     everything that runs                record-system       any process, any image
+ *     pids that are all the caller's own  record-own          own_only, unless record-others is
+ *                                                             granted without a prompt
+ *     other pids                          record-others       images that the user may read
+ *     kernel functions, explicitly        kernel-addresses    if denied, the session is refused
+ *     kernel functions, by default        kernel-addresses    never prompts; if denied, the session
+ *                                                             has no kernel functions
+ *     another user's session              manage-others
  *
- * What may be answered without a prompt is asked at once, and what needs one behind that, one by
- * one: nobody is asked about the kernel for a session that is refused.
- * A session of own_only has its events checked too: what needs more than a plain user may open by
- * itself is refused, since profd would open it with its own rights.
- * A private client is profd's own user: nothing is asked.
+ * All checks that need no prompt are made first, together. Prompts follow one at a time, so nobody
+ * is prompted about the kernel for a session that is refused.
+ * The events of an own_only session are checked too: an event that a plain user may not open is
+ * refused, because profd would open it with its own rights.
+ * A private client is profd's own user, so it needs no checks.
  */
 #include "config.h"
 
@@ -25,7 +26,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/ownership.h"
 
-#define MAX_LOOKS 8 /* of a user's, at once */
+#define MAX_LOOKS 8 /* concurrent ownership checks of one user */
 
 /* ---- A session ------------------------------------------------------------------------------- */
 
@@ -33,7 +34,7 @@ struct session_request {
 	struct admission admission;
 	struct options *options;
 	struct access access;
-	enum authority_action action; /* without which there is no session */
+	enum authority_action action; /* required for the session */
 	char *target;
 	void (*done)(const struct access *access, const GError *error, void *data);
 	void *data;
@@ -53,7 +54,7 @@ static struct authority_question question_of(const struct session_request *reque
 					    .target = request->target };
 }
 
-/* One action, for which somebody may be asked. */
+/* Checks one action and allows a password prompt. */
 static void ask_for_password(struct session_request *request, enum authority_action action,
 			     void (*answer)(const struct authority_reply *reply, void *data))
 {
@@ -69,8 +70,7 @@ static void on_kernel_password(const struct authority_reply *reply, void *data)
 	finish(data, reply->errors[0]);
 }
 
-/* Numbers and terms that a client makes up, and tracepoints, are for those who may see more than
- * their own. */
+/* Raw events, PMU terms and tracepoints are only for callers that may record other users. */
 static bool check_own_events(const struct options *options, GError **error)
 {
 	for (unsigned i = 0; i < options->n_events; i++) {
@@ -88,7 +88,7 @@ static bool check_own_events(const struct options *options, GError **error)
 	return true;
 }
 
-/* What else the session needs or would like, from `first` on in the order of add_others(). */
+/* Handles the answers to the actions that add_others() added; they start at `first`. */
 static void take_others(struct session_request *request, const struct authority_reply *reply,
 			unsigned first)
 {
@@ -129,7 +129,7 @@ static void on_others(const struct authority_reply *reply, void *data)
 	take_others(data, reply, 0);
 }
 
-/* Behind a prompt: meanwhile everything may have changed, so the others are asked for again. */
+/* Everything may have changed during a prompt, so the other actions are checked again. */
 static void on_password(const struct authority_reply *reply, void *data)
 {
 	struct session_request *request = data;
@@ -156,7 +156,7 @@ static void on_quiet(const struct authority_reply *reply, void *data)
 		finish(request, reply->errors[0]);
 }
 
-/* All at once, and nobody is asked: mostly that is all. */
+/* Checks all actions at once without a prompt, which is usually enough. */
 static void ask_quietly(struct session_request *request)
 {
 	struct authority_question question = question_of(request);
@@ -182,8 +182,8 @@ static void on_ownership(struct targets *targets, bool owned, const GError *erro
 	ask_quietly(request);
 }
 
-/* Whose processes these are takes long where they have thousands of threads; polkit is asked
- * behind that. */
+/* An ownership check of thousands of threads takes long, and polkit is asked only after it. So both
+ * limits are checked first. */
 static bool has_room(const struct session_request *request, GError **error)
 {
 	return authority_has_room(request->admission.authority, request->admission.caller, false,
@@ -268,7 +268,7 @@ void admission_manage(const struct admission *admission, uid_t owner,
 	authority_ask(admission->authority, &question, on_manage, request);
 }
 
-/* ---- What would be possible ------------------------------------------------------------------ */
+/* ---- Capabilities ---------------------------------------------------------------------------- */
 
 struct capabilities_request {
 	void (*done)(bool system, bool kernel, void *data);

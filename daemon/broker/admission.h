@@ -5,28 +5,29 @@
 #include "daemon/broker/authority.h"
 #include "daemon/broker/options.h"
 
-/* Who asks, and of whom it is asked. */
+/* The caller of a request, and the authority that decides about it. */
 struct admission {
 	struct authority
-		*authority; /* NULL: a private client, who has the rights of this process */
+		*authority; /* NULL: a private client, which has the rights of this process */
 	struct caller *caller;
-	bool interactive; /* the caller allows that somebody is asked for a password */
+	bool interactive; /* the caller allows a password prompt */
 };
 
 /*
- * May the caller have a session with these options? `done` comes once, maybe before this returns,
- * with what the session may show, or with NULL and the error. Takes the kernel out of the options
- * where it is neither asked for nor allowed.
+ * Checks whether the caller may have a session with these options. Calls `done` once, possibly
+ * before this returns, with the session's access, or with NULL and the error. Removes the kernel
+ * from the options if it was neither requested explicitly nor allowed.
  */
 void admission_session(const struct admission *admission, struct options *options,
 		       void (*done)(const struct access *access, const GError *error, void *data),
 		       void *data);
 
-/* May the caller see and control the sessions of that user? Its own: at once. */
+/* Checks whether the caller may see and control the sessions of `owner`. Calls `done` at once if
+ * they are the caller's own. */
 void admission_manage(const struct admission *admission, uid_t owner,
 		      void (*done)(bool allowed, const GError *error, void *data), void *data);
 
-/* What of "system" and "kernel" the caller can have, if need be with a password. Nobody is asked
- * for one. */
+/* Reports whether the caller can have "system" and "kernel", with a password if necessary. Never
+ * prompts. */
 void admission_capabilities(const struct admission *admission,
 			    void (*done)(bool system, bool kernel, void *data), void *data);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Authority - asks polkit, and takes anything but a clear yes for a no
+ * Authority - asks polkit, and treats every answer except a clear yes as a no
  *
- * Invariants: (1) GRANTED comes only from a result of polkit's that says so; an error, a timeout, a
- *                 polkitd that is not there, a caller that is gone are DENIED
+ * Invariants: (1) GRANTED comes only from a polkit result that authorizes the action; an error, a
+ *                 timeout, a missing polkitd and a caller that has left all mean DENIED
  *                 [test_bus_polkit: without polkit, one hangs]
- *             (2) the subject is the caller's unique name on the bus, which nobody else can ever
- *                 have: no pid is looked up that might meanwhile be another process's
+ *             (2) the subject is the caller's unique name on the bus, which is never reused; a pid
+ *                 is never looked up, because it may belong to another process by then
  *                 [test_bus_polkit: each action]
- *             (3) nothing waits here: polkitd may hang as long as it likes
+ *             (3) nothing waits here, however long polkitd hangs
  *                 [test_bus_polkit: polkit that hangs]
- *             (4) a user has at most MAX_PENDING prompts open, and as many questions that are none,
- *                 whichever connections they come from; one that is about several actions is open
+ *             (4) a user has at most MAX_PENDING open prompts and at most MAX_PENDING other open
+ *                 questions, over all of its connections; a question about several actions is open
  *                 until all are answered  [test_bus_polkit: are bounded]
- *             (5) what was granted counts when the last answer comes, and only if the caller is
- *                 still there  [test_bus_polkit: caller leaves between answers]
- *             (6) a caller that leaves takes its prompts and questions with it
+ *             (5) a grant takes effect with the last answer, and only if the caller is still there
+ *                 [test_bus_polkit: caller leaves between answers]
+ *             (6) the prompts and questions of a caller that leaves are canceled
  *                 [test_bus_polkit: prompt goes, caller who leaves]
- *             (7) the end answers every question, so that nobody's data waits for ever
+ *             (7) authority_end() answers every question, so that no caller's data waits forever
  *                 [test_bus_polkit: end with open]
- * A question that may end in a prompt waits for its user; one that may not is over after
- * QUIET_PATIENCE_MS. The connection is the one that profd serves on: GIO shares the system bus's in
- * a process.
+ * A question that allows a prompt waits for its user; any other is canceled after
+ * QUIET_PATIENCE_MS. The connection is the one that profd serves on, because GIO shares one system
+ * bus connection in a process.
  */
 #include "config.h"
 
@@ -51,19 +51,19 @@ struct check {
 };
 
 struct asking {
-	struct authority *authority; /* NULL: it was answered at the end */
+	struct authority *authority; /* NULL: authority_end() has answered it */
 	struct caller *caller;
 	GCancellable *cancellable; /* of all checks */
 	guint timer;
 	bool interactive, first_decides;
-	unsigned n, n_left; /* checks, and those without an answer */
+	unsigned n, n_left; /* checks, and unanswered checks */
 	struct check checks[AUTHORITY_MAX_ACTIONS];
 	struct authority_reply reply;
 	void (*answer)(const struct authority_reply *reply, void *data);
 	void *data;
 };
 
-/* polkitd puts the details in for $(…). */
+/* polkitd substitutes the details for $(…). */
 static const struct {
 	const char *id;
 	const char *message;
@@ -92,7 +92,7 @@ static PolkitDetails *details_new(const struct authority_question *question,
 	g_autofree char *uid = g_strdup_printf("%u", (unsigned)caller->uid);
 	PolkitDetails *details = polkit_details_new();
 
-	/* the number, not the name: that would mean to ask name services, which may hang */
+	/* the uid, not the name: looking up the name may hang in a name service */
 	polkit_details_insert(details, "user", uid);
 	polkit_details_insert(details, "pid", pid);
 	polkit_details_insert(details, "program", program);
@@ -128,7 +128,7 @@ static gboolean on_patience_end(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* What polkit's result comes to. */
+/* Translates polkit's result. */
 static enum authority_answer read_result(PolkitAuthorizationResult *result, const GError *failure,
 					 const struct check *check, GError **error)
 {
@@ -160,7 +160,7 @@ static enum authority_answer read_result(PolkitAuthorizationResult *result, cons
 	return AUTHORITY_DENIED;
 }
 
-/* A name that is gone is nobody's, whatever was granted to it before. */
+/* A caller that has left loses everything that was granted to it before. */
 static void withdraw(struct asking *asking)
 {
 	for (unsigned i = 0; i < asking->n; i++) {
@@ -298,8 +298,8 @@ void authority_forget(struct authority *authority, const struct caller *caller)
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* What is taken back may have been answered just then, and polkit's library warns of that: any
- * client could fill the journal. */
+/* A check may be answered just before it is canceled. polkit's library warns about that, so any
+ * client could fill the journal with such warnings. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
 	if (!g_str_has_prefix(message, "Error cancelling authorization check"))

@@ -6,8 +6,8 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* What polkit is asked for; data/polkit has their defaults and docs/dbus.md says when which one
- * is needed. */
+/* The actions that profd asks polkit for. data/polkit has their defaults, and docs/dbus.md says
+ * when each one is needed. */
 enum authority_action {
 	AUTHORITY_RECORD_OWN,
 	AUTHORITY_RECORD_OTHERS,
@@ -19,7 +19,7 @@ enum authority_action {
 
 enum authority_answer {
 	AUTHORITY_DENIED,
-	AUTHORITY_CHALLENGE, /* a password would do, and the caller did not ask for a prompt */
+	AUTHORITY_CHALLENGE, /* a password would suffice, but the caller did not ask for a prompt */
 	AUTHORITY_GRANTED,
 };
 
@@ -30,37 +30,37 @@ struct authority_question {
 	struct caller *caller;
 	enum authority_action actions[AUTHORITY_MAX_ACTIONS];
 	unsigned n_actions;
-	bool first_decides; /* without the first action the others are not worth waiting for */
-	bool interactive;   /* somebody may be asked for a password */
-	/* for the prompt: what would be recorded; NULL where the action says it all */
+	bool first_decides; /* without the first action the others do not matter */
+	bool interactive;   /* a password prompt is allowed */
+	/* for the prompt: what would be recorded; NULL if the action says it all */
 	const char *target;
 };
 
-/* As many as there were actions, in their order. */
+/* One answer for each action, in the same order. */
 struct authority_reply {
 	enum authority_answer answers[AUTHORITY_MAX_ACTIONS];
 	GError *errors[AUTHORITY_MAX_ACTIONS]; /* why it is not GRANTED */
 };
 
-/* polkit, as far as profd asks it. */
+/* profd's connection to polkit. */
 struct authority;
 
-/* `ready` comes once, with an authority or with an error. Nothing may be served before. */
+/* Calls `ready` once, with an authority or with an error. Nothing may be served before that. */
 void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
 		   void *data);
-/* Answers what is asked, and whatever is asked from now on, with DENIED. What polkit still says
- * is dropped by the main loop's next turns. */
+/* Answers all open questions, and every later one, with DENIED. The main loop drops polkit's
+ * remaining replies in its next turns. */
 void authority_end(struct authority *authority);
 void authority_free(
-	struct authority *authority); /* after authority_end() and those turns; takes NULL */
+	struct authority *authority); /* call after authority_end() and those turns; takes NULL */
 
-/* Whether the caller's user may ask one more question now, or have one more prompt; to be looked
- * at before work that is for a question. */
+/* Returns whether the caller's user may have one more question, or one more prompt. Call this
+ * before doing any work for a question. */
 bool authority_has_room(const struct authority *authority, const struct caller *caller,
 			bool interactive, GError **error);
-/* `answer` comes once, when all is answered, in some cases before this returns; the reply is
+/* Calls `answer` once, when every action is answered, possibly before this returns. The reply is
  * valid during the call. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(const struct authority_reply *reply, void *data), void *data);
-/* The caller is gone: its prompts are taken away, its questions answered with DENIED. */
+/* The caller has left: removes its prompts and answers its questions with DENIED. */
 void authority_forget(struct authority *authority, const struct caller *caller);

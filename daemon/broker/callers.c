@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Callers - who is at the other end of a call, and when they leave
+ * Callers - identifies the clients that make calls, and reports when they leave
  *
- * On the bus a caller is its unique name, which is never used again. The bus itself says which user
- * that is, and since the kernel told the bus when the client connected, no later change of the
- * client counts. The bus is asked to tell of this one name's end, before it is asked who it is: a
- * name that has left by then is an error, one that leaves later is `gone`.
- * A caller exists as long as somebody refers to it: a call that is under way, a session. So nothing
- * is watched, and nothing wakes profd, for clients that it does not serve.
- * On a private connection there is one caller, this process's own user.
+ * On the bus a caller is its unique name, which is never reused. The bus says which user that is.
+ * The kernel told the bus when the client connected, so later changes of the client do not count.
+ * The bus is asked to report the end of the name before it is asked for its credentials: a name
+ * that has left by then is an error, and one that leaves later is `gone`.
+ * A caller exists while a call or a session refers to it. So profd does not watch clients that it
+ * does not serve, and they do not wake it.
+ * A private connection has one caller, this process's own user.
  * Main thread only.
  */
 #include "config.h"
@@ -25,7 +25,7 @@ struct callers {
 	void (*gone)(struct caller *caller, void *data);
 	void *data;
 	GHashTable *by_name; /* struct caller, not referenced */
-	struct caller *only; /* of a private connection */
+	struct caller *only; /* the caller of a private connection */
 	GCancellable *ended;
 };
 
@@ -69,7 +69,7 @@ static void on_name_owner_changed(GDBusConnection *connection, const char *sende
 	caller_unref(caller);
 }
 
-/* Answers all who asked; drops the reference of the question. */
+/* Answers everyone who waits, and drops the reference that was held for them. */
 static void answer(struct caller *caller, const GError *error)
 {
 	GSList *waiting = g_slist_reverse(g_steal_pointer(&caller->waiting));
@@ -157,7 +157,8 @@ void callers_identify(struct callers *callers, const char *sender,
 	}
 	caller = g_hash_table_lookup(callers->by_name, sender);
 	if (!caller || caller->gone) {
-		/* one that is gone is kept by those who refer to it; a name does not come back */
+		/* a caller that has left exists while others refer to it; its name never comes
+		 * back */
 		if (caller) {
 			g_autoptr(GError) error = NULL;
 

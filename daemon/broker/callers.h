@@ -5,40 +5,39 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* A client: a unique name on the bus, or the one behind a private connection. */
+/* A client: a unique name on the bus, or the peer of a private connection. */
 struct caller {
 	struct callers *callers;
 	char *name; /* ":1.42"; NULL on a private connection */
 	uid_t uid;
-	pid_t pid; /* as the bus said it when the client connected: for texts only; 0: unknown */
+	pid_t pid; /* as the bus said it when the client connected; for messages only; 0: unknown */
 	bool gone;
-	/* callers.c's */
+	/* private to callers.c */
 	unsigned refs;
 	guint watch;
 	bool known;
 	GSList *waiting;
 };
 
-/* Those who called and still matter: somebody holds a reference. */
+/* All callers that somebody holds a reference to. */
 struct callers;
 
 /* `gone` is called once for a caller that left the bus while it was referenced. */
 struct callers *callers_new(GDBusConnection *connection, bool bus,
 			    void (*gone)(struct caller *caller, void *data), void *data);
-/* Whoever still waits to be identified, or comes from now on, is an error in the main loop's
- * next turns. */
+/* Makes every pending and every later identification fail, in the main loop's next turns. */
 void callers_end(struct callers *callers);
-/* After all references are dropped. */
+/* Call after all references are dropped. */
 void callers_free(struct callers *callers);
 
 /*
- * Who the sender is: `done`, which may come before this returns, has a caller, valid during the
- * call unless it takes a reference, or NULL and the error.
+ * Identifies the sender. Calls `done`, possibly before this returns, with a caller, or with NULL
+ * and the error. The caller is valid during the call unless `done` takes a reference.
  */
 void callers_identify(struct callers *callers, const char *sender,
 		      void (*done)(struct caller *caller, const GError *error, void *data),
 		      void *data);
-/* The same, where it is known already; else NULL. */
+/* Returns the sender's caller if it is already known, else NULL. */
 struct caller *callers_lookup(struct callers *callers, const char *sender);
 
 struct caller *caller_ref(struct caller *caller);

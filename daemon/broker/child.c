@@ -2,13 +2,13 @@
 /*
  * Child - the processes that profd starts: profd-engine and profd-files
  *
- * Among profd's descriptors are those of its clients, and whoever has one of a file whose server
- * does not answer can neither close it nor execute a program. So a child shares profd's descriptors
- * at first, and leaves with a table in which the first few are and no others ever were
- * (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the numbers of the first
- * word are kept for that.
+ * profd holds descriptors of its clients. If the server of such a file does not answer, a process
+ * that holds the descriptor can neither close it nor execute a program. So a child first shares
+ * profd's descriptor table, and then leaves it with a copy that has only the first few entries and
+ * never had any other (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the
+ * numbers of the first word are reserved for children.
  * Invariants: (1) a child has descriptors 0 to 2 and those that are meant for it
- *             (2) what clients sent is never closed by a child
+ *             (2) a child never closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]
  * Main thread only.
  */
@@ -51,7 +51,7 @@ static char *find_program(const char *name)
 	return g_build_filename(dir ? dir : PROF_DEFAULT_LIBEXEC_DIR, name, NULL);
 }
 
-/* ---- Numbers that are kept ------------------------------------------------------------------- */
+/* ---- Reserved numbers ------------------------------------------------------------------------ */
 
 static bool numbers_kept;
 
@@ -92,7 +92,8 @@ struct start {
 	int failed;
 };
 
-/* Signals as a program expects them. All are blocked, so no handler of ours runs here. */
+/* Restores the default signal handling. All signals are blocked, so no handler of ours runs
+ * here. */
 static void reset_signals(void)
 {
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
@@ -105,7 +106,7 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* In profd's memory, while the thread that started it waits. */
+/* Runs in profd's memory while the thread that started it waits. */
 static int run_child(void *data)
 {
 	struct start *start = data;
@@ -127,7 +128,7 @@ static int run_child(void *data)
 	_exit(127);
 }
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static int clone_child(struct start *start, pid_t *ret_pid)
 {
 	void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -156,15 +157,15 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 {
 	g_autofree char *path = find_program(program);
 	char *const argv[] = { (char *)program, (char *)argument, NULL };
-	/* What a user preloads is for what they record: an allocator may not even start in the
-	 * engine's sandbox. */
+	/* A user preloads libraries into the program to record. A preloaded allocator may not even
+	 * start in the engine's sandbox. */
 	g_auto(GStrv) environment = g_environ_unsetenv(g_get_environ(), "LD_PRELOAD");
 	struct start start = {
 		.path = path,
 		.argv = argv,
 		.environment = environment,
 		.n_fds = n_fds,
-		/* sandbox.c has raised our session */
+		/* sandbox.c has raised the priority of our session */
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;

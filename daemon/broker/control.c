@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Control - lets processes in that want to register their collectors
+ * Control - accepts processes that want to register their collectors
  *
- * Anybody may connect. What a peer sends before it is known whose it is, is one packet of a fixed
- * size, and nothing of it is believed but the token; who it is says the kernel. An engine does
+ * Anybody may connect. Before it is accepted, a peer sends one packet of a fixed size, and only the
+ * token in it is trusted; the kernel says which process and user the peer is. An engine does
  * everything else.
- * The name of a private session's socket is public (/proc/net/unix), so it wants the session's
- * token of each. It lets in its own user and root; root's session lets in all, as what root starts
- * may become somebody else.
- * Invariants: (1) nobody waits for a peer: what has not said hello in time is closed
+ * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
+ * session's token. The socket accepts its own user and root. A session of root accepts everybody,
+ * because a process that root starts may change its user.
+ * Invariants: (1) nothing waits for a peer: a connection without a hello in time is closed
  *                 [test-control: silent]
- *             (2) so many at a time, and so many of one user, and a second  [test-control: crowd]
- *             (3) what is no hello is closed without an answer  [test-control: hostile]
+ *             (2) connections are limited in total, for each user, and for each user and second
+ *                 [test-control: crowd]
+ *             (3) a packet that is not a hello closes the connection without an answer
+ *                 [test-control: hostile]
  *             (4) descriptors that a peer sends are never received  [test-control: hostile]
- *             (5) who finds no room is told of  [test-control: crowd]
- *             (6) users with many connections do not keep out one who has few
+ *             (5) a peer that is refused for lack of room is reported  [test-control: crowd]
+ *             (6) users with many connections do not keep out a user with few
  *                 [test-control: users]
- *             (7) without descriptors for those who come, nothing is asked until some are free
+ *             (7) while too few descriptors are free for a new peer, none is accepted
  *                 [test-control: full]
- *             (8) however many come, they have a quarter of the main thread's time at most
+ *             (8) all peers together use at most a quarter of the main thread's time
  *                 [bench_floods]
  * Main thread only.
  */
@@ -68,12 +70,12 @@ struct control {
 	char *address;
 	bool is_private;
 	guint input, pause;
-	gint64 turn_us, used_us; /* when the turn began, and what peers have taken of it */
+	gint64 turn_us, used_us; /* start of the turn, and the time that peers have used in it */
 	control_taker take;
 	control_refused refused;
 	void *data;
 	GPtrArray *pending; /* struct pending */
-	GHashTable *counts; /* of users, in this second */
+	GHashTable *counts; /* connections of each user in this second */
 	gint64 second;
 };
 
@@ -119,7 +121,7 @@ struct control *control_new_private(void)
 	return control;
 }
 
-/* Whether somebody listens there. */
+/* Returns whether a process listens there. */
 static bool is_served(const struct sockaddr_un *name)
 {
 	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -142,7 +144,7 @@ struct control *control_new_at(const char *path)
 		return NULL;
 	if (unlink(path) < 0 && errno != ENOENT)
 		return NULL;
-	/* Who may record is asked of each that comes. */
+	/* Everybody may connect: each peer is authorized later. */
 	mask = umask(0111);
 	control = new_listener(&name, sizeof(name));
 	umask(mask);
@@ -158,7 +160,7 @@ const char *control_address(const struct control *control)
 
 /* ---- A peer ---------------------------------------------------------------------------------- */
 
-/* The peer sees the end now, whenever the socket is closed. */
+/* The peer sees the end now, even if the socket is closed later. */
 static void hang_up(int fd)
 {
 	(void)shutdown(fd, SHUT_RDWR);
@@ -184,12 +186,12 @@ static void answer(int fd, enum control_status status)
 		.status = status,
 	};
 
-	/* Who does not read it sees that the connection is closed. */
+	/* A peer that does not read the answer sees the end of the connection. */
 	if (send(fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 }
 
-/* Peers have been served since then. */
+/* Adds the time since begin_us, which was spent on peers. */
 static void count_time(struct control *control, gint64 begin_us)
 {
 	gint64 now_us = g_get_monotonic_time();
@@ -201,7 +203,7 @@ static void count_time(struct control *control, gint64 begin_us)
 	control->used_us += now_us - begin_us;
 }
 
-/* Of the process that connected, whoever holds the connection now. */
+/* Opens the process that connected, even if another process holds the connection now. */
 static int open_pidfd(int fd, pid_t pid)
 {
 	socklen_t length = sizeof(int);
@@ -209,7 +211,7 @@ static int open_pidfd(int fd, pid_t pid)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0)
 		return pidfd;
-	/* An older kernel: the number is its own as long as it lives, which is looked at below. */
+	/* Older kernels: the pid is valid while the process lives, and the caller checks that. */
 	return errno == ENOPROTOOPT ? target_open(pid) : -1;
 }
 
@@ -274,7 +276,7 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 	    hello.bytes == CONTROL_BYTES) {
 		status = take_peer(pending, &hello);
 		if (status == CONTROL_OK)
-			closer_close(steal_fd(&pending->fd)); /* who took it has a copy */
+			closer_close(steal_fd(&pending->fd)); /* the taker has a copy */
 		else
 			answer(fd, status);
 	}
@@ -375,8 +377,8 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Of all that it takes to let in who connects: who has been accepted without them would be
- * refused. */
+/* Returns whether enough descriptors are free to accept a peer. Without them a connection would be
+ * accepted only to be refused. */
 static bool are_free(int fd)
 {
 	int copies[DESCRIPTORS];
@@ -389,7 +391,7 @@ static bool are_free(int fd)
 	return n == DESCRIPTORS;
 }
 
-/* Who comes meanwhile stays in the listener's queue. */
+/* New connections stay in the listener's queue during the pause. */
 static gboolean pause_for(struct control *control, guint ms)
 {
 	control->input = 0;
@@ -397,7 +399,7 @@ static gboolean pause_for(struct control *control, guint ms)
 	return G_SOURCE_REMOVE;
 }
 
-/* One at a time, so that others are served meanwhile. */
+/* Accepts one connection a turn, so that others are served meanwhile. */
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;
@@ -413,7 +415,7 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 		return pause_for(control, PAUSE_MS);
 	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 	    is_let_in(control, peer.uid)) {
-		/* 0: it is in a PID namespace that is not below ours */
+		/* 0: its PID namespace is not below ours */
 		if (peer.pid <= 0)
 			answer(fd, CONTROL_NOT_A_TARGET);
 		else if (has_room(control, peer.uid))

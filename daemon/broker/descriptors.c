@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Descriptors - what comes with D-Bus messages is closed by nobody who is waited for
+ * Descriptors - closes the descriptors of D-Bus messages without making anybody wait
  *
- * GDBus closes the descriptors of a message with the message, wherever that is, unless there is a
- * reference to their list. That goes for all messages, also of calls that are refused or are not
- * there.
- * Invariants: (1) neither the main loop nor GDBus's thread closes what a client sent
+ * GDBus closes the descriptors of a message when it frees the message, on any thread, unless
+ * somebody holds a reference to their list. This applies to every message, including calls that are
+ * refused or do not exist.
+ * Invariants: (1) neither the main loop nor GDBus's thread closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]
  */
 #include "config.h"
@@ -28,7 +28,8 @@ static void close_all(gpointer data)
 		closer_close(fds[i]);
 }
 
-/* On GDBus's thread. The message drops its reference to the list before this one goes. */
+/* Runs on GDBus's thread. The message drops its own reference to the list before it drops this
+ * one. */
 static GDBusMessage *on_message(GDBusConnection *connection, GDBusMessage *message,
 				gboolean incoming, gpointer data)
 {

@@ -3,6 +3,6 @@
 
 #include <gio/gio.h>
 
-/* From now on descriptors that clients send on the connection are closed by closer_close();
- * before any message is served. */
+/* Makes closer_close() close the descriptors that clients send on the connection. Call before any
+ * message is served. */
 void descriptors_watch(GDBusConnection *connection);

@@ -4,7 +4,7 @@
 #include "daemon/broker/options.h"
 #include "daemon/broker/perf.h"
 
-/* The body of MESSAGE_CONFIG: struct message_config and the metadata behind it; has_kallsyms is
- * the caller's. `plan` is one that was opened. */
+/* Returns the body of MESSAGE_CONFIG: struct message_config, then the metadata. The caller sets
+ * has_kallsyms. `plan` must be open. */
 GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan,
 			      uint32_t session);

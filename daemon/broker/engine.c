@@ -36,11 +36,11 @@
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
 #define DESCRIPTORS_WAIT_MS 20
-#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* of files in memory that are in the queue */
+#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* of memory files in the queue */
 
 struct outgoing {
 	size_t bytes;
-	uint64_t held; /* bytes of a file that exists for this message alone */
+	uint64_t held; /* size of a file that exists only for this message */
 	unsigned n_fds;
 	int fds[MESSAGE_MAX_FDS];
 	uint8_t datagram[];
@@ -53,12 +53,12 @@ struct engine {
 	int socket;
 	guint child_watch, input_watch, output_watch;
 	GQueue queue;    /* struct outgoing */
-	uint64_t held;   /* by what is in it */
+	uint64_t held;   /* bytes that the queue holds */
 	uint8_t *buffer; /* MESSAGE_MAX_BYTES */
-	bool ended;      /* nothing more will come */
+	bool ended;      /* no more messages will come */
 };
 
-/* How long the body of each type is: at least `least`; exactly that, unless more may follow. */
+/* The length of each type's body: exactly `least`, or at least that with `more`. */
 static const struct {
 	uint32_t type;
 	size_t least;
@@ -95,7 +95,7 @@ static bool message_is_valid(const struct message *message, size_t bytes)
 	return false;
 }
 
-/* One datagram. False: there is none now, or the socket is at its end. */
+/* Receives one datagram. Returns false if there is none now, or if the socket has ended. */
 static bool receive(struct engine *engine)
 {
 	const struct message *message = (const struct message *)engine->buffer;
@@ -103,8 +103,8 @@ static bool receive(struct engine *engine)
 
 	if (engine->socket < 0)
 		return false;
-	/* ECONNRESET, reported once: it ended without reading all of ours; its own messages come
-	 * behind that */
+	/* ECONNRESET is reported once if the engine ended with messages of ours unread. Its own
+	 * messages come after that. */
 	do {
 		n = stranger_receive(engine->socket, engine->buffer, MESSAGE_MAX_BYTES);
 	} while (n < 0 && errno == ECONNRESET);
@@ -115,8 +115,8 @@ static bool receive(struct engine *engine)
 					  engine->data);
 		return true;
 	}
-	/* The end, or something that no engine of ours sends: it is left to finish, or is
-	 * killed. */
+	/* The socket has ended, or the message is not one that our engine sends. In the first case
+	 * the engine is left to finish; in the second it is killed. */
 	if (n > 0 || (n < 0 && errno == EPROTO))
 		engine_kill(engine);
 	engine->ended = true;
@@ -128,7 +128,7 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct engine *engine = data;
 
-	/* one a turn, so that a busy engine leaves room for the others */
+	/* one message a turn, so that a busy engine leaves time for the others */
 	receive(engine);
 	return engine->input_watch != 0;
 }
@@ -219,8 +219,8 @@ void engine_free(struct engine *engine)
 	g_free(engine);
 }
 
-/* 0, or an errno; EAGAIN: no room now; ETOOMANYREFS: none for more descriptors on their way,
- * which all of a user's share. */
+/* Returns 0 or an errno. EAGAIN: the socket is full. ETOOMANYREFS: too many descriptors are in
+ * flight; all processes of a user share that limit. */
 static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
 {
 	union {
@@ -250,7 +250,7 @@ static bool is_full(int failed)
 	return failed == EAGAIN || failed == ETOOMANYREFS;
 }
 
-/* What is queued, as far as there is room. 0, or why there is no more. */
+/* Sends queued messages while there is room. Returns 0, or the errno that stopped it. */
 static int send_queued(struct engine *engine)
 {
 	struct outgoing *message;
@@ -295,7 +295,8 @@ static gboolean on_descriptors_wait(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Nothing says when there are fewer descriptors on their way, and the socket has room meanwhile. */
+/* The kernel does not signal that fewer descriptors are in flight, and the socket is writable
+ * meanwhile. So this case needs a timer. */
 static void await_room(struct engine *engine, int failed)
 {
 	if (failed == ETOOMANYREFS)
@@ -312,7 +313,7 @@ static bool fail_unread(GError **error)
 			   "the engine does not read what it is sent");
 }
 
-/* What a snapshot keeps in memory until it is read. */
+/* Returns the memory that a snapshot uses until it is read. */
 static uint64_t held_bytes(uint32_t type, const int *fds)
 {
 	struct stat status;
@@ -419,7 +420,7 @@ bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t 
 			await_room(engine, failed);
 		return true;
 	}
-	/* EPIPE: it died, and `gone` says so */
+	/* EPIPE and ECONNRESET: the engine died, which `gone` reports */
 	if (failed && failed != EPIPE && failed != ECONNRESET)
 		return broker_fail(error, BROKER_ERROR_FAILED, "sending to the engine: %s",
 				   ERRNO_TEXT(failed));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Error - what can go wrong in the broker, and how D-Bus calls it
+ * Error - the errors of the broker, and their names on D-Bus
  *
- * One GError domain for the whole of profd; GDBus turns its codes into the error names of the
- * interface.
+ * profd has one GError domain; GDBus turns its codes into the error names of the interface.
  */
 #include "config.h"
 

@@ -4,7 +4,7 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* Each is org.profd.Profiler1.Error.NAME on D-Bus; docs/dbus.md says when which is returned. */
+/* Each code is org.profd.Profiler1.Error.NAME on D-Bus; docs/dbus.md says when it is returned. */
 enum broker_error {
 	BROKER_ERROR_NOT_AUTHORIZED,
 	BROKER_ERROR_BUSY,
@@ -14,7 +14,7 @@ enum broker_error {
 	BROKER_ERROR_LIMIT_EXCEEDED,
 	BROKER_ERROR_NO_SUCH_IMAGE,
 	BROKER_ERROR_FAILED,
-	BROKER_ERROR_INTERACTION, /* a prompt would help, and the caller did not allow one */
+	BROKER_ERROR_INTERACTION, /* a prompt would help, but the caller did not allow one */
 	BROKER_ERRORS
 };
 

@@ -2,10 +2,10 @@
 /*
  * Event dirs - events that the kernel lists in sysfs and tracefs
  *
- * A tracepoint is a number in tracefs. A dynamic PMU is a folder of sysfs: "type" is its number,
- * "events/" has named sets of terms, "format/" says which bits of which config word a term fills.
- * Names were checked by events.c before they come here. The files are the kernel's, and still read
- * with limits.
+ * A tracepoint is a number in tracefs. A dynamic PMU is a folder in sysfs: "type" has its number,
+ * "events/" has named sets of terms, and "format/" says which bits of which config word a term
+ * fills.
+ * events.c has checked the names. The files come from the kernel, but are read with limits anyway.
  */
 #include "config.h"
 
@@ -21,11 +21,11 @@
 #include <sys/stat.h>
 
 #define MAX_FILE_BYTES 1024
-#define MAX_TERM_DEPTH 1 /* a named set of terms has no named sets in it */
+#define MAX_TERM_DEPTH 1 /* a named set of terms does not contain another one */
 
 static int own_tracefs = -1;
 
-/* A mount that no path leads to: it changes nothing for anyone else. */
+/* Makes a mount that no path leads to, so it changes nothing for anyone else. */
 static int mount_tracefs(void)
 {
 	CLEANUP_CLOSE int context = fsopen("tracefs", FSOPEN_CLOEXEC);
@@ -83,7 +83,7 @@ void event_dirs_done(struct event_dirs *dirs)
 	dirs->pmus = dirs->tracepoints = -1;
 }
 
-/* The file's first bytes without the newline. */
+/* Reads the first bytes of the file, without the newline. */
 static bool read_text(int dir, const char *path, char text[MAX_FILE_BYTES])
 {
 	CLEANUP_CLOSE int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
@@ -182,7 +182,7 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			   event->name);
 }
 
-/* Spreads value over the bits of "config1:0-7,32"; false where it does not fit. */
+/* Spreads `value` over the bits of "config1:0-7,32". Returns false if it does not fit. */
 static bool set_bits(struct perf_event_attr *attr, const char *format, uint64_t value)
 {
 	uint64_t *word;
@@ -210,7 +210,7 @@ static bool set_bits(struct perf_event_attr *attr, const char *format, uint64_t 
 	return value == 0;
 }
 
-/* Terms that every PMU has. False: it is none of them. */
+/* Sets a term that every PMU has. Returns false for any other term. */
 static bool set_common(struct event *event, const char *name, uint64_t value)
 {
 	if (strcmp(name, "config") == 0) {

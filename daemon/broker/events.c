@@ -5,12 +5,12 @@
  *     cpu-clock  page-faults           software        cycles  branch-misses    hardware
  *     LLC-load-misses                  cache           r1a8                     raw
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
- * Behind each may stand modifiers: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
+ * Modifiers may follow each of them: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
  * The text comes from the client.
  * Invariants: (1) a name reaches a path only after name_is_plain()  [test-events: hostile]
- *             (2) what is not understood whole is refused  [test-events: refused]
- * No state. Opening events is perf.c's.
+ *             (2) a text that is not understood completely is refused  [test-events: refused]
+ * No state. perf.c opens the events.
  */
 #include "config.h"
 
@@ -75,7 +75,7 @@ static const char *const caches[PERF_COUNT_HW_CACHE_MAX + 1] = {
 	[PERF_COUNT_HW_CACHE_NODE] = "node",
 };
 
-/* What follows the cache's name, and op | result << 8. */
+/* The suffix after the cache's name, and its op | result << 8. */
 static const struct {
 	const char *suffix;
 	uint64_t config;
@@ -104,7 +104,8 @@ const char *const *event_names(void)
 	return names;
 }
 
-/* Letters that perf's, sysfs's and tracefs's names are made of; never a path of its own. */
+/* Returns whether the name has only characters that perf, sysfs and tracefs use. Such a name cannot
+ * be a path of its own. */
 static bool name_is_plain(const char *name)
 {
 	if (*name == '\0' || *name == '.')
@@ -115,7 +116,7 @@ static bool name_is_plain(const char *name)
 	return true;
 }
 
-/* Edit distance, of words short enough for a stack array. */
+/* Edit distance of words that are short enough for a stack array; SIZE_MAX for longer ones. */
 static size_t distance(const char *a, const char *b)
 {
 	size_t row[EVENT_MAX_NAME + 1];
@@ -217,7 +218,7 @@ static bool parse_raw(const char *name, struct event *event)
 	return true;
 }
 
-/* The letters behind an event's last colon. False: they are something else. */
+/* Parses the letters after an event's last colon. Returns false if they are not modifiers. */
 static bool parse_modifiers(const char *letters, struct event *event)
 {
 	bool user = false, kernel = false;
@@ -242,7 +243,7 @@ static bool parse_modifiers(const char *letters, struct event *event)
 	return true;
 }
 
-/* "pmu/terms/" with modifiers behind the second slash. */
+/* Parses "pmu/terms/", with optional modifiers after the second slash. */
 static bool parse_slashes(const struct event_dirs *dirs, char *name, struct event *event,
 			  GError **error)
 {
@@ -264,7 +265,7 @@ static bool parse_slashes(const struct event_dirs *dirs, char *name, struct even
 	return !dirs || event_parse_dynamic(dirs, name, terms, event, error);
 }
 
-/* "a:b" is an event with modifiers, or a tracepoint, which may have modifiers behind a second
+/* "a:b" is an event with modifiers, or a tracepoint. A tracepoint may have modifiers after a second
  * colon. */
 static bool parse_colons(const struct event_dirs *dirs, char *name, struct event *event,
 			 GError **error)

@@ -12,7 +12,7 @@
 struct event {
 	char name[EVENT_MAX_NAME]; /* as the user wrote it */
 	struct perf_event_attr
-		attr; /* type, config and what the modifiers ask for; the rest is perf.c's */
+		attr; /* type, config and the settings of the modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
 	bool counts_ns; /* a clock: one count is a nanosecond */
 	/* each occurrence is a sample (tracepoints), or attr.sample_period was given */
@@ -20,37 +20,37 @@ struct event {
 	bool kernel_only; /* happens in the kernel only: exclude_kernel would hide it */
 };
 
-/* Where the kernel lists events that have no fixed number; -1: not there, with errno. */
+/* Directories of events without a fixed number; -1 with an errno if one is missing. */
 struct event_dirs {
 	int pmus;        /* /sys/bus/event_source/devices */
 	int tracepoints; /* events/ of tracefs */
 	int pmus_error, tracepoints_error;
 };
 
-/* Once, while mounting is still possible: a tracefs that nobody mounted is opened without a
- * place, where the rights suffice. */
+/* Call once, while mounting is still possible. If nobody has mounted tracefs, opens one without a
+ * mount point, if permitted. */
 void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 
-/* Turns a name as perf knows it into an attr. BROKER_ERROR_INVALID_OPTION with the nearest
- * names, _NOT_AUTHORIZED, _NOT_SUPPORTED. Says nothing about whether the event can be opened
- * here. With dirs NULL nothing is looked up: of a tracepoint and of a PMU's event only `kind`
- * and `name` are set, and whether they exist is not said. */
+/* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION and the
+ * nearest names, _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can be opened
+ * here. With dirs NULL nothing is looked up: tracepoints and PMU events get only `kind` and `name`,
+ * and may not exist. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
-/* Whether a tracepoint's records have a field of four bytes there. */
+/* Returns whether a tracepoint's records have a field of four bytes at `offset`. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
 		     const char *field, unsigned offset);
 
-/* Software and hardware names, the best known first; NULL-terminated, static. */
+/* Returns the software and hardware names, best known first; NULL-terminated, static. */
 const char *const *event_names(void);
 
-/* Of event-dirs.c, for event_parse(). */
+/* In event-dirs.c, for event_parse(). */
 bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, const char *name,
 			    struct event *event, GError **error);
 bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const char *terms,
 			 struct event *event, GError **error);
-/* The candidate nearest to word, or NULL when none is near. */
+/* Returns the candidate nearest to `word`, or NULL if none is near. */
 const char *event_suggest(const char *word, const char *const *candidates);

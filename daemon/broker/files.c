@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Files - what profd-files is asked for, and what becomes of it where that is stuck
+ * Files - sends requests to profd-files, and recovers when it is stuck
  *
- * Requests are sent ahead to a process (helper.c) and answered in order, so the one that is worked
- * on is the first. When it has touched nothing new for STALL_US and others wait, it is left alone
- * with that request, and another process gets them. When PATIENCE_US are over it is killed, and the
- * request is tried again without what may have been it: an image by its path below filesystems of
- * our own (careful), a snapshot without what goes through the process's memory (bare), then behind
- * it. Of who made us wait once, nothing else is tried in this session, nor of whom hung.c has
- * blocked.
+ * Requests are sent ahead to a process (helper.c) and answered in order, so the process works on
+ * the first one. If it touches nothing new for STALL_US and other requests wait, it is set aside
+ * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
+ * request is retried without the likely cause: an image by its path below our own filesystems
+ * (careful), a snapshot without what is read through the process's memory (bare), then from the
+ * next process on. Files of a process that made us wait once, or that hung.c blocks, are read only
+ * in the careful or bare way for the rest of the session.
  * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
- *             (2) what was stuck is in the answer neither twice nor half: a snapshot continues
- *                 behind its last whole process, and who was set aside begins nothing more
+ *             (2) an answer has nothing twice and nothing in part: a snapshot continues after its
+ *                 last whole process, and a process that was set aside begins no other request
  *                 [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
- *             (3) one that is stuck keeps the others waiting for a moment only
- *                 [test-broker-files: aside]
- *             (4) a snapshot that is handed out can be changed by nobody  [test_attack_descriptors]
+ *             (3) a stuck request delays the others only briefly  [test-broker-files: aside]
+ *             (4) nobody can change a snapshot that was handed out  [test_attack_descriptors]
  * Main thread only.
  */
 #include "config.h"
@@ -36,26 +35,26 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-#define MAX_ASIDE_OF_USER 2 /* then the user's other files are opened with care, too */
+#define MAX_ASIDE_OF_USER 2 /* from here on the user's other files are opened with care, too */
 #define TICK_MS 50
 #define STALL_US \
-	75000 /* no disk takes as long, most of the time; if one does, this costs a process */
+	75000 /* longer than a disk takes most of the time; if it is not, that costs one process */
 #define PATIENCE_US (1000 * 1000)
-#define MAX_STUCK 4096 /* processes that are remembered */
-#define MAX_DEATHS 8   /* that were not our doing */
+#define MAX_STUCK 4096 /* remembered pids */
+#define MAX_DEATHS 8   /* exits that we did not cause */
 
 struct request {
 	struct files_request message;
 	uint32_t tag;
-	uid_t uid;  /* of an image: whose process it was when it was asked for */
+	uid_t uid;  /* of an image: the process's owner at the time of the request */
 	int memfd;  /* of a snapshot */
 	char *path; /* of an image */
 };
 
 struct worker {
 	struct helper *helper; /* NULL: none */
-	GQueue sent;           /* struct request, in the order in which they are worked on */
-	uid_t uid;             /* of one that is set aside: who makes it wait */
+	GQueue sent;           /* struct request, in the order of work */
+	uid_t uid;             /* of a worker that is set aside: the user who makes it wait */
 };
 
 struct files {
@@ -64,11 +63,11 @@ struct files {
 	struct files_config config;
 	struct worker worker;
 	struct worker aside[MAX_ASIDE]; /* each with the one request that it is stuck at */
-	GQueue waiting;                 /* struct request, not sent */
+	GQueue waiting;                 /* struct request, not sent yet */
 	guint tick;
 	uint32_t last_serial;
 	unsigned deaths;
-	GHashTable *stuck; /* pids that once made us wait */
+	GHashTable *stuck; /* pids that made us wait before */
 };
 
 static void push(struct files *files);
@@ -83,7 +82,7 @@ static void request_free(struct request *request)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* What is in the memfd by now, as the engine gets it. */
+/* Truncates the memfd to what was read and seals it, which is the form that the engine gets. */
 static bool seal(const struct request *request, GError **error)
 {
 	if (ftruncate(request->memfd, (off_t)request->message.snapshot.offset) == 0 &&
@@ -135,7 +134,7 @@ static bool answer_is_valid(const struct request *request, const struct files_an
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-/* One answer. False: there is none now, or there will be none. */
+/* Takes one answer. Returns false if there is none now, or if none will come. */
 static bool take_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;
@@ -244,8 +243,8 @@ static void add_stuck(struct files *files, pid_t pid)
 	g_hash_table_add(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* Again, without what it may have been stuck at; the second time there is nothing left to leave
- * out. */
+/* Retries without the likely cause. The second time nothing is left to omit: an image or a single
+ * process fails, and a snapshot of all skips the process. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -267,7 +266,7 @@ static void retry(struct files *files, struct request *request, pid_t pid, uint6
 	g_queue_push_head(&files->waiting, request);
 }
 
-/* The process is gone, or stuck for too long, and the first request is why. */
+/* Handles a process that is gone or was stuck for too long. Its first request is the cause. */
 static void recover(struct files *files, struct worker *worker, bool stuck)
 {
 	struct helper *helper = worker->helper;
@@ -298,7 +297,7 @@ static void recover(struct files *files, struct worker *worker, bool stuck)
 		worker->helper = start(files, NULL);
 }
 
-/* Leaves the process alone with the request that it is at, and goes on with another one. */
+/* Leaves the process alone with its current request, and continues with a new process. */
 static void set_aside(struct files *files)
 {
 	struct worker *worker = &files->worker, *aside = find_worker(files, NULL);
@@ -324,7 +323,8 @@ static void set_aside(struct files *files)
 
 static void look_at(struct files *files, struct worker *worker)
 {
-	/* its last answers may be in the socket, and then it is not stuck at what is first now */
+	/* its last answers may be in the socket; if so, it is not stuck at the request that is
+	 * first now */
 	if (worker->helper)
 		take_answers(files, worker);
 	if (!worker->helper || g_queue_is_empty(&worker->sent))
@@ -351,7 +351,7 @@ static gboolean on_tick(gpointer data)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Whether this process, or too many of its user's, make us wait now. */
+/* Returns whether this process, or too many of its user's processes, make us wait now. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 {
 	unsigned n = 0;
@@ -366,7 +366,7 @@ static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 	return uid != 0 && n >= MAX_ASIDE_OF_USER;
 }
 
-/* What is known by now of those that make us wait. */
+/* Applies what is known so far about processes that make us wait. */
 static void prepare(const struct files *files, struct request *request)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -387,7 +387,7 @@ static void prepare(const struct files *files, struct request *request)
 			snapshot->footprints[i] = -abs(snapshot->footprints[i]);
 }
 
-/* Sends what there is room for. Where there is no process, nothing can be done. */
+/* Sends requests while there is room. Without a process, all of them fail. */
 static void push(struct files *files)
 {
 	struct worker *worker = &files->worker;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Helper - one process profd-files, as profd sees it: a socket, and a page that says what it is at
+ * Helper - one profd-files process as profd sees it: a socket, and a page with its status
  *
- * Nothing here waits for it. What it is asked, and what becomes of that where it is stuck, is
- * files.c's to say.
- * Invariants: (1) who is starved of CPU time, or has not begun, is not stuck before STARTING_US
- *             (2) one that was freed is reaped, whenever the kernel lets it go (hung.c)
+ * Nothing here waits for the process. files.c decides what it is asked, and how a stuck request is
+ * handled.
+ * Invariants: (1) a process that is starved of CPU time, or has not begun, is not stuck before
+ *                 STARTING_US
+ *             (2) a process that was freed is reaped, whenever the kernel lets it exit (hung.c)
  * Main thread only.
  */
 #include "config.h"
@@ -27,7 +28,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define STARTING_US (10 * 1000000) /* until it has begun, which is nobody's fault */
+#define STARTING_US (10 * 1000000) /* limit for beginning, which is charged to nobody */
 #define PAGE_BYTES 4096
 
 struct helper {
@@ -47,7 +48,7 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct helper *helper = data;
 
-	/* it removes the watch where this is to end, and may free the helper */
+	/* the listener removes the watch if it must end, and may free the helper */
 	helper->listener->input(helper, helper->data);
 	return G_SOURCE_CONTINUE;
 }
@@ -61,7 +62,7 @@ static void on_child_exit(GPid pid, gint wait_status, gpointer data)
 	helper->listener->ended(helper, helper->data);
 }
 
-/* A page that nobody can make smaller under us. */
+/* Makes a page that nobody can shrink while we use it. */
 static int make_page(struct files_status **ret_status)
 {
 	CLEANUP_CLOSE int fd = memfd_create("prof-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -189,14 +190,14 @@ bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int 
 
 	if (!helper->input_watch)
 		return false;
-	/* ECONNRESET, reported once: it ended without reading all of ours; its own answers come
-	 * behind that */
+	/* ECONNRESET is reported once if the process ended with requests of ours unread. Its own
+	 * answers come after that. */
 	do {
 		n = datagram_receive(helper->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);
 	if (n < 0 && errno == EAGAIN)
 		return false;
-	if (n <= 0) { /* its end, which on_child_exit() hears of */
+	if (n <= 0) { /* the end, which on_child_exit() handles */
 		g_clear_handle_id(&helper->input_watch, g_source_remove);
 		return false;
 	}
@@ -210,7 +211,7 @@ bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int 
 	return true;
 }
 
-/* ---- What it is at --------------------------------------------------------------------------- */
+/* ---- Status ---------------------------------------------------------------------------------- */
 
 static uint32_t progress_of(const struct helper *helper)
 {
@@ -230,7 +231,7 @@ bool helper_is_at(const struct helper *helper, uint32_t serial)
 
 bool helper_stop_behind(struct helper *helper, uint32_t serial)
 {
-	/* pairs with status_begin(), which stores and loads the other way round: one of us sees
+	/* pairs with status_begin(), which stores and loads in the opposite order: one side sees
 	 * the other's store */
 	__atomic_store_n(&helper->status->stop, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&helper->status->serial, __ATOMIC_SEQ_CST) == serial)

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hung - processes of ours that were killed while they waited for something of a user's, and whose
- * fault that was
+ * Hung - processes of ours that were killed but do not exit, charged to the user who blocks them
  *
- * SIGKILL does not end a process that waits for FUSE in the kernel; it goes when the file's server
- * answers or dies. So nobody waits for it. Each time costs a process that may stay, and its session
- * some patience; so a user has some of them, and then nothing of that user's is waited for until
- * those are gone and half a minute has passed. Root's processes have nothing to do with each other,
- * and do not conspire: each counts for itself, and has less. Those of users who are gone are of one
- * user, nobody.
- * Of the whole of profd: sessions share the machine. Main thread only.
- * Invariants: (1) who is blocked is not blocked for ever  [test-hung: pause]
- *             (2) one user does not block another one, nor root's processes each other
- *                 [test-hung: users, root]
- *             (3) no more than MAX_ALL_STUCK of ours are there, and at most half of them root's
- *                 doing  [test-hung: full]
+ * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
+ * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
+ * session. So each user has an allowance. After that, nothing of the user's is waited for until
+ * those processes are gone and half a minute has passed. Root's processes are independent of each
+ * other and do not conspire: each has its own, smaller allowance. Processes that are gone belong to
+ * one user, nobody.
+ * The records are for all of profd, because sessions share the machine. Main thread only.
+ * Invariants: (1) nobody is blocked forever  [test-hung: pause]
+ *             (2) a user does not block another user, and a process of root's does not block
+ *                 another one  [test-hung: users, root]
+ *             (3) at most MAX_ALL_STUCK of our processes are stuck, and at most half of them
+ *                 because of root  [test-hung: full]
  */
 #include "config.h"
 
@@ -31,13 +30,13 @@
 
 static const struct allowance {
 	unsigned stuck; /* at once */
-	unsigned hangs; /* without a pause of PAUSE_US */
+	unsigned hangs; /* without a pause of PAUSE_US between them */
 } user_allowance = { 3, 4 }, process_allowance = { 2, 2 };
 
 struct record {
 	int64_t key;
 	struct files_bare who;
-	unsigned stuck; /* killed, and not gone */
+	unsigned stuck; /* killed, but not gone yet */
 	unsigned hangs;
 	int64_t last_us;
 };
@@ -116,7 +115,7 @@ static void count(const struct record *record, int by)
 		root_stuck += (unsigned)by;
 }
 
-/* The record is there as long as something is stuck. */
+/* The record exists as long as something is stuck. */
 static void on_gone(GPid pid, gint wait_status, gpointer data)
 {
 	struct record *record = data;
@@ -148,7 +147,7 @@ void hung_add(pid_t pid, uid_t uid, pid_t target)
 	reap(record, pid);
 }
 
-/* ---- Who is blocked -------------------------------------------------------------------------- */
+/* ---- Blocking -------------------------------------------------------------------------------- */
 
 static bool is_blocked(const struct record *record)
 {

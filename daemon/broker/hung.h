@@ -10,19 +10,20 @@
 
 #define HUNG_NOBODY ((uid_t)-1) /* the process is gone */
 
-/* Whom a process belongs to, or HUNG_NOBODY. Does not block, whatever the process does. */
+/* Returns the user of a process, or HUNG_NOBODY. Does not block, whatever the process does. */
 uid_t hung_owner(pid_t pid);
-/* A process of ours was stuck on something of this user's process, and has been killed; it is
- * reaped when the kernel lets it go. */
+/* A process of ours was stuck on something of this user's process, and was killed. Reaps it when
+ * the kernel lets it exit. */
 void hung_add(pid_t pid, uid_t uid, pid_t target);
-/* Not stuck, only not wanted any more: reaped in the same way, and counted until then. */
+/* The same for a process that was not stuck, but is not needed any more. It counts until it
+ * exits. */
 void hung_reap(pid_t pid, uid_t uid, pid_t target);
-/* Whether nothing of this process is worth waiting for now. */
+/* Returns whether nothing of this process may be waited for now. */
 bool hung_is_blocked(uid_t uid, pid_t target);
-/* So many of ours are stuck that no more may be started. */
+/* True if so many of our processes are stuck that no more may be started. */
 bool hung_is_full(void);
-/* Who is blocked, at most max of them. */
+/* Lists who is blocked, at most `max` of them. */
 unsigned hung_list_blocked(struct files_bare *ret_bare, unsigned max);
 
-/* g_get_monotonic_time(), but for tests. */
+/* g_get_monotonic_time(); tests replace it. */
 extern int64_t (*hung_clock)(void);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Images - the files of one session that were opened, for OpenImage
+ * Images - the open files of one session, for OpenImage
  *
- * A file is opened (by profd-files) when the engine first sees a sample in it, and kept until the
- * session closes: processes exit, files are replaced, and names are looked up after the recording.
- * Who may have it was decided when it was opened, as for any descriptor.
+ * profd-files opens a file when the engine first sees a sample in it. The file is kept open until
+ * the session closes, because processes exit, files are replaced, and names are looked up after the
+ * recording. Who may have it is decided when it is opened, as for any descriptor.
  * Invariants: (1) a file that its client may not read never leaves this process
  *                 [test-images: refused]
- *             (2) copies are bounded in bytes, descriptors in number  [test-images: bounded]
+ *             (2) copies are limited in bytes, descriptors in number  [test-images: bounded]
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define MAX_IMAGES 4096u /* of a session; and at most a quarter of our descriptors */
+#define MAX_IMAGES 4096u /* in a session; also at most a quarter of our descriptors */
 
 #define MAX_COPY_BYTES (UINT64_C(64) << 20)
 #define MAX_ALL_COPIES (UINT64_C(256) << 20)
@@ -39,7 +39,7 @@ struct image {
 struct images {
 	GHashTable *files; /* id → struct image */
 	unsigned max;
-	uint64_t copy_bytes; /* that may still be copied */
+	uint64_t copy_bytes; /* the bytes that may still be copied */
 };
 
 static void image_free(gpointer data)
@@ -88,8 +88,8 @@ static struct image *image_new(const struct files_answer *answer, int fd)
 	return image;
 }
 
-/* What a copy takes: how long its file says that it is, who serves it chooses, as long as it may
- * be read on. */
+/* Returns the size of a copy. Measures the copy itself, because the server of the original file
+ * chooses the length that it reports. */
 static uint64_t copied_bytes(const struct files_answer *answer, int fd)
 {
 	struct stat status;
@@ -134,7 +134,7 @@ bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **
 	if (!image->client_read)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 				   "you may not read the file of image %" PRIu64, id);
-	/* opened anew: a duplicate would share its position with every other reader */
+	/* opened anew, because a duplicate would share its position with every other reader */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", image->fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Limits - how much one user, and one session, may take of a profd that serves many
+ * Limits - how much one user, and one session, may use of a profd that serves many
  *
- * Each is a property of the root object, and an error names the property that it met. Root has none
- * but the number of all sessions, and neither has a client that started its profd itself: there is
- * nobody to take from. Eight sessions and a quarter of the descriptors are kept for root, however
- * many users come. What a session has no room for is either refused at once, or ends it with a
- * reason and a Warning, or is counted in its capture as lost.
- * Pure: who counts is service.c.
+ * Each limit is a property of the root object, and an error names the property that was exceeded.
+ * Root has no limit except the number of all sessions. The same applies to a client that started
+ * its own profd, because it takes nothing from others. Eight sessions and a quarter of the
+ * descriptors are reserved for root, however many users come. A session that exceeds a limit is
+ * refused at once, or ends with a reason and a Warning, or its capture counts the excess as lost.
+ * Pure: service.c does the counting.
  */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static const struct {
 	{ "MaxSampleRate", "t", LIMITS_SAMPLE_RATE },
 };
 
-/* Of our descriptors, so many quarters. */
+/* Returns n quarters of our descriptors. */
 static unsigned quarters(unsigned n)
 {
 	struct rlimit limit = { 0 };

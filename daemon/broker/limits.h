@@ -12,19 +12,19 @@
 #define LIMITS_CAPTURE_BYTES (UINT64_C(64) << 30)
 #define LIMITS_DURATION_NS (UINT64_C(24) * 3600 * 1000000000)
 
-/* What is open of one user, or of all. */
+/* The open sessions and engines of one user, or of all. */
 struct limits_usage {
 	unsigned sessions;
 	unsigned engines;
 };
 
-/* NULL: no property of that name. */
+/* Returns NULL if there is no such property. */
 GVariant *limits_get_property(const char *name);
 
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
-/* all, user: events that would be open for threads of processes of all users but root, and of
- * this one. */
+/* all, user: events that would be open for threads of all users' processes except root's, and of
+ * this user's. */
 bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
 				unsigned of_a_thread, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

@@ -6,11 +6,12 @@
  *     profd --system --control=PATH    the same, with another control socket: for tests
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
  *
- * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. So there is no
- * moment in which a client could be served unasked. Losing the bus or the name ends it as SIGTERM
- * does: files are finished first. So does a minute without sessions and calls.
- * --private: whoever holds the other end asked for this process and has its rights, so nothing more
- * is authorised. When the client goes, the engines finish their files, and profd exits.
+ * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. This order
+ * ensures that no client is ever served without authorization. Losing the bus or the name ends
+ * profd like SIGTERM: files are finished first. So does a minute without sessions and calls.
+ * --private: the process at the other end asked for this process and has its rights, so nothing
+ * else needs authorization. When the client leaves, the engines finish their files, and profd
+ * exits.
  */
 #include "config.h"
 
@@ -43,7 +44,7 @@
 #define MIN_DESCRIPTORS 128
 #define THREADS 4 /* GLib's, the one that closes descriptors, and the engine's process */
 
-/* Of --system. */
+/* Arguments of --system. */
 struct arguments {
 	unsigned idle_timeout_s;
 	const char *control; /* where collectors register */
@@ -53,11 +54,11 @@ struct program {
 	GMainLoop *loop;
 	GDBusConnection *connection;
 	struct authority *authority; /* NULL: private */
-	struct control *control;     /* NULL: there is no such socket */
+	struct control *control;     /* NULL: no such socket */
 	struct service *service;
-	struct name *name; /* NULL: not ours, or given back */
+	struct name *name; /* NULL: not ours, or released */
 	guint unused;
-	unsigned idle_timeout_s; /* 0: stays for ever */
+	unsigned idle_timeout_s; /* 0: never exits when idle */
 	bool ending;
 	int status;
 };
@@ -108,7 +109,8 @@ static void fail(struct program *program, const char *act, const GError *error)
 	g_main_loop_quit(program->loop);
 }
 
-/* What has come by now. A client that never stops calling does not keep us. */
+/* Serves what has arrived so far. The limit ensures that a client that never stops calling does not
+ * keep profd running. */
 static void serve_the_rest(void)
 {
 	for (unsigned i = 0; i < MAX_TURNS && g_main_context_iteration(NULL, FALSE); i++)
@@ -124,10 +126,10 @@ static int done(struct program *program)
 	ownership_end();
 	if (program->authority)
 		authority_end(program->authority);
-	/* answers to what was taken back; clients that leave meanwhile still go through the
-	 * service to the authority */
+	/* serves the answers to what was canceled; clients that leave meanwhile still reach the
+	 * authority through the service */
 	serve_the_rest();
-	/* before the service, which it hands peers to */
+	/* before the service, because it hands peers to the service */
 	control_free(program->control);
 	if (program->service)
 		service_free(program->service);
@@ -142,7 +144,7 @@ static int done(struct program *program)
 
 static int run(struct program *program)
 {
-	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
+	signal(SIGXFSZ, SIG_IGN); /* the write fails, too */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
 	return done(program);
@@ -156,7 +158,7 @@ static bool keep_numbers(void)
 	return false;
 }
 
-/* Before there is another thread: each has capabilities of its own. */
+/* Call before there is another thread, because each thread has its own capabilities. */
 static bool enter_sandbox(void)
 {
 	g_autoptr(GError) error = NULL;
@@ -189,8 +191,8 @@ static void own_name(struct program *program)
 	program->name = name_new(program->connection, BUS_NAME, on_name_lost, program);
 }
 
-/* Without the name, calls go to a profd that the bus starts for them; those that came before are
- * served here. */
+/* Without the name, new calls go to a profd that the bus starts for them. Earlier calls are served
+ * here. */
 static void on_released(void *data)
 {
 	struct program *program = data;
@@ -210,7 +212,7 @@ static gboolean on_unused(gpointer data)
 	struct program *program = data;
 
 	program->unused = 0;
-	/* else on_idle() comes again */
+	/* otherwise on_idle() comes again */
 	if (service_is_unused(program->service))
 		name_release(program->name, on_released);
 	return G_SOURCE_REMOVE;
@@ -247,7 +249,7 @@ static int serve_system(const struct arguments *arguments)
 	program.control = control_new_at(arguments->control);
 	if (!enter_sandbox())
 		return 1;
-	/* the one that polkit's library uses, too */
+	/* polkit's library uses the same connection */
 	program.connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
 	if (!program.connection) {
 		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
@@ -263,7 +265,7 @@ static int serve_system(const struct arguments *arguments)
 
 /* ---- One client ------------------------------------------------------------------------------ */
 
-/* Nothing is served yet, so there is nothing to be finished. */
+/* Nothing is served yet, so no file has to be finished. */
 static void end_at_once(int number)
 {
 	_exit(0);
@@ -275,7 +277,7 @@ static bool connect_to_client(struct program *program, GSocket *socket, GError *
 	g_autofree char *guid = g_dbus_generate_guid();
 
 	signal(SIGTERM, end_at_once);
-	/* not g_dbus_connection_new(): its answer never comes where its thread cannot be started */
+	/* not g_dbus_connection_new(): it never answers if its thread cannot be started */
 	program->connection = g_dbus_connection_new_sync(
 		G_IO_STREAM(stream), guid,
 		G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_SERVER |
@@ -319,7 +321,7 @@ static int serve_private(int given)
 	return run(&program);
 }
 
-/* The number behind the prefix, or -1. */
+/* Returns the number after the prefix, or -1. */
 static int parse_number(const char *argument, const char *prefix)
 {
 	guint64 number;
@@ -350,8 +352,8 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* With fewer descriptors, whatever needs the last one would fail, with an error that says
- * nothing of the limit. */
+/* With fewer descriptors, something would fail later with an error that does not mention the
+ * limit. */
 static bool has_descriptors(void)
 {
 	struct rlimit limit;
@@ -367,8 +369,8 @@ static bool has_descriptors(void)
 
 /*
  * The kernel stamps events with its own time. In a time namespace (time_namespaces(7)) our clock
- * may differ, and each mapping and thread would seem to begin that much earlier or later than the
- * samples in it.
+ * may differ, and each mapping and thread would seem to begin that much earlier or later than its
+ * samples.
  */
 static bool has_time_of_kernel(void)
 {
@@ -404,7 +406,7 @@ static bool can_serve(void)
 	return has_descriptors() && has_time_of_kernel() && has_threads();
 }
 
-/* GLib would end the process with a core, and say nothing of the limit. */
+/* GLib would end the process with a core dump and not mention the limit. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

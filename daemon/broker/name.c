@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Name - a name on the bus, asked for and given back without waiting for the bus
+ * Name - requests and releases a name on the bus without waiting for the bus
  *
  * GLib's g_bus_unown_name() waits for the answer, and a bus that does not answer would keep profd
- * from finishing files. A bus whose connection ends takes the name back by itself.
- * Invariants: (1) no call waits                                        [test_bus: bus that hangs]
- *             (2) `lost` is not called for what was given back
+ * from finishing files. When a connection ends, the bus releases its names by itself.
+ * Invariants: (1) no call waits  [test_bus: bus that hangs]
+ *             (2) `lost` is not called after the name was released
  * Main thread only.
  */
 #include "config.h"
@@ -20,7 +20,7 @@
 
 struct name {
 	GDBusConnection *connection;
-	GCancellable *cancellable; /* of calls that have not been answered */
+	GCancellable *cancellable; /* of unanswered calls */
 	char *text;
 	void (*lost)(void *data);
 	void (*released)(void *data);

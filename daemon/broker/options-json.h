@@ -3,6 +3,6 @@
 
 #include <glib.h>
 
-/* A session's options (a{sv} of b, u, t, s, au and as) as a JSON object, sorted by key. Other
- * types are left out. */
+/* Returns a session's options (a{sv} of b, u, t, s, au and as) as a JSON object, sorted by key.
+ * Omits other types. */
 char *options_to_json(GVariant *options);

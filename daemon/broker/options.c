@@ -2,9 +2,9 @@
 /*
  * Options - from CreateSession's dictionary to a checked struct
  *
- * A table says of each key its type and what takes its value. Nothing is ignored: a key that is not
- * in the table, a value of another type, or options that contradict each other are refused by name,
- * before anything is opened.
+ * A table has the type of each key and the function that takes its value. Nothing is ignored: a key
+ * that is not in the table, a value of another type, and options that contradict each other are
+ * refused by name, before anything is opened.
  */
 #include "config.h"
 
@@ -26,14 +26,14 @@
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
-/* "auto": without frame pointers where the unwinder knows the registers. */
+/* "auto": without frame pointers if the unwinder has the registers of this architecture. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
 struct parse {
 	struct options *options;
 	GUnixFDList *fds;
-	GVariant *events; /* as; parsed last, as it depends on the frequency */
-	uint32_t seen;    /* a bit for each of keys */
+	GVariant *events; /* as; parsed last, because it depends on the frequency */
+	uint32_t seen;    /* one bit for each of `keys` */
 };
 
 static bool take_bool(bool *ret_value, GVariant *value)
@@ -83,7 +83,7 @@ static bool has_pid(const struct options *options, int32_t pid)
 	return false;
 }
 
-/* Each once: what is opened for a process may be much. */
+/* Takes each pid once, because much may be opened for a process. */
 static bool take_pids(struct parse *parse, GVariant *value, GError **error)
 {
 	struct options *options = parse->options;
@@ -157,7 +157,7 @@ static bool take_policy(struct parse *parse, GVariant *value, GError **error)
 {
 	const char *name = g_variant_get_string(value, NULL);
 
-	/* of collector rings; perf's always drop, and count it */
+	/* for collector rings; perf's rings always drop, and count it */
 	if (strcmp(name, "drop") == 0)
 		parse->options->policy = ENGINE_POLICY_DROP;
 	else if (strcmp(name, "lossless") == 0)
@@ -214,7 +214,7 @@ static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 
 	if (!take_descriptor(parse, "lifetime", value, fd, error))
 		return false;
-	/* without asking a server */
+	/* does not ask a file's server */
 	if (statx(*fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
 	    !(S_ISFIFO(status.stx_mode) || S_ISSOCK(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
@@ -223,7 +223,7 @@ static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-/* The engine reads it without waiting, which only a socket is good for. */
+/* The engine reads it without waiting, which needs a socket. */
 static bool take_switch(struct parse *parse, GVariant *value, GError **error)
 {
 	int *fd = &parse->options->switch_fd, domain, type;
@@ -316,7 +316,7 @@ static bool take_option(struct parse *parse, const char *key, GVariant *value, G
 			   "unknown option \"%s\"; valid are %s", key, valid);
 }
 
-/* What says more of "memory" needs it. */
+/* The other memory options need "memory". */
 static bool check_memory(const struct options *options, GError **error)
 {
 	if (!options->memory && (options->memory_pid || options->memory_min ||
@@ -371,7 +371,7 @@ bool options_find_events(struct options *options, GError **error)
 	return ok;
 }
 
-/* What was asked for, without descriptors, and with what it came to. */
+/* Returns the requested options without descriptors, with the values that took effect. */
 static GVariant *describe(const struct options *options, GVariant *variant)
 {
 	GVariantDict dict;
@@ -482,11 +482,11 @@ void options_free(struct options *options)
 	g_free(options);
 }
 
-/* What the kernel lets us open; to find out, events are opened. */
+/* The events and rights that the kernel gives us, found by opening events. */
 struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel;
-	gint64 until_us; /* when it is looked at again: sysctls may change */
+	gint64 until_us; /* when to check again, because sysctls may change */
 };
 
 static const struct possible *find_possible(void)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ownership - whether processes are a user's, looked at by a thread
+ * Ownership - checks on a thread whether processes are a user's
  *
- * Each thread of each process has to be looked at (daemon/owner.h), which takes half a second where
- * there are ten thousand, and profd has other clients. So each question has a thread of its own,
- * which reads what it is given and nothing else.
- * Invariants: (1) the main loop waits for no thread
+ * Each thread of each process must be checked (daemon/owner.h), which takes half a second for ten
+ * thousand threads, and profd has other clients. So each question has its own thread, which reads
+ * only what it is given.
+ * Invariants: (1) the main loop never waits for a thread
  *                 [test_bus: test_others_are_served_while_many_threads_are_looked_at]
- *             (2) each question is answered once, at the end too
+ *             (2) each question is answered once, also when profd ends
  *                 [test_bus: test_end_while_many_threads_are_looked_at]
- * Main thread, but for run().
+ * Main thread only, except run().
  */
 #include "config.h"
 
@@ -81,7 +81,7 @@ unsigned ownership_pending(uid_t uid)
 	return n;
 }
 
-/* The threads go on, and nobody waits for them. */
+/* The threads continue, and nothing waits for them. */
 void ownership_end(void)
 {
 	g_autoptr(GError) error = NULL;

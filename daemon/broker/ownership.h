@@ -4,16 +4,17 @@
 #include "daemon/broker/target.h"
 
 /*
- * Whether all of them are wholly the user's, as targets_check() says. Takes over the targets;
- * `answer` has them again, from the main loop, once: `owned` is of that moment or a little before.
- * With an error there are none: there is no thread, or profd ends.
+ * Checks whether all processes are wholly the user's, as targets_check() does. Takes over the
+ * targets. The main loop calls `answer` once, which gets the targets back; `owned` was true then or
+ * shortly before. With an error there are no targets: the thread could not be started, or profd
+ * ends.
  */
 void ownership_ask(struct targets *targets, uid_t uid,
 		   void (*answer)(struct targets *targets, bool owned, const GError *error,
 				  void *data),
 		   void *data);
 
-/* How many questions for this user are not answered yet. */
+/* Returns the number of unanswered questions for this user. */
 unsigned ownership_pending(uid_t uid);
-/* Answers all that wait, with an error. */
+/* Answers all open questions with an error. */
 void ownership_end(void);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Perf tasks - events of the targets' threads instead of all that runs on a CPU
+ * Perf tasks - events of the targets' threads instead of everything that runs on a CPU
  *
- * What somebody may have who may not see other processes: for each thread and CPU a side-band event
- * and the sampling events, which what it clones and forks inherits, in the kernel, from then on.
- * The kernel takes them off a task that executes a setuid program, so nothing of that gets into a
- * recording, whoever opened them.
+ * This is for users who may not see other processes. Each thread gets a side-band event and the
+ * sampling events on each CPU, and what it clones and forks later inherits them in the kernel. The
+ * kernel removes them from a task that executes a setuid program, so nothing of such a program is
+ * recorded, whoever opened the events.
  *
- * Threads come while we open. One that was cloned after the events of its parent were complete has
- * them all; one that was cloned before has a part of them, or none. So the list of threads is read
- * until it has nobody new, and everybody on it gets events: then one may have some of them twice,
- * inherited and its own. The rank tells which count: those that were opened last are complete, and
- * those of an earlier rank are passed over (engine/tasks.h: thread_takes). A process that a target
- * forks meanwhile began before the recording, and is not part of it.
+ * Threads start while we open events. A thread that was cloned after the events of its parent were
+ * complete has all of them; one that was cloned earlier has some or none. So the list of threads is
+ * read until it has no new ones, and every thread on it gets events. A thread may then have some of
+ * them twice, inherited and its own. The rank says which ones count: those that were opened last
+ * are complete, and those of an earlier rank are ignored (engine/tasks.h: thread_takes). A process
+ * that a target forks meanwhile began before the recording, and is not part of it.
  *
- * A thread's number may become somebody else's between the list and the opening. The kernel checks
- * what a user without privilege may have; where root opens for somebody, the process is checked
- * before and after, and pinned by a pidfd. Thousands of threads take a while, and profd has other
- * clients: all of this runs on a thread of its own, which reads what it is given and nothing else.
- * Invariants: (1) a process that has ended, or is not wholly the user's when asked for, keeps no
- *                 event  [test_tasks: test_own_only_refuses]
+ * A thread's number may be reused between the list and the opening. The kernel checks what a user
+ * without privilege may open. If root opens for a user, the process is checked before and after,
+ * and pinned by a pidfd. Thousands of threads take a while, and profd has other clients. So all of
+ * this runs on its own thread, which reads only what it is given.
+ * Invariants: (1) a process that has ended, or is not wholly the user's if that is required, keeps
+ *                 no event  [test_tasks: test_own_only_refuses]
  *             (2) nothing is enabled here
- *             (3) one user's threads do not take the descriptors that others need [test_bus_limits]
+ *             (3) one user's threads do not take the descriptors that others need
+ *                 [test_bus_limits]
  */
 #include "config.h"
 
@@ -39,8 +40,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#define MAX_PASSES 32 /* of a process that never stops cloning */
-#define MAX_FEW 4096  /* events, which take some 20 ms */
+#define MAX_PASSES 32 /* for a process that never stops cloning */
+#define MAX_FEW 4096  /* events, which take some 20 ms to open */
 
 struct perf_tasks {
 	const struct perf_plan *plan;
@@ -52,7 +53,7 @@ struct perf_tasks {
 	uint32_t rank;
 	unsigned reserved; /* descriptors, in `reservations` */
 	GThread *thread;
-	int cancelled; /* what is open by then is enough */
+	int cancelled; /* stop with what is open by then */
 	bool ok;
 	GError *error;
 	void (*done)(void *data);
@@ -71,7 +72,7 @@ static struct {
 	unsigned of_all;
 } reservations = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* n: more, or fewer. */
+/* Reserves n more descriptors; releases them if n is negative. */
 static bool reserve(struct perf_tasks *opening, int n, GError **error)
 {
 	gpointer key = GUINT_TO_POINTER(opening->access->uid);
@@ -140,7 +141,7 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
-/* *ret_gone: there is no such thread any more. */
+/* *ret_gone: the thread does not exist any more. */
 static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid, unsigned cpu,
 		       bool *ret_gone, GError **error)
 {
@@ -168,7 +169,7 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 	return !*ret_gone && fail_task(opening, event, tid, cpu, errno, error);
 }
 
-/* All events of a thread, or none where it ends meanwhile. */
+/* Opens all events of a thread, or none if it ends meanwhile. */
 static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 {
 	unsigned before = opening->events->len;
@@ -190,7 +191,7 @@ static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 	return true;
 }
 
-/* Opens threads that are not in `seen`. *ret_found: there was one. */
+/* Opens threads that are not in `seen`. *ret_found: whether there was one. */
 static bool open_new_threads(struct perf_tasks *opening, pid_t pid, GHashTable *seen,
 			     bool *ret_found, GError **error)
 {
@@ -224,7 +225,7 @@ static bool fail_foreign(pid_t pid, GError **error)
 			   pid);
 }
 
-/* *ret_gone: it has ended, and has no events. */
+/* *ret_gone: the process has ended, and has no events. */
 static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, GError **error)
 {
 	const struct access *access = opening->access;
@@ -240,7 +241,7 @@ static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, 
 			return false;
 	if (owned && access->own_only)
 		owned = pidfd >= 0 && target_is_owned(pidfd, pid, access->uid);
-	/* asked last: while it lives, all of the above was about it */
+	/* checked last: if it lives, everything above was about this process */
 	*ret_gone = pidfd < 0 || !target_is_alive(pidfd);
 	if (*ret_gone)
 		g_array_set_size(opening->events, before);
@@ -268,7 +269,7 @@ static bool open_all(struct perf_tasks *opening, GError **error)
 				   "process %d ended before it could be recorded",
 				   g_array_index(pids, int32_t, 0));
 	g_array_set_size(pids, left);
-	/* last: then no number can have become another process's before its use */
+	/* last, so that no number was reused before its use */
 	return !opening->targets ||
 	       targets_check(opening->targets,
 			     opening->access->own_only ? opening->access->uid : TARGETS_ANY_USER,

@@ -2,17 +2,17 @@
 /*
  * Perf - opens the kernel's events, for the engine to read
  *
- * On each CPU: a side-band event (mappings, names, forks, switches …) with a ring of its own, so
- * that samples cannot push it out, and the sampling events, which share a second ring. All are
- * CPU-wide: the engine keeps what belongs to the targets. By task (perf-tasks.c) there are only the
- * two rings here, of events on ourselves that never deliver anything: those live as long as we do,
+ * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
+ * samples cannot push it out, and the sampling events, which share a second ring. All are CPU-wide:
+ * the engine keeps what belongs to the targets. By task (perf-tasks.c) only the two rings are
+ * opened here, of events on ourselves that never deliver anything. They live as long as we do,
  * whatever the targets do.
- * Making the rings of samples takes longest: their pages are cleared. So the side band is opened
- * first and, where its ring stays mapped from here on, enabled: then /proc can be read meanwhile.
- * That is as root, and not by task.
+ * Making the sample rings takes longest, because their pages are cleared. So the side band is
+ * opened first. If its ring stays mapped from then on, it is also enabled, so that /proc can be
+ * read meanwhile. This is done as root, and not by task.
  * Invariants: (1) no source is enabled here
- *             (2) every ring was mapped here before its descriptor is passed on: its size fits the
- *                 mlock budget
+ *             (2) every ring is mapped here before its descriptor is passed on, so that its size
+ *                 fits the mlock budget
  *             (3) no byte of a ring is ever read here
  */
 #include "config.h"
@@ -35,14 +35,13 @@
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
-/* The most that PERF_SAMPLE_STACK_USER takes is what fits into a record, whose length has 16
- * bits. */
+/* PERF_SAMPLE_STACK_USER takes at most what fits into a record, whose length has 16 bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
-#define STACK_GOOD_BYTES 32768u /* what nearly all stacks are shorter than */
+#define STACK_GOOD_BYTES 32768u /* nearly all stacks are shorter */
 #define STACK_RINGS_A_SECOND 2  /* a ring holds the samples of half a second, at most */
-#define STACK_WAIT_A_SECOND 4 /* and of a quarter at least: the engine wakes at a quarter of that */
-#define STACK_HURRY_A_SECOND 16 /* or less, where stacks would be cut to less than most need */
+#define STACK_WAIT_A_SECOND 4 /* and at least of a quarter: the engine wakes at a quarter of that */
+#define STACK_HURRY_A_SECOND 16 /* or less, if stacks would be cut to less than most need */
 #define SAMPLES_TO_SIDE_BAND 4
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -98,7 +97,7 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error)
 	return true;
 }
 
-/* Why an event did not open, and what to do about it. */
+/* Reports why an event did not open, and what to do about it. */
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
 {
 	const char *name = event ? event->name : "dummy";
@@ -162,7 +161,7 @@ struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
-		/* what is not about a task */
+		/* these are not about a task */
 		.cgroup = !plan->by_task,
 		.ksymbol = !plan->by_task,
 		.bpf_event = !plan->by_task,
@@ -196,13 +195,13 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.watermark = 1;
 	attr.wakeup_watermark = plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
 	if (event->counts_ns)
-		attr.exclude_idle = 1; /* the clock runs on in the idle task */
+		attr.exclude_idle = 1; /* the clock also runs in the idle task */
 	if (!plan->kernel && !event->kernel_only)
 		attr.exclude_kernel = attr.exclude_hv = 1;
 	attr.exclude_callchain_kernel = !plan->kernel || plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	attr.exclude_callchain_user = plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	if (event->counts_ns && !event->every_one) {
-		/* an hrtimer: its frequency is a fixed period in any case */
+		/* an hrtimer: its frequency is a fixed period anyway */
 		attr.sample_period = 1000000000 / plan->frequency;
 	} else if (!event->every_one) {
 		attr.freq = 1;
@@ -224,7 +223,7 @@ static bool open_one(struct perf_event_attr *attr, const struct event *event, pi
 	return true;
 }
 
-/* *ret_too_big: the ring exceeds what may be locked; a smaller one may do. */
+/* *ret_too_big: the ring exceeds what may be locked; a smaller one may fit. */
 static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool *ret_too_big,
 		     GError **error)
 {
@@ -244,7 +243,7 @@ static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool 
 	return true;
 }
 
-/* An event for nothing but its ring; of ourselves, which everybody may have. */
+/* An event that exists only for its ring. It is on ourselves, which everybody may open. */
 static struct perf_event_attr ring_attr(uint32_t pages)
 {
 	return (struct perf_event_attr){
@@ -278,7 +277,7 @@ static bool cpu_open_rings(const struct perf_plan *plan, struct perf_cpu *cpu, b
 	return true;
 }
 
-/* By task, all there is. */
+/* By task this opens everything. */
 static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
 			       bool *ret_too_big, GError **error)
 {
@@ -326,7 +325,7 @@ static struct perf_event_attr wakeup_attr(uint64_t id)
 	};
 }
 
-/* After the sources, so that these stand where they always do. */
+/* After the sources, so that their positions do not change. */
 static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
 {
 	struct perf_event_attr attr = wakeup_attr(plan->wakeup_id);
@@ -350,11 +349,11 @@ static void unmap_rings(struct perf_cpu *cpu)
 	memset(cpu->maps, 0, sizeof(cpu->maps));
 }
 
-/* The first mapping of a ring pays the mlock budget of its user. Root's engine runs under
- * another uid that has none, so root's mapping stays until the engine has its own. Otherwise
- * both are one user, and Linux (6.18) takes a second mapping off the budget without ever giving
- * it back: there may only be one at a time. Sources that share a ring lose it when nothing maps
- * it, so then there are two after all. */
+/* The first mapping of a ring is charged to the mlock budget of its user. Root's engine runs under
+ * another uid, which has no budget, so root's mapping stays until the engine has its own. Otherwise
+ * both are one user, and Linux (6.18) charges a second mapping to the budget without ever refunding
+ * it: only one may exist at a time. Sources that share a ring lose it when nothing maps it, so in
+ * that case there are two after all. */
 static void release_probe(struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && cpu->n_fds <= 2)
@@ -391,7 +390,8 @@ void perf_cpu_done(struct perf_cpu *cpu)
 	unmap_rings(cpu);
 }
 
-/* The largest power of two of pages that is at most `bytes`, within the limits of a ring. */
+/* Returns the largest power of two of pages that is at most `bytes`, within the limits of a
+ * ring. */
 static uint32_t ring_pages(uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -403,14 +403,14 @@ static uint32_t ring_pages(uint64_t bytes)
 	return (uint32_t)pages;
 }
 
-/* Samples a second that a CPU's ring has to hold; events without a frequency may be rarer, or
- * far more. */
+/* Returns the samples a second that a CPU's ring must hold. Events without a frequency may be
+ * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * plan->n_events;
 }
 
-/* As much of a stack as the ring holds for long enough. */
+/* Copies as much of a stack as the ring holds for long enough. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
@@ -430,7 +430,7 @@ static void choose_stack_bytes(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
-	/* a wake-up takes as much as the two records of the switches that it leads to */
+	/* a wake-up takes as much space as the two switch records that follow it */
 	uint64_t wanted_side_band = plan->wakeup_id ? 2 * SIDE_BAND_BYTES : SIDE_BAND_BYTES;
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
@@ -441,8 +441,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves a ring: that of the samples while it is far larger. False when both are as small as
- * they may get. */
+/* Halves a ring: the sample ring while it is much larger. Returns false if both are as small as
+ * they may be. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -504,14 +504,14 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 				      error) ||
 		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
-	/* all were mapped at once, as the engine will */
+	/* all were mapped at once, as in the engine */
 	for (unsigned i = 0; i < cpus->len; i++)
 		release_probe(&g_array_index(cpus, struct perf_cpu, i));
 	*ret_cpus = g_steal_pointer(&cpus);
 	return true;
 }
 
-/* A CPU that went offline between the list and the open. */
+/* Returns whether a CPU went online or offline between the list and the opening. */
 static bool list_changed(const GArray *numbers)
 {
 	g_autoptr(GArray) now = NULL;
@@ -549,7 +549,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 	}
 }
 
-/* 0, or why not; for all that runs on a CPU, or for ourselves. */
+/* Returns 0 or an errno. Opens the event for everything that runs on a CPU, or for ourselves. */
 static int try_open(struct perf_event_attr *attr, bool system)
 {
 	g_autoptr(GArray) numbers = NULL;
@@ -582,8 +582,7 @@ uint64_t perf_wakeup_id(void)
 	struct event event;
 	bool is_there;
 
-	/* A mapping that is shared is kept by its other users only for root: see
-	 * release_probe(). */
+	/* Only root's rings stay mapped while other events share them: see release_probe(). */
 	if (geteuid() != 0)
 		return 0;
 	event_dirs_open(&dirs);

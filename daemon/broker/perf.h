@@ -8,34 +8,33 @@
 
 #define PERF_RING_BUDGET (256ull << 20) /* all rings of a session */
 
-/* What is opened on every CPU. */
+/* The events to open on every CPU. */
 struct perf_plan {
-	bool by_task;  /* events of tasks, not of all that runs on a CPU: perf-tasks.c */
-	bool children; /* and of the processes that they start */
+	bool by_task;  /* events of tasks, not of everything that runs on a CPU: perf-tasks.c */
+	bool children; /* also of the processes that they start */
 	const struct event *events;
 	unsigned n_events;  /* 0: no sampling */
-	uint32_t frequency; /* samples a second and CPU, of events that are not fixed otherwise */
+	uint32_t frequency; /* samples a second and CPU, for events without a period of their own */
 	bool kernel;
-	bool build_ids; /* ask for build-ids in place of device and inode */
+	bool build_ids; /* request build-ids instead of device and inode */
 	enum engine_call_graph call_graph;
-	/* of the tracepoint sched_wakeup; 0: it cannot be had, so when threads are woken is not
-	 * recorded */
+	/* of the tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
-	uint64_t ring_bytes; /* all sample rings together; 0: by itself */
-	/* Set by perf_open_all(): `kernel` is taken back where it is not permitted, by task; a
-	 * CPU's rings, and how much of a stack a sample copies, at most. */
+	uint64_t ring_bytes; /* all sample rings together; 0: automatic */
+	/* Set by perf_open_all(), which also clears `kernel` if it is not permitted by task: the
+	 * ring sizes of a CPU, and the most that a sample copies of a stack. */
 	uint32_t side_band_pages, sample_pages, stack_bytes;
-	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. Then `begun`
-	 * is called, and once more if all was opened again with smaller rings; what the first
-	 * one recorded is gone. */
+	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. If it did, it
+	 * calls `begun`, and again if everything was opened again with smaller rings; what the
+	 * first ones recorded is lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;
 };
 
-/* The events of one CPU. The descriptors are there until they were passed on, the mappings until
- * perf_cpu_done(). By task there are two that deliver nothing: one for each ring, for the events
- * of the tasks to write into. */
+/* The events of one CPU. The descriptors exist until they are passed on, the mappings until
+ * perf_cpu_done(). By task there are two events that deliver nothing, one for each ring, and the
+ * events of the tasks write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[2 +
@@ -48,26 +47,27 @@ struct perf_cpu {
 	size_t map_bytes[2];
 };
 
-/* CPU numbers (unsigned) from the kernel's list, rising. */
+/* Reads the CPU numbers (unsigned) of the kernel's list, in ascending order. */
 bool perf_online_cpus(GArray **ret_cpus, GError **error);
 /* kernel.perf_event_max_sample_rate */
 uint32_t perf_max_frequency(void);
-/* Cycles where they really open, else cpu-clock. */
+/* Returns cycles if it can really be opened, else cpu-clock. */
 bool perf_default_event(struct event *ret_event, GError **error);
-/* Whether the event opens here: on some CPU, or else for our own process. */
+/* Returns whether the event can be opened here: on some CPU, or else for our own process. */
 bool perf_event_works(const struct event *event);
-/* The number of the tracepoint that says when a thread was woken, if that can be recorded here;
- * else 0. */
+/* Returns the number of the tracepoint that reports when a thread is woken, or 0 if it cannot be
+ * recorded here. */
 uint64_t perf_wakeup_id(void);
-/* Whether this process may open events for all that runs on a CPU, and see the kernel's part. */
+/* Reports whether this process may open events for everything that runs on a CPU, and see the
+ * kernel's part. */
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
-/* Opens everything on all CPUs that are online, and maps the rings, which shrink until they fit
- * the mlock budget; root's mappings stay until perf_cpu_done(), so that the engine's are free.
- * Sources are disabled; and so are the side bands, unless `begin_ns` says when that ended.
+/* Opens everything on all online CPUs and maps the rings, which shrink until they fit the mlock
+ * budget. Root's mappings stay until perf_cpu_done(), so that the engine's cost nothing. The
+ * sources are disabled, and so are the side bands, unless `begin_ns` says when they were enabled.
  * *ret_cpus: of struct perf_cpu. */
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
-/* The same for one CPU that came online, with the sizes that perf_open_all() found. */
+/* Does the same for one CPU that came online, with the sizes that perf_open_all() found. */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
 		   GError **error);
 void perf_cpu_close_fds(struct perf_cpu *cpu);
@@ -79,40 +79,40 @@ struct perf_task_event {
 	uint64_t id;
 	uint32_t cpu, rank; /* rank: of its thread, in the order of opening */
 	int32_t tid;
-	uint32_t position; /* 0: the side band, else 1 + that of the source */
+	uint32_t position; /* 0: the side band, else 1 + the position of the source */
 };
 
-/* Whether events by task of these processes are so few that opening them takes no longer than
- * the CPUs' events do, and descriptors suffice by far. */
+/* Returns whether these processes need so few events by task that opening them takes no longer than
+ * opening the CPUs' events, and that most descriptors stay free. */
 bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsigned n_pids);
 
-/* All of these stay as they are until perf_tasks_free(), but for `pids`, which are copied. */
+/* Everything here must stay unchanged until perf_tasks_free(), except `pids`, which are copied. */
 struct perf_tasks_options {
 	const struct perf_plan *plan;
 	const GArray *cpus; /* of perf_open_all(), whose plan is by task */
 	const struct access *access;
-	const struct targets *targets; /* NULL: nobody authorised them */
+	const struct targets *targets; /* NULL: nobody authorized them */
 	const int32_t *pids;
 	unsigned n_pids;
 	void (*done)(void *data); /* once, from the main loop */
 	void *data;
 };
 
-/* Opens the events of all threads of these processes, on a thread of its own. With
- * access->own_only each process has to be wholly the user's before and after. */
+/* Opens the events of all threads of these processes, on a separate thread. With access->own_only
+ * each process must be wholly the user's before and after that. */
 struct perf_tasks;
 struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error);
-/* Soon `done`, and without events. */
+/* Makes `done` come soon, and without events. */
 void perf_tasks_cancel(struct perf_tasks *opening);
-/* What came of it, once, after `done`. Processes that have ended meanwhile leave *n_pids and
- * `pids`; that none is left is BROKER_ERROR_FAILED. *ret_events: of struct perf_task_event,
- * closes what is left in it. */
+/* Takes the result, once, after `done`. Removes processes that have ended from `pids`; fails with
+ * BROKER_ERROR_FAILED if none is left. *ret_events: of struct perf_task_event, closes what is left
+ * in it. */
 bool perf_tasks_take(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
 		     GArray **ret_events, GError **error);
-/* Waits no longer than for one thread's events, or one look at a process. */
+/* Waits at most for the events of one thread, or for one check of a process. */
 void perf_tasks_free(struct perf_tasks *opening);
 
-/* Of perf.c, for perf_tasks_new(). */
+/* In perf.c, for perf_tasks_new(). */
 struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
 struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);

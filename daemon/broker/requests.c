@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Requests - what an engine asks of its broker that may block
+ * Requests - requests of an engine that may block its broker
  *
- * Reading /proc and opening a file that a target named may take time, or for ever, so a process of
- * its own does that (files.c), and D-Bus and the other sessions go on. The engine may have been
- * taken over: what it asks for is checked here for its form, and there for whether the session may
- * have it.
+ * Reading /proc and opening a file that a target named may take long, or forever. So a separate
+ * process does that (files.c), and D-Bus and the other sessions continue. The engine may have been
+ * taken over: the form of its requests is checked here, and files.c's process checks whether the
+ * session may have what they ask for.
  * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
- *             (2) an engine gets no file but where it unwinds, or has to say what programs are
+ *             (2) an engine gets a file only if it unwinds, or has to say what programs are
  * The first snapshot may be read before the engine is there to ask for it. It is kept until then.
  */
 #include "config.h"
@@ -28,18 +28,19 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* How much memory processes take is read by a process of its own: it may take long, and
-	 * nobody is to wait for it. */
+	/* A separate process reads the memory usage of processes, because that may take long and
+	 * nothing may wait for it. */
 	struct files_config config;
-	struct files *footprints; /* NULL: not asked for yet */
+	struct files *footprints; /* NULL: not requested yet */
 	bool measuring;
 	unsigned tasks;
 	bool scanned; /* the engine has asked for a first snapshot */
-	/* What is read ahead. Several, if rings had to be made again: the last one is wanted. */
-	bool ahead;            /* wanted, and not sent yet */
-	uint32_t ahead_tag;    /* its */
-	int ahead_fd;          /* when it is there, else -1 */
-	uint32_t ahead_serial; /* of the engine's request for it; 0: not asked yet */
+	/* The snapshot that is read ahead. There are several if rings had to be made again; the
+	 * last one is wanted. */
+	bool ahead;            /* wanted, but not sent yet */
+	uint32_t ahead_tag;    /* its tag */
+	int ahead_fd;          /* its descriptor if it has been read, else -1 */
+	uint32_t ahead_serial; /* of the engine's request for it; 0: not requested yet */
 };
 
 static void begin_task(struct requests *requests)
@@ -100,8 +101,8 @@ static void on_image(const struct files_answer *answer, int fd, void *data)
 
 	end_task(requests);
 	image.error = answer->error;
-	/* A file that is sent is open twice until the engine takes it, so one that does not read
-	 * gets none. */
+	/* A file that is sent is open twice until the engine takes it, so an engine that does not
+	 * read gets none. */
 	if (!image.error && requests->options.gives_files && engine_is_behind(requests->engine)) {
 		image.error = EAGAIN;
 		close(fd);
@@ -165,7 +166,7 @@ void requests_read_ahead(struct requests *requests)
 	files_read_processes(requests->files, 0, FILES_READ_FIRST, requests->ahead_tag);
 }
 
-/* True: the engine's first request is for what was read ahead. */
+/* Returns true if the engine's first request is for what was read ahead. */
 static bool take_ahead(struct requests *requests, uint32_t serial)
 {
 	if (!requests->ahead)
@@ -183,7 +184,7 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 	const struct message_snapshot_request *request = body;
 	bool first = request->pid == 0 && !requests->scanned;
 
-	if (request->serial & AHEAD) /* no engine of ours counts that far */
+	if (request->serial & AHEAD) /* our engines never count that far */
 		return;
 	requests->scanned = requests->scanned || first;
 	if (first && take_ahead(requests, request->serial))
@@ -195,7 +196,7 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 			     request->serial);
 }
 
-/* ---- How much memory processes take ---------------------------------------------------------- */
+/* ---- Memory usage ---------------------------------------------------------------------------- */
 
 static void on_footprints(const struct files_snapshot *snapshot, uint32_t tag, int fd,
 			  const GError *error, void *data)
@@ -209,7 +210,7 @@ static void on_footprints(const struct files_snapshot *snapshot, uint32_t tag, i
 
 static void on_no_image(const struct files_answer *answer, int fd, void *data)
 {
-	/* nobody asks this one for files */
+	/* nobody asks this process for files */
 }
 
 static void on_footprint_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
@@ -236,7 +237,7 @@ static bool start_footprints(struct requests *requests)
 	return requests->footprints != NULL;
 }
 
-/* Rising, but for the sign. */
+/* Returns whether the pids are in ascending order, without their signs. */
 static bool are_pids(const int32_t *pids, uint32_t n)
 {
 	int64_t last = 0;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sandbox - profd keeps the privileges that it uses, and loses the others, with systemd or without
+ * Sandbox - profd keeps the privileges that it uses, and drops the others, with systemd or without
  *
- * As root it keeps the capabilities of `kept`, each for what stands beside it, and no exec can
- * bring another one back. As a plain user there are none to lose, and the filter is the same.
- * The filter is a list of what profd, the programs that it starts and their dynamic linker call;
- * all of them inherit it, and the engine adds a tighter one. What is not on the list fails with
- * EPERM; what nobody calls by mistake ends the process. No file can be opened for writing, made,
- * renamed or removed: a capture arrives as a descriptor and goes on to the engine. openat2() has
- * its flags in memory, where no filter looks, so it is as on a kernel that has none.
- * Invariants: (1) no capability but `kept` is in any set  [test-broker-sandbox: capabilities]
+ * As root it keeps the capabilities of `kept`, each for the purpose beside it, and no exec can
+ * regain another one. A plain user has none to drop, and the filter is the same.
+ * The filter lists what profd, the programs that it starts and their dynamic linker call. All of
+ * them inherit it, and the engine adds a tighter one. A call that is not on the list fails with
+ * EPERM; one that nobody makes by mistake ends the process. No file can be opened for writing,
+ * made, renamed or removed: a capture arrives as a descriptor and is passed on to the engine.
+ * openat2() has its flags in memory, where a filter cannot look, so it fails as on a kernel without
+ * it.
+ * Invariants: (1) no capability except `kept` is in any set  [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
  *             (3) no ptrace, mount, module, bpf, namespace, network  [test-broker-sandbox: calls]
- *             (4) the engine's own calls and its start are not touched  [test-broker-sandbox: work]
- *             (5) without any one of `kept` something does not work             [test_capabilities]
+ *             (4) the engine's own calls and its start are not affected
+ *                 [test-broker-sandbox: work]
+ *             (5) each of `kept` is needed: without it something does not work  [test_capabilities]
  */
 #include "config.h"
 
@@ -49,8 +51,8 @@ static const int kept[] = {
 	CAP_SETUID,             /* the engine leaves root */
 	CAP_SETGID,             /* the same */
 	CAP_SETPCAP,            /* the bounding set, here and in the engine */
-	CAP_KILL,               /* an engine that hangs */
-	CAP_SYS_NICE,           /* the engine goes first */
+	CAP_KILL,               /* ending an engine that hangs */
+	CAP_SYS_NICE,           /* the engine's higher priority */
 };
 
 static bool fail(GError **error, const char *what, int number)
@@ -77,7 +79,7 @@ bool sandbox_drop_capabilities(GError **error)
 
 	if (syscall(SYS_capget, &header, sets) != 0)
 		return fail(error, "Reading the capabilities", errno);
-	/* Only who has CAP_SETPCAP may, and only such a one needs it. */
+	/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
 		if (!is_kept(i))
 			(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
@@ -129,7 +131,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(epoll_wait),
 	SCMP_SYS(epoll_pwait),
 	SCMP_SYS(epoll_ctl),
-	/* of the engine, on the capture */
+	/* the engine's, on the capture */
 	SCMP_SYS(fallocate),
 	SCMP_SYS(ftruncate),
 	SCMP_SYS(fdatasync),
@@ -155,7 +157,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(munmap),
 	SCMP_SYS(mremap),
 	SCMP_SYS(madvise),
-	/* sockets that are there */
+	/* sockets that exist */
 	SCMP_SYS(accept4),
 	SCMP_SYS(connect),
 	SCMP_SYS(recvfrom),
@@ -195,7 +197,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(getrandom),
 	SCMP_SYS(sysinfo),
 	SCMP_SYS(uname),
-	/* processes: who they are, ours are started, ended, waited for */
+	/* processes: their ids; starting, ending and waiting for ours */
 	SCMP_SYS(getpid),
 	SCMP_SYS(getppid),
 	SCMP_SYS(gettid),
@@ -220,7 +222,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(pidfd_open),
 	SCMP_SYS(pidfd_send_signal),
 	SCMP_SYS(perf_event_open),
-	/* how the engine and the helper leave root */
+	/* how the engine and profd-files leave root */
 	SCMP_SYS(setpriority),
 	SCMP_SYS(prlimit64),
 	SCMP_SYS(getrlimit),
@@ -301,7 +303,8 @@ static const int deadly_calls[] = {
 	SCMP_SYS(open_by_handle_at),
 };
 
-/* Its arguments are in memory, where a filter cannot look: libc then uses the older one. */
+/* Their arguments are in memory, where a filter cannot look. With ENOSYS libc uses the older
+ * calls. */
 static const int missing_calls[] = { SCMP_SYS(clone3), SCMP_SYS(openat2) };
 
 bool sandbox_filter(GError **error)
@@ -328,10 +331,10 @@ bool sandbox_filter(GError **error)
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 /*
- * The engine asks to go first (daemon/engine/main.c). Where there are autogroups (sched(7)) a nice
+ * The engine raises its own priority (daemon/engine/main.c). With autogroups (sched(7)) a nice
  * value counts within its session only, and the session's own value is a file that cannot be
- * written once the filter is there. So where we lead a session, its value is set here, and engines
- * stay in it. Where this is not allowed it does nothing.
+ * written once the filter is there. So if we lead a session, its value is set here, and engines
+ * stay in it. If that is not permitted, nothing changes.
  */
 static void raise_session(void)
 {
@@ -351,6 +354,6 @@ bool sandbox_enter(GError **error)
 	raise_session();
 	if (!sandbox_drop_capabilities(error))
 		return false;
-	/* The sanitizers' runtimes need calls that nothing else does. */
+	/* The sanitizers' runtimes need calls that nothing else makes. */
 	return PROF_SANITIZED || sandbox_filter(error);
 }

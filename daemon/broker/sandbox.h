@@ -4,7 +4,7 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* Before the first thread is made and the first byte of a client is read. */
+/* Call before the first thread is made and the first byte of a client is read. */
 bool sandbox_enter(GError **error);
 /* Its two halves, for tests. */
 bool sandbox_drop_capabilities(GError **error);

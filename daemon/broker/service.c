@@ -3,19 +3,19 @@
  * Service - the root object: makes sessions, lists them, and decides who may call what
  *
  * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one
- * connection: a bus, or a private one. Knows its session objects; what a session does is
- * session.c's.
+ * connection: a bus, or a private one. It has the session objects; session.c does what a session
+ * does.
  *
- *     a call ▶ who is it (callers.c) ▶ may they (admission.c) ▶ do it ▶ answer
+ *     a call ▶ identify the caller (callers.c) ▶ authorize it (admission.c) ▶ do it ▶ answer
  *
  * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a
- * call that waits holds the number of its session, and looks it up again when it goes on.
- * Invariants: (1) nothing is done for a caller who is not known, or no longer there
+ * waiting call keeps the number of its session, and looks it up again when it continues.
+ * Invariants: (1) nothing is done for a caller that is not identified, or has left
  *                 [test_bus_polkit: caller who leaves]
  *             (2) a session of another user is neither seen nor touched without manage-others
  *                 [test_bus: foreign session]
- *             (3) signals go to the one who made the session  [test_bus: signals]
- *             (4) when that one leaves, its sessions end, and their files are finished
+ *             (3) signals go to the client that made the session  [test_bus: signals]
+ *             (4) when that client leaves, its sessions end, and their files are finished
  *                 [test_bus: client gone]
  * A session object is in `sessions` until Close, then in `closing` until its engine is gone.
  */
@@ -41,21 +41,21 @@ struct service {
 	void *data;
 	struct control *control; /* NULL: collectors cannot register */
 	GPtrArray *sessions;     /* struct session_object, with an object on the connection */
-	GPtrArray *closing;      /* without one, their engines still at work */
+	GPtrArray *closing;      /* without an object, their engines still run */
 	guint registrations[2];
 	uint32_t last_id;
-	unsigned n_calls; /* that are not answered yet */
+	unsigned n_calls; /* without an answer yet */
 	bool ending;
 };
 
-/* A method call that is not answered yet. */
+/* A method call without an answer yet. */
 struct call {
 	struct service *service;
 	GDBusMethodInvocation *invocation;
-	struct caller *caller;              /* once it is known */
+	struct caller *caller;              /* once it is identified */
 	void (*proceed)(struct call *call); /* with the caller */
-	uint32_t session;                   /* 0: of the root object */
-	struct options *options;            /* of CreateSession, until the session has them */
+	uint32_t session;                   /* 0: the root object */
+	struct options *options;            /* of CreateSession, until the session takes them */
 	int capture_fd;
 };
 
@@ -90,7 +90,7 @@ static gboolean on_idle(gpointer data)
 {
 	struct service *service = data;
 
-	/* what is over and has no object left is freed outside of its own callbacks */
+	/* a session that is over and has no object is freed outside of its own callbacks */
 	for (guint i = 0; i < service->closing->len; i++)
 		if (!session_object_is_active(service->closing->pdata[i]))
 			g_ptr_array_remove_index_fast(service->closing, i--);
@@ -235,7 +235,7 @@ static void add_usage(const GPtrArray *sessions, const uid_t *uid, struct limits
 	}
 }
 
-/* Of one user, or of all. */
+/* Returns the usage of one user, or of all. */
 static struct limits_usage usage_of(const struct service *service, const uid_t *uid)
 {
 	struct limits_usage usage = { 0 };
@@ -245,13 +245,13 @@ static struct limits_usage usage_of(const struct service *service, const uid_t *
 	return usage;
 }
 
-/* A private client started this process for itself. */
+/* A private client started this process for itself, so it has no limits. */
 static bool is_limited(const struct call *call)
 {
 	return call->service->authority && call->caller->uid != 0;
 }
 
-/* A session that began now would not be ended. */
+/* Refuses new sessions while profd ends, because nothing would end them. */
 static bool check_ending(const struct service *service, GError **error)
 {
 	return !service->ending || broker_fail(error, BROKER_ERROR_FAILED, "profd ends");
@@ -266,7 +266,7 @@ static bool check_room(const struct call *call, GError **error)
 	return check_ending(call->service, error) && limits_check_new(&access, &all, &user, error);
 }
 
-/* The engines' locks are of the open file, which may have come twice. */
+/* The engines' locks belong to the open file, which may have been sent twice. */
 static bool check_capture(const struct session_object *object, const GPtrArray *others,
 			  GError **error)
 {
@@ -302,7 +302,7 @@ static const char *on_control_address(struct session_object *object, void *data)
 	return service->control ? control_address(service->control) : NULL;
 }
 
-/* Without looking at more of it than needed, whatever it is. */
+/* Takes the same time whatever the tokens are. */
 static bool same_token(const uint8_t *a, const uint8_t *b)
 {
 	uint8_t differs = 0;
@@ -332,7 +332,8 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 	return best ? session_take_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
-/* It has not said which session it is of; each that may be it knows its own targets. */
+/* The peer has not named its session. Each session that it may belong to counts it, if it is a
+ * target. */
 static void on_refused(const struct control_peer *peer, void *data)
 {
 	const struct service *service = data;
@@ -373,7 +374,7 @@ static void proceed_session(struct call *call)
 	const struct session_object *object = find_session(call->service, call->session);
 	const struct admission admission = admission_of(call);
 
-	/* a session that is not there is nobody's: on_manage() says so */
+	/* a session that does not exist has no owner: on_manage() reports that */
 	admission_manage(&admission,
 			 object ? session_object_access(object)->uid : call->caller->uid, on_manage,
 			 call);
@@ -387,7 +388,7 @@ static void on_session_called(struct session_object *object, GDBusMethodInvocati
 
 /* ---- Methods of the root object -------------------------------------------------------------- */
 
-/* a{sa{sv}} of a session */
+/* Returns the a{sa{sv}} of a session. */
 static GVariant *interfaces_of(const struct session_object *object)
 {
 	GVariantBuilder builder;
@@ -398,7 +399,7 @@ static GVariant *interfaces_of(const struct session_object *object)
 	return g_variant_builder_end(&builder);
 }
 
-/* The descriptor of a handle, or -1: the client may name one that it did not send. */
+/* Returns the descriptor of a handle, or -1: the client may name one that it did not send. */
 static int take_fd(GUnixFDList *fds, int index)
 {
 	if (!fds || index < 0 || index >= g_unix_fd_list_get_length(fds))
@@ -419,7 +420,7 @@ static bool create_session(struct call *call, const struct access *access,
 	struct service *service = call->service;
 	struct access limited = *access;
 
-	/* others may have come while this one waited */
+	/* other sessions may have been made while this call waited */
 	if (!check_room(call, error) || !options_find_events(call->options, error))
 		return false;
 	limited.limited = is_limited(call);

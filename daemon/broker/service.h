@@ -11,11 +11,11 @@
 struct service;
 
 /*
- * With an authority the connection is a bus's, and the authority is asked about each client; it is
- * borrowed. Without, the connection is to one client, who has the rights of this process.
- * `control` is borrowed, and where collectors register; NULL: they cannot.
- * `idle` is called each time the last engine is gone, and when the last call was answered while
- * none runs.
+ * With an authority the connection is a bus, and the authority decides about each client; it is
+ * borrowed. Without one the connection is to one client, which has the rights of this process.
+ * `control` is borrowed; collectors register there. NULL: they cannot.
+ * `idle` is called each time the last engine is gone, and when the last call was answered while no
+ * engine runs.
  */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
 			    struct control *control, void (*idle)(void *data), void *data,
@@ -23,12 +23,12 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 /* Ends what still runs, without waiting. */
 void service_free(struct service *service);
 
-/* The connection is gone, or profd is to end: every session is stopped, its file finished; none
- * is made or started any more. */
+/* The connection is gone, or profd must end: stops every session and finishes its file. No session
+ * is made or started after that. */
 void service_end(struct service *service);
-/* Before service_free(): calls that still wait to know who called fail in the main loop's next
- * turns. Those that wait for the authority do at its end. */
+/* Call before service_free(). Calls of unidentified callers fail in the main loop's next turns;
+ * calls that wait for the authority fail when it ends. */
 void service_end_calls(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
-/* Nobody has a session, and no call waits for an answer. */
+/* True if there are no sessions, and no call waits for an answer. */
 bool service_is_unused(const struct service *service);

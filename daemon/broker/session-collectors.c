@@ -2,9 +2,10 @@
 /*
  * Session, collectors - which processes may hand a session what they record themselves
  *
- * Whom the kernel says it is, and whose; the engine knows whether it is a target, and has the last
- * word. Whoever is refused for want of room is told of to the engine, which counts it where it is a
- * target; few at a time and each once, as anybody may knock as often as they like.
+ * The kernel says who a process is, and whose. The engine checks whether it is a target, and
+ * decides. A process that is refused for lack of room is reported to the engine, which counts it if
+ * it is a target. Few are reported at a time, and each once, because anybody may connect as often
+ * as they like.
  * Main thread only.
  */
 #include "daemon/broker/session-own.h"
@@ -13,8 +14,8 @@
 #include "daemon/broker/target.h"
 
 #define MAX_CHECKED_THREADS 2000
-#define MAX_REFUSED 64 /* that the engine is told of in REFUSED_MS */
-#define REFUSED_MS 20  /* an engine forgets who has ended */
+#define MAX_REFUSED 64 /* reported to the engine in REFUSED_MS */
+#define REFUSED_MS 20  /* short, because an engine forgets processes that have ended */
 
 const uint8_t *session_token(const struct session *session)
 {
@@ -39,11 +40,11 @@ unsigned session_fits(const struct session *session, const struct control_peer *
 			return 3;
 	if (options->system)
 		return 2;
-	/* it may be a child of one: the engine knows */
+	/* it may be a child of one: the engine decides */
 	return options->children;
 }
 
-/* Whose a process is takes long where it has thousands of threads, and all clients wait. */
+/* Finding the owner of a process with thousands of threads takes long, and all clients wait. */
 static bool has_many_threads(pid_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)pid);
@@ -52,12 +53,12 @@ static bool has_many_threads(pid_t pid)
 	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
 }
 
-/* ---- Who is refused -------------------------------------------------------------------------- */
+/* ---- Refused peers --------------------------------------------------------------------------- */
 
 void session_tell_refused(struct session *session)
 {
 	for (; session->refused && session->n_told < session->refused->len; session->n_told++)
-		/* an engine that cannot be told any more has ended, and says so itself */
+		/* an engine that does not get it has ended, and reports that itself */
 		(void)engine_send(session->engine, MESSAGE_PEER,
 				  &g_array_index(session->refused, struct message_peer,
 						 session->n_told),
@@ -113,12 +114,12 @@ void session_count_refused(struct session *session, const struct control_peer *p
 		return;
 	}
 	g_array_append_val(session->refused, body);
-	/* At once, as the engine may be about to end because its targets do. */
+	/* At once, because the engine may be about to end with its targets. */
 	if (can_be_told(session))
 		session_tell_refused(session);
 }
 
-/* ---- Who is let in --------------------------------------------------------------------------- */
+/* ---- Accepted peers -------------------------------------------------------------------------- */
 
 static enum control_status hand_peer_over(struct session *session, const struct control_peer *peer)
 {
@@ -137,7 +138,7 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 		return CONTROL_LIMIT;
 	if (session->access.own_only && peer->uid != session->access.uid)
 		return CONTROL_NOT_AUTHORISED;
-	/* Of a process that is gone there is no more to ask; the socket that it used is one that
+	/* A process that is gone cannot be checked any more. The socket that it used is one that
 	 * the user gave it. */
 	if (session->access.own_only && is_there) {
 		if (has_many_threads(peer->pid))

@@ -2,13 +2,13 @@
 /*
  * Session object - org.profd.Profiler1.Session on D-Bus
  *
- * Translates between method calls and session.c, and its events into signals. GDBus has checked the
- * types of all arguments against the introspection data before a method gets here; service.c
- * decides who may call, properties too. Signals go to the owner alone. One that does not read them
- * must not make profd grow: while the socket is full, Progress and Warning are dropped; the others
- * are few.
- * Close on a session that still records stops it; the object goes at once, the recording when its
- * file is whole.
+ * Translates method calls to session.c, and its events to signals. GDBus has checked the types of
+ * all arguments against the introspection data before a method gets here; service.c decides who may
+ * call methods and read properties. Signals go to the owner only. An owner that does not read them
+ * must not make profd grow: while the socket is full, Progress and Warning are dropped; the other
+ * signals are few.
+ * Close stops a session that still records. The object goes at once, the recording when its file is
+ * complete.
  */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 
 #include <errno.h>
 
-#define OBEY_MS 2000 /* an engine that is longer at it is told of as one that does not answer */
+#define OBEY_MS 2000 /* after that the engine is reported as not answering */
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 
@@ -34,13 +34,13 @@ struct session_object {
 	void *data;
 	struct session *session;
 	GDBusMethodInvocation *start; /* waits for the engine */
-	GQueue pauses;                /* struct pause, which wait for it too */
+	GQueue pauses;                /* struct pause, which wait for the engine, too */
 	char *path;
 	uint32_t id;
 	guint registration; /* 0: closed */
 };
 
-/* A Pause or Resume that is not answered. */
+/* A Pause or Resume without an answer yet. */
 struct pause {
 	struct session_object *object;
 	GDBusMethodInvocation *invocation;
@@ -92,7 +92,7 @@ void session_object_client_gone(struct session_object *object)
 
 /* ---- Properties and signals ------------------------------------------------------------------ */
 
-/* A floating or a full reference, as GDBus takes both. */
+/* Returns a floating or a full reference; GDBus takes both. */
 static GVariant *get_property(const struct session_object *object, const char *name)
 {
 	const struct message_progress *counters = session_counters(object->session);
@@ -145,7 +145,7 @@ static void emit(struct session_object *object, const char *interface, const cha
 				      interface, name, arguments, NULL);
 }
 
-/* The socket has room: what was sent before has left this process. */
+/* Returns whether the socket has room. If it has, everything sent before has left this process. */
 static bool is_read(const struct session_object *object)
 {
 	GIOStream *stream = g_dbus_connection_get_stream(object->connection);
@@ -154,7 +154,7 @@ static bool is_read(const struct session_object *object)
 	return g_socket_condition_check(socket, G_IO_OUT) & G_IO_OUT;
 }
 
-/* What the client can do without. */
+/* Emits a signal that the client can do without. */
 static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
 {
 	if (is_read(object))
@@ -195,7 +195,7 @@ static void on_started(struct session *session, const GError *error, void *data)
 				     "\"org.profd.kernel-addresses\" is not allowed to this user"));
 }
 
-/* Why not, or NULL. */
+/* `failure`: why it failed, or NULL. */
 static void answer_pause(struct pause *pause, const char *failure)
 {
 	g_queue_remove(&pause->object->pauses, pause);
@@ -261,7 +261,7 @@ static void on_finished(struct session *session, bool ok, const char *reason, GV
 
 /* ---- Methods --------------------------------------------------------------------------------- */
 
-/* Each: true when it has answered, or will. */
+/* Each returns true if it has answered, or will answer later. */
 static bool call_start(struct session_object *object, GDBusMethodInvocation *invocation,
 		       GError **error)
 {
@@ -286,7 +286,7 @@ static bool call_stop(struct session_object *object, GDBusMethodInvocation *invo
 			      session_stop(object->session, ENGINE_REASON_STOPPED, error));
 }
 
-/* Answered when the engine has done it: what the client does next finds it so. */
+/* Answers when the engine has obeyed, so that the client's next call finds it paused or resumed. */
 static bool pause_or_resume(struct session_object *object, GDBusMethodInvocation *invocation,
 			    bool pauses, GError **error)
 {
@@ -314,8 +314,9 @@ static bool call_resume(struct session_object *object, GDBusMethodInvocation *in
 	return pause_or_resume(object, invocation, false, error);
 }
 
-/* Of descriptors on their way all processes of a user share a number. GDBus ends the connection
- * where there is no room for a reply's, so we look before: nobody is told when there is. */
+/* All processes of a user share a limit of descriptors in flight. GDBus ends the connection if a
+ * reply's descriptor exceeds it. So this tests for room; nothing signals when there is room
+ * again. */
 static bool can_pass(int fd, GError **error)
 {
 	char byte = 0;
@@ -397,7 +398,7 @@ static bool call_close(struct session_object *object, GDBusMethodInvocation *inv
 	return true;
 }
 
-/* org.freedesktop.DBus.Properties: GDBus knows that the property exists and can be read. */
+/* org.freedesktop.DBus.Properties: GDBus has checked that the property exists and can be read. */
 static bool call_get(struct session_object *object, GDBusMethodInvocation *invocation,
 		     GError **error)
 {
@@ -425,7 +426,7 @@ void session_object_handle(struct session_object *object, GDBusMethodInvocation 
 		const char *interface, *name;
 		bool (*call)(struct session_object *object, GDBusMethodInvocation *invocation,
 			     GError **error);
-		bool own_only; /* files of the owner's processes are not for those who manage */
+		bool own_only; /* the owner's files are not for users who manage sessions */
 	} methods[] = {
 		{ SESSION_INTERFACE, "Start", call_start, false },
 		{ SESSION_INTERFACE, "Stop", call_stop, false },
@@ -487,8 +488,8 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller 
 			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error)
 {
-	/* no get_property: Get and GetAll come as methods, since whether they are allowed is
-	 * known only later */
+	/* no get_property: Get and GetAll come as methods, because authorization takes until
+	 * later */
 	static const GDBusInterfaceVTable vtable = { .method_call = on_method };
 	static const struct session_listener session_listener = {
 		.state_changed = on_state_changed,

@@ -16,19 +16,19 @@ struct session_object;
 struct session;
 
 struct session_object_listener {
-	/* Somebody called a method of it: session_object_handle() once that is allowed. */
+	/* A method was called: pass it to session_object_handle() once it is authorized. */
 	void (*called)(struct session_object *object, GDBusMethodInvocation *invocation,
 		       void *data);
-	/* False: it may not be started now. */
+	/* Returns false if the session may not be started now. */
 	bool (*starting)(struct session_object *object, void *data, GError **error);
 	void (*engine_gone)(struct session_object *object, void *data);
-	/* Where collectors register; NULL: nowhere. */
+	/* Returns where collectors register, or NULL. */
 	const char *(*control_address)(struct session_object *object, void *data);
 	void (*closed)(struct session_object *object,
-		       void *data); /* has no object any more: free it */
+		       void *data); /* it has no object any more: free it */
 };
 
-/* Takes over the options and the capture. The owner gets the signals, and nobody else. */
+/* Takes over the options and the capture. Only the owner gets the signals. */
 bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller *owner,
 			const struct access *access, struct options *options, int capture_fd,
 			const struct session_object_listener *listener, void *data,
@@ -45,11 +45,11 @@ const struct caller *session_object_owner(const struct session_object *object);
 struct session *session_object_session(struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);
 
-/* Answers, now or later. own: the caller is the session's user, not somebody who manages others'
+/* Answers, now or later. own: the caller is the session's user, and not a user who manages others'
  * sessions. */
 void session_object_handle(struct session_object *object, GDBusMethodInvocation *invocation,
 			   bool own);
 /* Stops a recording because its client is gone. */
 void session_object_client_gone(struct session_object *object);
-/* Takes the object away; what records is stopped, and its file finished. */
+/* Removes the object. Stops a recording and finishes its file. */
 void session_object_close(struct session_object *object);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* What the files of a session share. */
+/* The structure that the files of a session share. */
 #pragma once
 
 #include "daemon/broker/engine.h"
@@ -20,53 +20,54 @@ struct session {
 	struct images *images;
 	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them too */
 	GArray *events; /* struct perf_task_event, until they are sent; NULL: not by task */
-	struct perf_tasks *opening; /* while those are opened */
+	struct perf_tasks *opening; /* while these are opened */
 	struct perf_plan plan;
-	struct requests *requests; /* as long as there is an engine */
-	GVariant *summary;         /* what FINISHED said */
+	struct requests *requests; /* while there is an engine */
+	GVariant *summary;         /* from MESSAGE_FINISHED */
 	const char *reason;
-	char *failure; /* what the engine said of its end; NULL: nothing */
+	char *failure; /* the engine's own reason for its end; NULL: none */
 	struct message_progress counters;
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,
-		grown_us;    /* grown: when the capture was last seen to be longer */
-	int64_t cpu_ns;      /* what the engine had used when it was last waited for */
-	int64_t warnings_us; /* when the second began in which the engine sent n_warnings */
+		grown_us;    /* grown: when the capture was last seen to have grown */
+	int64_t cpu_ns;      /* the engine's CPU time at the last check of its progress */
+	int64_t warnings_us; /* start of the second in which the engine sent n_warnings */
 	unsigned n_warnings;
 	uint64_t returned_bytes;
 	int capture_fd;
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
-	struct sysprof *sysprof; /* NULL: nobody has asked for it */
-	GArray *refused;         /* struct message_peer, of the last moment; NULL: none */
-	guint n_told;            /* of them, to the engine */
+	struct sysprof *sysprof; /* NULL: not requested */
+	GArray *refused;         /* struct message_peer, of the last REFUSED_MS; NULL: none */
+	guint n_told;            /* how many of them the engine has */
 	guint refused_watch;
 	bool has_refused_many;
-	struct statx capture; /* at CreateSession: which file it is */
+	struct statx capture; /* at CreateSession: identifies the file */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	uint64_t n_pauses, n_obeyed; /* sent to the engine, and answered by it */
-	bool given_up;               /* the engine was killed, and why was said */
-	bool reduced;                /* it has less than was asked for */
-	bool stop_early;             /* and why: before the engine has been told to start */
+	uint64_t n_pauses, n_obeyed; /* sent to the engine, and obeyed by it */
+	bool given_up;               /* the engine was killed, and the reason was reported */
+	bool reduced;                /* it has less than requested */
+	bool stop_early;             /* for stop_reason, before the engine has got its start */
 	enum engine_reason stop_reason;
 };
 
 /* session.c */
 void session_set_state(struct session *session, enum session_state state);
 bool session_fail_state(const struct session *session, const char *act, GError **error);
-/* Kills the engine, and says why. */
+/* Kills the engine, and reports the reason. */
 void session_give_up(struct session *session, const char *code, const char *text);
-/* Lets go of all but what is known of it. */
+/* Releases everything except the results. */
 void session_release(struct session *session);
-/* The error: why a session that was starting does not. May free the session. */
+/* error: why a session does not start. May free the session. */
 void session_end(struct session *session, const GError *error);
 
-/* session-collectors.c: the engine is told, now, of whom session_count_refused() knows. */
+/* session-collectors.c: sends the engine, now, the peers of session_count_refused(). */
 void session_tell_refused(struct session *session);
 
-/* session-start.c: the engine is given all that it needs, and leads from then on. */
+/* session-start.c: gives the engine all that it needs. From then on the engine leads. */
 bool session_hand_over(struct session *session, GError **error);
-/* A CPU that came back: its events died when it went. Those of tasks do not. */
+/* Opens the events of a CPU that came back, because its old ones died with it. Those of tasks do
+ * not. */
 void session_take_cpu_request(struct session *session, const void *body, size_t bytes);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, start - what the engine of a session is given: what to do, the events, the targets'
- * files
+ * Session, start - gives the engine of a session its config, the events and the targets' files
  *
- * Events of all that runs are opened at once; those of the targets' threads by perf-tasks.c, and
- * the engine is told when they are. CPUs that come online later have theirs when the engine asks
- * for them.
+ * Events of everything that runs are opened at once. perf-tasks.c opens those of the targets'
+ * threads, and the engine gets them when all are open. CPUs that come online later get their events
+ * when the engine asks for them.
  * Main thread only.
  */
 #include "daemon/broker/session-own.h"
@@ -76,7 +75,7 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	return true;
 }
 
-/* The descriptors are the engine's then. */
+/* After that the engine owns the descriptors. */
 static bool send_events(struct session *session, GError **error)
 {
 	GArray *events = session->events;
@@ -110,7 +109,7 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
-/* Until somebody switches it on, nothing is sampled. */
+/* Nothing is sampled until somebody switches sampling on. */
 static bool send_switch(struct session *session, GError **error)
 {
 	int *fd = &session->options->switch_fd;
@@ -134,8 +133,8 @@ static bool is_online(unsigned number)
 	return false;
 }
 
-/* Only the engine knows whether the last rings of that CPU are still there, and it may be
- * anybody by now. */
+/* Counts all rings, because only the engine knows whether the last ones of that CPU still exist,
+ * and it may have been taken over. */
 static void add_returned(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;
@@ -170,7 +169,7 @@ void session_take_cpu_request(struct session *session, const void *body, size_t 
 		session->listener->warning(session, "cpu-online", error->message, session->data);
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- Handing over ---------------------------------------------------------------------------- */
 
 static bool send_config(struct session *session, GError **error)
 {
@@ -186,7 +185,7 @@ static bool send_config(struct session *session, GError **error)
 		bool optional = i == ARRAY_SIZE(paths) - 1;
 		int fd = -1;
 
-		/* kernel addresses are for who may have them */
+		/* kernel addresses are only for those who may have them */
 		if (!optional || session->options->kernel)
 			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		if (fd >= 0)
@@ -203,7 +202,7 @@ static bool send_config(struct session *session, GError **error)
 	return ok;
 }
 
-/* What the capture and the client are told where a user without privilege records. */
+/* Reports to the capture and the client that a user without privilege gets less. */
 static void tell_reduced(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;
@@ -218,9 +217,9 @@ static void tell_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Of all that runs on the CPUs, where that is permitted and may be shown; else rings for the
- * targets' threads. Those also where a switch has to be quick: their events can stay enabled, as
- * they cost nothing while the targets sleep. */
+/* Opens events of everything that runs on the CPUs, if that is permitted and may be shown; else
+ * rings for the targets' threads. Threads are also used if a switch has to be quick: their events
+ * can stay enabled, because they cost nothing while the targets sleep. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -258,7 +257,7 @@ static bool check_targets(const struct session *session, GError **error)
 	       targets_check(session->options->targets, TARGETS_ANY_USER, error);
 }
 
-/* The engine gets all that it needs, and leads. */
+/* Sends the engine all that it needs. From then on it leads. */
 static bool send_all(struct session *session, GError **error)
 {
 	bool ok;
@@ -266,7 +265,7 @@ static bool send_all(struct session *session, GError **error)
 	if (session->reduced)
 		tell_reduced(session);
 	ok = send_config(session, error);
-	/* the engine's now: a pipe is at its end when the engine is */
+	/* the engine has it now, so that a pipe ends when the engine does */
 	closer_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
@@ -307,14 +306,13 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
-/* By task it goes on when the events of all threads are open. */
+/* By task this continues when the events of all threads are open. */
 bool session_hand_over(struct session *session, GError **error)
 {
 	if (!start_requests(session, error) || !open_events(session, error))
 		return false;
 	if (session->plan.by_task)
 		return open_tasks(session, error);
-	/* the targets are looked at last: then no number can have become another process's
-	 * before its use */
+	/* the targets are checked last, so that no number was reused before its use */
 	return check_targets(session, error) && send_all(session, error);
 }

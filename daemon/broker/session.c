@@ -5,17 +5,18 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events and has /proc read while it comes up, and sends it all
- * that it needs, by task when the events of all threads are open (perf-tasks.c). Then the engine
- * leads: it asks for what was read and for mapped files (requests.c), and says when it is done.
+ * Start spawns the engine, opens perf events, and has /proc read while the engine comes up. It then
+ * sends the engine all that it needs; by task, this happens when the events of all threads are open
+ * (perf-tasks.c). From then on the engine leads: it asks for what was read and for mapped files
+ * (requests.c), and reports when it is done.
  * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for
  *                 a file's server: nobody writes the file any more
- *             (2) an engine that has not ended STOP_PATIENCE_MS after it was told to is killed,
- *                 unless its capture still grows, as into a pipe that is read slowly, for no longer
- *                 than STOP_LIMIT_MS, or it is at work, as on two million blocks of memory, or it
- *                 waits for a disk or a CPU that others use too, for no longer than STOP_WORK_MS
+ *             (2) an engine that has not ended STOP_PATIENCE_MS after it had to is killed, unless
+ *                 its capture still grows, as into a pipe that is read slowly, for at most
+ *                 STOP_LIMIT_MS, or it works, as on two million blocks of memory, or it waits for a
+ *                 disk or a CPU that others use too, for at most STOP_WORK_MS
  *                 [test_stop, test_hostile_peers]
- *             (3) what comes from the engine changes this session only
+ *             (3) a message from the engine changes this session only
  * Main thread only.
  */
 #include "config.h"
@@ -44,13 +45,13 @@
 #define STOP_PATIENCE_MS (900 * SLOW)
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_WORK_MS 10000
-#define WORKING_SHARE 10 /* of a CPU, 1/10, while it may wait for one */
+#define WORKING_SHARE 10 /* 1/10 of a CPU counts as work, because it may wait for one */
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
-#define MAX_WARNINGS 64 /* of the engine's, a second */
+#define MAX_WARNINGS 64 /* from the engine, a second */
 
-/* ---- Small answers --------------------------------------------------------------------------- */
+/* ---- Accessors ------------------------------------------------------------------------------- */
 
 enum session_state session_state(const struct session *session)
 {
@@ -118,7 +119,8 @@ bool session_fail_state(const struct session *session, const char *act, GError *
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* What is known of it here: its server, if it has one, may not answer. The engine looks again. */
+/* Checks only what the kernel itself knows, because a file's server may not answer. The engine
+ * checks again. */
 static bool check_capture(int fd, bool append, struct statx *ret_status, GError **error)
 {
 	struct statx status;
@@ -158,7 +160,7 @@ static gboolean on_lifetime_end(gint fd, GIOCondition condition, gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* What the client did not limit, the service does. */
+/* The service limits what the client did not limit, and refuses what exceeds its limits. */
 static bool apply_limits(const struct access *access, struct options *options, GError **error)
 {
 	const struct {
@@ -265,12 +267,12 @@ void session_free(struct session *session)
 	g_free(session);
 }
 
-/* ---- An engine that has to end --------------------------------------------------------------- */
+/* ---- Ending an engine ------------------------------------------------------------------------ */
 
 void session_end(struct session *session, const GError *error);
 
-/* It waits for something in the kernel that SIGKILL does not end, as a file whose server does
- * not answer. */
+/* The engine waits for something in the kernel that SIGKILL does not end, such as a file whose
+ * server does not answer. */
 static gboolean on_death_late(gpointer data)
 {
 	struct session *session = data;
@@ -290,7 +292,7 @@ static void kill_engine(struct session *session)
 	session->patience = g_timeout_add(DEATH_PATIENCE_MS, on_death_late, session);
 }
 
-/* The engine is ended, and this is why. */
+/* Kills the engine, and reports the reason. */
 void session_give_up(struct session *session, const char *code, const char *text)
 {
 	session->given_up = true;
@@ -298,7 +300,7 @@ void session_give_up(struct session *session, const char *code, const char *text
 	kill_engine(session);
 }
 
-/* Not on a file server, because its owner can make it never answer. */
+/* A file on a file server does not count, because the server's owner can make it never answer. */
 static bool is_on_disk(const struct session *session)
 {
 	return S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
@@ -320,7 +322,7 @@ static gboolean on_patience_end(gpointer data)
 		return G_SOURCE_REMOVE;
 	}
 	session->patience = 0;
-	if (session->summary) { /* it has said that the file is whole */
+	if (session->summary) { /* it has reported that the file is complete */
 		kill_engine(session);
 		return G_SOURCE_REMOVE;
 	}
@@ -329,7 +331,7 @@ static gboolean on_patience_end(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* From when it is known that the engine is to end. */
+/* Call once it is certain that the engine has to end. */
 static void await_end(struct session *session)
 {
 	if (session->patience)
@@ -354,7 +356,7 @@ static void take_footprint_request(struct session *session, const void *body, si
 	requests_take_footprints(session->requests, body, bytes);
 }
 
-/* ---- What the engine tells ------------------------------------------------------------------- */
+/* ---- Messages of the engine ------------------------------------------------------------------ */
 
 static uint64_t now_ns(void)
 {
@@ -395,7 +397,7 @@ static void take_progress(struct session *session, const void *body, size_t byte
 	session->listener->progress(session, session->data);
 }
 
-/* The bus keeps what a client does not read, and an engine may have been taken over. */
+/* The bus queues what a client does not read, and an engine may have been taken over. */
 static bool warns_too_often(struct session *session)
 {
 	int64_t now = g_get_monotonic_time();
@@ -431,7 +433,7 @@ static void warn_of_memory(struct session *session)
 	session->listener->warning(session, "engine-died", text, session->data);
 }
 
-/* An engine that ended without a word. */
+/* Reports an engine that ended without a message. */
 static void warn_of_death(struct session *session, int wait_status)
 {
 	g_autofree char *text = NULL;
@@ -494,7 +496,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 			handlers[i].take(data, body, bytes);
 }
 
-/* It ended at a limit that the client did not ask for. */
+/* Warns if the session ended at a limit that the client did not ask for. */
 static void warn_of_limit(struct session *session)
 {
 	const struct options *options = session->options;
@@ -513,7 +515,7 @@ static void warn_of_limit(struct session *session)
 					   session->data);
 }
 
-/* The error: why a session that was starting does not. May free the session. */
+/* error: why a session does not start. May free the session. */
 void session_end(struct session *session, const GError *error)
 {
 	bool was_starting = session->state == SESSION_STARTING;
@@ -582,7 +584,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		perf_tasks_cancel(session->opening);
 		return true;
 	}
-	/* Whose command was quick has what it recorded in a ring by now. */
+	/* A short command may already have recorded into a ring. */
 	if (session->sysprof)
 		sysprof_take_rest(session->sysprof);
 	session_tell_refused(session);

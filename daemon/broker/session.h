@@ -5,7 +5,7 @@
 #include "daemon/broker/control.h"
 #include "daemon/broker/options.h"
 
-/* One recording: the events, the engine, the images. Knows nothing of D-Bus. */
+/* One recording: the events, the engine, the images. It does not depend on D-Bus. */
 struct session;
 
 enum session_state {
@@ -20,41 +20,41 @@ enum session_state {
 
 struct session_listener {
 	void (*state_changed)(struct session *session, void *data);
-	/* Once for a session_start() that returned true; error NULL: sampling is enabled. */
+	/* Called once for a session_start() that returned true. error NULL: sampling is enabled. */
 	void (*started)(struct session *session, const GError *error, void *data);
-	/* Each session_pause() up to that serial. */
+	/* The engine has obeyed each session_pause() up to that serial. */
 	void (*obeyed)(struct session *session, uint64_t serial, void *data);
 	void (*progress)(struct session *session, void *data); /* at most 4 a second */
 	void (*warning)(struct session *session, const char *code, const char *text, void *data);
-	/* Once for a session that left SESSION_CREATED; the engine is gone. May free the
-	 * session. */
+	/* Called once for a session that left SESSION_CREATED, when the engine is gone. May free
+	 * the session. */
 	void (*finished)(struct session *session, bool ok, const char *reason, GVariant *summary,
 			 void *data);
 };
 
-/* Takes over the options and the descriptor of the capture, which is checked. */
+/* Takes over the options and the descriptor of the capture, which it checks. */
 bool session_new(const struct access *access, uint32_t id, struct options *options, int capture_fd,
 		 const struct session_listener *listener, void *data, struct session **ret_session,
 		 GError **error);
-/* Whatever still runs is killed; the file stays as it is. */
+/* Kills whatever still runs; leaves the file as it is. */
 void session_free(struct session *session);
 
 bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
-/* *ret_serial: what the listener's obeyed() says when it is so; never, where the session ends
+/* *ret_serial: what the listener's obeyed() reports once it is done, unless the session ends
  * before. */
 bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
 
 /* The secret by which a process finds its session. */
 const uint8_t *session_token(const struct session *session);
-/* What SYSPROF_CONTROL_FD of a command is to be; borrowed, until the session ends. */
+/* Returns the socket for a command's SYSPROF_CONTROL_FD; borrowed, until the session ends. */
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
-/* How well the session fits a process that names none: 0 not at all, else the more the better. */
+/* Returns how well the session fits a process that names none: 0 not at all; higher is better. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
-/* The engine has the last word: CONTROL_OK, it will answer. */
+/* The engine decides. CONTROL_OK: it will answer. */
 enum control_status session_take_peer(struct session *session, const struct control_peer *peer);
-/* There was no room for it, and it was told so: that is a loss, if it is a target. */
+/* The peer was refused for lack of room, and has its answer. That is a loss if it is a target. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);

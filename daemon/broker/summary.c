@@ -2,8 +2,8 @@
 /*
  * Summary - the engine's last message as D-Bus shows it
  *
- * Numbers outside of their enum read "internal" or "unknown"; text is made UTF-8, since D-Bus takes
- * nothing else.
+ * Numbers outside of their enum read "internal" or "unknown". Text is converted to UTF-8, because
+ * D-Bus accepts nothing else.
  */
 #include "config.h"
 

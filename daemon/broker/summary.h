@@ -7,8 +7,8 @@
 
 /* The summary of the signal Finished, a{sv}; docs/dbus.md lists its keys. */
 GVariant *summary_new(const struct message_finished *finished);
-/* Of an engine that died: the last counts that it told. */
+/* For an engine that died: the last counts that it reported. */
 GVariant *summary_unknown(const struct message_progress *counters, uint64_t start_ns,
 			  uint64_t stop_ns);
-/* The reason's name on D-Bus. */
+/* Returns the reason's name on D-Bus. */
 const char *summary_reason(uint32_t reason);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof - lets in who speaks the protocol of sysprof's collectors
+ * Sysprof - accepts processes that use the protocol of sysprof's collectors
  *
- * A launched command inherits a socket, and so do all its children; each thread that has something
- * to say sends ten bytes over it, and waits for one byte and the descriptor of a ring. What is read
- * here is those ten bytes, and who sent them, which the kernel says with each packet: an inherited
- * socket says nothing of who uses it. An engine does everything else. The library waits without
- * end, so each request is answered, and the socket closed when the session ends. As all wait at the
- * same socket, who asked may have had another one's answer, and be gone, before its own request is
- * read: it counts all the same.
- * Invariants: (1) who sent a request is the kernel's word  [test_sysprof: children]
- *             (2) what is no request is dropped  [test_sysprof: hostile]
- *             (3) so many a second, and then nothing is read  [test_sysprof: hostile]
- *             (4) what was asked before the session stops is read            [test_sysprof: late]
- *             (5) descriptors cannot be sent; where the kernel lets them, they end it for all
- *                 [test_attack_sockets: sysprof]
+ * A launched command inherits a socket, and so do all its children. Each thread that wants to
+ * record sends ten bytes over it, and waits for one byte and the descriptor of a ring. Only those
+ * ten bytes and their sender are read here. The kernel reports the sender of each packet, because
+ * an inherited socket does not say who uses it. An engine does everything else. The library waits
+ * forever, so each request is answered, and the socket is closed when the session ends. All threads
+ * wait at the same socket. So a sender may have had another one's answer, and be gone, before its
+ * own request is read; that request counts all the same.
+ * Invariants: (1) the kernel says who sent a request  [test_sysprof: children]
+ *             (2) a packet that is not a request is dropped  [test_sysprof: hostile]
+ *             (3) after MAX_A_SECOND requests in a second, nothing is read  [test_sysprof: hostile]
+ *             (4) requests that were sent before the session stops are read  [test_sysprof: late]
+ *             (5) descriptors cannot be sent; where the kernel allows them, they end the socket for
+ *                 all  [test_attack_sockets: sysprof]
  * Main thread only.
  */
 #include "config.h"
@@ -56,10 +56,10 @@ struct sysprof {
 	unsigned n_in_second;
 };
 
-/* What the kernel says of a packet. */
+/* The kernel's report about a packet. */
 struct sender {
-	struct ucred credentials; /* pid 0: not of our PID namespace */
-	int pidfd;                /* -1: not told */
+	struct ucred credentials; /* pid 0: not in our PID namespace */
+	int pidfd;                /* -1: not reported */
 	bool has_descriptors;
 };
 
@@ -93,7 +93,7 @@ static void read_control(const struct msghdr *header, struct sender *ret_sender)
 	}
 }
 
-/* Returns the length of a packet, or -1: there is none. */
+/* Returns the length of a packet, or -1 if there is none. */
 static ssize_t receive(int fd, void *packet, size_t room, int flags, struct sender *ret_sender)
 {
 	union {
@@ -114,12 +114,12 @@ static ssize_t receive(int fd, void *packet, size_t room, int flags, struct send
 	return n;
 }
 
-/* Without a descriptor: the thread goes on without a ring. */
+/* Answers without a descriptor, so that the thread continues without a ring. */
 static void refuse(int fd)
 {
 	char byte = 0;
 
-	/* Who does not read does not wait. */
+	/* A thread that does not read the answer does not wait for it. */
 	if (send(fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 }
@@ -149,7 +149,7 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* False: for a while nothing is read. */
+/* Returns false if nothing may be read for a while. */
 static bool has_room(struct sysprof *sysprof)
 {
 	struct pollfd answers = { .fd = sysprof->socket, .events = POLLOUT };
@@ -158,11 +158,12 @@ static bool has_room(struct sysprof *sysprof)
 	if (second != sysprof->second)
 		sysprof->n_in_second = 0;
 	sysprof->second = second;
-	/* Each that is read has an answer, which somebody waits for. */
+	/* Each request that is read needs room for an answer, because somebody waits for it. */
 	return poll(&answers, 1, 0) > 0 && sysprof->n_in_second++ < MAX_A_SECOND;
 }
 
-/* Before it is read, which would close them (stranger.c). What is closed here are copies. */
+/* Looks at the packet before it is read, which would close its descriptors (stranger.c). Only
+ * copies are closed here. */
 static bool has_descriptors(const struct sysprof *sysprof)
 {
 	char byte;
@@ -184,7 +185,7 @@ static bool take_request(struct sysprof *sysprof)
 	ssize_t n;
 
 	if (has_descriptors(sysprof)) {
-		/* Threads that wait for an answer see the end of the socket, and go on without a
+		/* Threads that wait for an answer see the end of the socket, and continue without a
 		 * ring. */
 		(void)shutdown(sysprof->socket, SHUT_RDWR);
 		sysprof->is_ended = true;
@@ -194,7 +195,7 @@ static bool take_request(struct sysprof *sysprof)
 	if (n < 0)
 		return false;
 	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
-		/* An older kernel. While it waits, the number is its own. */
+		/* An older kernel. The sender keeps its number while it waits. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
 		if (!take_sender(sysprof, &sender))
@@ -205,7 +206,7 @@ static bool take_request(struct sysprof *sysprof)
 	return true;
 }
 
-/* One a turn, so that others are served meanwhile. */
+/* Takes one request a turn, so that others are served meanwhile. */
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 {
 	struct sysprof *sysprof = data;
@@ -233,7 +234,7 @@ bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, G
 	struct sysprof *sysprof;
 	int sockets[2], on = 1;
 
-	/* A packet is a request, whoever else sends one meanwhile. */
+	/* Each packet is one request, even if others send at the same time. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
 				   ERRNO_TEXT(errno));

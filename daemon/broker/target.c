@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Target - the processes of a session: whose they are, and that they stay the ones that were asked
- * for
+ * Target - the processes of a session: whose they are, and that they stay the requested ones
  *
- * A pidfd is opened for each when the session is made. As long as that does not say that the
- * process ended, the number is still its own, so whatever /proc/PID said before the pidfd is asked
- * was said of that process.
- * Invariants: (1) what is checked is looked at first, and then whether it was the process that is
- *                 held  [test_bus_polkit: of another process]
- *             (2) what the kernel would not let the user trace is not the user's own
+ * A pidfd is opened for each process when the session is made. Until the pidfd reports the end of
+ * the process, its number is not reused. So whatever /proc/PID said before the pidfd was checked
+ * was about that process.
+ * Invariants: (1) everything is looked at first, and the pidfd is checked after that
+ *                 [test_bus_polkit: of another process]
+ *             (2) a process that the kernel would not let the user trace is not the user's own
  *                 [test_bus_polkit: own is own, not dumpable]
- * What makes a process the user's own is owner.c's to say.
+ * owner.c decides what makes a process the user's own.
  */
 #include "config.h"
 

@@ -8,34 +8,33 @@
 
 #define TARGETS_ANY_USER ((uid_t)-1)
 
-/* A descriptor that stands for the process: as long as target_is_alive(), its number is nobody
- * else's, and what was read or opened by that number since then was this process's. -1 with
- * errno. */
+/* Opens a descriptor of the process. As long as target_is_alive(), the number is not reused, and
+ * what was read or opened by that number since then was this process's. Returns -1 with errno. */
 int target_open(pid_t pid);
-/* It has not ended. One that has, but was not waited for yet, counts as ended. */
+/* Returns whether the process has not ended. A zombie has ended. */
 bool target_is_alive(int pidfd);
-/* Whether it is alive and wholly the user's: see owner_is(). `pid` is what target_open() got. */
+/* Returns whether it is alive and wholly the user's: see owner_is(). `pid` is what target_open()
+ * got. */
 bool target_is_owned(int pidfd, pid_t pid, uid_t uid);
 
-/* What it is called in its own PID namespace; 0: the same as here. False: it is gone. */
+/* Reports its number in its own PID namespace; 0: the same as here. Returns false if it is gone. */
 bool target_inner_pid(pid_t pid, pid_t *ret_inner);
 
-/* The processes that a session is to record, held so that their numbers cannot become those of
- * others. */
+/* The processes that a session records, held by pidfd, so that a reused number is detected. */
 struct targets;
 
-/* BROKER_ERROR_FAILED where one is not there, or is a thread. */
+/* Fails with BROKER_ERROR_FAILED if one does not exist, or is a thread. */
 bool targets_new(const int32_t *pids, unsigned n, struct targets **ret_targets, GError **error);
 void targets_free(struct targets *targets);
 
 /*
- * All of them still run and are the user's own (target_is_owned()), or anybody's for
- * TARGETS_ANY_USER. BROKER_ERROR_FAILED where one has ended, BROKER_ERROR_NOT_AUTHORIZED where one
- * is not.
+ * Checks that all of them still run and are the user's own (target_is_owned()), or anybody's for
+ * TARGETS_ANY_USER. Fails with BROKER_ERROR_FAILED if one has ended, BROKER_ERROR_NOT_AUTHORIZED if
+ * one is not the user's.
  */
 bool targets_check(const struct targets *targets, uid_t uid, GError **error);
 
-/* "firefox (1234), bash (1235), make (1236) +2", of harmless characters; g_free. */
+/* Returns "firefox (1234), bash (1235), make (1236) +2", in harmless characters; g_free. */
 char *targets_describe(const struct targets *targets);
-/* What a process calls itself, harmless and never empty; g_free. */
+/* Returns the name of a process, in harmless characters and never empty; g_free. */
 char *target_name(pid_t pid);

@@ -2,12 +2,12 @@
 /*
  * Below - finds a file by a path that somebody else chose
  *
- * What openat2() does with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, by one openat() a name:
- * openat2() has its flags in memory, so a filter that lets it through lets files be opened for
- * writing (sandbox.c). Nothing is opened but handles.
+ * Does what openat2() does with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, by one openat() for each
+ * name. openat2() has its flags in memory, so a filter that allows it lets files be opened for
+ * writing (sandbox.c). Only handles (O_PATH) are opened.
  * Invariants: (1) the result is below the root, whatever is renamed meanwhile  [test-files: links]
- *             (2) no link is followed, also none of /proc                      [test-files: links]
- *             (3) with care, no server is asked for anything  [test-files: careful]
+ *             (2) no link is followed, not even one of /proc  [test-files: links]
+ *             (3) with `careful`, no server is asked for anything  [test-files: careful]
  */
 #include "daemon/files/below.h"
 

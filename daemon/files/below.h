@@ -3,6 +3,6 @@
 
 #include <stdbool.h>
 
-/* The file of an absolute path below a folder, by O_PATH; 0 or an errno. Follows no link (ELOOP)
- * and no ".." (EXDEV). `careful`: stays on filesystems that nobody serves (EACCES). */
+/* Opens the file of an absolute path below a folder, by O_PATH. Returns 0 or an errno. Follows no
+ * link (ELOOP) and no ".." (EXDEV). `careful`: stays on filesystems without a server (EACCES). */
 int below_open(int root, const char *path, bool careful, int *ret_handle);

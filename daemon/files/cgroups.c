@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cgroups - the paths behind the cgroup ids of samples
+ * Cgroups - the paths of the cgroup ids in samples
  *
  * A sample's cgroup id is the inode number of a directory in the hierarchy that has the perf_event
- * controller: the v1 hierarchy of that name where one is mounted, else v2, wherever it is mounted.
- * Cgroups that are made later come in the side band.
+ * controller: the v1 hierarchy of that name if one is mounted, else v2, wherever it is mounted. The
+ * side band reports cgroups that are made later.
  */
 #include "daemon/files/cgroups.h"
 
@@ -28,9 +28,9 @@ struct cgroups {
 	unsigned n;
 };
 
-/* ---- Where it is mounted --------------------------------------------------------------------- */
+/* ---- Mounts ---------------------------------------------------------------------------------- */
 
-/* \040 for a space, in place. */
+/* Replaces escapes such as \040 for a space, in place. */
 static void unescape(char *text)
 {
 	char *to = text;

@@ -6,11 +6,12 @@
 /* The hierarchy that perf's cgroup ids belong to. */
 struct cgroups;
 
-/* NULL: there is none. */
+/* Returns NULL if there is no hierarchy. */
 struct cgroups *cgroups_new(void);
 void cgroups_free(struct cgroups *cgroups);
-/* A SNAPSHOT_CGROUP_DIR for each directory of the hierarchy. */
+/* Adds a SNAPSHOT_CGROUP_DIR for each directory of the hierarchy. */
 void cgroups_add_all(struct cgroups *cgroups, struct buffer *buffer);
-/* One for that of a process, whose /proc/PID/cgroup is given; each directory once in a row. */
+/* Adds one for the directory of a process, whose /proc/PID/cgroup is given. Skips the directory
+ * that was added last. */
 void cgroups_add_one(struct cgroups *cgroups, struct buffer *buffer, const char *text,
 		     size_t length);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Client - what the user may read whom a session is for
+ * Client - what a session's user may read
  *
- * The kernel is asked, with that user's ids and groups and without the capabilities that go round
- * permissions: ACLs and security modules have their say. Between rights_take() and
- * rights_give_back() nothing else is done.
- * Invariants: (1) whatever happens between them, the rights are back after it, or the process ends
- *                 [test-files: client]
+ * Asks the kernel, with that user's ids and groups and without the capabilities that bypass
+ * permissions, so that ACLs and security modules count. Nothing else is done between rights_take()
+ * and rights_give_back().
+ * Invariants: (1) whatever happens between them, the rights are restored after it, or the process
+ *                 ends  [test-files: client]
  */
 #include "daemon/files/client.h"
 
@@ -23,7 +23,7 @@
 
 #define NOGROUP 65534
 #define BIT(capability) (1u << (capability))
-/* All that make the owner or the mode of a file not count; they are below 32. */
+/* The capabilities that bypass the owner or the mode of a file; all are below 32. */
 #define OVERRIDES                                                                                  \
 	(BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) | BIT(CAP_SYS_ADMIN) | \
 	 BIT(CAP_CHOWN) | BIT(CAP_FSETID))
@@ -74,8 +74,8 @@ static void capabilities(struct __user_cap_data_struct data[2], bool set)
 		abort();
 }
 
-/* The user's rights; ret_before is for the way back. False: they cannot be had, and nothing was
- * changed. */
+/* Takes the user's rights; ret_before is for giving them back. If it returns false, it could not
+ * take them, and has changed nothing. */
 static bool rights_take(const struct client *client, struct __user_cap_data_struct ret_before[2])
 {
 	struct __user_cap_data_struct data[2];
@@ -85,7 +85,7 @@ static bool rights_take(const struct client *client, struct __user_cap_data_stru
 		return false;
 	setfsgid(client->gid);
 	setfsuid(client->uid);
-	/* after that: a change of the ids sets capabilities too */
+	/* after the ids, because changing them sets capabilities, too */
 	capabilities(data, false);
 	if (client->uid != 0)
 		data[0].effective &= ~OVERRIDES;

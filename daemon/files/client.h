@@ -12,14 +12,14 @@ struct client {
 	gid_t gid;
 	size_t n_groups;
 	gid_t groups[CLIENT_MAX_GROUPS];
-	bool is_self; /* we have no other rights than this user's */
+	bool is_self; /* we have only this user's rights */
 };
 
-/* Looks the groups up, in /etc/passwd and /etc/group themselves: a user that is not there has
+/* Reads the groups from /etc/passwd and /etc/group themselves. A user that is not in there has
  * none. */
 void client_init(struct client *client, uid_t uid);
-/* Whether the user may read the file of a descriptor (O_PATH will do). */
+/* Returns whether the user may read the file of a descriptor (O_PATH is enough). */
 bool client_may_read(const struct client *client, int fd);
-/* The file at a path below the root folder, as far as the user may search the folders on the
- * way: O_PATH, or -1. `careful`: see below_open(). */
+/* Opens the file at a path below the root folder, by O_PATH, if the user may search the folders on
+ * the way; else returns -1. `careful`: see below_open(). */
 int client_find(const struct client *client, const char *path, bool careful);

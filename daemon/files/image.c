@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Image - the file behind a mapping
+ * Image - opens the file of a mapping
  *
  * /proc/PID/map_files leads to the very file that is mapped: deleted, replaced, overlaid, in
- * another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that is still there, so
- * the path is the second way in, and for a plain user's own programs /proc/PID/exe the third. What
- * is mapped was chosen by a target, and who asks may be an engine that was taken over. Invariants:
- *   (1) a mapping is opened only where it is executable  [test-files: only_executable]
- *   (2) a path is resolved below the process's root, through no link: mapped paths have none
- *       [test-files: links]
- *   (3) by path alone a file is opened only if everybody may read it, or if inode and generation
- *       say that it is what was mapped: the generation cannot be guessed  [test-files: unreadable]
- *   (4) nothing but a regular file with something in it to map is opened for reading: a FIFO or a
- *       device is looked at by O_PATH only, and what /proc and its like have is no file
- *       [test-files: only_regular_files]
- *   (5) nobody but us reads from a filesystem that some process serves: those files are copied
- *       [test_hostile_files]
- *   (6) in an own_only session the process's leader is the client's before, and all of it after,
- *       and the client may read the file  [test-files: own_only]
- *   (7) what is handed out is open for reading only, and a copy is sealed
- *       [test_attack_descriptors]
- * No byte of any file is looked at here. The build-id comes from the kernel, which parses the file:
- * it is asked about a page of it that we map and never touch. The side band could deliver build-ids
- * too, but then the kernel marks the mmap2 records of every other profiler on the machine as if
- * they had some, and perf 6.1 does not survive that; so that is left to kernels before 6.11, which
+ * another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that still exists. So
+ * the path is the second way, and /proc/PID/exe the third, for a plain user's own programs. A
+ * target chooses what it maps, and the request may come from an engine that was taken over.
+ * Invariants: (1) a mapping is opened only if it is executable  [test-files: only_executable]
+ *             (2) a path is resolved below the process's root, through no link: mapped paths have
+ *                 none  [test-files: links]
+ *             (3) by path alone a file is opened only if everybody may read it, or if inode and
+ *                 generation prove that it is the mapped one: the generation cannot be guessed
+ *                 [test-files: unreadable]
+ *             (4) only a regular file with something in it to map is opened for reading: a FIFO or
+ *                 a device is looked at by O_PATH only, and the files of /proc and its like are
+ *                 refused  [test-files: only_regular_files]
+ *             (5) only we read from a filesystem that some process serves: such files are copied
+ *                 [test_hostile_files]
+ *             (6) in an own_only session the process's leader is the client's before, and all of
+ *                 the process after that, and the client may read the file  [test-files: own_only]
+ *             (7) a descriptor that is handed out is for reading only, and a copy is sealed
+ *                 [test_attack_descriptors]
+ * No file is parsed here. The build-id comes from the kernel, which parses the file: it is asked
+ * about a page of it that we map and never touch. The side band could deliver build-ids, too. But
+ * then the kernel marks the mmap2 records of every other profiler on the machine as if they had
+ * some, and perf 6.1 does not survive that. So that is only done on kernels before 6.11, which
  * cannot be asked.
  */
 #include "daemon/files/image.h"
@@ -54,7 +55,7 @@
 #define MAX_FILE_BYTES (UINT64_C(4) << 30)
 #define FUSE_MAGIC 0x65735546
 
-/* What is being opened. */
+/* The file that is being opened. */
 struct target {
 	const struct files_config *config;
 	const struct client *client;
@@ -67,7 +68,7 @@ struct target {
 
 /* ---- What a file is -------------------------------------------------------------------------- */
 
-/* From O_PATH to readable. */
+/* Opens an O_PATH descriptor for reading. */
 static int reopen(int handle, int *ret_fd)
 {
 	int fd;
@@ -80,7 +81,7 @@ static int reopen(int handle, int *ret_fd)
 	return 0;
 }
 
-/* Whether that is the file that was mapped, as far as inode and generation were told. */
+/* Returns whether this is the mapped file, as far as inode and generation are known. */
 static bool is_same_file(int fd, const struct message_image_request *mapping)
 {
 	struct stat status;
@@ -93,7 +94,7 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
 }
 
-/* That, beyond doubt. */
+/* The same, beyond doubt. */
 static bool is_proven_file(int fd, const struct message_image_request *mapping)
 {
 	int generation = 0;
@@ -102,8 +103,8 @@ static bool is_proven_file(int fd, const struct message_image_request *mapping)
 	       ioctl(fd, FS_IOC_GETVERSION, &generation) == 0 && is_same_file(fd, mapping);
 }
 
-/* An overlaid file's inode is not the one that the kernel tells of mappings, so its name has to
- * do. */
+/* The inode of an overlaid file is not the one that the kernel reports of mappings, so the name has
+ * to be enough. */
 static bool is_overlaid_file(int fd, const char *name)
 {
 	char link[32], path[PATH_MAX];
@@ -118,7 +119,7 @@ static bool is_overlaid_file(int fd, const char *name)
 	return length >= 0 && (size_t)length >= end && memcmp(path + length - end, name, end) == 0;
 }
 
-/* ---- The ways in ---------------------------------------------------------------------------- */
+/* ---- Ways to open it ------------------------------------------------------------------------- */
 
 static bool is_executable(int dir, uint64_t start, uint64_t end)
 {
@@ -181,8 +182,9 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Below the root of the process. One that is gone most likely had ours, and the path of one in a
- * chroot is told from our root; whether it is that file is looked at in any case. */
+/* Looks below the root of the process. A process that is gone most likely had ours, and the path of
+ * a process in a chroot is reported from our root. The caller checks in any case whether it is that
+ * file. */
 static int open_named(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int root = -1;
@@ -218,7 +220,8 @@ static int open_path(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-/* The program itself, where its path leads to it no more; for those to whom map_files is closed. */
+/* Opens the program itself, if its path does not lead to it any more; for users to whom map_files
+ * is closed. */
 static int open_exe(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int handle = -1;
@@ -239,10 +242,9 @@ static int open_exe(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-/* ---- Who may have it ------------------------------------------------------------------------- */
+/* ---- Authorization --------------------------------------------------------------------------- */
 
-/* By its mode, and because it is mapped by a process of the user, or because the user can get
- * there. */
+/* The client needs read permission, and a process that maps the file or a way to reach the file. */
 static bool client_may_have(const struct target *target, int fd)
 {
 	CLEANUP_CLOSE int found = -1;
@@ -259,7 +261,7 @@ static bool client_may_have(const struct target *target, int fd)
 	       wanted.st_dev == status.st_dev && wanted.st_ino == status.st_ino;
 }
 
-/* ---- Filesystems that somebody serves -------------------------------------------------------- */
+/* ---- Filesystems that a process serves ------------------------------------------------------- */
 
 static bool in_our_user_namespace(int dir)
 {
@@ -269,9 +271,9 @@ static bool in_our_user_namespace(int dir)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Whether some process could make those wait who read or close the file: FUSE, unless it is the
- * machine's host that serves; and overlays that a user may have put over such a thing in a
- * namespace of its own. */
+/* Returns whether some process could block those who read or close the file: FUSE, unless the
+ * machine's host serves it, and overlays that a user may have put over FUSE in a namespace of its
+ * own. */
 static bool is_served(int fd, int dir)
 {
 	struct statfs status;
@@ -287,8 +289,7 @@ static bool is_served(int fd, int dir)
 	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
-/* All of it counts as one step for the broker's patience: who serves it may be as slow as it
- * likes. */
+/* The copy is one step for the broker's stall time, because a server may be arbitrarily slow. */
 static int copy(int fd, uint64_t limit, int *ret_fd)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -312,9 +313,9 @@ static int copy(int fd, uint64_t limit, int *ret_fd)
 	return 0;
 }
 
-/* ---- What the engine wants to know ----------------------------------------------------------- */
+/* ---- Data for the engine --------------------------------------------------------------------- */
 
-/* 0: the file has none, or the kernel cannot be asked. */
+/* Returns 0 if the file has none, or if the kernel cannot be asked. */
 static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 {
 	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -336,7 +337,7 @@ static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 	return bytes;
 }
 
-/* What exec gives to who runs the file: a mount may forbid that. */
+/* Returns the rights that exec gives to those who run the file. A mount may forbid that. */
 static uint32_t rights_of(int fd, const struct stat *status)
 {
 	struct statfs mount;
@@ -369,7 +370,7 @@ static bool describe(int fd, struct message_image *image)
 	return true;
 }
 
-/* The file's identity, and a copy in its place where that is called for. */
+/* Adds the file's identity, and replaces the file by a copy if necessary. */
 static int finish(const struct target *target, uint64_t copy_bytes, int *fd,
 		  struct files_answer *answer)
 {
@@ -417,7 +418,7 @@ int image_open(const struct files_config *config, const struct client *client,
 		failed = open_path(&target, &fd);
 	if (failed && open_exe(&target, &fd) != 0)
 		return failed;
-	/* it may have become somebody else's meanwhile */
+	/* the process may be another user's by now */
 	if (target.is_own && !owner_is(dir, client->uid))
 		return EACCES;
 	answer->client_read = client_may_have(&target, fd);

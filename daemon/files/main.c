@@ -2,13 +2,13 @@
 /*
  * profd-files - opens what targets can name, and may be killed while it waits for it
  *
- * One for each session, started by profd. A file of FUSE may answer never, and so may /proc where
- * it goes through a process's memory; whoever touches one of those is stuck in the kernel, and that
- * is here. See daemon/files-protocol.h.
- * Invariants: (1) requests are worked on one after the other, in order: the broker knows which one
- *                 is stuck
- *             (2) nothing outlives a request but the sandbox: any other process of this kind can go
- *                 on
+ * profd starts one for each session. A file of FUSE may never answer, and neither may /proc where
+ * it reads through a process's memory. A process that touches one of those is stuck in the kernel;
+ * this process does it so that profd does not have to. See daemon/files-protocol.h.
+ * Invariants: (1) requests are worked on one at a time, in order, so that the broker can find the
+ *                 stuck one
+ *             (2) only the sandbox outlives a request, so that any other process of this kind can
+ *                 continue
  */
 #include "config.h"
 
@@ -34,7 +34,7 @@ struct incoming {
 	char path[PATH_MAX];
 };
 
-/* Who is stuck holds no pipe of our caller's open, and no mount. */
+/* A stuck process must not hold a pipe of our caller's open, nor a mount. */
 static bool let_go(void)
 {
 	if (chdir("/") < 0)
@@ -43,7 +43,7 @@ static bool let_go(void)
 	       (dup2(STDIN_FILENO, STDOUT_FILENO) >= 0 && dup2(STDIN_FILENO, STDERR_FILENO) >= 0);
 }
 
-/* False: nothing more can be done. Takes over fd. */
+/* Returns false if it cannot continue. Takes over fd. */
 static bool handle(const struct files_config *config, const struct client *client,
 		   const struct incoming *incoming, size_t bytes, int memfd)
 {
@@ -67,7 +67,7 @@ static bool handle(const struct files_config *config, const struct client *clien
 	body.image.error = body.error;
 	if (datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0))
 		return true;
-	/* All processes of a user share what may be on its way, and the limit is how many files
+	/* All processes of a user share a limit of descriptors in flight: the number of files that
 	 * the sender may open. */
 	if (fd < 0 || errno != ETOOMANYREFS)
 		return false;
@@ -83,7 +83,7 @@ static int serve(void)
 	int fd = -1;
 	ssize_t n;
 
-	signal(SIGXFSZ, SIG_IGN); /* the write fails as well */
+	signal(SIGXFSZ, SIG_IGN); /* the write fails, too */
 	if (datagram_receive(FILES_SOCKET_FD, &config, sizeof(config), 0, &fd) !=
 	    (ssize_t)sizeof(config))
 		return 1;
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 1 && fstat(FILES_SOCKET_FD, &status) == 0 && S_ISSOCK(status.st_mode))
-		/* a sanitizer that looks for leaks now could not: nobody may trace us */
+		/* a sanitizer could not look for leaks now, because nobody may trace us */
 		_exit(serve());
 	fprintf(stderr,
 		"Usage: profd-files --version\nprofd starts it; it does nothing by itself.\n");

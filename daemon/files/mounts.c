@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mounts - what kind of filesystem a file is on
+ * Mounts - the type of filesystem that a file is on
  *
- * Asked of /proc/self/mountinfo, which no server can hold up. What is mounted in another namespace
- * only is not in there, and unknown is not local.
+ * Reads /proc/self/mountinfo, which no server can delay. It does not have mounts of other
+ * namespaces, and an unknown mount is not local.
  */
 #include "daemon/files/mounts.h"
 

@@ -6,9 +6,9 @@
 
 #define MOUNTS_TYPE_BYTES 64
 
-/* The type of a filesystem that is mounted where we are, by its device: "fuse.sshfs",
- * "virtiofs". False: it is not. */
+/* Finds the type of a filesystem by its device: "fuse.sshfs", "virtiofs". Returns false if it is
+ * not mounted in our namespace. */
 bool mounts_type(dev_t dev, char ret_type[MOUNTS_TYPE_BYTES]);
-/* Whether nobody but the kernel and its disks answers for the file of a descriptor (O_PATH will
- * do): it is on the mount of our root, or on one of a type that is known. Asks no server. */
+/* Returns whether only the kernel and its disks answer for the file of a descriptor (O_PATH is
+ * enough): it is on the mount of our root, or on one of a known type. Asks no server. */
 bool mounts_is_local(int handle);

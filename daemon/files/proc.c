@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Proc - what existed before the recording, read from /proc
+ * Proc - reads from /proc what existed before the recording
  *
- * The engine asks for this once the side band is enabled: what changes while it is read is in the
- * side band too, and each record carries the time just before it was read, so that the two can be
- * put in order. Nothing is stopped. Only /proc's directory structure is understood here. File
- * contents go to the engine as they are: targets choose their names, and hostile bytes are the
- * engine's business.
- * A process may go at any moment: what could not be read is left out, and that is no error.
- * Invariants: (1) a process is in the memfd as a whole or not at all, and then status_set_bytes()
- *                 is told: whoever is killed here is continued by the next one
+ * The engine requests this once the side band is enabled. Changes during the reading are in the
+ * side band, too, and each record has the time just before it was read, so that the two can be
+ * ordered. Nothing is stopped. Only /proc's directory structure is parsed here. File contents go to
+ * the engine unchanged: targets choose their names, and hostile bytes are the engine's business.
+ * A process may exit at any time: what could not be read is omitted, and that is not an error.
+ * Invariants: (1) a process is in the memfd completely or not at all, and status_set_bytes()
+ *                 reports it after that: if we are killed, the next process continues there
  *                 [test_hostile_files: test_locked_memory]
- *             (2) of a bare process no file is read that goes through its memory, which may lie in
- *                 a file that never comes  [test_hostile_files: test_locked_memory]
+ *             (2) of a bare process no file is read that goes through its memory, which may be
+ *                 mapped from a file that never answers  [test_hostile_files: test_locked_memory]
  *             (3) an own_only session gets records of processes whose leader was the client's
- *                 before they were read and that are wholly so after that, and nothing of the
- *                 kernel  [test-files: own_only]
+ *                 before they were read and that are wholly the client's after that, and nothing of
+ *                 the kernel  [test-files: own_only]
  */
 #include "daemon/files/proc.h"
 
@@ -33,7 +32,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SMALL_FILE_BYTES (64u << 10) /* all but maps */
+#define SMALL_FILE_BYTES (64u << 10) /* everything except maps */
 #define MAPS_BYTES (16u << 20)
 #define MAX_MAPPINGS 65536 /* executable ones of a process */
 #define MAX_SNAPSHOT_BYTES (512u << 20)
@@ -46,7 +45,7 @@ struct snapshot {
 	struct cgroups *cgroups; /* of an own_only session */
 	uint64_t offset;
 	int memfd;
-	bool maps_as_text; /* the kernel has no PROCMAP_QUERY */
+	bool maps_as_text; /* the kernel does not have PROCMAP_QUERY */
 };
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
@@ -89,7 +88,7 @@ static bool has_number(const struct numbers *numbers, pid_t number)
 				     compare_numbers) != NULL;
 }
 
-/* Directory entries that are numbers, rising. */
+/* Lists directory entries that are numbers, in ascending order. */
 static void list_numbers(int dir, const char *path, struct numbers *numbers)
 {
 	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -113,8 +112,8 @@ static void list_numbers(int dir, const char *path, struct numbers *numbers)
 
 /* ---- One process ----------------------------------------------------------------------------- */
 
-/* False: a kernel thread, which has neither a program nor mappings, or a leader that ended
- * before its threads, which has them no more. */
+/* Returns false for a kernel thread, which has neither a program nor mappings, and for a leader
+ * that ended before its threads and has lost them. */
 static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
@@ -129,7 +128,7 @@ static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 	return n > 0 || errno != ENOENT;
 }
 
-/* Asks for the next executable mapping at or above *address. 0, or an errno. */
+/* Asks for the next executable mapping at or above `address`. Returns 0 or an errno. */
 static int query_mapping(int fd, uint64_t address, struct snapshot_mapping *ret_mapping,
 			 char name[PATH_MAX], size_t *ret_name_bytes)
 {
@@ -195,8 +194,8 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	}
 }
 
-/* The kernel counts a folder's threads as links of it (fs/proc/base.c: proc_task_getattr), which
- * costs less than to list them. */
+/* The kernel counts a folder's threads as its links (fs/proc/base.c: proc_task_getattr), which
+ * costs less than listing them. */
 static bool has_one_thread(int dir)
 {
 	struct stat status;
@@ -204,7 +203,7 @@ static bool has_one_thread(int dir)
 	return fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1;
 }
 
-/* Whether it has other numbers than ours in a PID namespace of its own. */
+/* Returns whether it is in a PID namespace of its own, with other numbers than ours. */
 static bool is_below(int dir)
 {
 	struct stat own, theirs;
@@ -227,7 +226,8 @@ static void add_thread(struct snapshot *snapshot, int dir, pid_t pid, pid_t tid,
 	buffer_add_file(&snapshot->buffer, dir, path, record, SMALL_FILE_BYTES);
 }
 
-/* Threads but the leader; again until no new one is found. Returns one of them, or 0. */
+/* Adds the threads except the leader, again until there is no new one. Returns one of them, or
+ * 0. */
 static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	CLEANUP(free_numbers) struct numbers seen = { 0 };
@@ -237,7 +237,7 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 
 	if (has_one_thread(dir))
 		return 0;
-	/* What they are called there is of interest where they record themselves. */
+	/* Their numbers in that namespace matter if they record themselves. */
 	below = snapshot->request->pid != 0 && is_below(dir);
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
@@ -263,7 +263,7 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	return other;
 }
 
-/* What goes with the memory, and may wait for it. False: there is none. */
+/* Adds what depends on the memory, and may wait for it. Returns false if there is no memory. */
 static bool add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };
@@ -289,7 +289,7 @@ static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)
 	at = buffer->length + sizeof(cgroup);
 	if (!buffer_add_file(buffer, dir, "cgroup", cgroup, SMALL_FILE_BYTES) || !snapshot->cgroups)
 		return;
-	/* the records' bytes may move while one is added */
+	/* a copy, because the records' bytes may move while one is added */
 	CLEANUP_FREE char *text = strndup((const char *)buffer->bytes + at, buffer->length - at);
 	if (text)
 		cgroups_add_one(snapshot->cgroups, buffer, text, strlen(text));
@@ -302,7 +302,7 @@ static bool is_bare(const struct snapshot *snapshot, int dir, pid_t pid)
 
 	if (pid == request->bare_pid)
 		return true;
-	/* of the folder: who runs it, dumpable or not */
+	/* the owner of the folder is the user who runs the process, dumpable or not */
 	if (request->n_bare == 0 || fstat(dir, &status) < 0)
 		return false;
 	for (uint32_t i = 0; i < MIN_OF(request->n_bare, FILES_MAX_BARE); i++)
@@ -331,8 +331,8 @@ static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
 		add_program(snapshot, thread, pid, bare);
 }
 
-/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may
- * hold. */
+/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may hold.
+ * Then statm has to be enough. */
 static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record rollup = { .kind = SNAPSHOT_ROLLUP, .pid = pid, .tid = pid };
@@ -346,7 +346,7 @@ static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool b
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-/* What was read becomes part of the snapshot. */
+/* Writes the buffer to the snapshot. */
 static int flush(struct snapshot *snapshot)
 {
 	struct buffer *buffer = &snapshot->buffer;
@@ -370,7 +370,7 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-/* number: the pid; negative: in a footprint, without what may wait. */
+/* number: the pid; negative: for a footprint, without what may wait. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
@@ -387,7 +387,7 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		read_footprint(snapshot, dir, pid, number < 0);
 	else
 		read_process(snapshot, dir, pid);
-	/* it may have become somebody else's meanwhile */
+	/* the process may be another user's by now */
 	if (config->own_only && !owner_is(dir, config->uid))
 		snapshot->buffer.length = 0;
 	return flush(snapshot);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sandbox - what is left to the process that opens files
+ * Sandbox - restricts the process that opens files
  *
- * It has to look into every process and file of the session, so it keeps the capabilities for that;
- * it parses nothing, but its requests come from an engine that may have been taken over. What it
- * cannot do: gain rights, write to a file that has a name, execute, connect, fork, be traced or
- * dumped.
- * Invariants: (1) no capability is left that the comment below does not name
- *                 [test_hostile_files: test_rights]
- *             (2) a file is opened for writing, a socket made or a program executed by nobody here
+ * It has to look into every process and file of the session, so it keeps the capabilities for that.
+ * It parses nothing, but its requests come from an engine that may have been taken over. It cannot
+ * gain rights, write to a file that has a name, execute, connect, fork, be traced or dumped.
+ * Invariants: (1) no capability is left except those of `wishes`  [test_hostile_files: test_rights]
+ *             (2) nothing here can open a file for writing, make a socket or execute a program
  *                 [test-files: sandbox]
  */
 #include "config.h"
@@ -48,7 +46,7 @@ static const struct wish wishes[] = {
 	{ CAP_SYS_PTRACE, ALWAYS },         /* maps, exe, root, cmdline of everybody's processes */
 	{ CAP_CHECKPOINT_RESTORE, ALWAYS }, /* map_files */
 	{ CAP_DAC_READ_SEARCH, ALWAYS },    /* files and folders that are not open to all */
-	{ CAP_SETUID, FOR_CLIENT },         /* what may the client read? */
+	{ CAP_SETUID, FOR_CLIENT },         /* finding what the client may read */
 	{ CAP_SETGID, FOR_CLIENT },
 	{ CAP_SYSLOG, FOR_KERNEL }, /* addresses in /proc/modules */
 };
@@ -102,8 +100,8 @@ static bool limit(int resource, rlim_t value)
 
 static bool limit_resources(void)
 {
-	/* Not of descriptors: the kernel holds all that its user has under way in sockets
-	 * against the sender's limit. The sanitizers' shadow is larger than any limit. */
+	/* Descriptors are not limited, because the kernel counts all that the user has in flight in
+	 * sockets against the sender's limit. The sanitizers' shadow is larger than any limit. */
 	return limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
 	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY));
 }

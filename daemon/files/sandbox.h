@@ -5,6 +5,6 @@
 
 #include <stdbool.h>
 
-/* Gives away all that this session's requests do not need. False: it did not work, and nothing
+/* Drops everything that this session's requests do not need. Returns false on failure; then nothing
  * should be opened. */
 bool sandbox_enter(const struct files_config *config);

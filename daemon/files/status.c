@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Status - where we are, for the broker that has to decide whether we are stuck
+ * Status - our progress, from which the broker decides whether we are stuck
  *
  * Plain stores to a shared page; pairs with daemon/broker/helper.c. Without a page, in tests,
- * nothing is told.
+ * nothing is reported.
  */
 #include "daemon/files/status.h"
 
@@ -48,7 +48,7 @@ void status_set_pid(pid_t pid)
 
 void status_set_bytes(uint64_t bytes)
 {
-	/* pairs with helper_bytes(): what is below was written */
+	/* pairs with helper_bytes(): everything below `bytes` was written */
 	__atomic_store_n(&status->bytes, bytes, __ATOMIC_RELEASE);
 }
 

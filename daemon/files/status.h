@@ -5,14 +5,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the broker sees of us while we may be stuck: struct files_status in a page that is shared
- * with it. */
+/* Our status, which the broker sees while we may be stuck: struct files_status in a page that is
+ * shared with it. */
 bool status_open(int fd);
-/* The next request is begun. False: another process has it. */
+/* Begins the next request. Returns false if another process has it. */
 bool status_begin(uint32_t serial);
-/* Another file is begun: the broker's patience begins anew. */
+/* Another file is begun, so the broker's stall time begins anew. */
 void status_progress(void);
 void status_set_pid(pid_t pid);
-/* The snapshot is whole up to there. */
+/* The snapshot is complete up to there. */
 void status_set_bytes(uint64_t bytes);
 uint64_t status_bytes(void);
