@@ -2,11 +2,12 @@
 /*
  * profcapture marks - how often, and how long
  *
- * A row for each group and name, spans and instants apart. A mark counts if it begins in the range
- * of time, with its whole duration, so that ranges next to one another add up; and if it was begun
- * by a thread that passes.
+ * One row for each group and name, with separate rows for spans and instants. A mark counts with
+ * its whole duration if it begins in the time range, so that adjacent ranges add up, and if the
+ * thread that began it passes the filters.
  *
- * Memory: a duration each (durations.h), and what is open (spans.h)  [test_marks: memory]
+ * Memory: one duration for each span (durations.h), and the open spans (spans.h)
+ * [test_marks: memory]
  */
 #include "config.h"
 
@@ -22,7 +23,7 @@
 #define DEFAULT_LIMIT 40
 
 struct series {
-	const char *group, *name; /* interned, which is enough to compare; NULL = none */
+	const char *group, *name; /* interned, so pointers can be compared; NULL = none */
 	bool instants;
 	uint64_t count, no_end, no_begin;
 	struct durations durations;
@@ -31,7 +32,7 @@ struct series {
 struct marks {
 	struct reader reader;
 	GHashTable *by_name; /* set of struct series */
-	GPtrArray *all;      /* the same, in the order of the answer */
+	GPtrArray *all;      /* the same, in output order */
 	bool incomplete;
 	struct json json;
 };
@@ -103,7 +104,7 @@ static void add_span(const struct span *span, void *data)
 	}
 }
 
-/* The longest in all first, then the most frequent, then by name: never equal for two. */
+/* Sorts by total duration, then count, then name. Two series are never equal. */
 static gint compare_series(gconstpointer left, gconstpointer right)
 {
 	const struct series *a = *(const struct series *const *)left;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-blocks - the blocks of one process that live, by number
+ * Memory-blocks - the live blocks of one process, by number
  *
- * Invariants: (1) a number is in one of the two tables at most, once  [test-memory-blocks: random]
+ * Invariants: (1) a number is in at most one of the two tables, once  [test-memory-blocks: random]
  *             (2) old is at most three quarters full, so a search ends
  *                 [test-memory-blocks: random]
  *             (3) a file cannot choose numbers that collide in old        (a seed of the process)
@@ -56,8 +56,7 @@ void memory_blocks_done(struct memory_blocks *blocks)
 
 /* ---- the hash table -------------------------------------------------------------------------- */
 
-/* Blocks of about the same age, which often go together, stand together: that spares misses of
- * caches. */
+/* Blocks of similar age are often freed together. Keeping them adjacent avoids cache misses. */
 static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 {
 	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
@@ -66,7 +65,7 @@ static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 	return ((mixed ^ mixed >> 32) * TOGETHER + number % TOGETHER) & (blocks->old.n - 1);
 }
 
-/* Where it stands, or the free place where it would. */
+/* Returns the slot of the block, or the free slot where it belongs. */
 static size_t find_old(const struct memory_blocks *blocks, uint64_t number)
 {
 	size_t at = home_of(blocks, number);
@@ -89,7 +88,7 @@ static void grow_old(struct memory_blocks *blocks)
 	table_done(&before);
 }
 
-/* It is not there. */
+/* The block must not be in the table. */
 static void add_old(struct memory_blocks *blocks, const struct memory_block *block,
 		    const struct memory_block_more *more)
 {
@@ -99,7 +98,7 @@ static void add_old(struct memory_blocks *blocks, const struct memory_block *blo
 	blocks->old.used++;
 }
 
-/* What stands behind a free place moves up, unless it would stand before its home. */
+/* Entries after a free slot move up, unless that would put them before their home slot. */
 static void remove_old(struct memory_blocks *blocks, size_t hole)
 {
 	struct memory_table *old = &blocks->old;
@@ -139,7 +138,7 @@ static void grow_recent(struct memory_blocks *blocks)
 	table_done(&before);
 }
 
-/* Its number is in neither. */
+/* The block's number must be in neither table. */
 static void add_new(struct memory_blocks *blocks, const struct memory_block *block,
 		    const struct memory_block_more *more)
 {

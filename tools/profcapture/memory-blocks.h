@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-blocks - the blocks of one process that live, by number
+ * Memory-blocks - the live blocks of one process, by number
  *
- * Numbers rise, and most blocks are freed soon: those that came last stand in an array at number
- * modulo its length, and a block that another one needs the place of moves into a hash table. So a
- * block that is soon freed costs no search, and memory goes with what lives, however many blocks
- * there were.
+ * Numbers rise, and most blocks are freed soon. The newest blocks are in an array, at number modulo
+ * its length. A block moves to a hash table when a newer one needs its slot. So a block that is
+ * freed soon costs no search, and memory is proportional to the live blocks, not to all blocks ever
+ * allocated.
  */
 #pragma once
 
@@ -14,16 +14,16 @@
 struct memory_block {
 	uint64_t number; /* not 0 */
 	uint64_t size;
-	uint32_t node, thread : 31; /* the caller's */
-	/* of mmap() and its kind, which are all recorded where other blocks are sampled */
+	uint32_t node, thread : 31; /* of the caller */
+	/* of mmap() and similar calls, which are all recorded even if other blocks are sampled */
 	bool is_mapping : 1;
 };
 
-/* What not every caller wants to know of each. */
+/* The details of a block that only some callers need. */
 struct memory_block_more {
 	uint64_t since;
-	uint32_t order; /* how many allocations its thread had made with it; wraps */
-	uint32_t chain; /* reallocs that made it what it is */
+	uint32_t order; /* allocations that its thread had made, including this one; wraps */
+	uint32_t chain; /* number of reallocs that led to this block */
 };
 
 struct memory_table {
@@ -34,8 +34,8 @@ struct memory_table {
 
 struct memory_blocks {
 	struct memory_table recent, old;
-	uint64_t highest; /* number that was ever added */
-	uint64_t moved;   /* into old, since recent has its length */
+	uint64_t highest; /* highest number ever added */
+	uint64_t moved;   /* into old since recent got its length */
 	uint64_t seed;
 	bool wants_more;
 };
@@ -43,16 +43,16 @@ struct memory_blocks {
 void memory_blocks_init(struct memory_blocks *blocks, bool wants_more);
 void memory_blocks_done(struct memory_blocks *blocks);
 
-/* Adds a block, or replaces the one of that number: then true, and *ret_old is what it was.
- * `more` is looked at only where it is wanted. */
+/* Adds a block. If it replaces one of the same number, returns true and stores the old one in
+ * *ret_old. `more` is used only with wants_more. */
 bool memory_blocks_add(struct memory_blocks *blocks, const struct memory_block *block,
 		       const struct memory_block_more *more, struct memory_block *ret_old);
-/* Removes it; false: there is none of that number. ret_more is filled in only where it is
- * wanted. */
+/* Removes a block. Returns false if no block has that number. Fills in ret_more only with
+ * wants_more. */
 bool memory_blocks_take(struct memory_blocks *blocks, uint64_t number,
 			struct memory_block *ret_block, struct memory_block_more *ret_more);
 size_t memory_blocks_count(const struct memory_blocks *blocks);
-/* In no order. `more` is NULL where it is not wanted. */
+/* The order is undefined. `more` is NULL without wants_more. */
 void memory_blocks_each(const struct memory_blocks *blocks,
 			void (*each)(const struct memory_block *block,
 				     const struct memory_block_more *more, void *data),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-call-tree - the answer as a tree: of calls from the roots down, or of callers from who
- * allocates up
+ * Memory-call-tree - the answer as a tree: calls from the roots down, or callers from the
+ * allocating functions up
  *
- * A node has what it and all below it are about; small branches are shown only with --limit 0. What
- * grew and what shrank may cancel each other out in a node of --diff, so shares are of how much
- * changed in all, and a node is as large as the largest below it. The tree of callers has many more
- * nodes than there are stacks, so only what is shown is made.
+ * A node includes all nodes below it. Small branches are shown only with --limit 0. Growth and
+ * shrinkage can cancel out in a node of --diff, so shares are relative to the total change, and a
+ * node ranks by the largest node below it. The tree of callers has many more nodes than there are
+ * stacks, so only the nodes that are shown are created.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Stacks may be deeper: what is below a node there counts for itself. Few readers of JSON take
+/* Stacks may be deeper: nodes below that depth count for the node at it. Few JSON readers accept
  * more nesting. */
 #define MAX_DEPTH 256
 #define MIN_SHARE 0.005
@@ -26,11 +26,11 @@ struct tree {
 	struct memory *memory;
 	const GArray *nodes;     /* struct memory_node */
 	const GArray *self;      /* struct memory_sum by node */
-	GArray *totals, *before; /* the same; before: of --diff, or NULL */
-	GArray *callers[2];      /* nodes and self, where they are of this tree alone; or NULL */
-	uint32_t *first, *next;  /* child by node, and child of the same parent; 0: none */
-	double *most;            /* by node: the key of the largest of it and all below it */
-	double all;              /* what a share is of: of each stack by itself */
+	GArray *totals, *before; /* the same by node, with all below; before: of --diff, or NULL */
+	GArray *callers[2];      /* nodes and self, where this tree owns them; or NULL */
+	uint32_t *first, *next;  /* first child, and next child of the same parent; 0: none */
+	double *most;            /* by node: the largest key of it and all nodes below */
+	double all;              /* the sum of all stacks' keys, which shares are relative to */
 };
 
 static const struct memory_node *node_at(const struct tree *tree, uint32_t index)
@@ -55,7 +55,7 @@ static double key_at(const struct tree *tree, uint32_t node)
 	return key_of(tree->memory, tree->totals, tree->before, node);
 }
 
-/* Of a stack by itself: nodes here are those of the tree of calls. */
+/* The key of one stack alone. The node is one of the call tree. */
 static double key_of_stack(const struct memory *memory, uint32_t node)
 {
 	return key_of(memory, memory->sums, memory->before, node);
@@ -69,8 +69,8 @@ static bool is_worth_showing(const struct tree *tree, double key)
 /* ---- callers --------------------------------------------------------------------------------- */
 
 struct step {
-	uint32_t leaf, at; /* nodes of the tree of calls: what is counted, and how far up it is */
-	uint32_t function; /* of at */
+	uint32_t leaf, at; /* nodes of the call tree: the counted stack, and the current frame */
+	uint32_t function; /* of node at */
 };
 
 static gint compare_steps(gconstpointer left, gconstpointer right)
@@ -88,7 +88,7 @@ static void add_sum(struct memory_sum *to, struct memory_sum sum)
 	to->blocks += sum.blocks;
 }
 
-/* Of stacks that are the same so far: their sum is a node's. */
+/* The steps belong to stacks with the same frames so far. Their sum is the node's. */
 static void add_node(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;
@@ -109,7 +109,7 @@ static void add_node(struct tree *tree, uint32_t parent, const struct step *step
 	}
 }
 
-/* One frame up; those that have none are left out. */
+/* Moves each step one frame up and drops the steps that have no caller. */
 static size_t step_up(const struct memory_tree *calls, struct step *steps, size_t n)
 {
 	size_t kept = 0;
@@ -133,7 +133,7 @@ static size_t end_of_group(const struct step *steps, size_t at, size_t n)
 	return end;
 }
 
-/* No node that these are below can have more. */
+/* An upper bound for each node below these steps. */
 static double most_of(const struct tree *tree, const struct step *steps, size_t n)
 {
 	double most = 0;
@@ -162,7 +162,7 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 	}
 }
 
-/* Where the allocation counts for, beyond C++'s new. */
+/* The site that the allocation counts for, above C++'s new. */
 static struct step first_step(const struct memory_tree *calls, uint32_t leaf)
 {
 	uint32_t site = memory_node_at(calls, leaf)->site, at = leaf;
@@ -270,7 +270,7 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 	return order ? order : a < b ? -1 : 1;
 }
 
-/* The children of a node that are shown, in order; *cut when there are others. */
+/* The children of a node that are shown, in order. Sets *cut if others are hidden. */
 static GArray *open_children(const struct tree *tree, uint32_t node, unsigned depth, bool *cut)
 {
 	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-count - what all the rows of a stretch were: calls, bytes, the peak, temporary blocks
+ * Memory-count - totals of all rows of a time range: calls, bytes, the peak, temporary blocks
  *
- * Each row counts for its process, and for what the view's rows are: the function that a block is
- * of, its size, its lifetime, its thread, or who allocated and who freed it.
+ * Each row counts for its process and for a row of the view: the function that allocated the block,
+ * its size, its lifetime, its thread, or the pair of threads that allocated and freed it.
  *
  * Invariants: (1) allocated - freed is what lives at the end, where all is counted
  *                 [test-memory: summary]
- *             (2) what is left of a mapping is neither freed with it nor allocated anew
+ *             (2) the rest of a partly unmapped mapping is neither freed with it nor allocated anew
  *                 [test-memory: rests]
- *             (3) rows of functions, threads and sizes have the peak of all when all has it
+ *             (3) the peak of a function, thread or size is its value at the peak of all
  *                 [test-memory: threads]
  */
 #include "config.h"
@@ -18,18 +18,18 @@
 
 #include <string.h>
 
-/* A mapping of which a part ended: what is left of it follows as blocks of their own, which are
- * not freed with it. */
+/* A mapping that was partly unmapped. Its rest follows as new blocks, which are not freed with
+ * it. */
 struct split {
-	uint64_t number, bytes; /* of which so many may be left */
-	uint32_t heap, entity;  /* entity: whom its end counted for */
+	uint64_t number, bytes; /* bytes: upper bound for the rest */
+	uint32_t heap, entity;  /* entity: the row that the unmapping counted for */
 };
 
 struct count {
 	struct memory *memory;
 	struct memory_replay replay;
-	double now_bytes;        /* of all that has not ended */
-	GArray *changed;         /* uint32_t: entities since the peak */
+	double now_bytes;        /* of all heaps that have not ended */
+	GArray *changed;         /* uint32_t: entities that changed since the peak */
 	struct number_map pairs; /* allocator and freer → index + 1 */
 	struct split split;
 	bool has_begun;
@@ -48,7 +48,7 @@ void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to)
 	*ret_to = class == 0 ? 0 : *ret_from - 1 + *ret_from;
 }
 
-/* 0: below a microsecond; then each ten times what is before it. */
+/* Class 0 is below 1 microsecond. Each next class reaches ten times as far. */
 uint32_t memory_lifetime_class(uint64_t ns)
 {
 	uint32_t class = 0;
@@ -82,7 +82,7 @@ static uint32_t pair_of(struct count *count, uint32_t allocator, uint32_t freer)
 	return *known - 1;
 }
 
-/* ---- whom a row counts for ------------------------------------------------------------------- */
+/* ---- the row that an event counts for -------------------------------------------------------- */
 
 static const struct memory_heap *heap_at(const struct count *count, uint32_t heap)
 {
@@ -159,7 +159,7 @@ static int64_t time_of(const struct count *count, const struct memory_event *eve
 	return capture_time(count->memory->reader.capture, event->segment, event->time);
 }
 
-/* What there was when the stretch began is the peak so far. */
+/* The first peak is the state at the start of the range. */
 static void begin(struct count *count, int64_t time_ns)
 {
 	GArray *processes = count->memory->processes;
@@ -207,11 +207,11 @@ static void loaded(const struct memory_live *live, void *data)
 	       memory_weight(heap_at(count, live->heap), &live->block));
 }
 
-/* The entry point that was called; MEMORY_CALLS: none. */
+/* The entry point that was called, or MEMORY_CALLS for none. */
 static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {
-		/* What a munmap left of a block is a row of it, too. */
+		/* The rest of a mapping after munmap has an allocation row, too. */
 		if (memory_event_is_rest(event))
 			return MEMORY_CALLS;
 		return event->kind < PROF_ALLOC_KINDS ? event->kind : MEMORY_CALLS;
@@ -256,7 +256,7 @@ static void called(const struct memory_event *event, void *data)
 		return;
 	begin(count, time_of(count, event));
 	weight = event->is_free ? 1 : memory_weight(heap, &block);
-	/* A free is worth as much as its block, which is not known yet. */
+	/* A free weighs as much as its block, which is not known yet. */
 	if (event->is_free && event->block && heap->sampled_bytes > 0)
 		return;
 	add_call(process_of(count, event->heap), event, weight);
@@ -347,7 +347,8 @@ static bool is_temporary(const struct memory *memory, const struct memory_event 
 	return event->thread == block->thread && event->others <= memory->threshold;
 }
 
-/* Whom a block that is released counts for, who may have been found only by that. */
+/* The entity that a released block counts for. Lifetimes and thread pairs are known only at the
+ * release. */
 static uint32_t releaser(struct count *count, const struct memory_event *event,
 			 const struct memory_block *block, const struct memory_block_more *more)
 {
@@ -374,7 +375,7 @@ static void add_release(struct count *count, struct memory_counts *to,
 	to->freed_blocks += weight;
 	if (temporary)
 		to->temporary += weight;
-	/* The call that ended a block by realloc() is a sample by itself, or none. */
+	/* A call to realloc() is sampled independently of the block that it ends. */
 	if (event->is_free && heap->sampled_bytes > 0 && event->kind != PROF_FREE_REALLOC &&
 	    event->kind != PROF_FREE_REALLOCARRAY)
 		add_call(to, event, weight);
@@ -389,7 +390,8 @@ static void add_realloc(struct memory_counts *to, const struct memory_event *eve
 	to->copied_bytes += weight * (double)MIN_OF(event->size, size);
 }
 
-/* What a row of lifetimes or of two threads is, it is only when the block is released. */
+/* Rows of lifetimes and thread pairs get their allocations at the release, because only then is the
+ * row known. */
 static void add_whole(struct memory_counts *to, const struct memory_event *event,
 		      const struct memory_block *block, const struct count *count)
 {
@@ -401,7 +403,7 @@ static void add_whole(struct memory_counts *to, const struct memory_event *event
 		add_call(to, event, weight);
 }
 
-/* Of a sample both blocks were chosen, each by itself. */
+/* In a sampled recording, both blocks were sampled independently. */
 static void count_realloc(struct count *count, const struct memory_event *event,
 			  const struct memory_block *block)
 {
@@ -482,7 +484,7 @@ static void end_block(const struct memory_block *block, const struct memory_bloc
 	of->is_changed = true;
 }
 
-/* What it had at its end stays told, but is no part of what is there then. */
+/* Live counts keep the blocks of an ended heap, but now_bytes does not. */
 static void ended(uint32_t heap, void *data)
 {
 	struct count *count = data;
@@ -491,7 +493,7 @@ static void ended(uint32_t heap, void *data)
 	memory_blocks_each(memory_replay_blocks(&count->replay, heap), end_block, &end);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static bool wants_nodes(const struct memory *memory)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-find - what lived at a time, at the peak, or at the end
+ * Memory-find - blocks live at a time, at the peak, or at the end
  *
- * The marks of heaps say where to look: of what was not freed, nothing but the blocks of the last
- * mark is read; for a time, what is between it and the mark before; for the peak, the stretches
- * between marks that can have it, the likeliest first, until none of the others can have more, or
- * as much before. Of many processes most stretches may: once these have cost as much as the whole
- * file, that is read instead.
+ * Marks of heaps say where to look. For leaks, only the blocks of the last mark are read. For a
+ * time, only the rows since the mark before it. For the peak, the stretches between marks that may
+ * contain it are searched, the likeliest first, until no other stretch can have more, or as much at
+ * an earlier time. With many processes, most stretches may qualify. Once the search has cost as
+ * much as the whole file, the whole file is read instead.
  *
- * Invariants: (1) what is left out for a mark's sake is not more than what was found
+ * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
  *                 [test-memory: peak of two]
  *             (2) the sum of all nodes is the peak  [test-memory: peak]
- *             (3) of several times with as much as the peak the first one is told
+ *             (3) of several equal peaks, the first one is reported
  *                 [test-memory: equal peaks]
  *             (4) the peak costs by the file, whatever its marks are  [test-memory: many processes]
  */
@@ -22,13 +22,12 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- a ledger: what lives, by node and by process, and what it was at the most
- * ------------------- */
+/* ---- ledger: live blocks by node and by process, now and at the peak ------------------------- */
 
 struct account {
-	GArray *now, *most; /* struct memory_sum by index */
-	GArray *changed;    /* uint32_t since `most` */
-	GByteArray *flags;  /* is it in changed? */
+	GArray *now, *most; /* struct memory_sum by index: now, and at the peak */
+	GArray *changed;    /* uint32_t: indices that changed since `most` */
+	GByteArray *flags;  /* by index: whether it is in `changed` */
 };
 
 struct ledger {
@@ -142,7 +141,7 @@ static void allocated(const struct memory_event *event, const struct memory_bloc
 	}
 }
 
-/* The stretch may begin with a free: what there was until then counts. */
+/* If the stretch begins with a free, the state before that free counts. */
 static void released(const struct memory_event *event, const struct memory_block *block,
 		     const struct memory_block_more *more, enum memory_release how, void *data)
 {
@@ -254,8 +253,8 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
-/* Between two times at which there are marks, and what all heaps together can have had there at
- * the most. */
+/* The stretch between two times of marks, with an upper bound of what all heaps together had in
+ * it. */
 struct stretch {
 	uint32_t segment;
 	uint64_t from, to;
@@ -264,7 +263,7 @@ struct stretch {
 
 static const struct stretch everything = { .to = UINT64_MAX };
 
-/* More than that is not looked at one by one. */
+/* Limits for searching stretches one by one. */
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 
@@ -279,7 +278,7 @@ static gint compare_stretches(gconstpointer left, gconstpointer right)
 	return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* By segment and time, for now. */
+/* Sorts by segment and time. The final order is compare_stretches(). */
 static gint compare_times(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;
@@ -321,7 +320,8 @@ static gint by_end(gconstpointer key, gconstpointer element)
 	return compare_times(key, element);
 }
 
-/* Each of a heap's stretches, up to a mark, may have had what that mark says. */
+/* Adds what a mark says to each stretch of the heap that the mark covers. The peak of that mark is
+ * the upper bound of all of them. */
 static void add_most(const struct memory *memory, GArray *stretches, uint32_t heap)
 {
 	const struct memory_heap *of = memory_heap_at(&memory->heaps, heap);
@@ -339,8 +339,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	}
 }
 
-/* Behind the last mark of a segment in which not all heaps have an end nobody has said what is
- * there. */
+/* Adds a stretch after the last mark of each segment with heaps that have no end. Its size is
+ * unknown. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
 	const struct capture *capture = memory->reader.capture;
@@ -368,7 +368,7 @@ static void add_tails(const struct memory *memory, GArray *stretches)
 	}
 }
 
-/* The answer of a stretch replaces that of another one. */
+/* Swaps the two ledgers. The caller frees the other one. */
 static void take_most(struct ledger *best, struct ledger *found)
 {
 	struct ledger other = *best;
@@ -417,7 +417,7 @@ static bool add_rows(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* The stretches are sorted by what they can have, the most first. */
+/* The stretches are sorted by their upper bound, greatest first. */
 static bool search_sorted(struct memory *memory, const GArray *stretches, struct ledger *best,
 			  GError **error)
 {
@@ -446,7 +446,7 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 static bool search_stretches(struct memory *memory, struct ledger *best, GError **error)
 {
 	g_autoptr(GArray) stretches = list_stretches(memory);
-	/* What marks say is of all threads, and of blocks as they were recorded. */
+	/* Marks include all threads, and blocks without weights. */
 	bool usable = memory->sampled_bytes <= 0 && !memory->reader.tids && !memory->reader.comms &&
 		      stretches->len > 0 && stretches->len <= MOST_STRETCHES &&
 		      (uint64_t)stretches->len * memory->heaps.heaps->len <= MOST_WORK;
@@ -461,7 +461,7 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return search_sorted(memory, stretches, best, error);
 }
 
-/* Each process's own peak, of which only marks are asked, over all of its time, and of all its
+/* Sets each process's own peak. It comes from marks only, so it includes the whole run and all
  * threads. */
 static void set_process_peaks(struct memory *memory)
 {
@@ -510,12 +510,12 @@ static bool find_peak(struct memory *memory, GError **error)
 	return ok;
 }
 
-/* ---- what was not freed ---------------------------------------------------------------------- */
+/* ---- leaks ----------------------------------------------------------------------------------- */
 
 struct leaks {
 	struct memory *memory;
 	struct memory_replay replay;
-	GByteArray *is_read; /* by heap: from its end, so it is not replayed */
+	GByteArray *is_read; /* by heap: its end was read, so it is not replayed */
 	uint32_t heap;
 };
 
@@ -608,7 +608,7 @@ static void forget_leaks(struct memory *memory)
 	}
 }
 
-/* From what the ends of heaps say; *ret_broken: one of them says it of not all blocks. */
+/* Reads leaks from the ends of heaps. Sets *ret_broken if an end lacks blocks. */
 static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 {
 	struct memory_heaps *heaps = &leaks->memory->heaps;
@@ -639,7 +639,7 @@ static bool wants_open_heap(uint32_t heap, void *data)
 					  : memory_wants_heap(leaks->memory, heap);
 }
 
-/* Are there rows of heaps whose end is not told? */
+/* Returns whether the segment may have rows of heaps without a usable end. */
 static bool has_open_heap(const struct leaks *leaks, uint32_t segment)
 {
 	const struct memory_heaps *heaps = &leaks->memory->heaps;
@@ -693,7 +693,7 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	struct leaks leaks = { .memory = memory, .is_read = g_byte_array_new() };
 	bool ok, broken;
 
-	/* Each time at least one more end is known to be worth nothing. */
+	/* Each iteration finds at least one more broken end, so the loop ends. */
 	do {
 		forget_leaks(memory);
 		ok = read_ends(&leaks, &broken, error);
@@ -709,7 +709,7 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	return ok;
 }
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- view ------------------------------------------------------------------------------------ */
 
 bool memory_find(struct memory *memory, GError **error)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-heaps - what a capture says of each process's heap from time to time
+ * Memory-heaps - the state of each process's heap over time, as marks record it
  *
- * Invariants: (1) of a mark, all blocks count or none: what a cut or damage took is found by the
- *                 mark's number  [test-memory: broken]
- *             (2) reading the blocks of a mark costs by them, not by the file
+ * Invariants: (1) all blocks of a mark count or none: blocks lost to a cut or damage are found by
+ *                 the mark's number of blocks  [test-memory: broken]
+ *             (2) the cost of reading a mark's blocks depends on them, not on the file
  *                 [bench_memory_reader]
  */
 #include "config.h"
@@ -16,7 +16,7 @@
 #include <glib/gi18n.h>
 #include <math.h>
 
-/* Different times that are looked up one by one; more are found by reading everything. */
+/* At most this many different times are looked up one by one. For more, the whole table is read. */
 #define MOST_TIMES 64
 
 uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key)
@@ -102,7 +102,7 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 	heap->inherited = MAX_OF(heap->inherited, mark->inherited);
 	mark->heap = index;
 	mark->before = heap->last;
-	/* They are in the order of time; what is not cannot be looked up. */
+	/* Marks are in time order. A mark out of order cannot be looked up, so it is dropped. */
 	if (heap->last && memory_mark_at(heaps, heap->last - 1)->time > mark->time)
 		return;
 	g_array_append_vals(heaps->marks, mark, 1);
@@ -194,7 +194,7 @@ static int *left_of(GArray *left, uint32_t process)
 	return &((int *)(void *)left->data)[process];
 }
 
-/* A status as wait() gives it: the low bits are the signal. */
+/* The status has the format of wait(): the low bits are the signal. */
 static void add_ends(struct memory_heaps *heaps, struct names_epoch *names,
 		     const struct prof_batch *batch, GArray *left)
 {
@@ -207,7 +207,8 @@ static void add_ends(struct memory_heaps *heaps, struct names_epoch *names,
 
 		if (process <= NAMES_LOST || (event != PROF_TASK_EXIT && event != PROF_TASK_STATUS))
 			continue;
-		/* Who has been waited for has no thread, whatever else was lost. */
+		/* A process that was waited for has no threads left, even if their exits were
+		 * lost. */
 		*left_of(left, process) = event == PROF_TASK_STATUS ? INT_MIN / 2
 								    : *left_of(left, process) - 1;
 		if (event == PROF_TASK_EXIT && memory_heaps_end(heaps, process) != MEMORY_RUNNING)
@@ -241,7 +242,7 @@ static gboolean same_process(gconstpointer left, gconstpointer right)
 	       a->exec_generation == b->exec_generation;
 }
 
-/* A process that executed a program has a successor, which is the same one but for that. */
+/* A process that called exec has a successor that differs only in its generation. */
 static void find_execs(struct memory_heaps *heaps)
 {
 	const struct names *names = heaps->reader->capture->names;
@@ -271,7 +272,7 @@ static bool read_ends(struct memory_heaps *heaps, GError **error)
 
 	if (!read_table(heaps, &options, task_rows, left, error))
 		return false;
-	/* It goes on as long as one of its threads does. */
+	/* A process runs as long as any of its threads. */
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++)
 		(*left_of(left, names_thread_at(names, i)->process))++;
 	for (uint32_t i = 0; i < left->len; i++)
@@ -312,9 +313,9 @@ void memory_heaps_done(struct memory_heaps *heaps)
 /* ---- live ------------------------------------------------------------------------------------ */
 
 struct live_pass {
-	uint32_t *marks;                /* by heap: index + 1 of the one that is wanted */
+	uint32_t *marks;                /* by heap: index + 1 of the wanted mark */
 	uint64_t *found;                /* by heap */
-	const struct memory_mark *only; /* of its time; NULL: of any */
+	const struct memory_mark *only; /* read only its time; NULL: all times */
 	void (*live)(const struct memory_live *live, void *data);
 	void *data;
 };
@@ -381,7 +382,7 @@ static bool read_at(struct memory_heaps *heaps, const struct memory_mark *mark,
 		.n_columns = N_COLUMNS,
 		.segment = mark ? mark->segment : 0,
 		.t_from = mark ? mark->time : 0,
-		/* 0, 0 would be all. */
+		/* 0, 0 would select all rows. */
 		.t_to = mark ? MAX_OF(mark->time, UINT64_C(1)) : 0,
 	};
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-heaps - what a capture says of each process's heap from time to time
+ * Memory-heaps - the state of each process's heap over time, as marks record it
  *
- * A heap is a process in one segment: what it allocated is not known from one segment to the next.
- * Its rows of the table `heap` say where to begin reading: at some of them the table `live` has all
- * of its blocks.
+ * A heap is a process in one segment, because allocations are not tracked across segments. Its rows
+ * of the table `heap` are its marks: places to begin reading. For some marks, the table `live` has
+ * all of the heap's blocks.
  */
 #pragma once
 
@@ -16,20 +16,20 @@ struct memory_mark { /* a row of heap */
 	uint64_t live_bytes, live_blocks, peak_bytes, peak_time, inherited;
 	uint32_t segment;
 	uint32_t heap;   /* index */
-	uint32_t before; /* index + 1 of the heap's mark before, 0: none */
+	uint32_t before; /* index + 1 of the heap's previous mark, 0: none */
 	uint32_t event;  /* enum prof_heap_event */
-	bool is_broken;  /* its blocks are not all in the capture */
+	bool is_broken;  /* some of its blocks are not in the capture */
 };
 
 struct memory_heap {
 	uint32_t segment, process; /* process: index of names */
 	uint32_t first, last;      /* index + 1 of its marks */
-	uint32_t end;              /* index + 1 of the mark with which it ended, 0: it has none */
+	uint32_t end;              /* index + 1 of the mark with which it ended, 0: none */
 	uint32_t excluded;         /* enum prof_heap_event, or 0 */
-	uint64_t inherited;        /* blocks up to this number are those of who forked it */
-	/* between how many bytes one block is recorded, on average; 0: each is */
+	uint64_t inherited;        /* blocks up to this number were inherited at fork */
+	/* average number of bytes between two recorded blocks; 0: every block is recorded */
 	double sampled_bytes;
-	bool has_ended; /* its process ended, and not only the recording: where it has an end */
+	bool has_ended; /* if it has an end: the process ended, not only the recording */
 };
 
 struct memory_heaps {
@@ -39,7 +39,7 @@ struct memory_heaps {
 	GArray *heaps;           /* struct memory_heap */
 	struct number_map index; /* segment and process → index + 1 */
 	GByteArray *ends;        /* enum memory_end by process */
-	uint64_t n_rows;         /* of alloc, free and live, that were read until now */
+	uint64_t n_rows;         /* rows of alloc, free and live read so far */
 };
 
 bool memory_heaps_init(struct memory_heaps *heaps, struct memory_tree *tree, GError **error);
@@ -56,20 +56,20 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 }
 
 /*
- * A number that the recording of a segment says of how it chose allocations; 0: it does not. One
- * that says nothing of them has none, or lost its metadata, for which what the file says last is
- * taken.
+ * A setting that says how a segment's recording chose allocations; 0: not set. A segment without
+ * any memory settings did not record memory, or lost its metadata. The last value in the file is
+ * used for it.
  */
 #define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
 #define MEMORY_MIN_BYTES "memory.min_bytes"
 uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key);
-/* The most that a segment says, and whether all say so. */
+/* Returns the maximum of all segments. *ret_by_all: whether all segments have that value. */
 uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all);
 
-/* How many blocks one stands for. */
+/* Returns how many blocks one recorded block stands for. */
 double memory_weight(const struct memory_heap *heap, const struct memory_block *block);
 
-/* How each process ended: by index of names, and whether it did. */
+/* How a process ended, by index of names. */
 enum memory_end { MEMORY_RUNNING, MEMORY_EXIT, MEMORY_KILLED, MEMORY_EXEC };
 extern const char *const memory_end_names[];
 static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps, uint32_t process)
@@ -78,11 +78,12 @@ static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps,
 					  : MEMORY_RUNNING;
 }
 
-/* Index of the heap of a process in a segment; made where there was none. */
+/* Returns the index of a process's heap in a segment. Creates the heap if needed. */
 uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t process);
-/* Has the mark blocks in the table `live`? */
+/* Returns whether the table `live` has the blocks of the mark. */
 bool memory_mark_has_blocks(const struct memory_mark *mark);
-/* Index + 1 of the heap's last mark with blocks, not broken and not after that time; 0: none. */
+/* Returns index + 1 of the heap's last mark with blocks that is not broken and not after that time;
+ * 0: none. */
 uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, uint64_t time);
 
 struct memory_live {
@@ -92,8 +93,8 @@ struct memory_live {
 };
 
 /*
- * Hands out the blocks of some marks. What has fewer of them than it says is marked as broken, and
- * *ret_broken set: then what was handed out is worth nothing.
+ * Passes the blocks of some marks to `live`. A mark with fewer blocks than its number says becomes
+ * broken, and *ret_broken is set. The caller must then discard all blocks that it got.
  */
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,

@@ -2,8 +2,8 @@
 /*
  * Memory-json - the answer as JSON, ndjson and CSV
  *
- * What a view does not find out is null: who asks for leaks alone does not have every row of the
- * capture read.
+ * Values that a view does not compute are null. For example, --leaks alone does not read every row
+ * of the capture.
  */
 #include "config.h"
 
@@ -28,7 +28,7 @@ static void write_calls(struct json *json, const struct memory_counts *counts)
 	json_end(json);
 }
 
-/* The members of MEM. */
+/* Writes the members of MEM. */
 static void write_counts(struct json *json, const struct memory_counts *counts, unsigned has,
 			 uint64_t lost)
 {
@@ -62,7 +62,7 @@ static void write_counts(struct json *json, const struct memory_counts *counts, 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* What a view's sums are, of MEM. */
+/* Stores a view's sums in the members of MEM. */
 static void set_sum(const struct memory *memory, struct memory_counts *counts,
 		    const struct memory_sum *sum)
 {
@@ -152,7 +152,7 @@ static void write_range(struct json *json, const char *from_key, const char *to_
 			uint64_t to)
 {
 	json_uint(json, from_key, from);
-	/* Numbers of JSON are exact up to 2^63 for whoever reads them as signed. */
+	/* Some JSON readers use signed integers, so larger numbers are not exact. */
 	if (to < UINT64_MAX / 2)
 		json_uint(json, to_key, to);
 	else
@@ -300,9 +300,9 @@ void memory_write_node(struct memory *memory, struct json *json, uint32_t functi
 	}
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* NULL: it is not excluded. A reason of a later version is one that is not known. */
+/* Returns NULL if the heap is not excluded. Reasons added by later versions count as unknown. */
 static const char *excluded_name(uint32_t event)
 {
 	static const char *const names[PROF_HEAP_EVENTS] = {
@@ -321,7 +321,7 @@ static const char *excluded_name(uint32_t event)
 	return event < PROF_HEAP_EVENTS ? names[event] : names[PROF_HEAP_UNREGISTERED];
 }
 
-/* Once for all processes, of which there may be as many as a small file says. */
+/* Runs once for all processes, because even a small file may list very many. */
 void memory_describe(struct memory *memory)
 {
 	const struct names *names = memory->reader.capture->names;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks
- * that live
+ * Memory-replay - replays the allocations and frees of a stretch of a capture in order, with the
+ * live blocks
  *
- * Invariants: (1) of rows of one time, a block is allocated before it is freed, and rows of a
+ * Invariants: (1) among rows of one time, a block is allocated before it is freed, and rows of a
  *                 process come in the order in which its threads made them
  *                 [test-memory: ties, order]
- *             (2) rows of a mark's own time change nothing that the mark's blocks have in them
+ *             (2) rows at a mark's own time do not change what the mark's blocks already include
  *                 [test-memory: marks]
- *             (3) whatever the rows are, memory goes with them  [test-memory: hostile]
- *             (4) what has ended before the stretch is not read for it  [test-memory: ended]
+ *             (3) whatever the rows are, memory is proportional to them  [test-memory: hostile]
+ *             (4) heaps that ended before the stretch are not read for it  [test-memory: ended]
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 
 #include <glib/gi18n.h>
 
-/* A block that was there before has order 0, and is no temporary one. */
+/* A block from before the stretch has order 0, and is not temporary. */
 #define FIRST_ORDER 0x40000000u
 
 enum { TIME, THREAD, BLOCK, KIND, SIZE, STACK, PRIOR, N_ALLOC };
@@ -35,19 +35,19 @@ static const uint16_t free_columns[N_FREE] = {
 
 /* The rows of one of the two tables. */
 struct stream {
-	struct prof_cursor *cursor; /* NULL: there are no more */
+	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
 	struct names_epoch *names;
-	struct memory_epoch *epoch; /* of allocations, where nodes are wanted */
+	struct memory_epoch *epoch; /* of allocations, if nodes are wanted */
 	size_t at;
 	bool is_free;
-	/* of the thread that was asked for last */
+	/* of the thread that was looked up last */
 	bool has_thread;
 	uint64_t thread_id;
 	uint32_t thread, process, heap;
-	/* of the row that is next */
+	/* of the next row */
 	uint64_t time, block;
-	/* of a free: the last block that was there before it, among those of its time */
+	/* of a free: the newest block that was allocated before it */
 	uint64_t last;
 };
 
@@ -55,9 +55,9 @@ struct pass {
 	struct memory_replay *replay;
 	struct capture *capture;
 	uint32_t segment;
-	uint64_t from, to; /* on the segment's clock */
+	uint64_t from, to; /* in the segment's clock */
 	struct stream streams[2];
-	GArray *ends; /* uint32_t: index of a mark that is an end, by time */
+	GArray *ends; /* uint32_t: indices of the marks that are ends, by time */
 	guint next_end;
 };
 
@@ -113,7 +113,7 @@ static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
 	return &((uint32_t *)(void *)replay->orders->data)[thread];
 }
 
-/* ---- what a row does ------------------------------------------------------------------------- */
+/* ---- applying rows --------------------------------------------------------------------------- */
 
 static void release(struct memory_replay *replay, const struct memory_event *event, uint64_t number,
 		    enum memory_release how, uint32_t *ret_chain)
@@ -125,7 +125,8 @@ static void release(struct memory_replay *replay, const struct memory_event *eve
 	struct memory_block block;
 
 	if (!blocks || !memory_blocks_take(blocks, number, &block, &more)) {
-		/* Where threads pass by their number or name, blocks of others do not live here. */
+		/* With --tid or --comm, blocks of other threads are not tracked, so a missing one
+		 * is normal. */
 		if (how == MEMORY_FREED && event->is_counted && !reader->tids && !reader->comms &&
 		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
@@ -224,7 +225,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->has_thread = false;
-	/* Two epochs are kept, and the one used last is. */
+	/* Only two epochs are cached. Looking up the other stream's epoch first keeps it. */
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
@@ -244,7 +245,7 @@ static bool open_stream(struct pass *pass, struct stream *stream, bool is_free, 
 		.n_columns = is_free ? N_FREE : N_ALLOC,
 		.segment = pass->segment,
 		.t_from = from,
-		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* 0, 0 would be all */
+		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* 0, 0 would select all rows */
 	};
 	int r = prof_cursor_new(pass->capture->reader, &options, &stream->cursor);
 
@@ -270,7 +271,8 @@ static void find_thread(struct pass *pass, struct stream *stream)
 	stream->heap = memory_heaps_get(pass->replay->heaps, pass->segment, stream->process);
 }
 
-/* Which of the two is next? Of one time a free, if what is allocated then was not there yet. */
+/* Returns the stream whose row is next. Of two rows at the same time, the free comes first if the
+ * allocated block did not exist yet when it happened. */
 static struct stream *next_stream(struct pass *pass)
 {
 	struct stream *alloc = &pass->streams[0], *free_row = &pass->streams[1];
@@ -314,7 +316,7 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 	event->prior = array_number_or(&c[PRIOR], stream->at, 0);
 	if (!replay->wants_nodes || !event->is_wanted)
 		return true;
-	/* The other stream may have made the tree forget the epoch. */
+	/* The other stream may have evicted the epoch from the tree. */
 	stream->epoch = memory_tree_epoch(replay->heaps->tree, stream->names, error);
 	if (stream->epoch)
 		event->node = memory_tree_node(replay->heaps->tree, stream->epoch,
@@ -368,7 +370,7 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 	return true;
 }
 
-/* ---- where it begins ------------------------------------------------------------------------- */
+/* ---- where to begin -------------------------------------------------------------------------- */
 
 static void load(const struct memory_live *live, void *data)
 {
@@ -396,8 +398,8 @@ static void tell_loaded(const struct memory_block *block, const struct memory_bl
 	each->replay->ops->loaded(&live, each->replay->data);
 }
 
-/* The mark that a heap begins with, index + 1. What has no beginning in the capture begins with
- * the first that has blocks. */
+/* Returns the mark that a heap is loaded from, as index + 1. If no mark is before the stretch, that
+ * is the first mark, if it has blocks. */
 static uint32_t base_of(const struct pass *pass, uint32_t heap)
 {
 	const struct memory_heaps *heaps = pass->replay->heaps;
@@ -410,7 +412,7 @@ static uint32_t base_of(const struct pass *pass, uint32_t heap)
 	return base;
 }
 
-/* Where the rows of a heap are to be read from. */
+/* Returns the time from which a heap's rows are read. */
 static uint64_t start_of(const struct pass *pass, uint32_t heap, uint32_t base)
 {
 	const struct memory_heaps *heaps = pass->replay->heaps;
@@ -423,7 +425,7 @@ static uint64_t start_of(const struct pass *pass, uint32_t heap, uint32_t base)
 	return memory_mark_at(heaps, first - 1)->time;
 }
 
-/* Has the heap, which would begin with that mark, ended before the stretch? */
+/* Returns whether the heap, which would be loaded from that mark, ended before the stretch. */
 static bool is_over(const struct pass *pass, uint32_t heap, uint32_t base)
 {
 	const struct memory_heaps *heaps = pass->replay->heaps;
@@ -433,8 +435,8 @@ static bool is_over(const struct pass *pass, uint32_t heap, uint32_t base)
 	       memory_mark_at(heaps, base - 1)->time < pass->from;
 }
 
-/* Loads what lived when the stretch begins, or before; *ret_start is the time from which rows
- * are read. */
+/* Loads the blocks that are live at or before the start of the stretch. *ret_start is the time from
+ * which rows are read. */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {
 	struct memory_replay *replay = pass->replay;
@@ -459,7 +461,7 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 			g_array_append_val(bases, base);
 		start = MIN_OF(start, start_of(pass, i, base));
 	}
-	/* Rows of what has no heap are read all the same. */
+	/* Rows of processes without a heap are read anyway. */
 	*ret_start = start == UINT64_MAX ? 0 : start;
 	*ret_broken = false;
 	return bases->len == 0 ||
@@ -496,7 +498,7 @@ static bool run_pass(struct pass *pass, GError **error)
 	uint64_t start;
 	bool broken;
 
-	/* Each time at least one more mark is known to be worth nothing. */
+	/* Each iteration finds at least one more broken mark, so the loop ends. */
 	do {
 		g_ptr_array_set_size(replay->blocks, 0);
 		if (!load_bases(pass, &start, &broken, error))
@@ -512,7 +514,7 @@ static bool run_pass(struct pass *pass, GError **error)
 	return read_rows(pass, start, error);
 }
 
-/* Nobody knows what of it lives in the segment after. */
+/* It is not known which blocks live on in the next segment. */
 static void end_segment(struct memory_replay *replay)
 {
 	for (uint32_t i = 0; i < replay->blocks->len; i++) {
@@ -558,7 +560,7 @@ bool memory_replay_run(struct memory_replay *replay, GError **error)
 	for (size_t i = 0; i < capture->n_segments; i++) {
 		if (replay->segment && replay->segment != capture->segments[i].number)
 			continue;
-		/* One that is over before the stretch, or begins after it, has nothing of it. */
+		/* Skip segments that end before the stretch or begin after it. */
 		if (!replay->segment && i + 1 < capture->n_segments &&
 		    begin_of(capture, i + 1) <= replay->from_ns)
 			continue;

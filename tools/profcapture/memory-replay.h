@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-replay - a stretch of a capture's allocations and frees in their order, with the blocks
- * that live
+ * Memory-replay - replays the allocations and frees of a stretch of a capture in order, with the
+ * live blocks
  *
- * Begins with the blocks of the last marks (memory-heaps.h) that are before the stretch, so what it
- * costs goes with the distance from there, and memory with the blocks that live.
+ * The replay begins with the blocks of the last marks (memory-heaps.h) before the stretch. So its
+ * cost depends on the distance from there, and its memory on the live blocks.
  */
 #pragma once
 
@@ -12,19 +12,19 @@
 
 struct memory_event {
 	uint64_t time;
-	uint64_t block; /* 0: the call failed, or what was freed is not known */
+	uint64_t block; /* 0: the call failed, or the freed block is unknown */
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index of names */
-	uint32_t node;                  /* of an allocation, where nodes are wanted */
-	/* of a free: allocations of its thread since the block's own, where more is wanted */
+	uint32_t node;                  /* of an allocation, if nodes are wanted */
+	/* of a free: allocations of its thread since the block's own, if wants_more */
 	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */
 	bool is_free, has_address;
-	bool is_counted; /* it is in the stretch, and not only before it */
+	bool is_counted; /* it is in the stretch, not before it */
 	bool is_wanted;  /* its thread passes the filters */
 };
 
-/* What an allocation makes. */
+/* The block that an allocation creates. */
 static inline struct memory_block memory_event_block(const struct memory_event *event)
 {
 	return (struct memory_block){ .number = event->block,
@@ -34,15 +34,16 @@ static inline struct memory_block memory_event_block(const struct memory_event *
 				      .is_mapping = event->kind >= PROF_ALLOC_MMAP };
 }
 
-/* Did its prior block become this one? Of other kinds that is one whose end nobody told, or a
- * mapping of which a part ended. */
+/* Returns whether the prior block became this one. For other kinds, the prior block is one whose
+ * free was not recorded, or a mapping that was partly unmapped. */
 static inline bool memory_event_moves(const struct memory_event *event)
 {
 	return event->kind == PROF_ALLOC_REALLOC || event->kind == PROF_ALLOC_REALLOCARRAY ||
 	       event->kind == PROF_ALLOC_MREMAP;
 }
 
-/* Of an allocation: is it what is left of a mapping? Then it is no new one. */
+/* Returns whether an allocation is the rest of a partly unmapped mapping, which is not a new
+ * allocation. */
 static inline bool memory_event_is_rest(const struct memory_event *event)
 {
 	return event->kind == PROF_ALLOC_MMAP && event->prior;
@@ -50,23 +51,23 @@ static inline bool memory_event_is_rest(const struct memory_event *event)
 
 enum memory_release { MEMORY_FREED, MEMORY_REALLOCATED, MEMORY_GONE };
 
-/* Any may be NULL. A block that moves is first released and then allocated. */
+/* Each callback may be NULL. A block that moves is released first, then allocated. */
 struct memory_ops {
 	void (*loaded)(const struct memory_live *live, void *data);
-	/* Each row of a thread that is wanted, before what it does. */
+	/* Called for each row of a wanted thread, before the row takes effect. */
 	void (*call)(const struct memory_event *event, void *data);
 	void (*allocated)(const struct memory_event *event, const struct memory_block *block,
 			  const struct memory_block_more *more, void *data);
-	/* `more` is zeros where it is not wanted. Gone: its number is used anew, so its free was
-	 * lost. */
+	/* `more` is zeros without wants_more. MEMORY_GONE: the block's number was reused, so its
+	 * free was lost. */
 	void (*released)(const struct memory_event *event, const struct memory_block *block,
 			 const struct memory_block_more *more, enum memory_release how, void *data);
-	/* Its process has ended; the blocks are still there. */
+	/* The process has ended. Its blocks are still there. */
 	void (*ended)(uint32_t heap, void *data);
 };
 
 struct memory_replay {
-	/* what is wanted */
+	/* options */
 	struct memory_heaps *heaps;
 	const struct memory_ops *ops;
 	void *data;
@@ -74,15 +75,15 @@ struct memory_replay {
 	uint32_t segment;       /* 0: all */
 	bool wants_more, wants_nodes;
 	bool (*wants_heap)(uint32_t heap, void *data); /* NULL: all */
-	/* the answer, until memory_replay_done() */
-	/* struct memory_blocks by heap, or NULL: the last segment's are there at the end */
+	/* results, valid until memory_replay_done() */
+	/* struct memory_blocks by heap, or NULL; after the replay, those of the last segment */
 	GPtrArray *blocks;
-	uint64_t unknown;    /* frees of blocks that did not live, in the stretch */
+	uint64_t unknown;    /* frees of blocks that were not live, in the stretch */
 	GArray *orders;      /* uint32_t by thread */
 	GArray *skip_before; /* uint64_t by heap */
 };
 
-/* `replay` holds what is wanted and zeros. */
+/* `replay` holds the options and zeros. */
 bool memory_replay_run(struct memory_replay *replay, GError **error);
 void memory_replay_done(struct memory_replay *replay);
 struct memory_blocks *memory_replay_blocks(const struct memory_replay *replay, uint32_t heap);

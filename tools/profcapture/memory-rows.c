@@ -2,8 +2,7 @@
 /*
  * Memory-rows - which rows an answer has, and in which order
  *
- * What a view is about is what its rows are sorted by, then the name, so that the same capture
- * gives the same bytes.
+ * Rows are sorted by the view's key, then by name, so that the same capture gives the same bytes.
  */
 #include "config.h"
 
@@ -59,7 +58,7 @@ static bool is_nothing(const struct memory_sum *sum)
 	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
 }
 
-/* A summary has whoever called; the other views who has to do with what they are about. */
+/* A summary lists every function that allocates. Other views list functions with nonzero sums. */
 static bool is_worth_a_line(const struct memory *memory, const struct memory_line *line)
 {
 	if (memory->view == MEMORY_SUMMARY)
@@ -98,8 +97,8 @@ static void list_functions(struct memory *memory)
 	}
 }
 
-/* By class they are in order, the others by bytes or blocks. What two threads have to do with
- * comes before what one has. */
+/* Classes are in their own order, other rows by bytes or blocks. Pairs of two different threads
+ * come first. */
 static double key_of(const struct memory *memory, uint32_t entity,
 		     const struct memory_counts *counts)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-text - the answer for people
+ * Memory-text - the answer as text
  *
- * The first line says what was lost and what that falsifies, if anything was.
+ * If records were lost, the first line says how many and which numbers are wrong because of it.
  */
 #include "config.h"
 
@@ -57,7 +57,7 @@ static double seconds(int64_t ns)
 	return (double)ns / 1e9;
 }
 
-/* ---- what stands first ----------------------------------------------------------------------- */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 static void print_loss(const struct memory *memory, struct out *out)
 {
@@ -154,7 +154,7 @@ static char *blocks_text(double blocks)
 	g_autofree char *count = count_text(blocks);
 	uint64_t n = memory_integer(blocks);
 
-	/* TRANSLATORS: behind "in" */
+	/* TRANSLATORS: follows "in" */
 	return g_strdup_printf(ngettext("%s block", "%s blocks", (unsigned long)n), count);
 }
 
@@ -307,7 +307,7 @@ static void print_summary(const struct memory *memory, struct out *out)
 			   memory->unknown);
 }
 
-/* The numbers of processes that could not be recorded are not known to be 0. */
+/* Numbers of processes that could not be recorded are unknown, not 0. */
 static bool is_none_recorded(const struct memory *memory)
 {
 	bool has_excluded = false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-tree - the stacks that blocks were allocated by, as one call tree over all epochs
+ * Memory-tree - the allocation stacks, as one call tree over all epochs
  *
  * Invariants: (1) a parent has a smaller index than its children      [test-memory: tree]
- *             (2) only stacks that were asked for have nodes          (samples may have many more)
+ *             (2) only requested stacks have nodes                    (samples may have many more)
  *             (3) a block counts at most once in a function's total   [test-memory: tree]
  */
 #include "config.h"
@@ -67,7 +67,7 @@ void memory_tree_done(struct memory_tree *tree)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Who calls these allocates: what they do themselves says nothing. */
+/* These functions allocate for their callers. On their own they tell the user nothing. */
 static bool is_allocator(const struct memory_tree *tree, const char *name)
 {
 	static const char *const begins[] = {
@@ -139,8 +139,7 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-/* Below a node: the frame of a row, and what is inlined there where the functions are to have
- * that. */
+/* Adds the frame of a row below a node, and its inlined calls if the functions include those. */
 static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
 			uint32_t row)
 {
@@ -149,7 +148,8 @@ static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, ui
 	ssize_t found;
 	size_t n = 1;
 
-	/* What a name at that time made stands behind the table's rows, inlined calls too. */
+	/* Rows created by renaming come after the table's rows, including those of inlined
+	 * calls. */
 	if (row >= epoch->stacks->n_rows)
 		return get_node(tree, node, epoch->stacks->entity[row]);
 	(void)names_number(epoch->names, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
@@ -210,9 +210,8 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 }
 
 /*
- * A node counts in its function's total unless the function is above it too. Whether it is, is
- * known by the nearest node above that has the same function: nodes are looked at in the order of a
- * walk, with a count of each function that is above.
+ * A node counts in its function's total unless the same function is above it. To find that out, the
+ * nodes are visited in depth-first order, with a count of how often each function is above.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total)

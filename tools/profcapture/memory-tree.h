@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-tree - the stacks that blocks were allocated by, as one call tree over all epochs
+ * Memory-tree - the allocation stacks, as one call tree over all epochs
  *
- * Ids of stacks mean something within an epoch only, and a block may outlive many: so each stack
- * that is asked for becomes a node here, found by its parent and its function, or the place in one
- * where the functions are to be such. Node 0 is above the roots; 1 and 2 are no stack and one that
- * the capture lost.
+ * A stack id is valid only within an epoch, but a block may outlive many epochs. Each requested
+ * stack therefore becomes a node here, keyed by its parent and its function (or the place in a
+ * function, if the functions are per place). Node 0 is above the roots. Nodes 1 and 2 stand for no
+ * stack and for a stack that the capture lost.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 struct memory_node {
 	uint32_t parent, function;
-	/* function that a block of this stack counts for: the leaf, or who called C++'s new */
+	/* function that a block of this stack counts for: the leaf, or the caller of C++'s new */
 	uint32_t site;
 };
 
@@ -26,7 +26,7 @@ struct memory_sum {
 	double bytes, blocks;
 };
 
-/* Of one epoch: nodes by row of the table of stacks, 0 = not asked for yet. */
+/* One epoch's nodes, by row of the table of stacks; 0 = not requested yet. */
 struct memory_epoch {
 	uint32_t number;
 	struct names_epoch *names;
@@ -44,14 +44,14 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
-	bool is_borrowed; /* functions */
-	GArray *path;     /* uint32_t: rows of a stack that have no node yet; between calls empty */
-	GByteArray *passes; /* by function: is it of an allocator? 0 = not asked yet */
+	bool is_borrowed; /* the functions are the caller's */
+	GArray *path;     /* uint32_t: rows of a stack that have no node yet; empty between calls */
+	GByteArray *passes; /* by function: whether it belongs to an allocator; 0 = not known yet */
 };
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
 		      GError **error);
-/* With functions that are borrowed, and as they are: with none that allocate for their callers. */
+/* Borrows the functions unchanged. None of them allocates for its callers. */
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions);
 void memory_tree_done(struct memory_tree *tree);
@@ -62,21 +62,22 @@ static inline const struct memory_node *memory_node_at(const struct memory_tree 
 	return &((const struct memory_node *)(void *)tree->nodes->data)[index];
 }
 
-/* Loaded if it is not: of an epoch whose rows are being read. NULL: error. */
+/* Loads the epoch if it is not loaded. It must be the epoch of rows that are being read. Returns
+ * NULL on error. */
 struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
 				       GError **error);
-/* Node of a stack's id, as it was called at that time. */
+/* Returns the node of a stack id, with the names that were valid at that time. */
 uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
 			  uint32_t segment, uint64_t time);
 
 /*
- * From what blocks of each node sum up to (by node, shorter arrays are zeros): `self` by function
- * that they count for, and `total` of all that a function is on the stack of, once however often.
- * Both are set to as many as there are functions.
+ * Sums up blocks by function, from their sums by node (shorter arrays are padded with zeros).
+ * `self` is by the function that a block counts for. `total` includes every block with the function
+ * on its stack, once per block. Both arrays are resized to the number of functions.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total);
-/* A copy in which a node's sum has that of its callees in it. */
+/* Returns a copy in which each node's sum includes those of its callees. */
 GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums);
 
 static inline struct memory_sum memory_sum_at(const GArray *sums, uint32_t index)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-warnings - what the library in a program said that it does not record
+ * Memory-warnings - warnings of the library in a program about data that it does not record
  */
 #include "config.h"
 
@@ -10,11 +10,11 @@
 #include <glib/gi18n.h>
 
 #define DOMAIN "profd"
-#define MOST 16u /* texts; any program can log under that name */
+#define MOST 16u /* texts at most; any program can log in this domain */
 
 enum { THREAD, LEVEL, SAYS_WHO, TEXT, N_COLUMNS };
 
-/* Index of the text, or MOST. */
+/* Returns the index of the text, or MOST if too many are listed. */
 static uint32_t find(GArray *warnings, const char *text)
 {
 	struct memory_warning warning = { .text = text };

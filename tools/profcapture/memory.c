@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture memory - what was allocated, and what became of it
+ * profcapture memory - allocations, leaks, and the heap's peak
  *
- * What the words mean: bytes are those asked for. A block is leaked that was not freed when its
- * process ended (or the recording, if that was first), and lives that was not at the end of the
- * range. Temporary is one that its own thread freed before it had made more than --threshold other
- * allocations, or one that was freed --within a time.
+ * Bytes are the requested sizes. A block is leaked if it was not freed when its process ended (or
+ * the recording, if that was first). A block is live if it was not freed at the end of the range. A
+ * block is temporary if its own thread freed it before it made more than --threshold other
+ * allocations or, with --within, if it was freed within that time.
  */
 #include "config.h"
 
@@ -118,7 +118,7 @@ int memory_choose_view(struct memory *memory)
 	return CLI_CONTINUE;
 }
 
-/* What would change nothing of what the view shows. */
+/* Refuses options that have no effect in the view. */
 static int refuse_without_effect(const struct memory *memory)
 {
 	bool is_of_times = memory->view == MEMORY_PEAK || memory->view == MEMORY_AT ||
@@ -197,7 +197,7 @@ static char **join_times(int *argc, char **argv)
 	return (char **)g_ptr_array_free(words, FALSE);
 }
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool resolve_times(struct memory *memory, GError **error)
 {
@@ -235,7 +235,8 @@ static void init_answer(struct memory *memory)
 	memory->warnings = g_array_new(FALSE, FALSE, sizeof(struct memory_warning));
 }
 
-/* Each process that has a heap, or has none for a reason, has a row, whatever it allocated. */
+/* Lists each process with a heap or with a reason for not having one, even if it allocated
+ * nothing. */
 static void list_processes(struct memory *memory)
 {
 	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
@@ -244,7 +245,7 @@ static void list_processes(struct memory *memory)
 					       memory_heap_at(&memory->heaps, i)->process);
 }
 
-/* ---- what is missing ------------------------------------------------------------------------- */
+/* ---- missing rows ---------------------------------------------------------------------------- */
 
 struct reader memory_loss_reader(const struct memory *memory)
 {
@@ -274,7 +275,7 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* A chunk that the file ends in has rows of behind those of its table that are there. */
+/* The rows of a chunk that is cut by the end of the file come after all other rows of its table. */
 static bool add_cut_rows(struct memory *memory, const struct reader *reader,
 			 const char *const *tables, GError **error)
 {
@@ -312,8 +313,7 @@ static bool find_losses(struct memory *memory, GError **error)
 	return true;
 }
 
-/* Fails for a capture that was recorded without allocations: none of its numbers is known to be
- * 0. */
+/* Fails if the capture was recorded without allocations, because its numbers are unknown, not 0. */
 static bool check_recorded(const struct memory *memory, GError **error)
 {
 	static const unsigned tables[] = { PROF_TABLE_HEAP, PROF_TABLE_ALLOC, PROF_TABLE_FREE,
@@ -344,10 +344,10 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 {
 	struct reader *reader = &memory->reader;
 
-	/* A whole tree is rarely what anybody wants, in any format. */
+	/* A whole tree is rarely useful, in any format. */
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
-	/* Of these there are few at the most, and the last ones matter. */
+	/* These views have few rows, and the last ones matter. */
 	if (memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES)
 		reader->text_limit = 0;
 	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||

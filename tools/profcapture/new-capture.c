@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * New-capture - a capture that is being written from another one
+ * New-capture - writes a capture from the rows of another one
  *
- * Invariants: (1) before a block is written, all dictionary blocks are, in the order of rank
+ * Invariants: (1) all dictionary blocks are written before any other block, in the order of rank
  *                 [test-rewrite: order]
  *             (2) ids start at 1 in each epoch and never reach NEW_CAPTURE_LOST
  */
@@ -16,7 +16,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* A chunk's worth of rows. */
+/* The maximum number of rows in a chunk. */
 #define CHUNK_ROWS (64u << 10)
 
 static bool is_dictionary(const struct new_table *table)
@@ -24,12 +24,12 @@ static bool is_dictionary(const struct new_table *table)
 	return table->def->flags & PROF_TABLE_DICTIONARY;
 }
 
-/* ---- which dictionary names which ------------------------------------------------------------ */
+/* ---- order of the dictionaries --------------------------------------------------------------- */
 
 static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
 		       unsigned depth)
 {
-	/* A cycle between tables ends here: any order is as good as another then. */
+	/* Stops at a cycle between tables, where no order is better than another. */
 	if (table->rank || depth > to->n_tables)
 		return;
 	for (size_t i = 0; i < to->n_tables; i++) {
@@ -154,7 +154,7 @@ static bool same_content(const struct new_table *table, uint32_t id, const GByte
 	       memcmp(table->contents->data + start, content->data, content->len) == 0;
 }
 
-/* Where the id of this content stands, or is to stand. */
+/* Returns the slot of this content's id, which is 0 if the content is new. */
 static uint32_t *find_content(struct new_table *table, const GByteArray *content)
 {
 	uint64_t hash = hash_bytes(content->data, content->len);

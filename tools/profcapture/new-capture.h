@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * New-capture - a capture that is being written from another one
+ * New-capture - writes a capture from the rows of another one
  *
- * Rows are added table by table; blocks, chunks and epochs are its business. Dictionary rows are
- * interned: the same content gets the same id within an epoch and is written once, before the first
- * row that names it.
+ * Callers add rows table by table. This module manages blocks, chunks and epochs. Dictionary rows
+ * are interned: the same content gets the same id within an epoch and is written once, before the
+ * first row that refers to it.
  */
 #pragma once
 
@@ -15,9 +15,9 @@
 
 #include <glib.h>
 
-/* An id that no dictionary row of a new capture has: what was lost stays lost. */
+/* An id that no dictionary row of a new capture has. References to lost rows get it. */
 #define NEW_CAPTURE_LOST UINT32_MAX
-/* An epoch is full when one of its dictionaries has as many rows. */
+/* An epoch is full when one of its dictionaries has this many rows. */
 #define NEW_CAPTURE_EPOCH_ROWS (2u << 20)
 
 struct new_table {
@@ -26,8 +26,8 @@ struct new_table {
 	uint32_t next_id;
 	struct number_map known; /* hash of content → id */
 	GByteArray *contents;    /* rows interned in this epoch, encoded */
-	GArray *content_of;      /* size_t by id: where its content begins */
-	unsigned rank;           /* dictionaries are written in this order: what is named first */
+	GArray *content_of;      /* size_t by id: offset of its content */
+	unsigned rank;           /* dictionaries are written in this order, referenced ones first */
 };
 
 struct new_capture {
@@ -40,19 +40,19 @@ struct new_capture {
 	GByteArray *scratch;
 };
 
-/* Begins a capture in an empty file, or in a pipe. The definitions must outlive it. */
+/* Begins a capture in an empty file or a pipe. The definitions must outlive it. */
 bool new_capture_init(struct new_capture *to, int fd, const char *file,
 		      const struct prof_table_def *const *tables, size_t n_tables,
 		      const struct prof_segment *segment, GError **error);
 void new_capture_done(struct new_capture *to);
 
-/* Adds a row to a table that is no dictionary. */
+/* Adds a row to a table that is not a dictionary. */
 bool new_capture_add(struct new_capture *to, size_t table, const struct prof_value *values,
 		     GError **error);
-/* Id of a dictionary row; values[0] is ignored. False: ret_id untouched. */
+/* Stores the id of a dictionary row in *ret_id. Ignores values[0]. Returns false on error. */
 bool new_capture_intern(struct new_capture *to, size_t table, const struct prof_value *values,
 			uint32_t *ret_id, GError **error);
-/* Ids of before mean nothing from here on. */
+/* Invalidates all ids. */
 bool new_capture_next_epoch(struct new_capture *to, GError **error);
 bool new_capture_next_segment(struct new_capture *to, const struct prof_segment *segment,
 			      GError **error);

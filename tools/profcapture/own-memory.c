@@ -12,7 +12,7 @@ static const uint16_t columns[N_COLUMNS] = { PROF_MAPPING_START, PROF_MAPPING_LE
 					     PROF_MAPPING_IMAGE };
 
 struct range {
-	uint64_t start, end, reach; /* reach: the end of all that start no later */
+	uint64_t start, end, reach; /* reach: the greatest end of all ranges that start no later */
 };
 
 struct own_memory {

@@ -72,8 +72,8 @@ struct mark_search {
 	const struct capture *capture;
 };
 
-/* The first to begin, and of several at once the longest. One that has no end goes on to the end
- * of the capture. */
+/* Finds the mark that begins first; the longest if several begin at once. A mark without an end
+ * lasts until the end of the capture. */
 static void search_mark(const struct span *span, void *data)
 {
 	struct mark_search *search = data;
@@ -238,9 +238,9 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 	return !reader->cpus || has_number(reader->cpus, cpu);
 }
 
-/* ---- options that nothing passes ------------------------------------------------------------- */
+/* ---- options that select nothing ------------------------------------------------------------- */
 
-/* Of those that a capture has, so many are named where one was asked for that it has not. */
+/* At most this many existing values are listed if the requested one does not exist. */
 #define NAMED_MOST 10
 
 static void warn_of_range(const struct reader *reader)
@@ -259,7 +259,7 @@ static void warn_of_range(const struct reader *reader)
 			(double)reader->to_ns / 1e9, capture->file);
 }
 
-/* Adds what a column of a table has: numbers, or the texts that it refers to. */
+/* Adds the values of a table's column: numbers, or the texts that it refers to. */
 static bool add_column(const struct capture *capture, unsigned table, uint16_t column, bool is_text,
 		       GHashTable *values, GError **error)
 {
@@ -299,7 +299,7 @@ static gint compare_values(gconstpointer left, gconstpointer right, gpointer dat
 {
 	const char *a = *(const char *const *)left, *b = *(const char *const *)right;
 
-	/* Numbers without leading zeros: the longer one is greater. */
+	/* Numbers have no leading zeros, so the longer one is greater. */
 	if (data && strlen(a) != strlen(b))
 		return strlen(a) < strlen(b) ? -1 : 1;
 	return strcmp(a, b);
@@ -368,14 +368,14 @@ static bool warn_of_comms(const struct reader *reader, GError **error)
 			error) ||
 	    !add_column(reader->capture, PROF_TABLE_TASK, PROF_TASK_COMM, true, values, error))
 		return false;
-	/* These look-ups are none of the answer. */
+	/* These look-ups are not part of the answer. */
 	reader->capture->names->lost = lost;
 	for (guint i = 0; i < reader->comms->len; i++)
 		warn_of_absent(reader, values, reader->comms->pdata[i], ABSENT_COMM);
 	return true;
 }
 
-/* An answer without rows is no error, but it may be the question that was wrong. */
+/* An answer without rows is not an error, but the options may be wrong. */
 static bool warn_of_options(const struct reader *reader, GError **error)
 {
 	warn_of_range(reader);
@@ -384,7 +384,7 @@ static bool warn_of_options(const struct reader *reader, GError **error)
 	       warn_of_comms(reader, error);
 }
 
-/* ---- open and answer ------------------------------------------------------------------------- */
+/* ---- opening and output ---------------------------------------------------------------------- */
 
 bool reader_open(struct reader *reader, const char *file, GError **error)
 {
@@ -412,7 +412,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 
 void reader_done(struct reader *reader)
 {
-	/* Damage that a verb met late, or did not warn of. */
+	/* Warn of damage that was found late, or that the verb did not report. */
 	if (reader->capture)
 		capture_warn(reader->capture);
 	thread_names_free(reader->thread_names);
@@ -515,8 +515,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out)
 			   NAMES_LOST_TEXT, reader->capture->names->lost);
 }
 
-/* Losses of the kernel's events take none of a collector's records, and damage of a table none
- * of another's. */
+/* Losses of kernel events do not affect a collector's records. Damage of a table does not affect
+ * other tables. */
 static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 {
 	static const char *const kernel_causes[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Reader - what the verbs that read have in common
+ * Reader - common parts of the verbs that read captures
  *
  * Their options (time range, filters, limit, format), the open capture, and the envelope around
  * their answer:
@@ -10,8 +10,8 @@
  *                                         { NULL, reader_time_options, &reader }, …, { NULL } };
  *     …cli_parse()…
  *     if (!reader_open(&reader, argv[0], &error)) …
- *     reader_begin(&reader, &json, "report", truncated)   in JSON what stands before the data
- *     …the data's members…                                 in JSON inside the object "data"
+ *     reader_begin(&reader, &json, "report", truncated)   in JSON: everything before the data
+ *     …the data's members…                                 in JSON: inside the object "data"
  *     reader_end(&reader, &json)
  */
 #pragma once
@@ -29,25 +29,24 @@ struct reader {
 	struct units_range range;
 	GArray *pids, *tids, *cpus; /* of uint32_t; NULL = all */
 	GPtrArray *comms;           /* of text; NULL = all */
-	const char *event;          /* of samples; NULL = the first that was recorded */
+	const char *event;          /* of samples; NULL = the first recorded */
 	uint64_t limit;             /* 0 = all; READER_LIMIT_UNSET: text_limit for text, else all */
 	uint64_t text_limit;
 	int format; /* enum reader_format */
 	bool json;
 	int color; /* enum cli_color */
 	bool no_pager;
-	/* it is the verb's answer: no warning, and a capture of which nothing is left is not
-	 * refused */
+	/* the verb reports damage itself: do not warn, and accept a capture with nothing left */
 	bool judges_damage;
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
-	bool colored;           /* text is */
+	bool colored;           /* use colors in text */
 	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
-	bool timed;             /* the range is less than everything */
-	/* read where threads are chosen by name, or reader_load_names() was called */
+	bool timed;             /* the range is not everything */
+	/* loaded if threads are selected by name, or by reader_load_names() */
 	struct thread_names *thread_names;
-	GByteArray *verdicts; /* of reader_wants_thread(), by thread index: 0 = not asked yet */
+	GByteArray *verdicts; /* of reader_wants_thread(), by thread index: 0 = not known yet */
 };
 
 extern const struct cli_option reader_time_options[];    /* --from --to */
@@ -59,34 +58,33 @@ extern const struct cli_option reader_output_options[];  /* --limit --format --j
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const char *const reader_formats[];
 
-/* Opens, resolves the range, and reads what is in it once, so that damage is known before
- * anything is printed. A verb calls capture_warn() before it answers; reader_done() does what a
- * verb forgot. */
+/* Opens the capture, resolves the range, and scans it once, so that damage is known before anything
+ * is printed. A verb calls capture_warn() before it prints; otherwise reader_done() calls it. */
 bool reader_open(struct reader *reader, const char *file, GError **error);
 void reader_done(struct reader *reader);
 #define CLEANUP_READER CLEANUP(reader_done)
 
-/* Clock values of [from_ns, to_ns] in a segment. */
+/* Returns [from_ns, to_ns] in the clock of a segment. */
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
 			uint64_t *ret_to);
-/* Do --pid, --tid and --comm let this thread (index of names) pass, at some time? */
+/* Returns whether --pid, --tid and --comm select this thread (index of names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* The same at a relative time, as threads may have had several names. */
+/* The same at a relative time, because a thread may have several names over time. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
-/* What threads are called at each time; false: failure. reader_comm_at() is the last name where
- * that was not called. */
+/* Loads the names of threads over time. Returns false on error. Without them, reader_comm_at()
+ * returns the thread's last name. */
 bool reader_load_names(struct reader *reader, GError **error);
 const char *reader_comm_at(const struct reader *reader, uint32_t thread, int64_t time_ns);
 void reader_forget_threads(struct reader *reader); /* after names_forget() */
 bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
-/* Is anything but the time filtered by? */
+/* Returns whether --pid, --tid or --comm is given. */
 bool reader_filters_threads(const struct reader *reader);
 
-/* A time, relative; at a mark where it begins, or, with `end`, where it ends. `otherwise` where
- * it is unset. */
+/* Resolves a time to a relative time. A mark resolves to its begin or, with `end`, to its end. An
+ * unset time resolves to `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
-/* Sets the error that there is no mark of that name; returns false. */
+/* Sets an error that says that the mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
 
 static inline enum json_format reader_json_format(const struct reader *reader)
@@ -96,38 +94,38 @@ static inline enum json_format reader_json_format(const struct reader *reader)
 						 : JSON_FORMAT_JSON;
 }
 
-/* Text goes to a pager from here on, where it goes to a terminal. */
+/* Starts a pager for text that goes to a terminal. */
 void reader_page(const struct reader *reader);
 void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated);
 void reader_end(const struct reader *reader, struct json *json);
-/* What follows in text stands out, where colours are wanted; until the next call. */
+/* Sets the style of the text that follows, if colors are wanted. */
 enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING, READER_HOT };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
-/* The style of so much of a whole, in percent: what is hot stands out. */
+/* Returns the style of a share in percent. Large shares are highlighted. */
 enum reader_style reader_heat(double percent);
-/* The rest of a line of which `used` columns are written: escapes, cuts what does not fit, and
+/* Writes the rest of a line after `used` columns: escapes it, cuts it to the terminal's width, and
  * ends the line. */
 void reader_end_line(const struct reader *reader, struct out *out, const char *bytes,
 		     unsigned used);
-/* The losses of the capture, as a warning, at most `most` of them (0: all). */
-#define READER_LOSSES 8 /* enough where they are not what was asked for */
+/* Prints the losses of the capture as a warning, at most `most` of them (0: all). */
+#define READER_LOSSES 8 /* for verbs whose answer is not the losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
-/* The ticks that the capture misses, if they are more than so many percent of all; a virtual
- * machine always misses some. */
+/* Prints the ticks that the capture misses, if they exceed this percentage. A virtual machine
+ * always misses some. */
 #define READER_MIN_MISSED_PCT 1.0
 void reader_print_missed_ticks(const struct reader *reader, struct out *out);
-/* Is the capture whole, and was nothing lost, as far as is known? */
+/* Returns whether the capture is whole and has no known losses. */
 bool reader_is_complete(const struct reader *reader);
-/* That names were lost, where some that were looked for are. */
+/* Prints that names were lost, if a look-up needed one of them. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
-/* Was anything lost in the reader's range of time that may have been rows which collectors made
- * for this table? What is damaged counts once it was met: capture_check(). */
+/* Returns whether rows that collectors made for this table may have been lost in the reader's time
+ * range. Damage counts only after it was found: see capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
-/* Has the capture rows of this table, at any time, or may it have lost some? */
+/* Stores in *ret_has whether the capture has, or may have lost, rows of this table at any time. */
 bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
-/* How many records were lost in the range that may have been rows of these tables (NULL at the
- * end), of a stream or (NULL) of all. */
+/* Returns how many lost records in the range may have been rows of these tables (NULL-terminated),
+ * of one stream or (NULL) of all. */
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream);
-/* "showing 20 of 3412", when that is so. */
+/* Prints "showing 20 of 3412" if rows are hidden. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-hint - the largest of what a report lacks, and what to do about it
+ * Report-hint - the largest problem of a report, and what to do about it
  *
- * Compared are records that were lost, samples whose stack was cut, and samples without a name:
- * numbers of samples and not what they stand for, because each sample is one that could have been
- * recorded, unwound or named. The image or the cause that most of them are of decides on the
- * advice. One line, as more would not be read. [test-report-hint]
+ * It compares lost records, samples with a truncated stack, and samples without a name. It compares
+ * numbers of samples, not weights, because each of these samples could have been recorded, unwound
+ * or named. The image or the cause of most of them selects the advice. The hint is one line,
+ * because more would not be read. [test-report-hint]
  */
 #include "config.h"
 
@@ -48,7 +48,7 @@ static const struct advice advices[] = {
 	{ NULL },
 };
 
-/* ---- what was lost --------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static const char *advice_for_loss(const char *cause)
 {
@@ -93,7 +93,7 @@ static struct report_hint of_losses(const struct tally *tally)
 	return hint;
 }
 
-/* ---- what has no name ------------------------------------------------------------------------ */
+/* ---- missing names --------------------------------------------------------------------------- */
 
 static bool is_usual_place(const char *path)
 {
@@ -145,7 +145,7 @@ static const char *advice_for_image(const struct tally *tally, uint32_t index)
 	}
 }
 
-/* Of the image that most of these samples are of. */
+/* The hint is about the image with the most samples without a name. */
 static struct report_hint of_names(const struct tally *tally)
 {
 	struct report_hint hint = { .problem = "unresolved", .count = tally->unresolved };
@@ -168,7 +168,7 @@ static struct report_hint of_names(const struct tally *tally)
 	return hint;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- finding and output ---------------------------------------------------------------------- */
 
 struct report_hint report_hint_find(const struct tally *tally)
 {
@@ -178,7 +178,7 @@ struct report_hint report_hint_find(const struct tally *tally)
 		{ "truncated", "frame-pointers", NULL, tally->unwind[UNWIND_TRUNCATED], 0 },
 	};
 
-	/* What else is counted by is no function, and has no names to miss. */
+	/* Other keys do not depend on function names. */
 	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
 		found[2] = of_names(tally);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-hint - the largest of what a report lacks, and what to do about it
+ * Report-hint - the largest problem of a report, and what to do about it
  */
 #pragma once
 
@@ -9,16 +9,16 @@
 struct report_hint {
 	const char
 		*problem; /* "lost", "truncated", "unresolved"; NULL = none that is worth a line */
-	const char *advice;  /* which of those below, for programs */
+	const char *advice;  /* name of the advice in report-hint.c, for programs */
 	const char *subject; /* the cause of the loss, or the path of the image; NULL = none */
 	uint64_t count;      /* samples, or records that were lost */
 	double percent;
 };
 
-/* Below this share nothing is worth a line. */
+/* A problem below this share is not reported. */
 #define REPORT_HINT_MIN_PCT 1.0
 
 struct report_hint report_hint_find(const struct tally *tally);
-/* The object HINT, or null; and a line of text, or nothing. */
+/* Writes the object HINT or null; prints a line or nothing. */
 void report_hint_write(const struct report_hint *hint, struct json *json, const char *key);
 void report_hint_print(const struct report_hint *hint, struct out *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-rows - one line an entity, and what is around one function
+ * Report-rows - one row for each entity, and the callers and callees of one function
  *
  * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the
  * same bytes.
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a name so many columns are always shown. */
+/* At least this many columns of a name are shown. */
 #define MIN_NAME 16u
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -72,7 +72,7 @@ static bool worth_a_line(const struct report *report, uint32_t entity, struct ta
 {
 	if (report->no_children && count.self.samples == 0)
 		return false;
-	/* A thread that only waited has a row too. */
+	/* A thread that only waited gets a row, too. */
 	return count.total.samples > 0 ||
 	       (report->times && entity < report->times->len &&
 		g_array_index(report->times, struct run_time, entity).known);
@@ -261,7 +261,7 @@ static void write_rows(const struct report *report, struct json *json, const GAr
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Is the total another one than self? */
+/* Returns whether the total can differ from self. */
 static bool has_children(const struct report *report)
 {
 	return !report->no_children &&
@@ -297,7 +297,7 @@ static void print_columns(const struct report *report, struct out *out)
 	reader_style(&report->reader, out, READER_PLAIN);
 }
 
-/* Returns the columns that it took. */
+/* Returns the number of columns that it printed. */
 static unsigned print_count(const struct report *report, struct out *out, struct tally_count count)
 {
 	double self = report_percent(report, count.self);
@@ -324,7 +324,7 @@ static void print_time(const struct report *report, struct out *out, uint64_t ns
 	out_printf(out, "%*s%s s ", width < 10 ? (int)(10 - width) : 0, "", text);
 }
 
-/* Returns the columns that it took. */
+/* Returns the number of columns that it printed. */
 static unsigned print_times(const struct report *report, struct out *out, uint32_t entity)
 {
 	struct run_time time = { 0 };
@@ -352,7 +352,7 @@ static void print_name(struct out *out, const char *name)
 	out_text(out, escaped);
 }
 
-/* What stands behind a function's name, and is not cut for it. */
+/* Prints the text that follows a function's name and is never cut. */
 static void print_behind(const struct report *report, struct out *out, uint32_t entity)
 {
 	const struct function *function = functions_at(report->tally.functions, entity);
@@ -362,7 +362,7 @@ static void print_behind(const struct report *report, struct out *out, uint32_t 
 	functions_print_line(report->tally.functions, entity, out);
 }
 
-/* As it is where it fits; else without the arguments of templates, and at last cut. */
+/* Prints the name as it is if it fits, else without template arguments, else cut. */
 static void print_function(const struct report *report, struct out *out, uint32_t entity,
 			   unsigned used)
 {
@@ -432,7 +432,7 @@ void report_print_entity(const struct report *report, struct out *out, uint32_t 
 	}
 }
 
-/* Each part beside the greatest of the row. Returns the columns that it took. */
+/* Scales each part to the greatest of the row. Returns the number of columns that it printed. */
 static unsigned print_timeline(const struct report *report, struct out *out, uint32_t entity)
 {
 	static const char *const levels[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
@@ -466,7 +466,7 @@ static void print_lines(const struct report *report, struct out *out, const GArr
 	reader_print_limit(&report->reader, out, shown(report, lines), lines->len);
 }
 
-/* ---- verbs' three shapes --------------------------------------------------------------------- */
+/* ---- three shapes of an answer --------------------------------------------------------------- */
 
 void report_show_rows(struct report *report, struct out *out)
 {
@@ -496,7 +496,7 @@ static void write_edges(struct report *report, const char *key, const GArray *li
 	json_end(json);
 }
 
-/* Index of the function that --callers or --callees names, or of none. */
+/* Returns the index of the function that --callers or --callees selects, or FUNCTION_NO_STACK. */
 static uint32_t focus_index(const struct report *report)
 {
 	const GArray *all = report->tally.functions->all;

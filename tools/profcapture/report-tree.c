@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-tree - the call tree, from the roots down, or from what was hit up
+ * Report-tree - the call tree, from the roots down, or from the hottest functions up to their
+ * callers
  *
- * Children are lists in two arrays, eight bytes a node; only those of nodes that are shown are
- * sorted.
+ * Children are linked lists in two arrays, which cost eight bytes a node. Only the children of
+ * nodes that are shown are sorted.
  */
 #include "config.h"
 
@@ -12,15 +13,15 @@
 #include <glib/gi18n.h>
 #include <inttypes.h>
 
-/* What is deeper is never shown. */
+/* Deeper nodes are never shown. */
 #define TREE_MAX_DEPTH 256
 
-#define NO_NODE 0 /* the root is nobody's child */
+#define NO_NODE 0 /* the root is not a child of any node */
 
 struct tree {
 	const struct report *report;
-	uint32_t *first; /* child by node */
-	uint32_t *next;  /* child of the same parent */
+	uint32_t *first; /* first child, by node */
+	uint32_t *next;  /* next child of the same parent */
 };
 
 static const struct tally_node *node_at(const struct report *report, uint32_t index)
@@ -37,7 +38,7 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 		const struct tally_node *node =
 			node_at(report, *(const uint32_t *)(i ? right : left));
 
-		/* Branches are ordered by what is below them. */
+		/* Branches are ordered by their totals. */
 		lines[i] = (struct report_line){ .entity = node->entity,
 						 .count = { .self = node->count.total,
 							    .total = node->count.self } };
@@ -75,7 +76,7 @@ static bool is_worth_showing(const struct report *report, uint32_t index)
 	       report_percent(report, node_at(report, index)->count.total) >= REPORT_TREE_MIN_PCT;
 }
 
-/* The children of a node that are shown, in order; *folded when there are others. */
+/* The children of a node that are shown, in order. Sets *folded if others are hidden. */
 static GArray *open_children(const struct tree *tree, uint32_t index, unsigned depth, bool *folded)
 {
 	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -95,7 +96,7 @@ static GArray *open_children(const struct tree *tree, uint32_t index, unsigned d
 	return children;
 }
 
-/* Are there branches below the node that are not shown? */
+/* Returns whether branches below the node are hidden. */
 static bool has_folded(const struct tree *tree, uint32_t index, unsigned depth)
 {
 	bool folded = false;

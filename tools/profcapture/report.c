@@ -2,8 +2,8 @@
 /*
  * profcapture report - where the time went
  *
- * Percentages are of what the samples that pass the filters stand for. What was lost, and how good
- * stacks and names are, is said first.
+ * Percentages are relative to the weight of all samples that pass the filters. The output begins
+ * with losses and with the quality of stacks and names.
  */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 
 #define COMMAND_COLUMNS 60
 
-/* Of the sentence that says where most time went. */
+/* Limits of the sentence that says where most time went. */
 #define WHERE_FUNCTIONS 3
 #define WHERE_MIN_PCT 1.0
 #define WHERE_MIN_CALLEE_PCT 25.0
@@ -61,7 +61,7 @@ double report_percent(const struct report *report, struct amount amount)
 	return amount_percent(amount, report->tally.all);
 }
 
-/* ---- what stands before every answer --------------------------------------------------------- */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 static void write_per_mark(const struct report *report, struct json *json)
 {
@@ -152,7 +152,7 @@ static void print_filtered(const struct report *report, struct out *out)
 		out_printf(out, _("Only samples in %s mode\n"), tally_modes[tally->mode]);
 }
 
-/* Is it about all CPU time of what was recorded? */
+/* Returns whether the report covers all CPU time of the recording. */
 static bool is_all_cpu_time(const struct report *report)
 {
 	const struct tally *tally = &report->tally;
@@ -210,7 +210,8 @@ static void print_cost(const struct report *report, struct out *out)
 	out_done(&line);
 }
 
-/* Without parameters, unless another of the rows that the sentence may name differs only there. */
+/* Returns the name without parameters, unless another row that the sentence may name differs only
+ * in them. */
 static char *sentence_name(const struct report *report, const GArray *rows, uint32_t function)
 {
 	const struct functions *functions = report->tally.functions;
@@ -255,7 +256,7 @@ static void print_where(const struct report *report, struct out *out)
 	out_done(&line);
 }
 
-/* The number of samples, and the time in which they were taken. */
+/* Prints the number of samples, and the time in which they were taken. */
 static void print_samples(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
@@ -265,7 +266,7 @@ static void print_samples(const struct report *report, struct out *out)
 	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
 	g_autofree char *event = text_escape(tally_event_name(tally));
 
-	/* Without a row that has a time nobody knows how long the recording was. */
+	/* Without a row that has a time, the length of the recording is not known. */
 	if (from >= to && tally->all.samples == 0) {
 		out_printf(out,
 			   end > 0 ? _("No samples: the capture ends at %.3f s\n")
@@ -352,7 +353,7 @@ static int check_options(struct report *report)
 	return CLI_CONTINUE;
 }
 
-/* The comm of a process is that of its main thread, or else of the first one that is known. */
+/* The comm of a process is that of its main thread, or else of its first known thread. */
 static void list_process_comms(struct report *report)
 {
 	const struct names *names = report->reader.capture->names;
@@ -381,7 +382,8 @@ static bool read_marks(struct report *report, GError **error)
 	return report->inside.marks > 0 || reader_no_mark(&report->reader, report->per_mark, error);
 }
 
-/* Of the names that match --callers or --callees best, with the samples of each. */
+/* Returns the names that match --callers or --callees best, with the samples of each. *ret_only:
+ * all matches are equally good. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct tally *tally = &report->tally;
@@ -427,8 +429,8 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 	return false;
 }
 
-/* A part of a name is enough where it is of one function; others that it matches less well are
- * counted, too, before that is known. */
+/* A part of a name is enough if one function matches it best. The first run also counts functions
+ * that match less well. If there are any, a second run counts the best match alone. */
 static bool count_focus(struct report *report, GError **error)
 {
 	struct tally wanted;
@@ -459,7 +461,7 @@ static bool count_focus(struct report *report, GError **error)
 
 static bool report_run(struct report *report, const char *file, GError **error)
 {
-	/* A whole tree is rarely what anybody wants, in any format. */
+	/* A whole tree is rarely useful, in any format. */
 	if (report->tree && report->reader.limit == READER_LIMIT_UNSET)
 		report->reader.limit = DEFAULT_LIMIT;
 	if (!frame_filters_open(&report->filters, error) ||
@@ -485,7 +487,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		list_process_comms(report);
 	if (report->tally.by == TALLY_THREAD && !reader_load_names(&report->reader, error))
 		return false;
-	/* Run times are of threads, and not of what happens inside of spans. */
+	/* Run times are per thread and cannot be limited to spans. */
 	if (report->tally.by == TALLY_THREAD)
 		report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
 						 : run_times_read(&report->reader, error);
@@ -507,7 +509,7 @@ static void report_done(struct report *report)
 	reader_done(&report->reader);
 }
 
-/* The regular file *.cap of the current folder that changed last; its name is printed. */
+/* Returns the regular file *.cap of the current folder that changed last, and prints its name. */
 static char *newest_capture(GError **error)
 {
 	g_autoptr(GDir) folder = g_dir_open(".", 0, error);

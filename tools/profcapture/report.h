@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report - what the files of the verb `report` share: the verb and what stands before every answer
- * (report.c), rows and what is around one function (report-rows.c), the call tree (report-tree.c)
+ * Report - shared by the files of the verb `report`: the verb and the head of every answer
+ * (report.c), rows, and the callers and callees of one function (report-rows.c), the call tree
+ * (report-tree.c)
  */
 #pragma once
 
@@ -15,38 +16,39 @@ struct report {
 	bool tree, inlined, no_children, full_names;
 	struct frame_filters filters;
 	const char *callers, *callees;
-	char *focus_name;     /* of the function that `callers` or `callees` means */
+	char *focus_name;     /* of the function that `callers` or `callees` selects */
 	const char *per_mark; /* NULL = all samples */
 	int scope;            /* enum span_scope */
 	struct span_set inside;
 	struct own_weights own;
-	GArray *times;            /* struct run_time; by thread */
-	GPtrArray *process_comms; /* text by process index; by process */
+	GArray *times;            /* struct run_time; only with --by thread */
+	GPtrArray *process_comms; /* text by process index; only with --by process */
 	struct json json;
 };
 
 /* A branch of a tree below this share of the weight is shown only with --limit 0. */
 #define REPORT_TREE_MIN_PCT 0.5
 
-/* An entity with what it is sorted by. */
+/* An entity with its sort keys. */
 struct report_line {
 	uint32_t entity;
 	struct tally_count count;
 	const char *name;
-	const char *image; /* of functions; also orders what has the same name */
+	const char *image; /* of functions; also orders rows of the same name */
 	uint64_t offset;
 };
 
 double report_percent(const struct report *report, struct amount amount);
 /* Fills in the name, the image and the offset of line->entity. */
 void report_describe(const struct report *report, struct report_line *line);
-/* By self, then total, then name: never equal for two entities. */
+/* Sorts by self, then total, then name. Two entities are never equal. */
 gint report_compare_lines(gconstpointer left, gconstpointer right);
 
-/* What stands before every answer. */
+/* The head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
-/* The members of a row, and the end of a line of which `used` columns are written. */
+/* The members of a row. report_print_entity() also ends the line, of which `used` columns are
+ * written. */
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
 void report_print_entity(const struct report *report, struct out *out, uint32_t entity,

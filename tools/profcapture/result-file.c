@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - where a capture that was made from another one goes
+ * Result file - the destination of a capture that is made from another one
  *
- * Invariants: (1) no half of a capture is left under any name, but by SIGKILL
+ * Invariants: (1) an incomplete capture is never left under any name, except after SIGKILL
  *                 [test_result_files: interrupted]
- *             (2) what --force replaces is whole until the new capture is
+ *             (2) a file that --force replaces stays whole until the new capture is whole
  *                 [test_result_files: fails]
  *             (3) a device, a pipe or a folder is never removed  [test_result_files: devices]
  */
@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* The name that is removed when a signal ends the program; one at a time. */
+/* The file to remove if a signal ends the program. Only one at a time. */
 static const char *volatile unfinished;
 
 static void on_signal(int number)
@@ -32,7 +32,7 @@ static void on_signal(int number)
 
 	if (name)
 		(void)unlink(name);
-	/* SA_RESETHAND: it means again what it meant. */
+	/* SA_RESETHAND has restored the default action. */
 	(void)raise(number);
 }
 
@@ -53,7 +53,7 @@ static bool fail(GError **error, const char *what, const char *path)
 	return capture_error(error, -errno, what, path);
 }
 
-/* Takes over fd, which is open for writing. */
+/* Takes ownership of fd, which is open for writing. */
 static bool use_stream(struct result_file *file, int fd, GError **error)
 {
 	file->stream_fd = fd;
@@ -74,7 +74,7 @@ static bool use_stdout(struct result_file *file, GError **error)
 		      : use_stream(file, fd, error);
 }
 
-/* With force: a name of its own beside the old file. */
+/* With force: creates a temporary file beside the old one. */
 static bool open_beside(struct result_file *file, GError **error)
 {
 	mode_t mask = umask(0);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - where a capture that was made from another one goes
+ * Result file - the destination of a capture that is made from another one
  *
- * A file has its whole content or is not there: it is removed when the work fails or a signal ends
- * the program, and with force the old one stays until the new one is whole. What cannot be sought
- * in (standard output, pipes, devices) gets the whole capture at the end, out of a temporary file.
+ * A file is complete or does not exist: it is removed if the work fails or a signal ends the
+ * program. With force, the old file stays until the new one is complete. A destination that cannot
+ * seek (standard output, a pipe, a device) gets the whole capture at the end, from a temporary
+ * file.
  */
 #pragma once
 
@@ -13,17 +14,17 @@
 #include <glib.h>
 
 struct result_file {
-	const char *path; /* as the user knows it; "-" is standard output */
-	char *temporary;  /* what it is called until result_file_commit(), or NULL */
+	const char *path; /* as the user gave it; "-" is standard output */
+	char *temporary;  /* name of the file until result_file_commit(), or NULL */
 	int fd;           /* to write the capture into: empty, O_RDWR */
-	int stream_fd;    /* where it is copied when it is whole, or -1 */
+	int stream_fd;    /* destination of the copy when the capture is complete, or -1 */
 };
 
-/* An existing regular file is refused without force; a device or a pipe is written into, a
- * terminal never. */
+/* Refuses an existing regular file without force, and a terminal always. Writes into an existing
+ * device or pipe. */
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error);
-/* The capture is whole. */
+/* Must be called when the capture is complete. */
 bool result_file_commit(struct result_file *file, GError **error);
-/* Closes, and removes what was not committed. Takes one that was never opened, { 0 } with path
- * NULL. */
+/* Closes the file, and removes it if it was not committed. Accepts one that was never opened, { 0 }
+ * with path NULL. */
 void result_file_done(struct result_file *file);

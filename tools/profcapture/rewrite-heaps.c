@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite-heaps - what each process had allocated when a slice begins
+ * Rewrite-heaps - the blocks that each process had when a slice begins
  *
- * Invariants: (1) a slice says of its blocks what the whole file says of the same stretch
+ * Invariants: (1) a slice reports the same blocks as the whole file does for the same stretch
  *                 [test_memory_reader: cut]
  *             (2) a file cannot choose blocks that collide  (a seed of the process)
  */
@@ -16,16 +16,16 @@
 
 struct block {
 	uint64_t number, size, alignment, since, kind;
-	uint64_t thread, stack; /* ids of the epoch */
+	uint64_t thread, stack; /* ids in the epoch */
 	uint32_t process;       /* index of names */
 	uint32_t epoch;
 };
 
 /* A process, by index of names. */
 struct heap {
-	uint64_t id; /* of the epoch */
+	uint64_t id; /* in the epoch */
 	uint64_t inherited, bytes, blocks;
-	uint32_t epoch; /* 0: it has none */
+	uint32_t epoch; /* 0: the process has no heap */
 	bool has_ended;
 };
 
@@ -82,9 +82,9 @@ static struct heap *heap_of(struct rewrite_heaps *heaps, uint32_t process)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The rows of a table of an epoch. */
+/* The rows of one table in one epoch. */
 struct stream {
-	struct prof_cursor *cursor; /* NULL: there are no more */
+	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
 	size_t row;
 	uint64_t time;
@@ -221,7 +221,7 @@ static bool read_each(struct rewrite_heaps *heaps, const struct prof_cursor_opti
 	return true;
 }
 
-/* Side by side, so that what lives is all that is kept. */
+/* Reads both tables side by side, so that only live blocks are kept. */
 static bool read_changes(struct rewrite_heaps *heaps, const struct prof_cursor_options *options,
 			 struct names_epoch *names, GError **error)
 {

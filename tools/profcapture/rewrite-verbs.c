@@ -2,7 +2,7 @@
 /*
  * profcapture cut, compact, recover - captures made from captures
  *
- * An existing file is replaced only with --force, and never by what is made from itself.
+ * An existing file is replaced only with --force. The input is never replaced.
  */
 #include "config.h"
 
@@ -57,7 +57,7 @@ static bool refuse_same_file(const struct remake *remake, const char *input, GEr
 
 /* ---- the verbs ------------------------------------------------------------------------------- */
 
-/* What a capture lost by being cut is no news to who wants a smaller one of the rest. */
+/* Only recover reports the rows that an incomplete capture lost at its end. */
 static int add_damage(const struct prof_damage *damage, void *data)
 {
 	struct remake *remake = data;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite - one capture made from another: cut, compacted, or recovered
+ * Rewrite - makes one capture from another: cut, compacted, or recovered
  *
- * The source is read part by part, a part being one epoch of one segment, and within a part table
- * by table: the order of rows within a table, which is all that the format asks for, stays.
+ * The source is read part by part. A part is one epoch of one segment. Within a part, the source is
+ * read table by table. This keeps the order of rows within a table, and the format requires no
+ * other order.
  *
- * What a slice needs from before its start (cut): a task row "exists" for each thread that is alive
- * then, and the mappings and generated code of their processes, and what these had allocated, all
- * at the start; metadata; losses that reach into it, whole, since nobody knows how they were
- * spread. A switch row that reaches over an end is cut to it; a thread that is on no CPU at an end
- * has a row without a length there, so that the slice has the time until its next switch, or since
- * its last one.
+ * A slice (cut) needs some state from before its start. At its start, it gets a task row "exists"
+ * for each live thread, the mappings and generated code of their processes, and the blocks that
+ * these had allocated. It also gets all metadata. A loss that reaches into the slice is kept whole,
+ * because its distribution over time is unknown. A switch row that crosses an end of the slice is
+ * cut to it. A thread that is on no CPU at an end gets a row without a length there, so that the
+ * slice includes the time until its next switch, or since its last one.
  */
 #include "config.h"
 
@@ -37,24 +38,24 @@ struct rewrite {
 	GArray *parts; /* struct part, in order */
 	const struct prof_segment
 		*segment;    /* of the source, that rows are written into; NULL at first */
-	uint64_t start, end; /* clock values between which rows of it are kept */
-	/* of (part, row) of task: that say what is alive at the start of the slice */
+	uint64_t start, end; /* clock range of the rows to keep */
+	/* set of row_key() of task rows: those of the threads alive at the start of the slice */
 	GHashTable *alive_rows;
 	GHashTable *alive_processes; /* set of process indexes of names */
 	GHashTable *alive_threads;   /* likewise, set of thread indexes */
-	GHashTable *states; /* thread index of names → struct thread_state, up to the row at hand */
-	GHashTable *exited_threads; /* set of thread indexes, of the slice */
+	GHashTable *states; /* thread index of names → struct thread_state, up to the current row */
+	GHashTable *exited_threads; /* set of thread indexes that exited in the slice */
 	bool cuts_switches;         /* there are switch rows after the end */
 	GArray *damages;            /* struct damage_row, by segment and time */
 	guint next_damage;
-	bool is_damaged; /* a loss row was added for what is damaged, and not only cut */
+	bool is_damaged; /* a loss row was added for damage, not only for a cut */
 	uint64_t rows;
 	uint64_t
 		task_row; /* ordinal of the task row at hand, from the first segment that is kept */
-	bool before;      /* reading a segment before that: metadata only */
+	bool before;      /* reading a segment before that one: metadata only */
 };
 
-/* A loss row that is added. */
+/* A loss row to add. */
 struct damage_row {
 	uint32_t segment;
 	uint64_t time, time_end;
@@ -62,10 +63,10 @@ struct damage_row {
 	uint64_t count, bytes;
 	uint64_t offset;
 	bool is_cut;
-	bool is_timed; /* rows of a table that has times; else names, which any time may need */
+	bool is_timed; /* of a table with times; otherwise names, which rows of any time may need */
 };
 
-/* What the last switch row of a thread says, and what the thread is called there. */
+/* The last switch row of a thread, and the thread's id in that epoch. */
 struct thread_state {
 	uint64_t id;
 	uint32_t epoch, thread, state;
@@ -86,7 +87,7 @@ static struct part *part_of(struct rewrite *rewrite, uint32_t segment, uint32_t 
 {
 	struct part new = { .segment = segment, .epoch = epoch };
 
-	/* Chunks of a part stand together nearly always. */
+	/* Chunks of a part are nearly always adjacent. */
 	for (guint i = rewrite->parts->len; i > 0; i--) {
 		struct part *part = &g_array_index(rewrite->parts, struct part, i - 1);
 
@@ -152,8 +153,7 @@ static size_t first_kept(const struct rewrite *rewrite)
 	return index;
 }
 
-/* What the segment is called in the new capture; sets the clock values between which its rows
- * are kept. */
+/* Returns the segment's header for the new capture. Sets the clock range of the rows to keep. */
 static struct prof_segment use_segment(struct rewrite *rewrite, const struct prof_segment *segment)
 {
 	const struct rewrite_options *options = rewrite->options;
@@ -176,9 +176,9 @@ static struct prof_segment use_segment(struct rewrite *rewrite, const struct pro
 	return new;
 }
 
-/* ---- what is alive when a slice begins ------------------------------------------------------- */
+/* ---- threads alive when a slice begins ------------------------------------------------------- */
 
-/* Number of a task row in the order in which parts are read. */
+/* The key of a task row, from its number in the order in which parts are read. */
 static gpointer row_key(uint64_t ordinal)
 {
 	return GSIZE_TO_POINTER((gsize)ordinal + 1);
@@ -279,10 +279,9 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 	return ok;
 }
 
-/* ---- what threads are at the ends of a slice ------------------------------------------------- */
+/* ---- thread states at the ends of a slice ---------------------------------------------------- */
 
-/* `reaches`: the row reaches over the end of the slice that is at hand, so that the thread is on
- * a CPU there. */
+/* `reaches`: the row crosses the end of the slice in question, so the thread is on a CPU there. */
 static bool note_state(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
 		       bool reaches, GError **error)
 {
@@ -323,7 +322,7 @@ static gint compare_states(gconstpointer left, gconstpointer right)
 	return a->thread < b->thread ? -1 : a->thread > b->thread;
 }
 
-/* A row for each thread that is on no CPU then. */
+/* Writes a row for each thread that is on no CPU at that time. */
 static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 {
 	g_autoptr(GPtrArray) all = g_ptr_array_new();
@@ -395,7 +394,7 @@ static bool end_states(struct rewrite *rewrite, GError **error)
 	return ok;
 }
 
-/* Keeps up with the rows of the slice. */
+/* Tracks thread states and exits over the rows of the slice. */
 static bool follow_row(struct rewrite *rewrite, unsigned table, const struct prof_batch *batch,
 		       size_t row, GError **error)
 {
@@ -427,7 +426,7 @@ static bool follow_row(struct rewrite *rewrite, unsigned table, const struct pro
 	return true;
 }
 
-/* ---- which rows stay, and as what ------------------------------------------------------------ */
+/* ---- rows to keep ---------------------------------------------------------------------------- */
 
 struct table_copy {
 	size_t table; /* index */
@@ -447,7 +446,7 @@ static bool process_is_alive(struct rewrite *rewrite, const struct prof_batch *b
 	return g_hash_table_contains(rewrite->alive_processes, GUINT_TO_POINTER(process));
 }
 
-/* Does a row of before the slice say what the slice needs? */
+/* Returns whether the slice needs a row from before its start. */
 static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
 			const struct prof_batch *batch, size_t row)
 {
@@ -467,7 +466,7 @@ static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
 	}
 }
 
-/* How a segment chose its allocations is nothing that the next one could want. */
+/* The memory settings of a segment do not apply to later segments, so they are dropped with it. */
 static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batch *batch,
 			   size_t row)
 {
@@ -480,7 +479,7 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 	       memcmp(key->bytes + key->offsets[row], prefix, length) != 0;
 }
 
-/* Decided before anything that the row names is copied. */
+/* Must be decided before the rows that the row refers to are copied. */
 static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
 		      const struct prof_batch *batch, size_t row)
 {
@@ -504,7 +503,7 @@ static uint64_t in_slice(const struct rewrite *rewrite, uint64_t time)
 	return MIN_OF(MAX_OF(time, rewrite->start), rewrite->end);
 }
 
-/* Brings a row that stays into [start, end]. */
+/* Fits a row that is kept into [start, end]. */
 static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy,
 		    struct prof_value *values)
 {
@@ -521,13 +520,13 @@ static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy
 	if (copy->def->id == PROF_TABLE_LOSS)
 		values[PROF_LOSS_TIME_END].number =
 			in_slice(rewrite, values[PROF_LOSS_TIME_END].number);
-	/* A clock value of a segment that is left out means nothing in this one. */
+	/* A clock value of a dropped segment is not valid in this one. */
 	if (rewrite->before || values[0].number < rewrite->start)
 		values[0].number = rewrite->start;
 	values[0].number = MIN_OF(values[0].number, rewrite->end);
 }
 
-/* ---- losses that damage of the file made ----------------------------------------------------- */
+/* ---- losses from damage of the file ---------------------------------------------------------- */
 
 static gint compare_damages(gconstpointer left, gconstpointer right)
 {
@@ -538,15 +537,15 @@ static gint compare_damages(gconstpointer left, gconstpointer right)
 	return a->time < b->time ? -1 : a->time > b->time;
 }
 
-/* Goes through the chunks and the damages side by side. */
+/* The state of a walk through chunks and damages side by side. */
 struct dating {
 	GArray *damages; /* struct damage_row, in file order */
-	guint next;      /* chunks before it are all known */
+	guint next;      /* damages before it have their times */
 	struct damage_row now;
 };
 
-/* The index has the times of a chunk that it lists. The rows of a stretch were written between
- * the chunks around it. */
+/* If the index lists the damaged chunk, it has the chunk's times. Otherwise, the lost rows were
+ * written between the chunks around them. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -627,8 +626,8 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 			.is_timed = table && table->flags & PROF_TABLE_TIMED,
 		};
 
-		/* An index that is damaged, or an end right behind a whole chunk, is no loss of
-		 * rows; nor is another capture. */
+		/* A damaged index loses no rows, and neither does an end right after a whole chunk.
+		 * Damage from second_at on belongs to another capture. */
 		if (damage->rows == 0 || damage->bytes == 0 ||
 		    (second_at && damage->offset >= second_at))
 			continue;
@@ -644,7 +643,7 @@ static bool damage_stays(const struct rewrite *rewrite, const struct damage_row 
 		row->time_end >= rewrite->start);
 }
 
-/* A row of a table of version 1, which every capture has that was written by this version. */
+/* Adds a row to a table of version 1. Each capture written by this version has these tables. */
 static bool add_row(struct rewrite *rewrite, unsigned table, const struct prof_value *values,
 		    GError **error)
 {
@@ -667,7 +666,7 @@ static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GE
 	return add_row(rewrite, PROF_TABLE_LOSS, values, error);
 }
 
-/* Adds the rows that belong before a time of a segment. */
+/* Adds the loss rows that belong before a time of a segment. */
 static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time, GError **error)
 {
 	for (; rewrite->next_damage < rewrite->damages->len; rewrite->next_damage++) {
@@ -685,8 +684,8 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 	return true;
 }
 
-/* At the end of the new capture, which then lasts as long as the slice, whatever its last row
- * is. */
+/* Adds metadata at the end of the new capture, so that it lasts as long as the slice, whatever its
+ * last row is. */
 static bool add_metadata(struct rewrite *rewrite, const char *key, const char *value,
 			 GError **error)
 {
@@ -701,7 +700,7 @@ static bool add_metadata(struct rewrite *rewrite, const char *key, const char *v
 	return add_row(rewrite, PROF_TABLE_METADATA, values, error);
 }
 
-/* What the new capture was made of. */
+/* Records the source of the new capture. */
 static bool add_origin(struct rewrite *rewrite, GError **error)
 {
 	g_autofree char *file = g_path_get_basename(rewrite->from->file);
@@ -736,7 +735,7 @@ static bool copy_row(struct rewrite *rewrite, const struct prof_batch *batch, si
 	return ok && follow_row(rewrite, copy->def->id, batch, row, error);
 }
 
-/* Dictionaries are copied by what names them. */
+/* Dictionary rows are copied with the rows that refer to them. */
 static bool copy_part(struct rewrite *rewrite, const struct part *part, GError **error)
 {
 	row_copier_use(&rewrite->copier, part->epoch);
@@ -771,7 +770,7 @@ static bool epoch_is_full(const struct rewrite *rewrite, const struct part *part
 	return false;
 }
 
-/* Goes on in the part's segment and in an epoch for it. */
+/* Switches to the part's segment, and to an epoch with room for the part. */
 static bool enter_part(struct rewrite *rewrite, const struct part *part, GError **error)
 {
 	size_t index = segment_index(rewrite, part->segment);
@@ -822,8 +821,7 @@ static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *bat
 	return image < used->len && used->data[image];
 }
 
-/* A dictionary whose rows nobody names: what they tell of is where an image and an offset are
- * the same. */
+/* A dictionary that no row refers to. Its rows are found by image and offset. */
 struct about_images {
 	unsigned table;
 	unsigned id_column, image_column;
@@ -864,7 +862,7 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 	return true;
 }
 
-/* What was allocated before the slice and lives when it begins. */
+/* Writes the blocks that were allocated before the slice and are live when it begins. */
 static bool write_heaps(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
 {
 	struct rewrite_heaps *heaps;
@@ -884,7 +882,7 @@ static bool write_heaps(struct rewrite *rewrite, const struct prof_segment *segm
 	return ok;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static bool run(struct rewrite *rewrite, int fd, GError **error)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite - one capture made from another: cut, compacted, or recovered
+ * Rewrite - makes one capture from another: cut, compacted, or recovered
  *
- * Rows of every table, also of those that this version does not know, are copied with the
- * dictionary rows that they name; names that nothing needs are left behind. Segments stay, epochs
- * stay or are merged. Symbols of the images that are still named go into a last epoch. Memory: one
- * epoch of the source and one of the result, and the blocks that live when a slice begins.
+ * Rows of every table, including tables that this version does not define, are copied with the
+ * dictionary rows that they refer to. Names without references are dropped. Segments are kept.
+ * Epochs are kept or merged. Symbols of the images that still have references go into a last epoch.
+ * Memory: one epoch of the source and one of the result, and the blocks that are live when a slice
+ * begins.
  */
 #pragma once
 
@@ -16,13 +17,13 @@ struct rewrite_options {
 	bool timed;       /* only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
 	bool merge_epochs; /* fill epochs and chunks */
-	/* struct prof_damage that get a loss row each where they lost rows, or NULL */
+	/* struct prof_damage, or NULL; each that lost rows gets a loss row */
 	GArray *file_damages;
 };
 
 struct rewrite_result {
-	uint64_t rows; /* of tables that are no dictionaries */
-	uint64_t lost; /* references that the source does not explain */
+	uint64_t rows; /* of tables that are not dictionaries */
+	uint64_t lost; /* references that the source does not define */
 };
 
 /* Writes into fd, an empty regular file that is open for reading and writing. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Row-copier - rows of one epoch, with whatever they refer to, into a new capture
+ * Row-copier - copies rows of one epoch, with all rows that they refer to, into a new capture
  *
  * Invariants: (1) a row is copied once an epoch, and a cycle of references ends at its first return
  *                 [test-rewrite: cycle]
@@ -142,8 +142,8 @@ static struct prof_value translate_value(struct row_copier *copier,
 	return PROF_NUMBER(array->numbers[row]);
 }
 
-/* The parent in a tree has a smaller id: readers cut what has not, and so does a copy, whose ids
- * are new. */
+/* A parent in a tree must have a smaller id. Readers cut other parents. The copy must cut them
+ * itself, because its ids are new. */
 static bool is_bad_parent(const struct prof_table_def *def, unsigned column,
 			  const struct prof_array *parents, const struct prof_array *ids,
 			  size_t row)
@@ -176,7 +176,7 @@ void row_copier_translate(struct row_copier *copier, size_t table, const struct 
 
 /* ---- dictionary rows ------------------------------------------------------------------------- */
 
-/* The column by which rows of the table name other rows of it, or 0. */
+/* Returns the column by which rows of the table refer to other rows of it, or 0. */
 static unsigned self_column(const struct prof_table_def *def)
 {
 	for (unsigned i = 1; i < def->n_columns; i++)
@@ -220,7 +220,7 @@ static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t 
 		note_image(copier, array_number_or(&columns[0], row, 0));
 }
 
-/* The row by which a row is reached, if it has one that is not copied yet; or -1. */
+/* Returns the row's parent if it has one that is not copied yet; otherwise -1. */
 static ssize_t parent_row(const struct copied_dictionary *dictionary,
 			  const struct prof_table_def *def, unsigned column, size_t row)
 {
@@ -238,8 +238,8 @@ static ssize_t parent_row(const struct copied_dictionary *dictionary,
 	return found < 0 || dictionary->ids[found] != 0 ? -1 : found;
 }
 
-/* Row and its ancestors that are not copied yet, up to a root, a copied one, or one that is on
- * the way. */
+/* Returns the row and its ancestors that are not copied yet, up to a root, a copied row, or a row
+ * that is being copied. */
 static GArray *list_chain(struct copied_dictionary *dictionary, const struct prof_table_def *def,
 			  size_t row)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Row-copier - rows of one epoch, with whatever they refer to, into a new capture
+ * Row-copier - copies rows of one epoch, with all rows that they refer to, into a new capture
  *
- * Knows tables by their schema only. A reference is followed when the first row that has it is
- * copied, so dictionary rows that nobody names are left behind. What the source does not explain
- * becomes NEW_CAPTURE_LOST.
+ * Tables are handled by their schema only. A dictionary row is copied with the first row that
+ * refers to it, so dictionary rows without references are dropped. References that the source does
+ * not define become NEW_CAPTURE_LOST.
  */
 #pragma once
 
 #include "tools/profcapture/capture.h"
 #include "tools/profcapture/new-capture.h"
 
-/* One row, ready to be changed and added; its lists are its own. */
+/* One row, ready to be changed and added. It owns its lists. */
 struct copied_row {
 	struct prof_value values[PROF_MAX_COLUMNS];
 	uint64_t *lists[PROF_MAX_COLUMNS];
@@ -20,7 +20,7 @@ struct copied_row {
 void copied_row_done(struct copied_row *row);
 #define CLEANUP_ROW CLEANUP(copied_row_done)
 
-/* One dictionary of the epoch at hand. */
+/* One dictionary of the current epoch. */
 struct copied_dictionary {
 	struct prof_dictionary
 		*rows; /* NULL before the first use, and where the table is missing */
@@ -36,20 +36,21 @@ struct row_copier {
 	struct copied_dictionary *dictionaries;
 	uint32_t epoch;          /* of the source */
 	GByteArray *used_images; /* by image index of names: 1 = a row of it was copied */
-	uint64_t lost;           /* references that the source does not explain */
-	GError *error;           /* the first failure; everything after it is void */
+	uint64_t lost;           /* references that the source does not define */
+	GError *error;           /* the first error; everything after it is invalid */
 };
 
 void row_copier_init(struct row_copier *copier, const struct capture *from, struct new_capture *to);
 void row_copier_done(struct row_copier *copier);
 
-/* From here on ids are those of this epoch. */
+/* Selects the epoch that ids belong to. */
 void row_copier_use(struct row_copier *copier, uint32_t epoch);
-/* The new capture has begun an epoch: nothing has been copied into it yet. */
+/* Must be called when the new capture begins an epoch, because nothing is copied into it yet. */
 void row_copier_forget(struct row_copier *copier);
 
-/* The values of row `row` of a batch of all columns of a table, with references translated. */
+/* Returns the values of row `row` of a batch of all columns of a table, with references
+ * translated. */
 void row_copier_translate(struct row_copier *copier, size_t table, const struct prof_array *columns,
 			  size_t row, struct copied_row *ret_row);
-/* New id of a dictionary row. */
+/* Returns the new id of a dictionary row. */
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id);

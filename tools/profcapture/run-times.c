@@ -11,7 +11,7 @@ enum { TIME, THREAD, CPU, START, STATE, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREAD, PROF_SWITCH_CPU,
 					     PROF_SWITCH_START, PROF_SWITCH_STATE };
 
-/* The part of [from, to] that is in the reader's range. */
+/* Returns how much of [from, to] is in the reader's range. */
 static uint64_t part_in_range(const struct reader *reader, int64_t from, int64_t to)
 {
 	from = MAX_OF(from, reader->from_ns);
@@ -19,7 +19,7 @@ static uint64_t part_in_range(const struct reader *reader, int64_t from, int64_t
 	return from < to ? (uint64_t)to - (uint64_t)from : 0;
 }
 
-/* Of it the part in which the thread has a name that is wanted. */
+/* The same, but only while the thread has a wanted name. */
 static uint64_t wanted_part(struct reader *reader, uint32_t thread, int64_t from, int64_t to)
 {
 	uint64_t sum = 0;
@@ -86,8 +86,8 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 	}
 }
 
-/* Rows may be missing here: whether a thread ran in a gap that begins before it is not known, so
- * such a gap counts as nothing. */
+/* Rows may be missing here. It is not known whether a thread ran in a gap that begins before this
+ * point, so the gap does not count. */
 static void forget_gaps(GArray *times)
 {
 	for (guint i = 0; i < times->len; i++)

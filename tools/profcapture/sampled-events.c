@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Invariants: (1) each sample belongs to one event  [test-report: events]
- *             (2) an event without samples is known, too  [test_weights: info]
+ *             (2) an event without samples is listed, too  [test_weights: info]
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* What is meant by --event where the capture does not name the event. */
+/* The name for --event of an event that the capture does not name. */
 #define NO_NAME NAMES_LOST_TEXT
 
 void sampled_events_init(struct sampled_events *events)
@@ -38,7 +38,7 @@ static struct sampled_event *event_at(struct sampled_events *events, uint32_t in
 	return &g_array_index(events->all, struct sampled_event, index);
 }
 
-/* Names are interned. */
+/* Names are interned, so pointers can be compared. */
 static uint32_t add_event(struct sampled_events *events, const struct sampled_event *event)
 {
 	for (uint32_t i = 0; i < events->all->len; i++) {
@@ -75,7 +75,8 @@ static void add_sources(struct sampled_events *events, struct names_epoch *epoch
 	}
 }
 
-/* A capture that says nothing of its events has one, and so have samples whose source is lost. */
+/* Returns the event of samples without a known source. A capture that does not describe its events
+ * has only this one. */
 static uint32_t unknown_event(struct sampled_events *events)
 {
 	const struct sampled_event unknown = { 0 };

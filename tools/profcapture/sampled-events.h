@@ -2,9 +2,9 @@
 /*
  * Sampled events - the events that a capture has samples of
  *
- * Rows of the table of sources that have one name are one event, in all epochs and recordings.
- * Their order is that of the file, and the first one is what readers count if --event names no
- * other: amounts of different events have different units and are never added.
+ * Rows of the table of sources with the same name are one event, in all epochs and recordings.
+ * Events are in the order of the file. Readers count the first one unless --event names another:
+ * amounts of different events have different units and are never added.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct sampled_events {
 
 void sampled_events_init(struct sampled_events *events);
 void sampled_events_done(struct sampled_events *events);
-/* Reads what is there, the first time that it is called. */
+/* Reads the events on the first call only. */
 bool sampled_events_read(struct sampled_events *events, const struct prof_reader *reader,
 			 struct names *names, GError **error);
 
@@ -42,19 +42,21 @@ static inline const struct sampled_event *sampled_event_at(const struct sampled_
 	return &((const struct sampled_event *)(void *)events->all->data)[index];
 }
 
-/* Index of the event of a source, SAMPLED_NO_EVENT where the capture has no sample without a known
- * one. */
+/* Returns the index of a source's event. For an unknown source that is the event `unknown`, or
+ * SAMPLED_NO_EVENT if no sample has one. */
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source);
-/* The event of that name, or the first one for NULL. False with an error that lists all. */
+/* Finds the event of that name, or the first one for NULL. On failure, returns false with an error
+ * that lists all events. */
 bool sampled_events_find(const struct sampled_events *events, const char *name, const char *file,
 			 uint32_t *ret_index, GError **error);
-/* What a sample stands for whose row says `recorded` (0: nothing). */
+/* Returns the weight of a sample whose row says `recorded` (0: nothing). */
 uint64_t sampled_event_weight(const struct sampled_event *event, uint64_t recorded);
-/* Does the event count nanoseconds? */
+/* Returns whether the event counts nanoseconds. */
 bool sampled_event_is_clock(const struct sampled_event *event);
-/* Nanoseconds between two samples of a clock; 0: not a clock, or not known. */
+/* Returns the nanoseconds between two samples of a clock; 0: not a clock, or not known. */
 uint64_t sampled_event_period_ns(const struct sampled_event *event);
-/* The array "sources" of the capture. */
+/* Writes the array "sources" of the capture. */
 void sampled_events_write(const struct sampled_events *events, struct json *json, const char *key);
-/* The names of all events but one, separated by commas; NULL where there are no others. New. */
+/* Returns the names of all events except one, separated by commas, or NULL if no others exist. The
+ * caller frees it. */
 char *sampled_events_others(const struct sampled_events *events, uint32_t but) MUST_CHECK;

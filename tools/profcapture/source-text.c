@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Source-text - the lines of a source file, where it can be found and read
+ * Source-text - the lines of a source file that can be found and read
  *
- * The path comes from a capture: only regular files are read, of at most MAX_BYTES, and what is no
- * text stays that.
+ * The path comes from a capture, so only regular files of at most MAX_BYTES are read. Files that
+ * are not text are not rejected.
  */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static GArray *starts_of(const GString *bytes)
 	}
 }
 
-/* Takes the fd; < 0: there is none. */
+/* Takes ownership of the fd. Returns NULL if it is negative. */
 static struct source_text *read_source(int opened, const char *path)
 {
 	CLEANUP_CLOSE int fd = opened;

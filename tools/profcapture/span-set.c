@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Span-set - when spans of one name were open, by who opened them
+ * Span-set - when spans of one name were open, by thread or process
  *
  * Invariant: an owner's stretches are in order, and no two overlap   [test-spans: sets]
  */
@@ -76,7 +76,7 @@ static gint compare_stretches(gconstpointer left, gconstpointer right)
 	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
 }
 
-/* Makes one of those that overlap. */
+/* Merges stretches that overlap. */
 static void merge_stretches(GArray *stretches)
 {
 	struct stretch *at = (struct stretch *)(void *)stretches->data;
@@ -122,7 +122,7 @@ bool span_set_has(const struct span_set *set, uint32_t thread, int64_t time_ns)
 	const GArray *stretches = owner < set->stretches->len ? set->stretches->pdata[owner] : NULL;
 	guint low = 0, high = stretches ? stretches->len : 0;
 
-	/* The first that does not end before. */
+	/* Find the first stretch that does not end before the time. */
 	while (low < high) {
 		guint middle = low + (high - low) / 2;
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spans - the marks of a capture, with begins and ends put together
+ * Spans - the marks of a capture, with begins and ends paired
  *
- * Open begins stand in chains, the last one first: one chain for each id of a process, and, of
- * begins without an id, one for each name of a thread.
+ * Open begins are in chains, the last one first: one chain for each id of a process and, for begins
+ * without an id, one for each name of a thread.
  *
- * Invariants: (1) each row is handed out once, but for a begin and its end, which are one span
+ * Invariants: (1) each row is reported once, except that a begin and its end are one span
  *                 [test-spans: every row]
- *             (2) the work is a constant a row, whatever ids and names a file has: an end looks at
+ *             (2) the work for each row is bounded, whatever ids and names a file has: an end looks
+ *                 at
  *                 no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
- *             (3) what has no owner that is known is paired with nothing  [test-spans: lost]
+ *             (3) a mark without a known owner is not paired  [test-spans: lost]
  */
 #include "config.h"
 
@@ -19,7 +20,8 @@
 
 #include <glib/gi18n.h>
 
-/* Begins of one id that are open at once under several names. */
+/* The maximum number of begins of an id that an end looks at. Several can be open at once, with
+ * different names. */
 #define MOST_LOOKED_AT 64
 
 enum { TIME, THREAD, KIND, ID, GROUP, NAME, DURATION, N_COLUMNS };
@@ -37,8 +39,8 @@ struct begin {
 
 struct chain_key {
 	uint64_t id;
-	const char *group, *name; /* where id is 0 */
-	uint32_t owner;           /* process; where id is 0, thread */
+	const char *group, *name; /* if id is 0 */
+	uint32_t owner;           /* process, or thread if id is 0 */
 };
 
 struct chain {
@@ -50,7 +52,7 @@ struct pairing {
 	const struct capture *capture;
 	void (*found)(const struct span *span, void *data);
 	void *data;
-	GHashTable *chains; /* of struct chain, by itself */
+	GHashTable *chains; /* set of struct chain */
 	uint32_t segment;
 };
 
@@ -100,7 +102,7 @@ static void chain_free(gpointer pointer)
 	g_slice_free(struct chain, chain);
 }
 
-/* Takes the begin that an end of this group and name ends out of the chain; NULL: there is none. */
+/* Removes and returns the begin that an end of this group and name ends; NULL: not found. */
 static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
 {
 	struct begin **at = &chain->top, *begin;
@@ -116,7 +118,7 @@ static struct begin *chain_take(struct chain *chain, const char *group, const ch
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* False: nobody knows whose mark it is. */
+/* Returns false if the mark's owner is unknown. */
 static bool key_of(const struct pairing *pairing, uint64_t id, const struct span *mark,
 		   struct chain_key *ret_key)
 {
@@ -228,7 +230,8 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 	}
 }
 
-/* What is open at the end of a segment: nobody knows what happened before the next one. */
+/* Reports the begins that are open at the end of a segment. It is not known what happened before
+ * the next segment. */
 static void end_segment(struct pairing *pairing)
 {
 	GHashTableIter iter;
@@ -288,7 +291,7 @@ bool spans_read(const struct capture *capture, void (*found)(const struct span *
 		return capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
 	if (r == PROF_NO_TABLE)
 		return true;
-	/* Ids come from the file: without a seed it could choose such as collide. */
+	/* Ids come from the file. Without a seed, it could choose ids that collide. */
 	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	pairing.chains = g_hash_table_new_full(chain_hash, chain_equal, chain_free, NULL);
 	ok = read_rows(&pairing, cursor, error);

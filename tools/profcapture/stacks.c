@@ -5,7 +5,7 @@
  * Invariants: (1) parent[row] has a smaller id than row: there is no cycle
  *                 [test-report: cyclic stacks]
  *             (2) no node is deeper than STACKS_MAX_DEPTH  [test-report: deep stacks]
- *             (3) in order, a parent comes before its children: totals need no walk
+ *             (3) in order[], a parent comes before its children, so totals need no walk
  *                 [test-report: totals]
  */
 #include "config.h"
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* Of a row: whether a name at it or above depends on the time, and the node that it was last. */
+/* By row: whether a name at or above it depends on the time, and the node that was used last. */
 struct stacks_timed {
 	bool is_timed;
 	uint32_t node, segment;
@@ -43,7 +43,7 @@ static gint compare_ids(gconstpointer left, gconstpointer right, gpointer data)
 	return a < b ? -1 : a > b;
 }
 
-/* Rows by rising id. They are in a file that the engine wrote. */
+/* Sorts rows by rising id. The engine writes them in that order. */
 static void sort_rows(struct stacks *stacks, const uint64_t *ids)
 {
 	bool sorted = true;
@@ -57,7 +57,8 @@ static void sort_rows(struct stacks *stacks, const uint64_t *ids)
 				  compare_ids, (gpointer)ids);
 }
 
-/* What a node says its parent is: a row, STACKS_NO_ROW for none, BAD_ROW for one that cannot be. */
+/* Returns the row of a node's parent, STACKS_NO_ROW for no parent, or BAD_ROW for an invalid
+ * one. */
 #define BAD_ROW (STACKS_NO_ROW - 1)
 static uint32_t parent_row(struct names_epoch *epoch, const uint64_t *ids, size_t row)
 {
@@ -70,7 +71,7 @@ static uint32_t parent_row(struct names_epoch *epoch, const uint64_t *ids, size_
 	return found < 0 ? BAD_ROW : (uint32_t)found;
 }
 
-/* A parent that cannot be one is cut off and counted. */
+/* Cuts off invalid parents and counts them. */
 static void link_parents(struct stacks *stacks, const uint64_t *ids)
 {
 	g_autofree uint16_t *depth = g_new0(uint16_t, stacks->n);
@@ -153,7 +154,7 @@ static void make_room(struct stacks *stacks)
 	stacks->total = g_renew(struct amount, stacks->total, stacks->room);
 }
 
-/* A parent is made before its children, so order holds. */
+/* A parent is made before its children, so order[] stays valid. */
 static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t function)
 {
 	uint64_t above = parent == STACKS_NO_ROW ? 0 : (uint64_t)parent + 1;
@@ -252,8 +253,9 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 }
 
 /*
- * The node of the table becomes the innermost call, as it is what its children name as their
- * parent; the function that it was and the calls between are new ones above it, in order before it.
+ * The node of the table becomes the innermost call, because its children refer to it as their
+ * parent. The function that it was and the calls between become new nodes above it, which come
+ * before it in order[].
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
@@ -288,7 +290,7 @@ void stacks_insert(struct stacks *stacks,
 		memcpy(stacks->order, order->data, order->len * sizeof(uint32_t));
 }
 
-/* Children as lists: the first of each node, and the next of the same parent. */
+/* Children as lists: the first child of each node, and the next child of the same parent. */
 struct lists {
 	uint32_t *first; /* of node i; [n]: of the roots */
 	uint32_t *next;
@@ -325,7 +327,7 @@ void stacks_walk(const struct stacks *stacks, const struct stacks_visitor *visit
 			row = lists.first[row];
 			continue;
 		}
-		/* Back up to the nearest node that has a sibling. */
+		/* Go up to the nearest node that has a sibling. */
 		while (row != STACKS_NO_ROW) {
 			visitor->leave(stacks, row, visitor->data);
 			if (lists.next[row] != STACKS_NO_ROW) {

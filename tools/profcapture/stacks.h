@@ -2,11 +2,11 @@
 /*
  * Stacks - the call tree of one epoch, with the samples that ended in each node
  *
- * Samples are counted by node (stacks_count(), one addition a sample); then stacks_walk() visits
- * each node that has samples below it once, parents first, whatever the number of samples and
- * however deep the stacks are. What a frame is called may depend on the time. A node that has such
- * a frame above it stands for several, one for each way to name them: stacks_row_at() makes these
- * behind the rows of the table.
+ * A sample is counted by its node, which is one addition. stacks_walk() then visits each node with
+ * samples at or below it once, parents first, whatever the number of samples and the depth of the
+ * stacks. The name of a frame may depend on the time. A node with such a frame at or above it
+ * stands for several nodes, one for each combination of names. stacks_row_at() creates these after
+ * the rows of the table.
  */
 #pragma once
 
@@ -14,51 +14,54 @@
 #include "tools/profcapture/amount.h"
 #include "tools/profcapture/functions.h"
 
-/* A stack is cut where it is deeper, and where a parent's id is not smaller than its own. */
+/* A stack is cut where it is deeper, and where a parent's id is not smaller than its child's. */
 #define STACKS_MAX_DEPTH 4096
 #define STACKS_NO_ROW UINT32_MAX
 
 struct stacks {
 	struct names_epoch *epoch;
-	size_t n, n_rows; /* of them are of the table */
+	size_t n, n_rows; /* n_rows: those of the table */
 	size_t room;
-	uint32_t *parent; /* by row of the table of stacks, as all of these; STACKS_NO_ROW = root */
-	uint32_t *entity; /* what the caller counts by: set by stacks_settle() */
+	uint32_t *parent;           /* by row of the table, as all of these; STACKS_NO_ROW = root */
+	uint32_t *entity;           /* what the caller counts by; set by stacks_settle() */
 	struct amount *self;        /* samples that end in the node */
 	struct amount *total;       /* samples in it or below: after stacks_settle() */
 	uint32_t *order;            /* rows by rising id, so that parents come first */
-	uint64_t cut;               /* nodes cut off from a parent that cannot be */
-	struct stacks_timed *timed; /* by row; NULL where no name depends on the time */
+	uint64_t cut;               /* nodes cut off from an invalid parent */
+	struct stacks_timed *timed; /* by row; NULL if no name depends on the time */
 	struct number_map made;     /* parent + 1 and function → row */
 };
 
-/* Tables of stacks and frames of the epoch; the epoch must outlive it. */
+/* Loads the tables of stacks and frames of the epoch, which must outlive the stacks. */
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
 /*
- * Which node of that row of the table a sample of that time is counted in: of its innermost frame,
- * or, where the functions are to have inlined calls, of the innermost of these. By function only,
- * and only where stacks_time() was called before the first one.
+ * stacks_row_at() returns the node in which a sample of that time counts, for a row of the table.
+ * This is the node of its innermost frame or, if the functions include inlined calls, of the
+ * innermost of these. The time matters only if samples count by function and stacks_time() was
+ * called first.
  */
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
 		       uint32_t segment, uint64_t time_ns);
-/* Sums up totals and asks for the entity of each node with samples by its row of the table of
- * frames; nodes of a lost frame get `lost`, those that were made have theirs. After the last
- * sample of the epoch. */
+/* Sums up totals, and gets the entity of each node with samples from its row of the table of
+ * frames. Nodes of a lost frame get `lost`. Nodes that were made keep their entity. Must be called
+ * after the last sample of the epoch. */
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost);
 
-/* Sums up totals, which are zero, from what ended in each node. */
+/* Sums up totals, which must be zero, from the samples that ended in each node. */
 void stacks_sum(struct stacks *stacks);
-/* The same samples from the innermost frame to the outermost, settled: a root is what was hit,
- * and below it is who called it. A sample ends in the outermost frame of its stack. */
+/* Returns the same samples from the innermost frame to the outermost, settled. A root is a function
+ * that was hit, and the nodes below it are its callers. A sample ends in the outermost frame of its
+ * stack. */
 struct stacks *stacks_invert(const struct stacks *stacks);
 /*
- * Puts nodes for what is inlined into a frame between its node and its children: `inlined` gives
- * their entities, outermost first, at most FUNCTIONS_MAX_INLINED. Samples that ended in the frame
- * end in the innermost. After stacks_settle(). What depends on the time has them already.
+ * Inserts nodes for calls that are inlined into a frame between its node and its children.
+ * `inlined` returns their entities, outermost first, at most FUNCTIONS_MAX_INLINED. Samples that
+ * ended in the frame end in the innermost call. Must be called after stacks_settle(). Nodes that
+ * depend on the time already have their inlined calls.
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
@@ -66,7 +69,7 @@ void stacks_insert(struct stacks *stacks,
 		   void *data);
 
 /* enter() is called when the walk goes down into a node, leave() when it comes back. Only nodes
- * with samples. */
+ * with samples are visited. */
 struct stacks_visitor {
 	void (*enter)(const struct stacks *stacks, uint32_t row, void *data);
 	void (*leave)(const struct stacks *stacks, uint32_t row, void *data);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Suppressions - leaks that nobody wants to hear of, in LeakSanitizer's format
+ * Suppressions - leaks to leave out, in LeakSanitizer's format
  *
  * Invariants: (1) a function is compared once, a node once       (two arrays)
- *             (2) the work goes with pattern times text  [test_memory_reader: suppressions]
+ *             (2) the work is proportional to pattern times text
+ *                 [test_memory_reader: suppressions]
  */
 #include "config.h"
 
@@ -22,7 +23,7 @@ static size_t part_length(const char *pattern)
 	return strcspn(pattern, "*$");
 }
 
-/* Where the part is in text, at or behind it; NULL: nowhere. */
+/* Finds the part in text; NULL: not found. */
 static const char *find_part(const char *text, const char *part, size_t length)
 {
 	for (; strlen(text) >= length; text++)
@@ -31,8 +32,8 @@ static const char *find_part(const char *text, const char *part, size_t length)
 	return NULL;
 }
 
-/* The rest of a pattern, whose first part may be anywhere behind text. A part in front of $ has
- * to be the end. */
+/* Matches the rest of a pattern. Its first part may be anywhere in text, unless is_here. A part
+ * before $ must be at the end. */
 static bool matches_behind(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {
@@ -167,7 +168,8 @@ struct suppression *suppressions_find(struct suppressions *suppressions,
 
 	if (!suppressions->all)
 		return NULL;
-	/* Up to a node whose answer is known, then all below it have that, or their own. */
+	/* Go up to a node that matches or whose answer is known. Then store the answer in the nodes
+	 * on the way up to the match. */
 	for (uint32_t up = node; up && found == 1; up = memory_node_at(tree, up)->parent) {
 		found = *at(suppressions->of_node, up);
 		if (found)

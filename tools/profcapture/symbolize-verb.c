@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture symbolize - adds the names of functions, inlined calls and lines that files of this
- * machine know
+ * profcapture symbolize - adds names of functions, inlined calls and lines from files of this
+ * machine
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 struct symbolize_verb {
 	const char *sysroot;
 	GPtrArray *debug_folders;
-	const char *debuginfod; /* NULL = no server is asked; how long it may take */
+	const char *debuginfod; /* NULL = do not ask servers; otherwise the time limit */
 	uint64_t debuginfod_ns;
 };
 
@@ -38,8 +38,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* By the recorded path; what is behind it is compared with what was recorded by whoever reads
- * it. */
+/* Opens the file at the recorded path. Its readers check that it is the recorded one. */
 static int open_by_path(const struct names_image *image, void *data)
 {
 	return debug_files_open_path(data, image->path);
@@ -53,7 +52,7 @@ static void print_paths(struct out *out, const GPtrArray *paths, const char *why
 	}
 }
 
-/* O_NONBLOCK: a pipe, which is refused, has no other end to wait for. */
+/* O_NONBLOCK: without it, opening a pipe could wait for the other end. Pipes are refused. */
 static int open_capture(const char *file, GError **error)
 {
 	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -70,8 +69,8 @@ static int open_capture(const char *file, GError **error)
 	return -1;
 }
 
-/* As every reader does: what is unfinished or damaged is said, and a capture of which nothing is
- * left is refused. */
+/* As every reader does, warns of an unfinished or damaged capture, and refuses a capture with
+ * nothing left. */
 static bool check_capture(const char *file, GError **error)
 {
 	struct capture *capture = capture_open(file, error);

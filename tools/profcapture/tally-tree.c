@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) what has min_share of all weight is in the tree, with all of its samples
+ * Invariants: (1) each branch with min_share of all weight is in the tree, with all of its samples
  *                 [test-report: pruned]
  *             (2) the tree has at most depth / min_share nodes an epoch  [test-report: pruned]
  */
@@ -12,7 +12,7 @@
 
 #define NO_NODE UINT32_MAX
 
-/* Shares are compared as floating point, by us and by who shows them: we take a little more. */
+/* Shares are compared as floating point here and in the output, so a little more is kept. */
 #define ROUNDING 0.999
 
 void tally_tree_init(struct tally_tree *tree)
@@ -57,8 +57,8 @@ static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
 	amount_add(&node->count.total, count.total);
 }
 
-/* Parents come before children in order, so their nodes are known. Without `grow`, what has no
- * node is left out. */
+/* Parents come before children in order[], so their nodes are known. Without `grow`, rows without a
+ * node are left out. */
 static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *index, bool grow,
 		  const struct stacks *stacks)
 {
@@ -88,8 +88,7 @@ static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *ind
 	}
 }
 
-/* Adds to the tree what is heavy in that of one epoch. A parent is not lighter than its
- * children. */
+/* Adds the heavy nodes of one epoch to the tree. A parent is not lighter than its children. */
 static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
 {
 	g_autofree uint32_t *kept = g_new0(uint32_t, nodes->len);
@@ -129,7 +128,7 @@ void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64
 
 uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity)
 {
-	/* these two are the nodes 1 and 2, and no index has them */
+	/* These two are the nodes 1 and 2, which are not in the index. */
 	if (parent == 0 && entity <= FUNCTION_LOST)
 		return 1 + entity;
 	return get_node(tree->nodes, &tree->index, parent, entity);
@@ -137,7 +136,7 @@ uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entit
 
 bool tally_tree_again(struct tally_tree *tree)
 {
-	/* Nothing was left out of the only epoch, or of any: the counts are exact. */
+	/* Nothing was left out, or there was only one epoch: the counts are exact. */
 	if (tree->counting || !tree->cut || tree->epochs < 2)
 		return false;
 	tree->counting = true;

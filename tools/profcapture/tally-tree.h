@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tally-tree - the call tree of all epochs, merged by what is called
+ * Tally-tree - the call tree of all epochs, merged by entity
  *
- * A tree of everything can have as many nodes as there are distinct stacks in all epochs together.
- * Who shows only branches above a share sets min_share, and gets those alone, with exact counts.
- * What has the share of all weight has it of the weight of at least one epoch: so the first pass
- * keeps what is heavy in any epoch, and a second one, where there was more than one epoch, counts
- * those.
+ * A whole tree can have as many nodes as there are distinct stacks in all epochs together. A caller
+ * that shows only branches above a share sets min_share and gets only those, with exact counts. A
+ * branch with that share of all weight has that share in at least one epoch. So the first pass
+ * keeps the branches that are heavy in any epoch. If there are several epochs, a second pass counts
+ * these branches.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct tally_count {
 	struct amount self, total;
 };
 
-/* Node 0 is above the roots. Nodes 1 and 2 are samples without a stack and with one that the
+/* Node 0 is above the roots. Node 1 has the samples without a stack, node 2 those whose stack the
  * capture lost. */
 struct tally_node {
 	uint32_t parent, entity;
@@ -25,28 +25,29 @@ struct tally_node {
 };
 
 struct tally_tree {
-	/* what is wanted */
+	/* options */
 	double min_share; /* of the weight; 0 = everything */
-	/* the answer */
+	/* results */
 	GArray *nodes; /* struct tally_node, a parent before its children */
 	bool cut;      /* branches were left out */
-	/* while it is built */
+	/* during the passes */
 	struct number_map index; /* parent and entity → node */
 	GArray *node_of;         /* uint32_t: node by row of stacks */
 	unsigned epochs;
-	bool counting; /* the second pass: all nodes are there */
+	bool counting; /* the second pass: all nodes exist */
 };
 
 void tally_tree_init(struct tally_tree *tree);
 void tally_tree_done(struct tally_tree *tree);
-/* Adds the stacks of an epoch, which are settled. `weight` is that of all of its samples. */
+/* Adds the stacks of an epoch, which must be settled. `weight` is that of all of its samples. */
 void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t weight);
-/* Of a whole tree, the node that a node of the stacks added last became. */
+/* In a whole tree, returns the node for a row of the stacks that were added last. */
 static inline uint32_t tally_tree_node(const struct tally_tree *tree, uint32_t row)
 {
 	return g_array_index(tree->node_of, uint32_t, row);
 }
-/* A node of a whole tree; made where there was none, with nothing counted. */
+/* Returns a node of a whole tree. Creates it with zero counts if needed. */
 uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity);
-/* After the last epoch: must all be added once more? The counts begin anew then. */
+/* Must be called after the last epoch. Returns whether all epochs must be added once more, and
+ * resets the counts in that case. */
 bool tally_tree_again(struct tally_tree *tree);

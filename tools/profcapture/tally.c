@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tally - samples counted by what they hit
+ * Tally - samples counted by the entity that they hit
  *
  * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
  *             (2) a sample is counted at most once in an entity's total  [test-report: recursion]
@@ -21,25 +21,25 @@ const char *const tally_by_names[] = { "function", "line",   "image", "thread",
 				       "process",  "cgroup", NULL };
 const char *const tally_modes[] = { "any", "user", "kernel", NULL };
 
-/* Of the node of a sample in its epoch: it is the entity, for a sample that has no node. */
+/* Flag in the node of a sample that has no node in its epoch. The other bits are its entity. */
 #define BARE 0x80000000u
 
-/* What goes on while one epoch is read. */
+/* The state while one epoch is read. */
 struct pass {
 	struct tally *tally;
 	struct names_epoch *epoch; /* NULL before the first sample */
-	struct stacks *stacks;     /* NULL where stacks are not wanted */
-	uint64_t weight_before;    /* of the epochs before */
+	struct stacks *stacks;     /* NULL if stacks are not wanted */
+	uint64_t weight_before;    /* of the previous epochs */
 	GHashTable *cgroup_ids;    /* interned path → index in tally->cgroups */
-	GArray *on_path;           /* uint32_t: how often the entity is between root and here */
+	GArray *on_path;           /* uint32_t: how often the entity is on the path from the root */
 	GArray *caller_on, *callee_on;
 	uint32_t focus_on;
-	GByteArray *is_focus; /* by function: 0 = not asked yet */
+	GByteArray *is_focus; /* by function: 0 = not known yet */
 	struct number_map
 		by_node;      /* node and entity → index + 1 in `amounts`, where filters choose */
 	GArray *amounts;      /* struct amount */
-	uint32_t event;       /* whose samples count */
-	uint64_t last_source; /* and its event */
+	uint32_t event;       /* the event whose samples count */
+	uint64_t last_source; /* of the last sample, and its event */
 	uint32_t last_event;
 	guint first_sample;     /* of the epoch, in tally->each */
 	GArray *node_timelines; /* struct tally_timeline by node of the epoch */
@@ -83,7 +83,7 @@ static struct tally_timeline *timeline_of(GArray *timelines, uint32_t index)
 	return &g_array_index(timelines, struct tally_timeline, index);
 }
 
-/* Is what is counted one of `functions`? */
+/* Returns whether entities are indexes of `functions`. */
 static bool counts_functions(const struct tally *tally)
 {
 	return tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE;
@@ -99,7 +99,7 @@ static bool wants_stacks(const struct tally *tally)
 	return by_stack(tally) || tally->filters;
 }
 
-/* Are nodes of stacks functions until the filters are done? */
+/* Returns whether nodes of stacks are functions until the filters have run. */
 static bool by_function(const struct tally *tally)
 {
 	return counts_functions(tally) || tally->filters;
@@ -237,8 +237,8 @@ static void count_unresolved(struct pass *pass)
 			pass->tally->unresolved += stacks->self[row].samples;
 }
 
-/* The place of a node becomes what is counted. A frame's outermost node comes last, because the
- * others refer to it. */
+/* Replaces the place of a node with the entity that is counted. A frame's outermost node comes
+ * last, because the others refer to it. */
 static void settle_place(const struct tally *tally, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -253,7 +253,7 @@ static void settle_place(const struct tally *tally, struct stacks *stacks, uint3
 	stacks->entity[node] = place;
 }
 
-/* Returns the node that samples of each node end in now. */
+/* Applies the filters. Returns, for each node, the node in which its samples end now. */
 static uint32_t *filter(struct pass *pass)
 {
 	struct tally *tally = pass->tally;
@@ -286,8 +286,8 @@ static void add_to_tree(struct pass *pass)
 	stacks_free(inverted);
 }
 
-/* Samples of the epoch that is over have nodes of its own until here; those that were filtered
- * go. */
+/* Replaces the epoch's nodes in samples with nodes of the tree when the epoch is over. Removes
+ * samples that were filtered. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
 	GArray *each = pass->tally->each;
@@ -310,7 +310,7 @@ static void settle_samples(struct pass *pass, const uint32_t *nodes)
 	pass->first_sample = kept;
 }
 
-/* What was counted by node of the epoch is of entities from here on. */
+/* Moves timelines from nodes of the epoch to entities. */
 static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 {
 	static const struct tally_timeline none;
@@ -320,7 +320,7 @@ static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 		uint32_t node = nodes ? nodes[row] : row;
 		struct tally_timeline *to;
 
-		/* A node without samples is no entity. */
+		/* A node without samples has no entity. */
 		if (node == STACKS_NO_ROW || memcmp(from, &none, sizeof(none)) == 0)
 			continue;
 		to = timeline_of(pass->tally->timelines, pass->stacks->entity[node]);
@@ -395,7 +395,7 @@ static void count_without_frames(struct tally *tally, uint64_t stack, struct amo
 	if (functions)
 		tally->unresolved++;
 	if (tally->wants_tree) {
-		/* A root of its own, once for each of the two. */
+		/* Each of the two has a root of its own. */
 		struct tally_node *nodes = (struct tally_node *)(void *)tally->tree.nodes->data;
 
 		amount_add(&nodes[1 + entity].count.self, amount);
@@ -425,7 +425,8 @@ struct hit {
 	struct amount amount;
 };
 
-/* The node that the sample ended in; STACKS_NO_ROW where it has no stack that the capture knows. */
+/* Returns the node that the sample ended in, or STACKS_NO_ROW if it has no stack or the capture
+ * lost it. */
 static uint32_t node_of(struct pass *pass, const struct hit *hit)
 {
 	ssize_t row = names_row(pass->epoch, NAMES_STACK, hit->stack);
@@ -492,7 +493,7 @@ static struct amount *amount_by_node(struct pass *pass, uint32_t node, uint32_t 
 	return &g_array_index(pass->amounts, struct amount, *index - 1);
 }
 
-/* Counts a sample in what is no part of its stack. */
+/* Counts a sample in an entity that is not part of its stack. */
 static void count_by(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
 	uint32_t node;
@@ -514,7 +515,7 @@ static void count_by(struct pass *pass, uint32_t entity, const struct hit *hit)
 
 static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
 {
-	/* A kernel thread has no user memory. Values that this version does not know are
+	/* A kernel thread has no user memory. Values that this version does not define count as
 	 * guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
@@ -576,7 +577,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	}
 }
 
-/* Samples that follow each other are mostly of one source. */
+/* Keeps the last look-up, because consecutive samples are mostly of one source. */
 static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 {
 	if (pass->tally->wants_all_events)
@@ -647,7 +648,7 @@ static bool read_rows(struct pass *pass, struct prof_cursor *cursor, GError **er
 	       capture_error(error, r, _("cannot read samples of '%s'"), capture->file);
 }
 
-/* Everything is counted once more, for the tree: takes the counts back. */
+/* Resets the counts, because everything is counted once more for the tree. */
 static void forget_counts(struct tally *tally)
 {
 	g_array_set_size(tally->counts, 0);
@@ -683,7 +684,7 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 	return ok;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static void set_bins(struct tally *tally)
 {
@@ -736,7 +737,7 @@ static void pass_done(struct pass *pass)
 	g_array_unref(pass->amounts);
 }
 
-/* Which samples are wanted. */
+/* Selects the event whose samples are counted. */
 static bool choose_event(struct tally *tally, uint32_t *ret_event, GError **error)
 {
 	const struct capture *capture = tally->reader->capture;
@@ -772,7 +773,7 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 		tally->functions->detail = FUNCTIONS_PLACES;
 	else if (tally->by == TALLY_LINE)
 		tally->functions->detail = FUNCTIONS_LINES;
-	/* Across boots a relative time has more than one clock value. */
+	/* With several segments, a relative time has several clock values. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
 				   &options.t_to);
@@ -874,15 +875,15 @@ void tally_print_other_events(const struct tally *tally, struct out *out)
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
 }
 
-/* Above one percent of samples. */
+/* Returns whether it is more than one percent. */
 static bool is_notable(uint64_t samples, uint64_t all)
 {
 	return 100 * samples > all;
 }
 
 /*
- * These are shares of samples, not of weight: they say how well samples could be explained, and
- * each sample was one attempt, whatever it stands for.
+ * These are shares of samples, not of weight. They say how well samples could be explained, and
+ * each sample was one attempt, whatever its weight.
  */
 void tally_print_quality(const struct tally *tally, struct out *out)
 {

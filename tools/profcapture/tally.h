@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tally - samples counted by what they hit
+ * Tally - samples counted by the entity that they hit
  *
- * One pass over the samples of one event counts them by stack, thread and cgroup; each epoch's
- * distinct stacks are then walked once. Every count is an amount: how many samples there are and
- * how much they stand for (amount.h).
+ * One pass over the samples of one event counts them by stack, thread and cgroup. Each epoch's
+ * distinct stacks are then walked once. Every count is an amount: the number of samples and their
+ * weight (amount.h).
  */
 #pragma once
 
@@ -32,7 +32,7 @@ enum tally_unwind {
 	UNWIND_TRUNCATED,
 	UNWIND_GUESSED,
 	UNWIND_NONE,
-	UNWIND_NO_MEMORY, /* there was no user stack that could be incomplete */
+	UNWIND_NO_MEMORY, /* the thread has no user stack that could be incomplete */
 	UNWIND_KINDS
 };
 
@@ -44,7 +44,7 @@ struct tally_sample {
 	uint64_t weight;
 };
 
-/* Into so many equal parts the range of time is divided. */
+/* The number of equal parts of the time range. */
 #define TALLY_BINS 24
 
 struct tally_timeline {
@@ -52,54 +52,54 @@ struct tally_timeline {
 };
 
 struct tally {
-	/* what is wanted */
+	/* options */
 	enum tally_by by;
 	bool wants_tree;
-	bool wants_samples;  /* with a whole tree: each sample; 24 bytes of memory each */
+	bool wants_samples;  /* with a whole tree: keep each sample; 24 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
-	/* Samples of all events, each with a weight of 1, because their units have no sum; else
-	 * those of the reader's event. */
+	/* Count the samples of all events, each with a weight of 1, because their units cannot be
+	 * added. Otherwise, count those of the reader's event. */
 	bool wants_all_events;
-	bool inverted;                 /* the tree goes from what was hit to who called it */
+	bool inverted;                 /* the tree goes from the hit functions to their callers */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of tally_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
-	bool joins_inlined;            /* and as the same that has code of its own */
+	bool joins_inlined;            /* and are joined with the functions of their own code */
 	bool places; /* each place in the source of a function is an entity; by function only */
-	const char *focus;  /* name of the function whose callers and callees are wanted, or NULL */
-	bool focus_is_part; /* or part of it: function_name_match() */
-	const struct span_set *inside; /* only samples inside of these, or NULL */
-	struct own_weights *own;       /* counted, too, where functions are entities; or NULL */
-	/* By image: what a frame of the table counts as in place of it, or NULL. 0 and 1 are
-	 * samples and frames that the capture does not explain. */
+	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
+	bool focus_is_part; /* or part of its name: function_name_match() */
+	const struct span_set *inside; /* only samples inside these spans, or NULL */
+	struct own_weights *own;       /* also counted if functions are entities; or NULL */
+	/* By image: returns the entity for a frame of the table instead of its image; or NULL. 0
+	 * and 1 are samples and frames that the capture does not define. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
-	/* the answer */
+	/* results */
 	struct reader *reader;
 	struct functions *functions; /* by function or line, and for unresolved */
 	/* struct tally_count by entity: index of functions or names, or of cgroups */
 	GArray *counts;
-	GArray *timelines;    /* struct tally_timeline by entity, with `wants_timeline` */
+	GArray *timelines;    /* struct tally_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
 	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
 	const struct sampled_event *event; /* NULL: the capture has none, or all are wanted */
-	struct amount all; /* of the event, time, threads, CPUs, spans and mode that are wanted */
-	struct amount filtered;             /* of them: frame filters took them away */
+	struct amount all; /* that pass the filters of event, time, threads, CPUs, spans and mode */
+	struct amount filtered;             /* of them: removed by frame filters */
 	struct amount kernel;               /* of them: taken in the kernel */
 	uint64_t unresolved;                /* samples of them: the leaf has no name */
 	uint64_t least_weight, most_weight; /* of a sample of them */
 	uint64_t unwind[UNWIND_KINDS];
-	uint64_t period_ns; /* of a clock; 0 = the event is none, or not the same for all */
+	uint64_t period_ns; /* of a clock; 0 = not a clock, or not the same for all */
 	uint64_t bad_stacks;
-	struct tally_tree tree; /* with `wants_tree` */
-	GArray *each; /* struct tally_sample in the order of the capture, with `wants_samples` */
+	struct tally_tree tree; /* with wants_tree */
+	GArray *each; /* struct tally_sample in the order of the capture, with wants_samples */
 	struct tally_count focus_count;
 	GArray *callers, *callees; /* struct tally_count by function; with `focus` */
 	bool focus_found;
 };
 
-/* Fills in the answer; `tally` holds what is wanted and zeros. */
+/* Fills in the results. `tally` holds the options and zeros. */
 bool tally_run(struct tally *tally, struct reader *reader, GError **error);
 void tally_done(struct tally *tally);
 #define CLEANUP_TALLY CLEANUP(tally_done)
@@ -110,25 +110,25 @@ static inline struct tally_count tally_count_at(const GArray *counts, uint32_t e
 				    : (struct tally_count){ 0 };
 }
 
-/* The name of what is counted: the event's, or what the capture says of itself. */
+/* Returns the name of the counted event, or else the name in the capture's metadata. */
 const char *tally_event_name(const struct tally *tally);
-/* "ns", "events", or "samples" where nothing says what they stand for. */
+/* Returns "ns", "events", or "samples" if their unit is not known. */
 const char *tally_unit(const struct tally *tally);
-/* Do its samples stand for something that their number does not say? Those of a clock with one
- * period do not, nor does one sample for each event. */
+/* Returns whether weights say more than the number of samples. They do not for a clock with one
+ * period, or for one sample for each event. */
 bool tally_is_weighted(const struct tally *tally);
-/* In text a column of what samples stand for, and its title, where their number does not say it;
- * else nothing. `amount` NULL is a blank cell. Both end with spaces. Returns the columns that it
- * took. */
+/* Print a column of weights and its title as text if tally_is_weighted(), otherwise nothing.
+ * `amount` NULL prints a blank cell. Both end with spaces. tally_print_weight() returns the number
+ * of columns that it printed. */
 void tally_print_weight_title(const struct tally *tally, struct out *out);
 unsigned tally_print_weight(const struct tally *tally, struct out *out,
 			    const struct amount *amount);
-/* ", which stand for 122,500 events", under the same condition. */
+/* Prints ", which stand for 122,500 events" under the same condition. */
 void tally_print_sum(const struct tally *tally, struct out *out);
-/* "; also recorded: page-faults (--event NAME)", where there are other events. */
+/* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void tally_print_other_events(const struct tally *tally, struct out *out);
-/* For people: how good user stacks and names are, where more than one percent is not; at most two
- * lines. */
+/* Prints the quality of user stacks and of names if more than one percent of samples lack it; at
+ * most two lines. */
 void tally_print_quality(const struct tally *tally, struct out *out);
-/* The object UNWIND. */
+/* Writes the object UNWIND. */
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);

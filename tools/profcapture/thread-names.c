@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Thread-names - what a thread was called at a time
+ * Thread-names - the name of a thread at a time
  *
- * Kept are the names of threads that were renamed; the others have that of the dictionary. So the
- * table is read twice. Threads are found by what they are, not by their index, which names_forget()
- * gives to others.
- * Invariants: (1) before the first name that is known a thread is called that
+ * Only the names of renamed threads are kept. The others have the name in the dictionary. So the
+ * table is read twice: first to find the renamed threads, then for their names. Threads are found
+ * by identity, not by index, because names_forget() reuses indexes.
+ * Invariants: (1) before its first known name, a thread has that name
  *                 [test-report: thread_names]
- *             (2) a thread that was not renamed has the name of the dictionary
+ *             (2) a thread that was not renamed has the name in the dictionary
  *                 [test-report: thread_names]
  */
 #include "config.h"
@@ -23,7 +23,7 @@ enum { TIME, THREAD, EVENT, COMM, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
 					     PROF_TASK_COMM };
 
-/* Without padding: it is compared as bytes. */
+/* Must not have padding, because it is compared as bytes. */
 struct identity {
 	uint64_t pid, exec_generation, process_start, tid, start;
 };
@@ -31,14 +31,14 @@ struct identity {
 struct named {
 	int64_t since_ns; /* relative */
 	const char *name; /* interned */
-	bool inherited;   /* of who created it */
+	bool inherited;   /* from the thread that created it */
 };
 
 struct thread_names {
 	struct capture *capture;
-	/* struct identity → GArray of struct named, by time; those that were renamed */
+	/* struct identity → GArray of struct named, by time; renamed threads only */
 	GHashTable *threads;
-	bool are_known; /* which those are */
+	bool are_known; /* the first read is done */
 };
 
 static guint hash_identity(gconstpointer key)
@@ -150,7 +150,7 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error)
 	names->are_known = true;
 	if (ok && g_hash_table_size(names->threads) > 0)
 		ok = read_rows(names, error);
-	/* nobody asked for these */
+	/* These look-ups are not part of the answer. */
 	capture->names->lost = lost;
 	if (ok)
 		return names;
@@ -173,7 +173,7 @@ static const GArray *names_of(const struct thread_names *names, uint32_t thread)
 	return thread > NAMES_LOST ? g_hash_table_lookup(names->threads, &identity) : NULL;
 }
 
-/* How many of them it had got by then. */
+/* Returns how many of the names the thread had got by that time. */
 static guint count_until(const GArray *all, int64_t time_ns)
 {
 	guint low = 0, high = all ? all->len : 0;

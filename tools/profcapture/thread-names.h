@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Thread-names - what a thread was called at a time
+ * Thread-names - the name of a thread at a time
  *
- * A thread has the name of who created it until it gets one of its own, and programs rename threads
- * by what they do. The rows of the task table say what a thread is called from then on; the
- * dictionary has the last name only.
+ * A thread has the name of its creator until it gets one of its own, and programs rename threads by
+ * their work. A row of the task table says what a thread is called from then on. The dictionary has
+ * the last name only.
  */
 #pragma once
 
@@ -12,14 +12,14 @@
 
 struct thread_names;
 
-/* NULL: failure. The capture is borrowed. */
+/* Borrows the capture. Returns NULL on error. */
 struct thread_names *thread_names_read(struct capture *capture, GError **error);
 void thread_names_free(struct thread_names *names);
-/* The name of a thread (index of names) at a relative time, interned; NULL: it has none. */
+/* Returns the name of a thread (index of names) at a relative time, interned; NULL: no name. */
 const char *thread_names_at(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* When it got its next name; INT64_MAX: never. */
+/* Returns when the thread got its next name; INT64_MAX: never. */
 int64_t thread_names_until(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* How many different names it had, but for the one that it inherited; 0: none is known. */
+/* Returns how many different names it had, without the inherited one; 0: no known name. */
 unsigned thread_names_count(const struct thread_names *names, uint32_t thread);
-/* Whether it ever had that name. */
+/* Returns whether the thread ever had that name. */
 bool thread_names_has(const struct thread_names *names, uint32_t thread, const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-/* The verbs of profcapture, one file each; all return an exit status. */
+/* The verbs of profcapture, one file each. Each returns an exit status. */
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_annotate(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture verify - is every byte of a capture what was written?
+ * profcapture verify - checks that every byte of a capture is as written
  */
 #include "config.h"
 
@@ -15,13 +15,13 @@ struct verify {
 	struct reader reader;
 	GArray *damages; /* struct prof_damage */
 	uint64_t chunks, good_chunks, cut_chunks;
-	uint64_t rows_lost; /* at least, where some stretch's are not known */
+	uint64_t rows_lost; /* a lower bound if is_rows_known is false */
 	bool is_rows_known;
 	enum prof_state state;
 	struct json json;
 };
 
-/* What lies behind the header of a joined capture is none of this one. */
+/* Data after the header of a joined capture does not belong to this one. */
 static bool belongs_to_second(const struct verify *verify, const struct prof_damage *damage)
 {
 	uint64_t second_at = prof_reader_info(verify->reader.capture->reader)->second_at;
