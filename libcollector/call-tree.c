@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Call tree - where a record was made, as a node of the tree of calls that the ring's owner has
- * told of
+ * Call tree - the stack of a record, as a node of the call tree that the ring's owner has sent
  *
- * A node is known by a hash of all its frames. Which have been told of is in a table of at most 4
- * MiB; when that is full all are forgotten, and told of again under ids from 1 on. So they are in a
- * new epoch, for another owner of the ring, and where a module has gone: the same address may be
- * another function then.
- * What own_calls_walk() says to be as it was has its node with it, so of an unchanged stack nothing
- * is looked up. Of another one only the innermost frame is: who has been told of, of him all
- * callers have.
- * Invariants: (1) an id was told of in its epoch, by the same owner, before its user
+ * A node is identified by a hash of all its frames. A table of at most 4 MiB has the nodes that
+ * were sent; when it is full, all are dropped, and sent again under ids from 1 on. The same happens
+ * in a new epoch, for another owner of the ring, and when a module was unloaded, because the same
+ * address may be another function then.
+ * Frames that own_calls_walk() reports as unchanged have their nodes, so an unchanged stack needs
+ * no lookup. Otherwise only the innermost frame is looked up: if its node was sent, so were all
+ * callers'.
+ * Invariants: (1) an id was sent in its epoch, by the same owner, before its user
  *                 [test-call-tree: stacks, epochs, bigger]
  *             (2) a node's image was sent in the same epoch  [test-call-tree: stacks]
  *             (3) memory is the tree's, and 4 MiB for the table  [test-call-tree: evicted]
- *             (4) errno stays  [test-call-tree: stacks]
+ *             (4) errno does not change  [test-call-tree: stacks]
  */
 #include "libcollector/call-tree.h"
 
@@ -31,7 +30,7 @@ struct telling {
 	struct producer *producer;
 	struct call_tree *tree;
 	uint32_t n;      /* frames, outermost first */
-	uint32_t parent; /* of the first one */
+	uint32_t parent; /* of the first frame */
 };
 
 /* ---- Memory ---- */
@@ -82,7 +81,7 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 	return slot->turn == tree->turn ? slot->id : 0;
 }
 
-/* Where this is left by siglongjmp(), what is not forgotten yet is so of the same turn. */
+/* If siglongjmp() leaves this, the nodes that remain are of the same turn. */
 static void forget_nodes(struct call_tree *tree)
 {
 	own_calls_forget_nodes(&tree->calls);
@@ -91,7 +90,7 @@ static void forget_nodes(struct call_tree *tree)
 	tree->n_nodes = 0;
 }
 
-/* Twice as many. Where there is no memory for that, all is forgotten. */
+/* Doubles the table; without memory for that, drops all nodes. */
 static void grow(struct call_tree *tree)
 {
 	struct call_tree_slot *before = tree->slots, *slots;
@@ -110,7 +109,7 @@ static void grow(struct call_tree *tree)
 	munmap(before, n * sizeof(*before));
 }
 
-/* Room for n more. True: what was there is gone. */
+/* Makes room for n more. Returns true if the old nodes were dropped. */
 static bool make_room(struct call_tree *tree, uint32_t n)
 {
 	uint32_t turn = tree->turn;
@@ -122,7 +121,7 @@ static bool make_room(struct call_tree *tree, uint32_t n)
 	return tree->turn != turn;
 }
 
-/* Those of frames[from, to), which were told of with the ids that they have. */
+/* Adds frames[from, to), which were sent with their ids. */
 static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to; i++)
@@ -133,8 +132,8 @@ static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 
 /* ---- Frames ---- */
 
-/* Outermost frames that are not left out. Of a deep stack whose root is not known only the
- * innermost are there. */
+/* Returns the number of outermost frames that are kept. Of a deep stack without its root only the
+ * innermost frames are kept. */
 static uint32_t count_outer(const struct call_tree *tree)
 {
 	if (tree->calls.n <= CALL_TREE_MAX_DEPTH)
@@ -142,7 +141,7 @@ static uint32_t count_outer(const struct call_tree *tree)
 	return tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
 }
 
-/* 0: it has none. */
+/* Returns 0 if the frame has no node. */
 static inline uint32_t node_of(const struct call_tree *tree, struct own_calls_frame *frame)
 {
 	if (frame->node == 0)
@@ -150,7 +149,7 @@ static inline uint32_t node_of(const struct call_tree *tree, struct own_calls_fr
 	return frame->node;
 }
 
-/* As many of the outermost n as have a node. */
+/* Returns how many of the outermost n frames have a node. */
 static uint32_t count_known(struct call_tree *tree, uint32_t n)
 {
 	while (n > 0 && node_of(tree, &tree->calls.frames[n - 1]) == 0)
@@ -158,7 +157,7 @@ static uint32_t count_known(struct call_tree *tree, uint32_t n)
 	return n;
 }
 
-/* Those that the tree has not got; with them, behind a cut, all. */
+/* Collects the frames that the tree does not have; and, after a cut, all. */
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
 		       struct telling *ret_telling)
 {
@@ -180,7 +179,7 @@ static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_oute
 	ret_telling->n = n;
 }
 
-/* The outermost ones that have a node. */
+/* Returns how many of the outermost frames have a node. */
 static uint32_t find_nodes(struct call_tree *tree, uint32_t n)
 {
 	uint32_t i = 0;
@@ -199,8 +198,8 @@ static uint64_t place_of(const struct call_tree_frame *frame)
 }
 
 /*
- * Whether a reader may look for it by its address alone. It does so later, when another module may
- * stand there: not where any has ever gone.
+ * Returns whether a reader may look up the frame by its address alone. The reader does so later,
+ * when another module may be there: not if any module was ever unloaded.
  */
 static bool may_look(const struct own_code_range *range)
 {
@@ -225,9 +224,9 @@ static struct ring_frame make_frame(const struct own_code *code, const struct ca
 	return frame;
 }
 
-/* ---- Telling ---- */
+/* ---- Sending ---- */
 
-/* As many as fit into one record. */
+/* Writes as many frames as fit into one record. */
 static enum message_outcome write_some(const struct telling *telling, const struct own_code *code,
 				       uint32_t from, uint32_t *ret_to)
 {
@@ -263,8 +262,8 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	return MESSAGE_WRITTEN;
 }
 
-/* All lie in modules that were told of, or of which nobody can say what they are, and found to
- * be what they were since one last went. */
+/* True if all frames are in modules that were sent, or that cannot be identified, and that were
+ * checked since a module was last unloaded. */
 static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
 {
 	const struct own_code *code = &telling->producer->code;
@@ -307,7 +306,7 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 	struct own_code *code = producer->current->flags & RING_NO_SYSCALL ? NULL : &producer->code;
 	enum message_outcome outcome = code ? tell_images(telling, from) : MESSAGE_WRITTEN;
 
-	/* What stood where a module was is not what the walk took it for. */
+	/* A module was replaced, so the walk used the wrong rules. */
 	if (code && code->n_replaced != telling->tree->n_replaced) {
 		telling->tree->n_replaced = code->n_replaced;
 		own_stack_forget();
@@ -322,7 +321,7 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 	return outcome;
 }
 
-/* Sees to it that ids are this owner's, of this epoch, and of the code that is there. */
+/* Makes ids valid for this owner, this epoch, and the loaded code. */
 static void prepare(struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;
@@ -330,7 +329,7 @@ static void prepare(struct producer *producer)
 
 	if (producer->calls_epoch != epoch) {
 		forget_nodes(tree);
-		/* It may be another thread. */
+		/* The owner may be another thread. */
 		tree->calls.own = (struct own_stack){ .quiet = call_tree_quiet(producer) };
 		own_calls_clear(&tree->calls);
 		RING_SIGNAL_FENCE();
@@ -343,7 +342,7 @@ static void prepare(struct producer *producer)
 	}
 }
 
-/* Some node is not known, or the stack is too deep. */
+/* For stacks with an unknown node, and those that are too deep. */
 static enum message_outcome find_or_tell(struct producer *producer, uint32_t *ret_id)
 {
 	struct telling telling = { producer, producer->calls, 0, 0 };
@@ -369,7 +368,7 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 	return MESSAGE_WRITTEN;
 }
 
-/* The walk has been made; where a handler, or a module that went, made it void it is made again. */
+/* Uses the walk that was made; repeats it if a handler or an unloaded module made it invalid. */
 static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 						     const struct walk_registers *caller,
 						     bool is_walked)
@@ -403,7 +402,7 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 	if (__builtin_expect(!call_tree_is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
 	n = own_calls_walk(&tree->calls, caller);
-	/* None, where modules went all the while. */
+	/* n is 0 if modules were unloaded all the time. */
 	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);
 		if (__builtin_expect(node != 0, 1)) {

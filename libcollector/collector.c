@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector - what prof-collector.h offers
+ * Collector - the functions of prof-collector.h
  *
- * Each function makes a message of what it is given and writes it. Counters are the process's:
- * their values are added up in its memory, so that threads may share one, and each ring's owner
- * defines a counter before it says the first value.
+ * Each function makes a message of its arguments and writes it. Counters belong to the process:
+ * their values are summed in its memory, so that threads can share one. Each ring's owner defines a
+ * counter before it sends the first value.
  */
 #include "libcollector/prof-collector.h"
 
@@ -31,7 +31,7 @@ static void measure(const char *string, struct text *ret_text)
 	ret_text->is_name = false;
 }
 
-/* Of what most likely stands there the next time too. */
+/* For names, which likely have the same address the next time. */
 static void measure_name(const char *string, struct text *ret_text)
 {
 	measure(string, ret_text);
@@ -80,8 +80,7 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* ns, for what is said of the time; a record whose own time is in ticks is not asked what that
- * is. */
+/* Returns ns if the mark needs the time. A record whose own time is in ticks is not converted. */
 static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
@@ -91,7 +90,7 @@ static inline uint64_t time_of(const void *payload, const struct mark *mark)
 	return header->time_ns;
 }
 
-/* Texts: group, name, then of each argument its name, and its value where that is a string. */
+/* Texts: group, name, then for each argument its name, and its value if that is a string. */
 static inline __attribute__((always_inline)) void put_mark(struct ring_mark *to, uint64_t now_ns,
 							   const uint32_t *ids,
 							   const struct mark *mark)
@@ -131,7 +130,7 @@ static_assert(sizeof(struct ring_record_header) + sizeof(struct ring_mark) +
 	      "message_try_write()");
 static_assert(2 + 2 * PROF_MAX_ARGS == MESSAGE_MAX_TEXTS, "names, and values that are strings");
 
-/* False: an argument is of no kind that there is. */
+/* Returns false if an argument's kind is not valid. */
 static bool measure_mark(const struct mark *mark, struct text *texts, size_t *ret_n)
 {
 	size_t n = 2;
@@ -183,7 +182,7 @@ static __attribute__((noinline)) bool write_new(uint32_t kind, uint64_t id, cons
 	       message_write(&message, fill_mark, &mark);
 }
 
-/* False: one of them is not known. */
+/* Returns false if one of them is not found. */
 static inline __attribute__((always_inline)) bool find_arguments(const struct producer *producer,
 								 const struct mark *mark,
 								 uint32_t *ids)
@@ -204,7 +203,7 @@ static inline __attribute__((always_inline)) bool find_arguments(const struct pr
 	return true;
 }
 
-/* ids: room for those of all texts. */
+/* ids: room for the ids of all texts. */
 static inline __attribute__((always_inline)) bool try_to_write_mark(const struct mark *mark,
 								    uint32_t *ids)
 {
@@ -221,7 +220,7 @@ static inline __attribute__((always_inline)) bool try_to_write_mark(const struct
 				 ids, mark);
 }
 
-/* By themselves, so that what is called while nobody records needs no stack. */
+/* Separate functions, so that calls need no stack frame while nobody records. */
 static __attribute__((noinline)) bool write_plain(uint32_t kind, uint64_t id, const char *group,
 						  const char *name)
 {
@@ -304,7 +303,7 @@ static void fill_mark_at(void *payload, const uint32_t *ids, const void *data)
 	put_mark((struct ring_mark *)(at + 1), time_of(payload, &from->mark), ids, &from->mark);
 }
 
-/* An engine that does not know the type would put the ring aside. */
+/* An engine that does not support the type would quarantine the ring. */
 static bool takes_stacks(void)
 {
 	const struct producer *producer = producer_get();
@@ -487,7 +486,9 @@ static inline void fill_value(void *payload, const uint32_t *ids, const void *da
 	*(struct ring_counter_value *)payload = *(const struct ring_counter_value *)data;
 }
 
-/* Told to each ring's owner before its first value; lost with the definition. */
+/*
+ * Each ring's owner defines a counter before its first value; a value without definition is lost.
+ */
 static bool write_value(uint32_t id, uint64_t value)
 {
 	struct ring_counter_value data = { .id = id, .value = value };
@@ -589,7 +590,7 @@ struct log_part {
 	const char *bytes;
 	uint32_t n_bytes;
 	bool is_last;
-	struct stack stack; /* of the first part; from: NULL without */
+	struct stack stack; /* of the first part; without a stack, from is NULL */
 };
 
 static void put_log(struct ring_log *log, const uint32_t *ids, const struct log_part *part)
@@ -622,7 +623,7 @@ static uint32_t most_of_log(const struct producer *producer)
 	       (uint32_t)(sizeof(struct ring_at) + sizeof(struct ring_log));
 }
 
-/* In parts where it has to be. The rest of one of which a part is lost is not tried. */
+/* Splits a text if needed. Stops after a part that is lost. */
 static bool write_log(struct producer *producer, uint32_t level, struct text *domain,
 		      const struct text *text, const struct prof_stack *stack)
 {
@@ -686,7 +687,7 @@ bool prof_thread_set_name(const char *name)
 	};
 	struct producer *producer = is_off() ? NULL : message_enter();
 
-	/* An engine that does not know the type would put the ring aside. */
+	/* An engine that does not support the type would quarantine the ring. */
 	if (!producer || producer->n_types <= RING_THREAD_NAME)
 		return false;
 	measure(name, &text);

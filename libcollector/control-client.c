@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Control client - the process's end of the connection that its arenas come by
+ * Control client - the process's end of the connection that delivers its arenas
  *
- * The connection lives among the program's descriptors, which it may close or use the numbers of:
- * so the socket's cookie (SO_COOKIE, the same for no other socket since boot) is compared before
- * each use. It is moved out of the low numbers, as programs count on getting the lowest one that is
- * free.
- * Invariants: (1) no wait goes beyond the deadline          [test-control-client: silent]
- *             (2) nothing is written to what is not our socket, or closed
+ * The program may close the connection's descriptor or reuse its number, so the socket's cookie
+ * (SO_COOKIE, unique since boot) is compared before each use. The descriptor is moved out of the
+ * low numbers, because programs rely on getting the lowest free one.
+ * Invariants: (1) no wait exceeds the deadline              [test-control-client: silent]
+ *             (2) other files with the socket's number are not written or closed
  *                 [test-control-client: reused, left]
- *             (3) descriptors that come where none belongs are closed
+ *             (3) unexpected descriptors are closed
  *                 [test-control-client: surplus]
  */
 #include "libcollector/control-client.h"
@@ -23,8 +22,8 @@
 #include <time.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-#define RETRY_NS UINT64_C(2000000) /* where the listener's backlog is full */
-#define MAX_FDS 4                  /* that one packet is looked through for */
+#define RETRY_NS UINT64_C(2000000) /* if the listener's backlog is full */
+#define MAX_FDS 4                  /* accepted in one packet */
 
 static const int high_fds[] = { 1000, 200 };
 
@@ -111,7 +110,7 @@ bool control_parse(const char *text, struct control_addresses *ret_addresses)
 
 /* ---- Packets ---- */
 
-/* For `events`, or RETRY_NS where there is nothing to wait for. */
+/* Waits for `events`, or RETRY_NS if fd is -1. */
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {
 	struct pollfd polled = { .fd = fd, .events = events };
@@ -147,7 +146,7 @@ int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns)
 	}
 }
 
-/* The descriptors of a packet; more than MAX_FDS are not taken in by the kernel. */
+/* Returns the descriptors of a packet; the kernel discards more than MAX_FDS. */
 static size_t get_fds(struct msghdr *message, int *ret_fds)
 {
 	size_t n = 0;
@@ -170,7 +169,7 @@ static void close_fds(const int *fds, size_t n)
 		syscall(SYS_close, fds[i]);
 }
 
-/* -EAGAIN: nothing is there yet. */
+/* Returns -EAGAIN if no packet is available. */
 static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 {
 	union {
@@ -191,7 +190,7 @@ static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 	n_fds = get_fds(&message, fds);
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		close_fds(fds, n_fds);
-		/* a descriptor that came found no number, or there were too many */
+		/* no number was free for a descriptor, or there were too many descriptors */
 		if (n == (long)bytes && n_fds == 0)
 			return -EMFILE;
 		return n == 0 ? -EPIPE : -EPROTO;
@@ -213,7 +212,7 @@ int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, in
 	}
 }
 
-/* The arena's memfd goes along with what was granted, and with nothing else. */
+/* A memfd comes with a granted arena, and with nothing else. */
 static int check_answer(const struct control_answer *answer, int fd)
 {
 	if (answer->magic != CONTROL_ANSWER_MAGIC || answer->bytes != CONTROL_BYTES)
@@ -257,8 +256,8 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 			*ret_fd = (int)fd;
 			return 0;
 		}
-		/* AF_UNIX says so at once where the backlog is full, and has nothing to wait
-		 * for. */
+		/* AF_UNIX returns EAGAIN at once if the backlog is full; poll(2) cannot wait for
+		 * that. */
 		r = errno == EAGAIN || errno == EINTR ? wait_for(-1, 0, deadline_ns) : -errno;
 	}
 	syscall(SYS_close, fd);
@@ -312,7 +311,7 @@ bool control_is_open(const struct control_connection *connection)
 	       cookie == connection->cookie;
 }
 
-/* What has not been received yet does not hide it. */
+/* Also detects that with unread packets. */
 bool control_is_left(const struct control_connection *connection)
 {
 	struct pollfd polled = { .fd = connection->fd, .events = POLLRDHUP };
@@ -353,7 +352,7 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	for (uint32_t i = 0; i < addresses->n; i++) {
 		r = connect_one(&addresses->addresses[i], hello, deadline_ns, ret_connection,
 				ret_memfd);
-		/* Who refuses has answered: the next address is for where nobody does. */
+		/* A refusal is an answer: the next address is only tried if nobody answers. */
 		if (r >= 0 || r == -ETIMEDOUT)
 			break;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Control client - the process's end of the connection that its arenas come by
+ * Control client - the process's end of the connection that delivers its arenas
  *
  * System calls and nothing else: no allocation, no lock, no signal. Every wait ends at the caller's
- * deadline, a time of CLOCK_MONOTONIC in ns. errno is the caller's to keep.
+ * deadline, a time of CLOCK_MONOTONIC in ns. The caller preserves errno.
  */
 #pragma once
 
@@ -17,51 +17,52 @@ struct control_address {
 	char path[CONTROL_MAX_PATH]; /* as in sockaddr_un */
 };
 
-/* What PROF_CONTROL says. */
+/* The parsed value of PROF_CONTROL. */
 struct control_addresses {
 	uint32_t n;
 	struct control_address addresses[CONTROL_MAX_ADDRESSES];
 	uint8_t token[CONTROL_TOKEN_BYTES];
 };
 
-/* Entries that are not understood or too long are passed over. False where no address is left. */
+/* Ignores entries that are not valid or too long. Returns false if no address is left. */
 bool control_parse(const char *text, struct control_addresses *ret_addresses);
 
-/* A connection, and how to know that the number is still that socket's. */
+/* A connection, and the cookie that tells whether the number is still that socket's. */
 struct control_connection {
 	int fd;        /* -1: none */
-	bool is_asked; /* an answer is to come */
+	bool is_asked; /* an answer is pending */
 	uint64_t cookie;
 };
 
 /*
- * Connects, says hello, and gets the arena's memfd, which the caller closes. Returns 0, a positive
- * enum control_status where the engine refuses, -EPROTO for an answer that is none, -ETIMEDOUT, or
- * -errno of the last address.
+ * Connects, sends a hello, and receives the arena's memfd, which the caller closes. Returns 0, a
+ * positive enum control_status if the engine refuses, -EPROTO if the answer is not valid,
+ * -ETIMEDOUT, or -errno of the last address.
  */
 MUST_CHECK int control_connect(const struct control_addresses *addresses,
 			       const struct control_hello *hello, uint64_t deadline_ns,
 			       struct control_connection *ret_connection, int *ret_memfd);
 /*
- * Another arena. -EBADF where the program has closed the connection, or its number is something
- * else's now. After -ETIMEDOUT the answer is still to come, and what is asked for next is that; a
- * deadline that is over is for what is there.
+ * Requests another arena. Returns -EBADF if the program has closed the connection or reused its
+ * number. After -ETIMEDOUT the answer is still pending, and the next call receives it. With a
+ * deadline in the past, the call does not wait.
  */
 MUST_CHECK int control_ask(struct control_connection *connection,
 			   const struct control_request *request, uint64_t deadline_ns,
 			   int *ret_memfd);
-/* Takes a socket over, or closes it. */
+/* Takes over a socket, or closes it. */
 MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
-/* Whether it is still that socket. */
+/* True if the number is still that socket's. */
 bool control_is_open(const struct control_connection *connection);
-/* Whether it is, and nobody is at the other end any more. */
+/* True if that is so and the other end is closed. */
 bool control_is_left(const struct control_connection *connection);
-/* Packets of a certain length, with at most one descriptor, or -1. -EPIPE where the other end is
- * closed. */
+/*
+ * Packets of a fixed length, with at most one descriptor, or -1. -EPIPE if the other end is closed.
+ */
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);
-/* Closes the socket, and nothing else that may have its number. */
+/* Closes the socket, but not another file that has its number. */
 void control_disconnect(struct control_connection *connection);
 
 uint64_t control_now_ns(void);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Control - what a process and profd say to each other, so that the process gets its rings
+ * Control - the protocol by which a process gets its rings from profd
  *
  * docs/ring.md, "Registration", is the specification. SOCK_SEQPACKET, one message a packet, each of
  * CONTROL_BYTES: a hello or a request for more from the process, an answer to each, with an arena's
- * memfd (SCM_RIGHTS) where the status is CONTROL_OK, and no descriptor otherwise. Who the process
- * is says the kernel, and nothing in here. Little-endian; reserved is written 0 and ignored.
+ * memfd (SCM_RIGHTS) if the status is CONTROL_OK, and no descriptor otherwise. The kernel
+ * identifies the process, not a message. Little-endian; reserved fields are written as 0 and
+ * ignored.
  */
 #pragma once
 
@@ -23,13 +24,13 @@
 #define CONTROL_VARIABLE "PROF_CONTROL"
 #define CONTROL_WELL_KNOWN "/run/profd/control"
 
-/* A process waits so long for a connection and an answer together, and then records nothing. */
+/* How long a process waits for connection and answer together; after that it records nothing. */
 #define CONTROL_WAIT_NS UINT64_C(500000000)
 
 /* control_hello.wants */
 #define CONTROL_WANTS_ALLOCATIONS 0x01u /* so rings are lossless, unless the session has a policy */
 #define CONTROL_WANTS_ROOM \
-	0x02u /* its threads do not wait for room, so all rings are to have memory */
+	0x02u /* its threads never wait for room, so all rings must be populated */
 
 /* The first packet of a connection. */
 struct control_hello {
@@ -38,8 +39,8 @@ struct control_hello {
 	uint32_t bytes;                     /* CONTROL_BYTES */
 	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: none */
 	uint32_t wants;                     /* CONTROL_WANTS_* */
-	uint32_t parent_tgid; /* of whom it was forked, as seen in its own PID namespace; 0: none */
-	uint64_t parent_start; /* in clock ticks, as in /proc/PID/stat; 0: not known */
+	uint32_t parent_tgid; /* of the process that forked it, in its own PID namespace; 0: none */
+	uint64_t parent_start; /* in clock ticks, as in /proc/PID/stat; 0: unknown */
 	uint8_t reserved[16];
 };
 static_assert(sizeof(struct control_hello) == CONTROL_BYTES, "hello");
@@ -48,9 +49,9 @@ static_assert(offsetof(struct control_hello, wants) == 32, "wants");
 static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
 
 /*
- * Why a process whose allocations are wanted registers no heap, where it can say so. It may have no
- * descriptor to say it with, so it makes that many pages of the preloaded library executable for a
- * moment: the kernel reports a mapping of that length. Pages of any other size say nothing.
+ * The reason why a process whose allocations are requested registers no heap, if it can report one.
+ * It may have no descriptor to report it with, so it briefly makes that many pages of the preloaded
+ * library executable: the kernel reports a mapping of that length. Other lengths have no meaning.
  */
 enum control_reason {
 	CONTROL_REASON_NONE, /* it allocated nothing */
@@ -63,7 +64,7 @@ enum control_reason {
 };
 #define CONTROL_REASON_PAGE 4096u
 
-/* Later ones: another arena. */
+/* All later packets: a request for another arena. */
 struct control_request {
 	uint64_t magic;
 	uint32_t version;
@@ -79,10 +80,10 @@ static_assert(offsetof(struct control_request, n_rings) == 24, "rings");
 enum control_status {
 	CONTROL_OK,
 	CONTROL_NOT_A_TARGET, /* the session does not record this process */
-	CONTROL_NO_SESSION,   /* of this token, or none that wants this process */
-	/* answered where the hello is of another version; `version` says which is known */
+	CONTROL_NO_SESSION,   /* no session of this token, or none that records this process */
+	/* answer to a hello of another version; `version` is the supported one */
 	CONTROL_VERSION_UNKNOWN,
-	CONTROL_LIMIT, /* the session, or the user, has as many as it may have */
+	CONTROL_LIMIT, /* the session, or the user, has reached its maximum */
 	CONTROL_FAILED,
 	CONTROL_NOT_AUTHORISED, /* the session may not see this process */
 	CONTROL_N_STATUSES
@@ -92,9 +93,9 @@ struct control_answer {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t bytes;  /* CONTROL_BYTES */
-	uint32_t status; /* enum control_status; unknown ones are refusals too */
+	uint32_t status; /* enum control_status; unknown values are refusals, too */
 	uint32_t reserved_0;
-	uint64_t session; /* its number, 0 where there is none */
+	uint64_t session; /* its number; 0: none */
 	uint8_t reserved_1[32];
 };
 static_assert(sizeof(struct control_answer) == CONTROL_BYTES, "answer");
@@ -108,12 +109,12 @@ static_assert(offsetof(struct control_answer, session) == 24, "session");
 /* control_switch.wants */
 #define CONTROL_WANTS_PAGE 0x01u
 
-/* To the engine, and back when it is done, with the serial that was sent. */
+/* Sent to the engine, which returns it with the same serial when it is done. */
 struct control_switch {
 	uint64_t magic;
 	uint64_t serial;
-	uint32_t on;    /* 1: sampling is switched on, 0: off. In an answer: whether it is */
-	uint32_t wants; /* CONTROL_WANTS_*: the page's memfd is to come with the answer, once */
+	uint32_t on;    /* 1: sampling on, 0: off; in an answer: the current state */
+	uint32_t wants; /* CONTROL_WANTS_*: send the page's memfd with the answer, once */
 	uint8_t reserved[8];
 };
 static_assert(sizeof(struct control_switch) == 32, "switch");
@@ -121,26 +122,26 @@ static_assert(offsetof(struct control_switch, on) == 16, "on");
 static_assert(offsetof(struct control_switch, wants) == 20, "wants");
 
 /*
- * The page of a switch, with which most blocks need no answer. Where a program has it, what is
- * sampled counts between two edges only, and events stay enabled for a while after a block.
- * docs/dbus.md is the specification, gate.c the engine's part.
+ * The page of a switch, with which most blocks need no answer. If a program has it, only samples
+ * between two edges count, and events stay enabled for a while after a block. docs/dbus.md is the
+ * specification, gate.c the engine's part.
  */
 #define CONTROL_PAGE_ON \
-	0x01u /* by the engine: events are enabled, and stay so while there is a BLOCK */
-#define CONTROL_PAGE_BLOCK 0x02u /* by the program, by a compare-and-exchange from ON alone */
+	0x01u /* set by the engine: events are enabled, and stay so while BLOCK is set */
+#define CONTROL_PAGE_BLOCK 0x02u /* set by the program, by a compare-and-exchange from ON alone */
 #define CONTROL_PAGE_EDGES 480u
 
 struct control_page {
 	uint32_t state; /* CONTROL_PAGE_* */
 	uint8_t reserved_0[124];
-	/* The program's line. */
-	uint64_t n_edges; /* that it has written */
+	/* Written by the program. */
+	uint64_t n_edges; /* number of edges written */
 	uint8_t reserved_1[56];
-	/* The engine's line. */
-	uint64_t n_taken; /* of them */
+	/* Written by the engine. */
+	uint64_t n_taken; /* number of edges read */
 	uint8_t reserved_2[56];
-	/* Of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES; begins where n is even, ends
-	 * where it is odd. */
+	/* Times of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES: a begin if n is even, an
+	 * end if it is odd. */
 	uint64_t edges[CONTROL_PAGE_EDGES];
 };
 static_assert(sizeof(struct control_page) == 4096, "page");
@@ -148,24 +149,24 @@ static_assert(offsetof(struct control_page, n_edges) == 128, "program's line");
 static_assert(offsetof(struct control_page, n_taken) == 192, "engine's line");
 static_assert(offsetof(struct control_page, edges) == 256, "edges");
 
-/* ---- What `profctl record --control` says to who started it, with the end of a switch ---- */
+/* ---- Reports of `profctl record --control` to its starter, with the end of a switch ---- */
 
 #define CONTROL_REPORT_MAGIC UINT64_C(0x0a54525045526650) /* "PfREPRT\n" */
 #define CONTROL_REPORT_TEXT 968u
 
 enum control_report_kind {
 	CONTROL_REPORT_READY, /* text: as in PROF_CONTROL; a descriptor: the switch */
-	CONTROL_REPORT_ENDED, /* status, and text: what went wrong */
+	CONTROL_REPORT_ENDED, /* status, and text: the error */
 };
 
-/* The other way goes nothing: what ends the recording is that the socket is shut down. */
+/* Nothing is sent in the other direction: shutting down the socket ends the recording. */
 struct control_report {
 	uint64_t magic;
 	uint32_t version; /* CONTROL_VERSION */
 	uint32_t kind;    /* enum control_report_kind */
 	uint32_t status;  /* the exit status of profctl */
 	uint32_t reserved;
-	char text[CONTROL_REPORT_TEXT]; /* ends with a 0 */
+	char text[CONTROL_REPORT_TEXT]; /* NUL-terminated */
 };
 static_assert(sizeof(struct control_report) == 992, "report");
 static_assert(offsetof(struct control_report, text) == 24, "text");

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap hooks - the names of the allocator, as a program finds them when libprofpreload-memory.so is
- * preloaded
+ * Heap hooks - the allocator's functions, as libprofpreload-memory.so replaces them
  *
- * Each makes the call that it was asked for, of the next allocator, and has it recorded: what gives
- * a block up before, what makes one behind, and realloc() around. A program that is not recorded
- * gets there by two loads and a jump.
+ * Each hook calls the next allocator and records the call: frees before the call, allocations after
+ * it, and realloc() around it. In a program that is not recorded a hook costs two loads and a jump.
  *
- * libc never calls its public names from within another, but for reallocarray(), which is done
- * here. Any other allocator may: what it calls while it is in a call is passed on, and not
- * recorded. C++'s operators are not hooked, as they call malloc() and aligned_alloc(); those of an
- * allocator that brings its own do not, and are not seen.
- * Invariants: (1) every call does what it does without this  [test_heap_zoo: zoo, kinds, run_path]
+ * libc never calls its public names internally, except in reallocarray(), which is implemented
+ * here. Another allocator may: its calls within a call are passed on, and not recorded. C++'s
+ * operators are not hooked, because they call malloc() and aligned_alloc(); if an allocator has its
+ * own, these calls are not seen.
+ * Invariants: (1) every call behaves as without this library  [test_heap_zoo: zoo, kinds, run_path]
  *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"
@@ -28,42 +26,42 @@
 #define HOOK __attribute__((visibility("default")))
 #define OUTLINE static __attribute__((noinline))
 
-/* In no header of this libc. */
+/* Not in the headers of this libc. */
 HOOK void cfree(void *address);
 HOOK void free_sized(void *address, size_t size);
 HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
 
-/* ---- What is to be done with a call ---- */
+/* ---- Dispatch of a call ---- */
 
-/* Pairs with switch_mode(): where it is not HEAP_UNSET, heap_next is there. */
+/* Pairs with switch_mode(): without HEAP_UNSET, heap_next is valid. */
 static inline __attribute__((always_inline)) uint32_t load_mode(void)
 {
 	return __atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE);
 }
 
-/* Only what is chosen is to be recorded, and what is not is passed on. */
+/* True if only chosen calls are recorded, and others can be passed on. */
 static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
 	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
 }
 
-/* Each call is recorded, of libc's allocator, and nothing is to be done before. */
+/* True if every call is recorded, by libc's allocator, and nothing must be done before. */
 static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
 {
 	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
 }
 
-/* An allocation that is not recorded, of which that is seen at once; it is counted then. Else it
- * is a matter of is_wanted(). */
+/* Returns true, and counts the bytes, if an allocation is not recorded and that is clear at once.
+ * Otherwise is_wanted() decides. */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
 
-	/* No thread has a turn but those of is_wanted(). */
+	/* Only is_wanted() sets a thread's turn, so other modes never match. */
 	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
-/* The same of a block's end; what the pool gave does not get to an allocator. */
+/* The same for the end of a block; blocks of the pool never reach an allocator. */
 static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, const void *address)
 {
 	if (__builtin_expect(mode == 0, 1))
@@ -71,20 +69,20 @@ static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, c
 	return is_sampled(mode) && heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE;
 }
 
-/* False: the pool has to do. */
+/* Returns false if the pool must be used. */
 static inline bool is_ready(void)
 {
 	return __builtin_expect(!(heap_mode & HEAP_OPEN), 1) || heap_next_prepare();
 }
 
-/* Of the allocator itself, which is in a call of the program's. */
+/* True for calls of a foreign allocator within a call of the program. */
 static inline __attribute__((always_inline)) bool is_inner(void)
 {
 	return heap_is_foreign &&
 	       (uint64_t)(uintptr_t)__builtin_frame_address(0) < heap_thread.guard;
 }
 
-/* Whether an allocation is recorded, which is_passed() has not said. */
+/* Returns whether to record an allocation that is_passed() did not pass. */
 static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 {
 	uint32_t mode = heap_mode;
@@ -92,7 +90,7 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	if (is_inner())
 		return false;
 	if (mode & HEAP_SAMPLED) {
-		/* One that is_passed() never says where it is not to see all. */
+		/* If is_passed() must not skip any call, use a turn that it never matches. */
 		uint32_t turn = is_sampled(mode) ? mode : ~mode;
 
 		return !heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size);
@@ -100,7 +98,7 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	return mode & HEAP_ALL;
 }
 
-/* Whether a block's end is. */
+/* Returns whether to record the end of a block. */
 static inline __attribute__((always_inline)) bool is_end_wanted(const void *address)
 {
 	uint32_t mode = heap_mode;
@@ -144,7 +142,7 @@ static inline __attribute__((always_inline)) void *record(const struct heap_call
 	return address;
 }
 
-/* In the hook itself, or in what it has jumped to. */
+/* For use in the hook itself, or in a function that it jumped to. */
 static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_kind kind,
 							       size_t alignment, size_t size,
 							       void *address)
@@ -217,7 +215,7 @@ HOOK void *calloc(size_t n, size_t size)
 
 /* ---- realloc() and reallocarray() ---- */
 
-/* Of a block that is recorded: one record, however it goes. */
+/* For a recorded block: writes one record, whatever the result. */
 static void *change(const struct heap_call *call, void *prior, bool wanted)
 {
 	bool is_sampled = heap_mode & HEAP_SAMPLED, is_freed;
@@ -227,8 +225,8 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	heap_record_begin(call, prior, &change);
 	address = heap_next.realloc(prior, call->size);
 	is_freed = !address && call->size == 0 && prior;
-	/* One that it cannot be known of any more when it ends, or was not chosen, has ended for
-	 * the record. */
+	/* A new block that is not in the set, because it was not chosen or the set is full, counts
+	 * as freed: its end would not be found. */
 	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
 		if (wanted)
 			register_count_lost();
@@ -309,7 +307,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	return fail_to_change(&call, prior);
 }
 
-/* ---- What is aligned ---- */
+/* ---- Aligned allocations ---- */
 
 OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t size)
 {
@@ -332,7 +330,7 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 		address = NULL;
 	if (wanted)
 		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size, address);
-	/* Last, as another thread may wait for it there, and give it up. */
+	/* Last, because another thread may wait for the address, and free the block. */
 	if (r == 0)
 		*ret_address = address;
 	return r;
@@ -344,7 +342,7 @@ HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
 			       : posix_memalign_awake(ret_address, alignment, size);
 }
 
-/* Those that are asked in the same way. */
+/* For functions with the same parameters. */
 typedef void *allocate_aligned(size_t alignment, size_t size);
 
 OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
@@ -411,8 +409,8 @@ HOOK void *pvalloc(size_t size)
 /* ---- free() ---- */
 
 /*
- * Whether it is to be given up, which it may be now. libc closes modules of its own without
- * dlclose(), but what the loader frees then gets here.
+ * Returns whether the block may now be released. libc closes its own modules without dlclose(), but
+ * the loader's frees then come here.
  */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
@@ -496,7 +494,7 @@ HOOK void free_aligned_sized(void *address, size_t alignment, size_t size)
 	leave(outer);
 }
 
-/* ---- What is not recorded ---- */
+/* ---- Functions that are not recorded ---- */
 
 HOOK size_t malloc_usable_size(void *address)
 {
@@ -505,7 +503,7 @@ HOOK size_t malloc_usable_size(void *address)
 	return is_ready() ? heap_next.malloc_usable_size(address) : 0;
 }
 
-/* Where code was there may be other code from now on. */
+/* Other code may be mapped at the same addresses from now on. */
 HOOK int dlclose(void *handle)
 {
 	int r = is_ready() ? heap_next.dlclose(handle) : -1;
@@ -515,9 +513,9 @@ HOOK int dlclose(void *handle)
 }
 
 /*
- * A namespace has a libc of its own, whose heap is not this one; and what is bound deeply has
- * libc's names from libc itself. Who calls decides what is looked for where, so the next one is to
- * be jumped to.
+ * A namespace has its own libc with another heap, and a module that is bound deeply gets libc's
+ * names from libc itself. dlopen() searches depending on its caller, so the hook must jump to the
+ * next one.
  */
 OUTLINE void note_module(long space, const char *file, int mode)
 {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap mappings - mmap() and its kind, as a program finds them when libprofpreload-memory.so is
- * preloaded
+ * Heap mappings - mmap() and related functions, as libprofpreload-memory.so replaces them
  *
- * Recorded where PROF_MEMORY has `mmap`: what the program maps itself, not what libc does for
- * malloc(), threads and modules, as it calls the kernel for that; and not what is mapped before the
- * first allocation.
+ * With `mmap` in PROF_MEMORY, the program's own mappings are recorded, but not those that libc
+ * makes for malloc(), threads and modules, because these are direct system calls; and not those
+ * before the first allocation.
  *
- * The end of a mapping that another one takes the place of is told when that is done, as the kernel
- * may refuse it; nobody else can get the place in between. That of mremap() has no record, as its
- * own one is open: what was there has ended by what is there now.
- * Invariants: (1) what the kernel refuses ends nothing [test_heap_zoo: mappings, refused_mappings]
+ * If a mapping replaces another one, the end of that is recorded afterwards, because the kernel may
+ * refuse the call; no other thread can get the place in between. For mremap() it has no record,
+ * because the call's own record is open: the new block there implies the end.
+ * Invariants: (1) a refused call ends no mapping       [test_heap_zoo: mappings, refused_mappings]
  *
- * This library's own mappings are none of the program's: the linker leads its calls of these names
- * to the __wrap_ ones.
+ * This library's own mappings are not recorded: the linker redirects its calls to the __wrap_
+ * functions.
  */
 #include "libcollector/heap-next.h"
 #include "libcollector/heap-record.h"
@@ -42,15 +41,15 @@ int __wrap_munmap(void *address, size_t bytes)
 	return (int)syscall(SYS_munmap, address, bytes);
 }
 
-/* Never by making all ready: an allocator may map something while it gets ready itself, and
- * would be asked to allocate then. */
+/* Does not prepare everything: an allocator may map memory during its own initialization, and must
+ * not be called then. */
 static void prepare(void)
 {
 	if (__builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET, 0))
 		heap_next_find_mappings();
 }
 
-/* Not what an allocator maps that is in a call. */
+/* Excludes the mappings of a foreign allocator during a call. */
 static bool is_recorded(void)
 {
 	return (heap_mode & HEAP_MAPPINGS) &&
@@ -94,7 +93,7 @@ HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
 	return at;
 }
 
-/* off_t is 64 bits wide on every architecture that this is for. */
+/* off_t has 64 bits on every supported architecture. */
 HOOK void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
 	__attribute__((alias("mmap")));
 
@@ -103,7 +102,7 @@ HOOK int munmap(void *address, size_t bytes)
 	prepare();
 	if (!heap_next.munmap)
 		return __wrap_munmap(address, bytes);
-	/* What the kernel refuses ends nothing. */
+	/* The kernel refuses other arguments, and ends no mapping. */
 	if (is_recorded() && is_page(address) && bytes > 0)
 		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	return heap_next.munmap(address, bytes);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap next - the allocator behind the hooks, and what stands in for it until it is known
+ * Heap next - the allocator that the hooks call, and a pool until it is found
  *
- * The first call of any hook looks for everything at once, as dlsym() takes the loader's lock: that
- * is before there is another thread, as making one allocates. What is allocated meanwhile, by
- * dlsym() itself, comes from a pool of ours, and is not recorded.
+ * The first call of any hook looks up everything at once, because dlsym() takes the loader's lock.
+ * It comes before there is another thread, because creating one allocates. Allocations by dlsym()
+ * itself come from a pool in this library, and are not recorded.
  *
- * Where another allocator comes before this library, the program's calls go there, and only what
- * that one does not have gets here: such calls go on to it, so that nothing is freed by who has not
- * allocated it, and nothing is recorded. Whether it is so is tried: an allocation by the name that
- * the program calls is the pool's, or somebody else's.
- * Invariants: (1) what the pool gave never reaches an allocator [test_heap_zoo: dlsym]
- *             (2) errno stays                                   [test_heap_zoo: all]
+ * If another allocator comes before this library, the program calls that one, and only functions
+ * that it lacks come here. They are passed on to it, so that the allocator of a block frees it, and
+ * nothing is recorded. A test allocation by the program's malloc detects that: it comes from the
+ * pool, or from the other allocator.
+ * Invariants: (1) blocks of the pool never reach an allocator   [test_heap_zoo: dlsym]
+ *             (2) errno does not change                         [test_heap_zoo: all]
  */
 #include "libcollector/heap-next.h"
 
@@ -35,16 +35,16 @@ uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
 static uint32_t is_begun, wanted_mode, turn;
 static bool is_wanted, is_usable;
-static char deep[MAX_WARNING]; /* the file of the first module that is bound so */
-static uint32_t deep_state;    /* 0: none; 1: somebody writes it; 2: it is there */
+static char deep[MAX_WARNING]; /* the file of the first module that was bound deeply */
+static uint32_t deep_state;    /* 0: none; 1: being written; 2: valid */
 static const char
-	*operators, /* the file of an allocator whose operators of C++ do not get to the hooks */
-	*sanitizer; /* that of a sanitizer's runtime */
+	*operators, /* the file of an allocator whose C++ operators do not call the hooks */
+	*sanitizer; /* the file of a sanitizer's runtime */
 static size_t pool_used;
 
 /* ---- The pool ---- */
 
-/* Behind its size, which stands right before it. */
+/* The block's size is stored right before it. */
 void *heap_pool_get(size_t size, size_t alignment)
 {
 	size_t before = __atomic_load_n(&pool_used, __ATOMIC_RELAXED), at;
@@ -58,7 +58,7 @@ void *heap_pool_get(size_t size, size_t alignment)
 			errno = ENOMEM;
 			return NULL;
 		}
-		/* Also of size 0 it has a byte, so that it lies within. */
+		/* One more byte, so that a block of size 0 is inside, too. */
 	} while (!__atomic_compare_exchange_n(&pool_used, &before, at + size + 1, false,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	memcpy(heap_pool + at - sizeof(size), &size, sizeof(size));
@@ -74,7 +74,7 @@ size_t heap_pool_size(const void *address)
 	return size;
 }
 
-/* ---- Where another one is missing ---- */
+/* ---- Fallbacks ---- */
 
 static void free_any_size(void *address, size_t size)
 {
@@ -105,7 +105,7 @@ static size_t use_nothing(void *address)
 
 #define AT(name) offsetof(struct heap_next, name)
 
-/* The first ones are needed by what dlsym() may call where a later one is not there. */
+/* In this order, because dlsym() may call the first ones if a later one does not exist. */
 static const struct function {
 	const char *name;
 	size_t at;
@@ -144,7 +144,7 @@ static const void *module_of(const void *address)
 	return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* The one that the program calls, if that is not this library. */
+/* Returns the function that the program calls, or NULL if it is in this library. */
 static void *find_first(const char *name)
 {
 	void *found = dlsym(RTLD_DEFAULT, name);
@@ -169,7 +169,7 @@ static void find_all(bool is_first)
 	heap_next_find_loader();
 }
 
-/* Always the next ones: an allocator in front that has these too goes on to ours. */
+/* Always the next ones: an allocator in front that has these passes the calls on. */
 void heap_next_find_mappings(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)
@@ -182,8 +182,8 @@ void heap_next_find_loader(void)
 		set(&loader[i], NULL);
 }
 
-/* Whether what the program calls malloc is ours. A program that is not relocatable may have a
- * name of its own for it. */
+/* Returns whether the program's malloc is this library's. A program that is not relocatable may
+ * have its own address for it. */
 static bool is_first_of_all(void)
 {
 	void *(*allocate)(size_t) = (void *(*)(size_t))find_first("malloc");
@@ -197,7 +197,7 @@ static bool is_first_of_all(void)
 	return false;
 }
 
-/* ---- What is not recorded ---- */
+/* ---- Warnings ---- */
 
 static size_t append(char *text, size_t n, const char *part)
 {
@@ -227,8 +227,9 @@ static void warn_of_first(void)
 }
 
 /*
- * A program that is built with a sanitizer has its runtime's allocator, and many other functions of
- * it, which are not to be called before it is ready; it allocates before that. So it is left alone.
+ * A program built with a sanitizer has its runtime's allocator, and many other functions of it,
+ * which must not be called before their initialization; but it allocates before that. So nothing is
+ * hooked.
  */
 static void find_sanitizer(void)
 {
@@ -261,7 +262,7 @@ static void find_operators(void)
 		operators = info.dli_fname;
 }
 
-/* Where nothing is recorded, that is said already. */
+/* If nothing is recorded, there is a warning already. */
 static void warn_of_deep(void)
 {
 	if (!is_usable)
@@ -295,7 +296,7 @@ void heap_next_warn_of_unseen(void)
 		warn_of_deep();
 }
 
-/* ---- What is wanted ---- */
+/* ---- Settings ---- */
 
 static const char *skip_word(const char *text, const char *word)
 {
@@ -315,7 +316,7 @@ static uint64_t read_number(const char *text)
 	return number;
 }
 
-/* One word of several; an unknown one is of a later version. */
+/* Reads one word of the list; unknown words are of a later version. */
 static uint32_t read_word(const char *text)
 {
 	const char *mean = skip_word(text, "sample="), *least = skip_word(text, "min=");
@@ -369,7 +370,7 @@ bool heap_next_choose(const char *settings)
 
 static void switch_mode(bool is_on)
 {
-	/* What was recorded in an earlier session is not what this one knows of. */
+	/* Blocks of an earlier session are unknown in this one. */
 	if (is_on && (wanted_mode & HEAP_SAMPLED))
 		heap_sampled_clear();
 	/* pairs with the hooks' loads */
@@ -381,8 +382,8 @@ void heap_next_settle(void)
 	switch_mode(prof_collector_enabled());
 }
 
-/* All that takes a lock of the loader's is done here: a process that is to be recorded later has
- * no other time for it. */
+/* Everything that takes a lock of the loader is done here, because a process that is recorded later
+ * has no safe time for it. */
 static void set_up(void)
 {
 	bool is_first = is_first_of_all(), is_secure = getauxval(AT_SECURE) != 0;
@@ -394,7 +395,7 @@ static void set_up(void)
 	heap_is_foreign = is_usable && !is_of_libc();
 	if (heap_is_foreign)
 		find_operators();
-	/* Without memory for it, stacks are of one frame. */
+	/* Without memory for that, stacks have one frame. */
 	if (is_usable)
 		(void)!own_stack_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
@@ -432,7 +433,7 @@ bool heap_next_prepare(void)
 	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET);
 }
 
-/* Where nothing has been allocated yet. */
+/* Prepares everything even if nothing has been allocated yet. */
 __attribute__((constructor(102))) static void start(void)
 {
 	heap_next_prepare();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap next - the allocator behind the hooks, and what stands in for it until it is known
+ * Heap next - the allocator that the hooks call, and a pool until it is found
  *
- * Nothing here is recorded. A hook asks heap_mode first: where it is 0, heap_next is all that it
- * needs.
+ * Nothing here is recorded. A hook checks heap_mode first: if it is 0, the hook needs only
+ * heap_next.
  */
 #pragma once
 
@@ -12,17 +12,17 @@
 #include <sys/types.h>
 
 #define HEAP_ALL 0x01u                     /* every call is recorded */
-#define HEAP_SAMPLED 0x02u                 /* some are: those of heap-sampled.h */
-#define HEAP_MAPPINGS 0x04u                /* mmap() and its kind too */
-#define HEAP_FOREIGN 0x08u                 /* heap_is_foreign, where one look is to say all */
-#define HEAP_WAKE 0x40u                    /* somebody asks for a recording: wake.h */
-#define HEAP_UNSET 0x80u                   /* nothing is known yet */
-#define HEAP_TURN 0x100u                   /* one more for each recording, from here on */
-#define HEAP_OPEN (HEAP_UNSET | HEAP_WAKE) /* there is something to be done before the call */
+#define HEAP_SAMPLED 0x02u                 /* some calls are: see heap-sampled.h */
+#define HEAP_MAPPINGS 0x04u                /* mmap() and related calls, too */
+#define HEAP_FOREIGN 0x08u                 /* heap_is_foreign, in the same word */
+#define HEAP_WAKE 0x40u                    /* a recording is requested: wake.h */
+#define HEAP_UNSET 0x80u                   /* not initialized yet */
+#define HEAP_TURN 0x100u                   /* incremented for each recording, from this bit on */
+#define HEAP_OPEN (HEAP_UNSET | HEAP_WAKE) /* something must be done before the call */
 
-/* HEAP_*; 0: dormant, as long as no session records the process. */
+/* HEAP_*; 0: dormant, while no session records the process. */
 extern uint32_t heap_mode __attribute__((visibility("hidden")));
-/* The allocator is not libc's: it may call the names that are hooked itself. */
+/* The allocator is not libc's: it may call the hooked names itself. */
 extern bool heap_is_foreign __attribute__((visibility("hidden")));
 
 struct heap_next {
@@ -50,35 +50,39 @@ struct heap_next {
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
 
 /*
- * Finds all of that, once, and answers who asks for a recording; errno stays. False: this is called
- * by what does so, or by another thread meanwhile: the pool is to be used.
+ * Finds all of these, once, and answers a request for a recording; errno does not change. Returns
+ * false if it is called from within itself, or while another thread runs it: use the pool then.
  */
 bool heap_next_prepare(void);
-/* What is recorded from the next registration on, as PROF_MEMORY says it. False: nothing can be. */
+/* Sets what is recorded from the next registration on, from the value of PROF_MEMORY. Returns false
+ * if nothing can be recorded. */
 bool heap_next_choose(const char *settings);
-/* heap_mode is what it is to be, whatever was written there. */
+/* Sets heap_mode to its correct value, whatever was written there. */
 void heap_next_settle(void);
-/* Says in the recording, as a warning, what is not recorded: `why`, and `what`. Where
- * allocations are asked for. */
+/* Adds a warning to the recording about calls that are not recorded: `why`, and `what`. Only if
+ * allocations are requested. */
 void heap_next_warn(const char *why, const char *what);
-/* A module is opened that has libc's names from libc. Of the first one that is said once, and
- * again in each recording that comes. */
+/* A module was opened that gets libc's names from libc. Warns about the first one, and again in
+ * each later recording. */
 void heap_next_note_deep(const char *file);
-/* As heap_next_warn(), of what an allocator that is not libc's keeps to itself, and of that
+/* Like heap_next_warn(), about calls that a foreign allocator does not pass on, and about that
  * module. */
 void heap_next_warn_of_unseen(void);
-/* Finds mmap() and its kind alone, which an allocator may call that is being made ready itself. */
+/* Finds only mmap() and related functions, which an allocator may call during its own
+ * initialization. */
 void heap_next_find_mappings(void);
-/* The same of dlopen() and its kind. */
+/* The same for dlopen() and related functions. */
 void heap_next_find_loader(void);
 
-/* ---- The pool: what is allocated until then. Never used again. ---- */
+/* ---- The pool, for allocations until then. Never reused. ---- */
 
 #define HEAP_POOL_BYTES (1u << 16)
 
 extern uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((visibility("hidden")));
 
-/* Zeros. NULL, and errno ENOMEM: there is no room. alignment: a power of two. */
+/*
+ * Returns zeroed memory; or NULL with errno ENOMEM if there is no room. alignment: a power of two.
+ */
 void *heap_pool_get(size_t size, size_t alignment);
 size_t heap_pool_size(const void *address);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap record - what a hook writes of a call: docs/ring.md, "Allocations"
+ * Heap record - writes the records of hooks: docs/ring.md, "Allocations"
  *
- * A handler may come while the tree of calls is half done, so who finds that a hook is at work on
- * this thread takes a stack of its own. What such a hook left by siglongjmp() is found anew.
+ * A handler may interrupt an update of the call tree, so a hook that finds another hook running on
+ * this thread records a separate stack. After siglongjmp() from a hook, its state is rebuilt.
  * Invariants: (1) a call is one record, or counted as lost           [test_heap_zoo: all]
- *             (2) a block's end is recorded before it is given up     [test_heap_zoo: reuse]
- *             (3) errno stays                                         [test_heap_zoo: all]
- *             (4) no lock of the loader is taken, by a thread's first record neither
+ *             (2) a block's end is recorded before its release       [test_heap_zoo: reuse]
+ *             (3) errno does not change                               [test_heap_zoo: all]
+ *             (4) no lock of the loader is taken, not even by a thread's first record
  *                 [test_heap_zoo: loader_locked]
  */
 #include "libcollector/heap-record.h"
@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-#define NESTED_FRAMES 64 /* as a handler's stack may be small */
+#define NESTED_FRAMES 64 /* small, because a handler's stack may be small */
 
 __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -38,8 +38,8 @@ static bool is_on(const stack_t *stack, uint64_t sp)
 	return sp - (uint64_t)(uintptr_t)stack->ss_sp < stack->ss_size;
 }
 
-/* Whether the hook that is recording goes on when this is over; else it was left by
- * siglongjmp(). As ring.c has it. */
+/* Returns whether the hook that is recording continues when this ends; if not, siglongjmp() left
+ * it. Same rule as in ring.c. */
 static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_walk)
 {
 	uint64_t outer = heap_thread.inside;
@@ -49,7 +49,7 @@ static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_wa
 	get_signal_stack(&stack);
 	is_here = is_on(&stack, frame);
 	is_there = is_on(&stack, outer);
-	/* A walk takes more than there may be. */
+	/* A signal stack may be too small for a walk. */
 	*ret_may_walk = !is_here;
 	return is_here == is_there ? frame < outer : is_here;
 }
@@ -74,7 +74,7 @@ static void fill_nested(void *payload, const uint32_t *ids, const void *data)
 	};
 }
 
-/* With a stack of its own, as the tree may be half done. */
+/* Records a separate stack, because the call tree may be incomplete. */
 static __attribute__((noinline)) void record_nested(const struct heap_call *call,
 						    const void *address, bool may_walk)
 {
@@ -109,7 +109,7 @@ struct begun {
 	uint32_t stack;
 };
 
-/* The ids are those of an owner, of whom a handler may have begun a new epoch. */
+/* Ids are valid in one epoch, and a handler may have begun a new one. */
 static inline __attribute__((always_inline)) bool is_good(const struct producer *producer,
 							  const struct ring *ring, uint32_t stack)
 {
@@ -161,7 +161,7 @@ static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t byte
 	return (struct begun){ 0 };
 }
 
-/* kind: as heap_record_alloc() has it. */
+/* kind: as for heap_record_alloc(). */
 static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *alloc,
 							     uint32_t kind, uint64_t size,
 							     const void *address, uint32_t stack)
@@ -176,8 +176,8 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 }
 
 /*
- * ring: that it is to be recorded in, as no hook is at work; NULL: nobody knows. `wasted` is what
- * was begun in it, for another owner's ids; NULL: nothing. frame: of the hook.
+ * ring: the ring to record in, if no other hook is running; NULL: unknown. `wasted`: a record that
+ * was begun in it, for another owner's ids; or NULL. frame: of the hook.
  */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
@@ -245,11 +245,11 @@ static void free_otherwise(enum ring_free_kind kind, const void *address, uint32
 	struct begun begun;
 	bool may_walk;
 
-	/* Of a block that a realloc moves, perhaps, whose record is open. */
+	/* Not if this hook runs within another one, whose record may be open. */
 	if (producer && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
 		ring_recover(producer->current, frame);
-	/* libc frees what it never had when a thread has ended: not worth a ring, which the
-	 * thread would leave behind. */
+	/* libc frees NULL pointers when a thread has ended: not worth a ring, which the thread
+	 * would leave behind unreleased. */
 	if (!address && !producer && register_self.is_done)
 		return;
 	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
@@ -281,7 +281,7 @@ void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pa
 		heap_record_free_rest(kind, address, pages, outcome, heap_frame());
 }
 
-/* One that is nested has no stack: it is open for as long as the block is moved. */
+/* A nested one has no stack, because the record is open while the block moves. */
 void heap_record_begin(const struct heap_call *call, const void *prior,
 		       struct heap_change *ret_change)
 {
@@ -318,7 +318,7 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 
 		record->address = (uintptr_t)address;
 		record->is_freed = is_freed;
-		/* Of a ring that was left for a bigger one, too: those of an arena have the same
+		/* Also correct for a ring that was replaced: all rings of an arena have the same
 		 * clock. */
 		record->duration_ns = ring_now(change->ring) - begin_ns;
 		ring_end(change->ring, record);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap sampled - which allocations are recorded where not all are, and which blocks that are given
- * up were
+ * Heap sampled - chooses the allocations to record, and finds their blocks when they are freed
  *
- * By chance: moments stand along the bytes that a thread asks for, at distances that are
- * exponentially distributed; an allocation is chosen if there is one in it. So one of s bytes is
- * with 1 - exp(-s / mean), whatever was before it.
+ * Random choice: points lie along the bytes that a thread requests, at exponentially distributed
+ * distances; an allocation that contains a point is chosen. So one of s bytes is chosen with the
+ * probability 1 - exp(-s / mean), independent of earlier ones.
  *
- * The set of addresses has buckets of a cache line, and an address two of them where it may be;
- * what is added goes to the one with more room. Who gives a block up is the only one that has it,
- * so that nothing moves and nobody waits: an entry is made and ended by one exchange. In front is a
- * filter of counts, which is all that the giving up of other blocks looks at.
- * Invariants: (1) what was added is found, once             [test-heap-sampled: set, threads]
+ * The set of addresses has buckets of a cache line, and each address has two possible buckets; it
+ * is added to the one with more room. Only one thread frees a block, so no entry moves and no
+ * thread waits: an entry is added and removed by one exchange. A filter of counts in front of the
+ * set suffices for the frees of other blocks.
+ * Invariants: (1) an added address is found, once           [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
  *             (4) of the mean that is set, whatever was before          [test-heap-sampled: turns]
- *             (5) nothing is reckoned in floating point                 [test_heap_zoo: exceptions]
+ *             (5) there are no floating point computations              [test_heap_zoo: exceptions]
  */
 #include "libcollector/heap-sampled.h"
 
@@ -23,15 +22,15 @@
 #include <time.h>
 
 #define BUCKET_ENTRIES 8u
-#define SET_BITS 17 /* of buckets: 8 MiB, of which only what is used takes memory */
+#define SET_BITS 17 /* of buckets: 8 MiB, of which only used parts take memory */
 #define SET_BYTES (sizeof(struct bucket) << SET_BITS)
 #define MAX_MEAN (UINT64_C(1) << 50)
-#define ONE_BITS 53 /* of what is thrown */
-#define LOG_BITS 40 /* behind the point: a distance is off by less than 2^-39 of the mean */
-#define LOG_OF_2 UINT64_C(0xb17217f7d1cf79ab) /* its natural logarithm, of 2^64 */
+#define ONE_BITS 53 /* of a random number */
+#define LOG_BITS 40 /* after the binary point: a distance is off by less than 2^-39 of the mean */
+#define LOG_OF_2 UINT64_C(0xb17217f7d1cf79ab) /* its natural logarithm, times 2^64 */
 
 struct bucket {
-	uintptr_t entries[BUCKET_ENTRIES]; /* 0: none */
+	uintptr_t entries[BUCKET_ENTRIES]; /* 0: empty */
 };
 
 __thread struct heap_chance heap_chance
@@ -85,9 +84,9 @@ static uint64_t next_random(struct heap_chance *chance)
 }
 
 /*
- * How many times 2^-LOG_BITS the binary logarithm of x is, of 2^63 to 2^64, above 63: one bit is
- * whether the square of what is left is 2 or more. What the squarings cut off comes to less than
- * 2^-60.
+ * Returns the binary logarithm of x, which is 2^63 to 2^64, minus 63, in units of 2^-LOG_BITS. Each
+ * bit tells whether the square of the rest is 2 or more. The truncation of the squares adds up to
+ * less than 2^-60.
  */
 static uint64_t log2_of(uint64_t x)
 {
@@ -114,8 +113,8 @@ static void seed(struct heap_chance *chance)
 }
 
 /*
- * -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. By whole numbers: the flags of
- * floating point, and what is done where one is raised, are the program's.
+ * Returns -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. Uses integers: the floating
+ * point flags, and the handling of exceptions, are the program's.
  */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
@@ -128,7 +127,7 @@ static uint64_t throw_distance(struct heap_chance *chance)
 		seed(chance);
 	one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
 	zeros = (unsigned)__builtin_clzll(one);
-	/* of 1 / u: what is missing to 2^ONE_BITS */
+	/* of 1 / u: the difference to 2^ONE_BITS */
 	log = ((uint64_t)(zeros - (63 - ONE_BITS)) << LOG_BITS) - log2_of(one << zeros);
 	log = (uint64_t)((unsigned __int128)log * LOG_OF_2 >> 64);
 	return (uint64_t)((unsigned __int128)log * mean >> LOG_BITS);
@@ -211,7 +210,7 @@ bool heap_sampled_add(const void *address)
 		first = second;
 		second = swapped;
 	}
-	/* First, as who has the block looks there first. */
+	/* The filter first, because a free checks it first. */
 	count_in_filter(hash, 1);
 	if (exchange(first, 0, (uintptr_t)address) || exchange(second, 0, (uintptr_t)address))
 		return true;

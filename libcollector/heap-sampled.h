@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap sampled - which allocations are recorded where not all are, and which blocks that are given
- * up were
+ * Heap sampled - chooses the allocations to record, and finds their blocks when they are freed
  *
  *     if (!heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size) &&
  *         heap_sampled_add(address)) …
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
- * By chance, with the same likelihood for each byte that is asked for; or by size; or of those of a
- * size by chance. Any thread, any handler.
+ * Chooses at random, with the same probability for each requested byte; or by size; or at random
+ * among allocations of a minimum size. Any thread, any handler.
  */
 #pragma once
 
@@ -16,41 +15,41 @@
 
 #define HEAP_FILTER_BITS 14
 
-/* Of each thread. */
+/* One a thread. */
 struct heap_chance {
-	uint64_t left; /* bytes until the next one is chosen, by one more */
-	uint32_t turn; /* in which that was thrown: a number that the caller has for each setting */
-	uint64_t random; /* 0: none has been thrown yet */
+	uint64_t left; /* bytes before the next choice: an allocation of more is chosen */
+	uint32_t turn; /* turn in which that was drawn: the caller has a number for each setting */
+	uint64_t random; /* state of the generator; 0: not seeded */
 };
 
 extern __thread struct heap_chance heap_chance
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern uint64_t heap_least __attribute__((visibility("hidden")));
-/* How many blocks of the set have a hash, which stays at UINT8_MAX. */
+/* Number of blocks of the set by hash; saturates at UINT8_MAX. */
 extern uint8_t heap_filter[1 << HEAP_FILTER_BITS] __attribute__((visibility("hidden")));
 
-/* Bytes from one to the next on average; 0 or 1: all are chosen. */
+/* Mean number of bytes between chosen ones; 0 or 1: all are chosen. */
 void heap_sampled_set_mean(uint64_t bytes);
-/* What is smaller is never chosen. */
+/* Smaller allocations are never chosen. */
 void heap_sampled_set_least(uint64_t bytes);
-/* False: there is no memory for the set. */
+/* Returns false if there is no memory for the set. */
 bool heap_sampled_setup(void);
 
-/* Nothing is in the set. */
+/* Empties the set. */
 void heap_sampled_clear(void);
-/* From now on heap_sampled_lacks() is false of it, though it is not in the set: its end is a
- * matter of whoever gave it out. */
+/* From now on heap_sampled_lacks() returns false for that address, although it is not in the set:
+ * the owner of the block handles its release. */
 void heap_sampled_except(const void *address);
 
-/* Whether an allocation is chosen by which the thread's bytes are used up, or which is its first
- * of this turn. */
+/* Returns whether an allocation is chosen that uses up the thread's bytes, or that is its first of
+ * this turn. */
 bool heap_sampled_throw(uint32_t turn, uint64_t size);
-/* Whether it was there, which ends that. By who gives the block up, so before somebody else gets
- * it. */
+/* Removes a block and returns whether it was in the set. To be called by the thread that frees the
+ * block, before another thread can get it. */
 bool heap_sampled_remove(const void *address);
 
-/* Before the block is seen by anybody else. False: there is no room, and the block is not to be
- * recorded. */
+/* To be called before another thread sees the block. Returns false if there is no room; do not
+ * record the block then. */
 bool heap_sampled_add(const void *address);
 
 static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const void *address)
@@ -59,8 +58,8 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 }
 
 /*
- * True: it is not chosen, and its bytes are counted. Else heap_sampled_throw() says, and counts. A
- * handler's bytes that come between are not counted, or not this one's.
+ * True: the allocation is not chosen, and its bytes are counted. Otherwise heap_sampled_throw()
+ * decides and counts. If a handler interrupts this, its bytes or this call's are not counted.
  */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t turn,
 									 uint64_t size)
@@ -77,7 +76,8 @@ static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_
 	return true;
 }
 
-/* True: it is not in the set, nor of the pool. Else heap_sampled_remove() says. */
+/* True if the address is not in the set, and not from the pool. Otherwise call
+ * heap_sampled_remove(). */
 static inline __attribute__((always_inline)) bool heap_sampled_lacks(const void *address)
 {
 	uint64_t hash = heap_sampled_hash(address);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap wake - the process's end of wake.h: a dormant collector is switched on from outside
+ * Heap wake - the process's end of wake.h: switches on a dormant collector on request
  *
- * The hook that finds the request registers the process as the first record of one does that was
- * started with PROF_CONTROL: with all signals blocked, and within the same bounds. Blocks that are
- * there already are not known; their end is that of a block from elsewhere. When the session is
- * over the process is dormant again, and may be asked again.
- * A child of vfork(), which has this memory, leaves the request to the process. Where a seccomp
- * filter is seen, nothing is tried that it could kill for.
+ * The hook that finds the request registers the process like the first record in a process with
+ * PROF_CONTROL: with all signals blocked, and within the same bounds. Existing blocks are unknown;
+ * their end counts as that of a foreign block. When the session is over, the process is dormant
+ * again, and can be asked again.
+ * A child of vfork(), which shares this memory, leaves the request to the process. With a seccomp
+ * filter, no system call is made that it could kill for.
  * Invariants: (1) a request is answered once, whatever is written meanwhile
  *                 [test_wake: again, forks, forked_meanwhile]
- *             (2) a process that has a session stays with it  [test_wake: recorded_already]
- *             (3) a filtered process makes no call that it would not make    [test_wake: filtered]
+ *             (2) a process with a session keeps it  [test_wake: recorded_already]
+ *             (3) a filtered process makes no additional system call         [test_wake: filtered]
  */
 #include "libcollector/heap-wake.h"
 
@@ -25,7 +25,7 @@
 
 static_assert(HEAP_WAKE == WAKE_ASKED, "asked");
 
-/* Others write here: nothing of it is what this program was compiled with. */
+/* Other processes write here, so the compiler must not assume the initial values. */
 static struct wake wake __attribute__((used, aligned(WAKE_ALIGNMENT), section(".data"))) = {
 	.magic = WAKE_MAGIC,
 	.version = WAKE_VERSION,
@@ -33,7 +33,7 @@ static struct wake wake __attribute__((used, aligned(WAKE_ALIGNMENT), section(".
 	.mode = &heap_mode,
 };
 
-/* Of who answers. */
+/* Used by the answering thread. */
 static char control[WAKE_CONTROL_BYTES], settings[WAKE_SETTINGS_BYTES];
 
 static void copy(char *to, const volatile char *from, size_t n_bytes)
@@ -68,7 +68,7 @@ static void answer_all(void)
 {
 	uint32_t asked;
 
-	/* Another one may be asked for meanwhile, whose WAKE_ASKED the end of this takes away. */
+	/* Another request may come meanwhile, and the end of this one clears its WAKE_ASKED. */
 	while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) != wake.taken) {
 		heap_next_settle();
 		wake.status = join();

@@ -3,6 +3,6 @@
 
 #include "libcollector/wake.h"
 
-/* Of the hook that finds WAKE_ASKED in heap_mode. Registers the process, if it can be; errno
- * stays. */
+/* Called by the hook that finds WAKE_ASKED in heap_mode. Registers the process, if possible; errno
+ * does not change. */
 void heap_wake_answer(void);

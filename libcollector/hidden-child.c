@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hidden child - a program that is started from within another one, which does not notice
+ * Hidden child - starts a program from within another one, which does not notice
  *
  *     this process ── clone, exit signal 0 ──▶ middle ── clone ──▶ the program
  *
- * Its parent is init as soon as middle is gone.
+ * When middle ends, init becomes the program's parent.
  *
- * A child with exit signal 0 sends none, and is passed over by every wait() that does not ask for
- * such children. An exec makes an ordinary child of it, so there have to be two. Both borrow this
- * memory as a child of vfork() does, which costs the same however large the process is; its other
- * threads go on. Where this process has made itself a reaper of orphans, it is none for that
- * moment, or the program would come back as its child.
+ * A child with exit signal 0 sends no signal, and every wait() skips it unless it requests such
+ * children. An exec makes it an ordinary child, so two are needed. Both borrow this memory like a
+ * child of vfork(), which costs the same however large the process is; its other threads continue.
+ * If this process is a reaper of orphans, it stops being one meanwhile; otherwise the program would
+ * become its child.
  *
  * All signals are blocked meanwhile: a handler of this process must not run in its memory under
  * another number.
- * Invariants: (1) there is no child afterwards, whatever failed  [test_recorder: wait, subreaper]
+ * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
  *             (2) nothing of the process is inherited but its directory, limits, ids and
  *                 terminal-less session  [test_recorder: inherited]
  * Threads: any, one at a time.
@@ -37,8 +37,7 @@
 #define FIRST_FREE_FD 16
 #define MAX_VARIABLES 65536
 
-/* What runs in borrowed memory: no sanitizer is to keep account of functions that are never
- * left. */
+/* For code that runs in borrowed memory: sanitizers must not track functions that never return. */
 #define BORROWED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 extern char **environ;
@@ -46,8 +45,8 @@ extern char **environ;
 struct start {
 	const struct hidden_child *child;
 	const char **variables;
-	char *stack; /* of the second clone, its end */
-	int error;   /* errno of whatever failed */
+	char *stack; /* end of the second clone's stack */
+	int error;   /* errno of the failed step */
 };
 
 /* ---- The environment ---- */
@@ -74,7 +73,7 @@ const char *hidden_child_variable(const char *name)
 	return NULL;
 }
 
-/* Of the application alone. */
+/* True for variables that are only for this application. */
 static bool is_left_out(const char *entry)
 {
 	static const char names[][20] = { "LD_PRELOAD",  "LD_AUDIT",           "PROF_CONTROL",
@@ -108,8 +107,9 @@ static void copy_variables(const char **to, size_t n)
 
 BORROWED static void reset_signals(void)
 {
-	/* struct sigaction of the kernel is no longer than this: SIG_DFL, no flags, an empty
-	 * mask */
+	/*
+	 * the kernel's struct sigaction is not longer than this: SIG_DFL, no flags, an empty mask
+	 */
 	static const uint64_t by_default[8];
 	static const uint64_t none;
 
@@ -118,7 +118,7 @@ BORROWED static void reset_signals(void)
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &none, NULL, KERNEL_SIGSET_BYTES);
 }
 
-/* The descriptors are those of a copy: CLONE_FILES is not among the flags. */
+/* Works on a copy of the descriptors, because CLONE_FILES is not set. */
 BORROWED static bool arrange_fds(int fd)
 {
 	long kept = syscall(SYS_fcntl, fd, (long)F_DUPFD, (long)FIRST_FREE_FD);
@@ -162,7 +162,7 @@ BORROWED static int run_middle(void *data)
 	return 0;
 }
 
-/* ---- Here ---- */
+/* ---- Starting ---- */
 
 static int clone_both(struct start *start, char *stack)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hidden child - a program that is started from within another one, which does not notice
+ * Hidden child - starts a program from within another one, which does not notice
  *
- * It is nobody's child: no wait() of the process finds it, and no SIGCHLD comes, whatever is waited
- * for and whatever is done about SIGCHLD. It is in a session of its own, with no signal blocked,
- * ignored or caught, and has the null device for stdin, stdout and stderr, and one descriptor.
+ * It is not the process's child: no wait() finds it, and it causes no SIGCHLD, whatever the process
+ * does about these. It is in a session of its own, with no signal blocked, ignored or caught, and
+ * has the null device for stdin, stdout and stderr, and one descriptor.
  */
 #pragma once
 
@@ -19,10 +19,10 @@ struct hidden_child {
 };
 
 /*
- * 0, or -errno of what failed, the exec included. All of the environment is passed but what is
- * about programs that are to be recorded or changed by a preload. Not in handlers; not while
- * another thread changes the environment.
+ * Returns 0, or -errno of the step that failed, including the exec. Passes the environment, except
+ * for variables about recording and preloads. Not in handlers; not while another thread changes the
+ * environment.
  */
 MUST_CHECK int hidden_child_start(const struct hidden_child *child);
-/* The value of a variable of the environment, or NULL. */
+/* Returns the value of a variable of the environment, or NULL. */
 const char *hidden_child_variable(const char *name);

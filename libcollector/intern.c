@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Intern - which strings a ring's owner has sent, by content
+ * Intern - the strings that a ring's owner has sent, by content
  *
  * Invariants: (1) an id that is found was sent by this owner of the ring
  *                 [test-intern: epochs, interrupted, places]
@@ -25,7 +25,7 @@ void intern_reset(struct intern *intern)
 
 void intern_restart(struct intern *intern)
 {
-	/* First, so that no id of the last epoch is given again in it. */
+	/* First, so that no id of the last epoch is reused in it. */
 	intern_reset(intern);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&intern->last_id, 0, __ATOMIC_RELAXED);
@@ -36,7 +36,7 @@ uint32_t intern_new_id(struct intern *intern)
 	return __atomic_add_fetch(&intern->last_id, 1, __ATOMIC_RELAXED);
 }
 
-/* One that is of an earlier epoch, else any. */
+/* Returns an entry of an earlier epoch, else any. */
 static struct intern_entry *choose(struct intern *intern, uint64_t hash, uint32_t epoch)
 {
 	struct intern_entry *entries = intern->entries[hash % INTERN_SETS];
@@ -61,8 +61,8 @@ static bool is_in_a_page(const char *at, uint32_t n_words)
 	return ((uintptr_t)at ^ ((uintptr_t)at + n_words * 8 - 1)) < INTERN_PAGE;
 }
 
-/* A handler that comes in between adds none. One that leaves this by siglongjmp() costs the
- * owner its places, and no more. */
+/* A handler that interrupts this adds no place. If it leaves by siglongjmp(), the owner gets no
+ * more places; nothing else breaks. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch)
 {
 	struct intern_place *place = &intern->places[intern_place_of(text->bytes)];

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Intern - which strings a ring's owner has sent, by content
+ * Intern - the strings that a ring's owner has sent, by content
  *
- * A fixed number of entries; what falls out is sent again. A handler may look up and add in the
- * middle of another's looking up and adding: an entry is two words of which the second is only
- * right for the first, so one that two have written is no entry. Ids are those of an epoch. Who
- * looks up compares that before and behind what it uses the ids for, as a handler may have begun
- * another one.
+ * The number of entries is fixed; evicted strings are sent again. A handler may interrupt a lookup
+ * or an addition with its own. An entry is two words, and the second is only valid for the first,
+ * so an entry that two writers mixed does not match. Ids are valid in one epoch. A caller compares
+ * the epoch before and after it uses ids, because a handler may have begun another one.
  *
- * Most names stand where they stood the last time. So there are places too: what a short string was
- * that was found at an address. It is compared with what stands there now, which costs less than a
- * hash, and no more than it is believed.
+ * Most names have the same address the next time. So places cache the short string that was found
+ * at an address. The cached copy is compared with the string, which costs less than a hash.
  */
 #pragma once
 
@@ -20,36 +18,36 @@
 
 #define INTERN_SETS 128u
 #define INTERN_WAYS 4u
-#define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* of a string; what is longer is cut */
+#define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* of a string; longer ones are cut */
 #define INTERN_PLACES 256u
-#define INTERN_PLACE_WORDS 4u /* of a string, with its 0; a longer one has no place */
+#define INTERN_PLACE_WORDS 4u /* of a string with its 0; longer ones have no place */
 
 struct text {
 	const char *bytes;
 	uint64_t hash;
 	uint32_t n_bytes;
-	uint32_t id;  /* 0: not known, or none */
-	bool is_name; /* likely to stand where it stood: to be remembered by that */
+	uint32_t id;  /* 0: not found, or empty */
+	bool is_name; /* likely to have the same address next time: use places */
 };
 
 struct intern_entry {
-	uint64_t id;    /* in the high half the epoch */
-	uint64_t check; /* of that and the text: see intern_check() */
+	uint64_t id;    /* the epoch in the high half */
+	uint64_t check; /* of id and text: see intern_check() */
 };
 
-/* A line. Written with the id last, by one at a time. */
+/* A cache line. The id is written last; one writer at a time. */
 struct intern_place {
-	uint64_t id; /* in the high half the epoch; 0: none */
+	uint64_t id; /* the epoch in the high half; 0: none */
 	const char *at;
 	uint32_t n_words;
 	uint32_t reserved;
-	uint64_t last_mask; /* what of the last word is the string's */
+	uint64_t last_mask; /* the string's bytes of the last word */
 	uint64_t words[INTERN_PLACE_WORDS];
 };
 static_assert(sizeof(struct intern_place) == 64, "place");
 
 struct intern {
-	volatile uint32_t epoch; /* entries of others are empty */
+	volatile uint32_t epoch; /* entries of other epochs are empty */
 	uint32_t last_id;
 	uint32_t next_way;
 	uint32_t is_placing;
@@ -57,14 +55,14 @@ struct intern {
 	struct intern_place places[INTERN_PLACES] __attribute__((aligned(64)));
 };
 
-/* Another epoch: nothing has been sent. Zeros are a fresh one. */
+/* Begins another epoch, in which nothing has been sent. Zeros are a fresh state. */
 void intern_reset(struct intern *intern);
-/* The same, and ids begin at 1 again: for another owner, or where there are too many. */
+/* The same, and ids restart at 1: for another owner, or if there are too many. */
 void intern_restart(struct intern *intern);
 uint32_t intern_new_id(struct intern *intern);
-/* That text->id was sent, unless the epoch is another one by now. */
+/* Adds that text->id was sent, unless the epoch has changed. */
 void intern_add(struct intern *intern, const struct text *text, uint32_t epoch);
-/* The same, of where the text stands. */
+/* The same, by the text's address. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch);
 
 static inline uint64_t intern_check(uint64_t id, const struct text *text)
@@ -73,8 +71,8 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
 }
 
 /*
- * Length and hash in one pass, a word at a time. A word is read whole where it does not leave the
- * page, so up to 7 bytes behind the string may be read too; nothing comes of them.
+ * Length and hash in one pass, a word at a time. A word is read whole if it does not leave the
+ * page, so up to 7 bytes after the string may be read; they are ignored.
  */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
@@ -96,7 +94,7 @@ static inline __attribute__((always_inline)) uint64_t intern_mix(uint64_t word, 
 
 uint64_t intern_load_tail(const char *at);
 
-/* The next 8 bytes, zeros from the end of the string on. */
+/* Returns the next 8 bytes, zeros from the end of the string on. */
 static inline __attribute__((always_inline)) uint64_t intern_load(const char *at, uint64_t *ret_end)
 {
 	uint64_t word;
@@ -122,7 +120,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	if (end != 0) {
 		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
 
-		/* Not a shift by 64, where the string ends right here. */
+		/* Avoid a shift by 64 if the string ends right here. */
 		word &= (UINT64_C(1) << rest * 8) - 1;
 		hash += intern_mix(word, n);
 		n += rest;
@@ -132,7 +130,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	ret_text->n_bytes = (uint32_t)n;
 }
 
-/* Sets text->id, to 0 where it was not sent. */
+/* Sets text->id; 0 if it was not sent. */
 static inline bool intern_find(const struct intern *intern, struct text *text)
 {
 	const struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS];
@@ -160,8 +158,8 @@ static inline __attribute__((always_inline)) uint32_t intern_place_of(const char
 	return (bits ^ bits >> 8) % INTERN_PLACES;
 }
 
-/* 0: not known by where it stands. What stands there is read as far as it is the same, and not
- * beyond its page. */
+/* Returns 0 if the string is not found by its address. The string is read as far as it is equal,
+ * and not beyond its page. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
 	const struct intern *intern, const char *at)
 {
@@ -170,10 +168,9 @@ __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_
 	const struct intern_word *words = (const void *)at;
 	uint32_t last = place->n_words - 1;
 
-	/* Of a literal the compiler would know where it ends. */
+	/* Hide the size of a literal from the compiler. */
 	__asm__("" : "+r"(words));
-	/* A handler may put another one there meanwhile: what is read is what was good for this
-	 * address. */
+	/* A handler may replace the place meanwhile; the words then still fit this address. */
 	__atomic_signal_fence(__ATOMIC_ACQUIRE);
 	if (place->at != at || id >> 32 != intern->epoch)
 		return 0;

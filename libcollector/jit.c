@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT - what a program says about the code that it makes
+ * JIT - the program's events of generated code
  *
- * Each event is a record of its own; what was called what at which time is made of them by who
- * reads.
+ * Each event is a record of its own; readers derive from them which code had which name at which
+ * time.
  */
 #include "libcollector/message.h"
 
@@ -27,7 +27,7 @@ static bool write_event(const struct ring_jit *event, const char *name)
 	};
 	struct producer *producer = prof_collector_enabled() ? message_enter() : NULL;
 
-	/* An engine that does not know the type would put the ring aside. */
+	/* An engine that does not support the type would quarantine the ring. */
 	if (!producer || producer->n_types <= RING_JIT)
 		return false;
 	intern_measure(name ? name : "", &text);

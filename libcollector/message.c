@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Message - a record with the strings that it names, where some of them have not been sent
+ * Message - a record with the strings that it names, if some of them have not been sent
  *
- * Each is sent before the record, in as many parts as it takes. Not in one publication with it: who
- * leaves that by siglongjmp() from a handler would leave a record behind whose strings are gone.
- * What a handler did between two steps, who may have begun a new epoch of ids or moved to another
- * ring, is seen when the next record is begun: that is wasted, and all begins anew.
+ * Each string is sent before the record, in as many parts as needed. They are not published
+ * together: a siglongjmp() from a handler would leave a record whose strings are gone. Between two
+ * steps a handler may begin a new epoch of ids, or move to another ring. The begin of the next
+ * record detects that, wastes the record, and the message starts again.
  *
  * Invariants: (1) an id in a record names what was sent with it, or is 0
  *                 [test_collector: names, siglongjmp, strings]
- *             (2) what is lost is counted                                [test_collector: zoo]
+ *             (2) losses are counted                                     [test_collector: zoo]
  */
 #include "libcollector/message.h"
 
-#define MAX_IDS 4096u /* of strings, then they begin at 1 again, as the consumer keeps them all */
+#define MAX_IDS 4096u /* of strings, then ids restart at 1, because the consumer keeps them all */
 #define MAX_PART (UINT32_C(1) << 15)
 
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes)
@@ -43,7 +43,7 @@ uint32_t message_get_epoch(struct producer *producer)
 	return producer->intern.epoch;
 }
 
-/* Of a part. */
+/* The maximum of a part. */
 static uint32_t most_bytes(const struct producer *producer)
 {
 	const struct ring *ring = producer->current;
@@ -89,7 +89,7 @@ static enum message_outcome write_part(struct producer *producer, uint32_t epoch
 	return MESSAGE_WRITTEN;
 }
 
-/* The id is 0 where a part found no room. */
+/* The id is 0 if a part found no room. */
 static enum message_outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
 {
 	uint32_t most = most_bytes(producer), id = intern_new_id(&producer->intern);
@@ -118,7 +118,7 @@ enum message_outcome message_write_text(struct producer *producer, uint32_t epoc
 	return write_text(producer, epoch, text);
 }
 
-/* The same name twice in a message is sent once. */
+/* A name that occurs twice in a message is sent once. */
 static enum message_outcome write_texts(struct producer *producer, uint32_t epoch,
 					struct message *message)
 {

@@ -10,16 +10,16 @@
  *     intern_measure(name, &texts[1]);
  *     message_write(&message, fill_mark, &mark);
  *
- * Where all strings have been sent, that is one record. Else they are sent before it. An id of 0 is
- * a string that there was no room for. Almost always each name stands where it stood the last time,
- * and message_try_write() is all that is done.
+ * If all strings have been sent, that is one record; else they are sent before it. An id of 0 is a
+ * string that there was no room for. Almost always each name has the same address as the last time,
+ * and message_try_write() suffices.
  */
 #pragma once
 
 #include "libcollector/register.h"
 #include "libcollector/stack.h"
 
-#define MESSAGE_TRIES 8 /* a handler got in between, or a ring was moved on from */
+#define MESSAGE_TRIES 8 /* a handler interfered, or the ring was replaced */
 #define MESSAGE_MAX_TEXTS 66u
 
 struct message {
@@ -32,35 +32,35 @@ struct message {
 
 enum message_outcome { MESSAGE_WRITTEN, MESSAGE_LOST, MESSAGE_AGAIN };
 
-/* What it has to say in its payload, with the ids of its texts. */
+/* Fills the payload, with the ids of its texts. */
 typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 
-/* Whatever it takes. False: it is lost, and counted. */
+/* Writes the message, whatever that takes. Returns false if it is lost, and counts it. */
 bool message_write(struct message *message, message_fill *fill, const void *data);
-/* False: the thread has moved to a ring that n_bytes of text fit into. */
+/* Returns false if the thread has moved to a ring that n_bytes of text fit into. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
-/* Of the ring that the thread writes into now, where its ids may be used from the beginning
- * again. */
+/* Returns the epoch of the thread's current ring; restarts the ids if there are too many. */
 uint32_t message_get_epoch(struct producer *producer);
-/* Whether ids of that epoch are not those of the ring's owner any more. */
+/* True if ids of that epoch are not valid for the ring any more. */
 static inline bool message_is_other(const struct producer *producer, uint32_t epoch)
 {
 	return producer->intern.epoch != epoch || producer->current->bigger;
 }
-/* Sends a string, if it has not been sent; the id is 0 where a part found no room. */
+/* Sends a string, if it has not been sent; the id is 0 if a part found no room. */
 enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
 					struct text *text);
-/* Where the thread's ring was left for a bigger one, whose owner has ids of its own: goes there. */
+/* Follows a thread's move to a larger ring, whose owner has ids of its own. */
 void message_follow_ring(struct producer *producer);
 static inline __attribute__((always_inline)) void message_follow(struct producer *producer)
 {
 	if (__builtin_expect(producer->current->bigger != NULL, 0))
 		message_follow_ring(producer);
 }
-/* What was begun means nothing by now: makes a string of it that nobody names. */
+/* Turns a begun record that is not valid any more into a string that no record uses. */
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 
-/* What most likely stands where it stood; NULL is "". False: it is not known, or not by that. */
+/* For names, whose address is likely the same; NULL is "". Returns false if the name is not found
+ * by its address. */
 static inline __attribute__((always_inline)) bool message_find_name(const struct producer *producer,
 								    const char *name,
 								    uint32_t *ret_id)
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) bool message_find_name(const struct
 	return __builtin_expect(*ret_id != 0, 1) || !name || !*name;
 }
 
-/* The thread's, of a function that the program called. NULL: counted. */
+/* Returns the thread's producer, for functions that the program called. NULL: lost and counted. */
 static inline __attribute__((always_inline)) struct producer *message_enter(void)
 {
 	struct producer *producer = producer_get();
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) struct producer *message_enter(void
 	return producer;
 }
 
-/* Behind what was recorded. */
+/* To be called after a record. */
 static inline __attribute__((always_inline)) bool message_done(struct producer *producer)
 {
 	if (__builtin_expect(__atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0, 0))
@@ -87,7 +87,8 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
-/* Counted; before the strings are looked at, by a function that the program called. */
+/* Counts a record that is certain to be lost, before its strings are examined. For functions that
+ * the program called. */
 static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
 {
 	struct producer *producer = register_self.producer;
@@ -102,8 +103,8 @@ static inline __attribute__((always_inline)) bool message_is_lost(size_t payload
 }
 
 /*
- * A record whose texts are known, in the epoch in which they were. payload_bytes: fit into any
- * ring. False: nothing has happened, and message_write() is to be asked.
+ * Writes a record whose texts are known in that epoch. payload_bytes must fit into any ring.
+ * Returns false, without effects, if message_write() must be called.
  */
 static inline __attribute__((always_inline)) bool message_try_write(
 	struct producer *producer, uint32_t epoch, uint32_t type, uint32_t payload_bytes,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Module id - what tells a module from another one, as it stands in memory
+ * Module id - identifies a module by its bytes in memory
  *
- * Nothing of it is believed: counts and lengths are bounded by the module and by this file's
- * limits.
+ * Module data is untrusted: counts and lengths are bounded by the module and by this file's limits.
  */
 #include "libcollector/module-id.h"
 
@@ -13,7 +12,7 @@
 #define MAX_SEGMENTS 64
 #define MAX_NOTE_BYTES 1024
 
-/* glibc has it since 2.35. */
+/* In glibc since 2.35. */
 #pragma weak _dl_find_object
 
 bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end)
@@ -42,7 +41,7 @@ bool module_is_elf(const struct module_memory *memory)
 	return read_header(memory, &header);
 }
 
-/* The build-id among the notes of a segment; 0 where it is not. */
+/* Finds the build-id among the notes of a segment. Returns 0 if there is none. */
 static uint64_t find_in_notes(const struct module_memory *memory, uint64_t at, uint64_t size,
 			      uint32_t *ret_bytes)
 {

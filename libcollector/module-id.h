@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Module id - what tells a module from another one, as it stands in memory
+ * Module id - identifies a module by its bytes in memory
  *
- * Async-signal-safe, allocates nothing, takes no lock of the loader's. Nothing of a module is
- * loaded but through `read`.
+ * Async-signal-safe, allocates nothing, and takes no lock of the loader. Loads from a module only
+ * through `read`.
  */
 #pragma once
 
@@ -25,11 +25,11 @@ static inline bool module_read(const struct module_memory *memory, uint64_t addr
 	       memory->read(memory->data, address, buffer, size);
 }
 
-/* Whether the loader has a module at pc, and from where to where. Where it cannot be asked it
- * has one, of no length. */
+/* Returns whether the loader has a module at pc, and its range. If the loader cannot be asked,
+ * returns true with an empty range. */
 bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end);
-/* Whether there is an ELF header of this kind of machine's. */
+/* True if there is an ELF header of this machine's type. */
 bool module_is_elf(const struct module_memory *memory);
-/* Where its build-id stands, and how much of that is to be looked at, up to MODULE_MAX_ID bytes;
- * 0: it has none. */
+/* Returns the address of its build-id, and how many bytes of it to use, up to MODULE_MAX_ID; 0:
+ * none. */
 uint64_t module_find_build_id(const struct module_memory *memory, uint32_t *ret_bytes);

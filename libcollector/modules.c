@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Modules - what the code of this process says about its frames
+ * Modules - the unwind rules of this process's code
  *
- * A module is known by where it is, by the loader's record and by its build-id, which is compared
- * with the one in memory whenever a stack goes through it. So another library at the same address
- * is noticed by itself: not every dlclose() can be interposed, since libc closes its own modules by
- * an inner call.
+ * A module is identified by its addresses, by the loader's record and by its build-id, which is
+ * compared with the one in memory whenever a stack goes through it. So another library at the same
+ * address is detected: not every dlclose() can be interposed, because libc closes its own modules
+ * by an inner call.
  *
  * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are
- * copied side by side as if they were a section of their own. No table is built here, as that takes
- * as long as the file is big. Where a linker made no .eh_frame_hdr, .eh_frame is found by its first
- * two records and read from its start each time, as far as all copies of pages together reach.
- * Where a file has holes between its segments, the loader has a module for each of them, so that
- * CFI may be outside of the module that it describes.
- * Invariants: (1) nothing of a module is loaded but by own-memory.c, apart from the build-ids on a
- *                 chain that reached its root: such modules are in use
+ * copied side by side like a section of their own. No table is built here, because that takes time
+ * proportional to the file's size. If a linker made no .eh_frame_hdr, .eh_frame is found by its
+ * first two records and read from its start each time, as far as the page copies reach. If a file
+ * has holes between its segments, the loader has a module for each segment, so a module's CFI may
+ * be outside of it.
+ * Invariants: (1) only own-memory.c loads from a module, except for the build-ids on a chain that
+ *                 reached its root: such modules are in use
  *                 [test-own-stack: storm, same_address]
- *             (2) nothing of it is believed: lengths are bounded by this file's buffers, and what
- *                 is not there is not read  [fuzz_cfi]
+ *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
+ *                 outside of a module fail  [fuzz_cfi]
  *             (3) no rule survives its module                      [test-own-stack: same address]
- * Of code in no module (generated code, and the trampoline of an emulator) only its being readable
- * is known.
+ * For code in no module (generated code, and the trampoline of an emulator) only its readability is
+ * checked.
  */
 #include "libcollector/modules.h"
 
 #include <dlfcn.h>
 
-#define HEADER_BYTES 12 /* version, three encodings, where .eh_frame is, and the count */
+#define HEADER_BYTES 12 /* version, three encodings, the address of .eh_frame, and the count */
 #define ENTRY_BYTES 8
 #define PROBE_BYTES 4
 #define MAX_SEARCHED_BYTES (UINT64_C(16) << 20) /* of a module, for .eh_frame */
 #define MAX_RECORDS_BYTES ((uint64_t)MODULES_PAGES * OWN_MEMORY_PAGE)
 
-/* glibc has it since 2.35. Where it is not, frame pointers are all there is. */
+/* In glibc since 2.35. Without it, only frame pointers are used. */
 #pragma weak _dl_find_object
 
 /* DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1): what every linker writes */
@@ -79,7 +79,7 @@ static bool read_bytes(struct modules *modules, struct own_memory *memory, uint6
 	return true;
 }
 
-/* ---- What a module is ---- */
+/* ---- Modules ---- */
 
 static bool find_table(struct modules *modules, struct own_memory *memory, struct module *module)
 {
@@ -94,7 +94,7 @@ static bool find_table(struct modules *modules, struct own_memory *memory, struc
 	return true;
 }
 
-/* Whether there is a CIE as compilers write it, and an FDE of it. */
+/* Returns whether there is a CIE as compilers write it, and an FDE of it. */
 static bool is_first_record(struct modules *modules, struct own_memory *memory, uint64_t at)
 {
 	uint8_t cie[10], fde[8];
@@ -109,7 +109,7 @@ static bool is_first_record(struct modules *modules, struct own_memory *memory, 
 	       load_le32(fde) >= sizeof(fde) && load_le32(fde + 4) == size + 8;
 }
 
-/* .eh_frame of a module that has no table. */
+/* Finds .eh_frame of a module without a table. */
 static void find_records(struct modules *modules, struct own_memory *memory, struct module *module)
 {
 	uint64_t page = module->start & -(uint64_t)OWN_MEMORY_PAGE;
@@ -160,7 +160,7 @@ static bool find_id(struct modules *modules, struct own_memory *memory, struct m
 	return read_bytes(modules, memory, module->id_at, module->id, module->n_id_bytes);
 }
 
-/* The loader's word for what is at pc. */
+/* Asks the loader for the module at pc. */
 static bool ask_loader(uint64_t pc, struct module *ret_module)
 {
 	struct dl_find_object found;
@@ -176,9 +176,9 @@ static bool ask_loader(uint64_t pc, struct module *ret_module)
 	return true;
 }
 
-/* ---- Those that are known ---- */
+/* ---- Known modules ---- */
 
-/* The first that ends behind pc: where pc's is, or would be. */
+/* Returns the first module that ends after pc: the index of pc's module, or where to insert it. */
 static size_t find_place(const struct modules *modules, uint64_t pc)
 {
 	size_t low = 0, high = modules->n;
@@ -201,7 +201,8 @@ static struct module *find_known(struct modules *modules, uint64_t pc)
 	return at < modules->n && pc >= modules->modules[at].start ? &modules->modules[at] : NULL;
 }
 
-/* False where it overlaps with another one, or where there is no room: some have gone. */
+/* Returns false if the module overlaps with another one, or if there is no room: modules were
+ * unloaded. */
 static bool add(struct modules *modules, const struct module *module)
 {
 	size_t at = find_place(modules, module->start);
@@ -264,7 +265,7 @@ bool modules_check(struct modules *modules, struct own_memory *memory,
 
 /* ---- Rules ---- */
 
-/* One of the two distances of an entry, which linkers align. */
+/* Reads one of the two distances of an entry, which linkers align. */
 static bool read_distance(struct modules *modules, struct own_memory *memory,
 			  const struct module *module, uint64_t at, uint64_t *ret_address)
 {
@@ -277,8 +278,8 @@ static bool read_distance(struct modules *modules, struct own_memory *memory,
 	return true;
 }
 
-/* Where the FDE is that may cover pc, without a table. Its CIE has the encodings that the table
- * has, or it is none. */
+/* Finds the FDE that may cover pc, without a table. Its CIE must have the encodings that tables
+ * have. */
 static bool find_record(struct modules *modules, struct own_memory *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
@@ -300,7 +301,7 @@ static bool find_record(struct modules *modules, struct own_memory *memory,
 	return false;
 }
 
-/* Where the FDE is that may cover pc. */
+/* Finds the FDE that may cover pc. */
 static bool find_fde(struct modules *modules, struct own_memory *memory,
 		     const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
@@ -324,7 +325,7 @@ static bool find_fde(struct modules *modules, struct own_memory *memory,
 					module->table + (uint64_t)low * ENTRY_BYTES - 4, ret_at);
 }
 
-/* A record with its length; 0 where it has none, or is too long. */
+/* Reads a record with its length. Returns 0 if it has none, or is too long. */
 static size_t read_record(struct modules *modules, struct own_memory *memory, uint64_t at,
 			  uint8_t *buffer, size_t max)
 {
@@ -338,7 +339,7 @@ static size_t read_record(struct modules *modules, struct own_memory *memory, ui
 	return size + 4;
 }
 
-/* The CIE comes first; the FDE keeps its address, and is told where its CIE is now. */
+/* Puts the CIE first; the FDE keeps its address, and its CIE pointer is updated. */
 static bool make_section(struct modules *modules, struct own_memory *memory, uint64_t at,
 			 struct cfi_section *ret_section)
 {

@@ -1,55 +1,56 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own calls - the calls that a thread is in, from one time that it is asked to the next
+ * Own calls - the calls that a thread is in, cached from one walk to the next
  *
- * A frame's caller is a function of where the frame is (pc, sp and, where a rule needs it, fp), of
- * what is known of the code there, and of words on the stack. So each frame that was found is kept
- * with those words: the checks, of all frames in one row, outermost first. A walk steps from the
- * innermost frame on until it is at one that it was at the last time. If all checks from there on
- * still hold, the rest is what it was; else it steps on, until it is behind the one that does not.
+ * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
+ * rule of its code, and on words on the stack. So each frame is kept with those words, its checks:
+ * the checks of all frames are in one row, outermost first. A walk steps from the innermost frame
+ * outwards until it meets a frame of the last walk. If all checks from there on still hold, the
+ * remaining frames are unchanged; else it steps on, until it is past the check that failed.
  *
- * What a walk found new is kept as a branch, too: the words of its frames, and behind which frame
- * they are. A program that allocates in few places in turn is in one of them nearly always, which
- * takes no step.
+ * The new frames of a walk are also kept as a branch: the words of its frames, and the frame that
+ * called them. A program that allocates in a few places is nearly always in one of them; such a
+ * walk takes no step.
  *
- * Nearly all places say the same simple thing, which a row has; generated code, which says nothing,
- * has frame pointers. All else is own-stack.c's, a step at a time.
+ * Nearly all code has one simple rule, which fits in a row; generated code, which has no rules, has
+ * frame pointers. own-stack.c handles everything else, a step at a time.
  *
- * fp is a number like others in most code: what it was is checked only where some frame further out
- * is found by it. A return address that is none may be anywhere; what stands before it on the stack
- * is among the words too, as it is looked at for a call. Code elsewhere is taken for what it was.
+ * In most code fp is a general-purpose register: its value is checked only if it is used to find a
+ * frame further out. An invalid return address may be anywhere; if it points into the stack, the
+ * bytes before it are among the words, because they are checked for a call. Other code is assumed
+ * to be unchanged.
  * Invariants: (1) the frames are those that own_stack_walk() finds
  *                 [test-own-calls: random, mutated, made up]
- *             (2) a check loads what is on the thread's own stack, not below the innermost frame
+ *             (2) a check loads only from the thread's own stack, not below the innermost frame
  *                                             [test-own-calls: fiber; test-own-stack: signal stack]
- *             (3) nothing outlives own_stack_forget()  [test-own-calls: modules, recalled]
- *             (4) errno stays
- * A stack that does not end on the thread's own is walked whole each time.
+ *             (3) no result outlives own_stack_forget()  [test-own-calls: modules, recalled]
+ *             (4) errno does not change
+ * A stack that does not end on the thread's own is walked completely each time.
  */
 #include "libcollector/own-calls.h"
 
 #include <string.h>
 
-/* own_calls_frame.state, and of what is pending */
-#define EXACT 0x01u      /* was interrupted */
-#define BY_FP 0x02u      /* was found by a frame pointer where no rule was */
-#define FP_UNKNOWN 0x04u /* fp says nothing */
+/* own_calls_frame.state, and that of pending frames */
+#define EXACT 0x01u      /* the frame was interrupted */
+#define BY_FP 0x02u      /* found by a frame pointer because there was no rule */
+#define FP_UNKNOWN 0x04u /* fp is unknown */
 #define LR_KNOWN 0x08u
-#define SWITCHES 0xffff00u /* from one stack to another, so far; so many times 0x100 */
+#define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
 #define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
 #define GENERAL 0x10u       /* own-stack.c made the step */
-#define FIRST 0x20u         /* which was the innermost one */
-#define NEEDS_FP 0x40u      /* the step */
+#define FIRST 0x20u         /* the innermost frame of that walk */
+#define NEEDS_FP 0x40u      /* the step does */
 #define GIVES_FP 0x80u      /* the last word is the caller's fp */
-#define USES_FP 0x01000000u /* the step or one further out, of what fp is here */
+#define USES_FP 0x01000000u /* the step, or one further out, uses this frame's fp */
 
 /* of a row, with NEEDS_FP and GIVES_FP */
 #define ROW_ROOT 0x100u
 #define ROW_CHAIN \
-	0x200u /* no rule is there: a frame pointer is followed, if all is as it should be */
-#define ROW_CALLED 0x400u /* what stands before is a call, as one that was followed led here */
+	0x200u /* no rule: follow the frame pointer, if the conditions of step_plainly() hold */
+#define ROW_CALLED 0x400u /* a call precedes this pc: a frame pointer was followed to it */
 
-/* Where one points at the next one, below the return address. */
+/* True if a frame record has the next record's address below the return address. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define HAS_RECORDS true
 #else
@@ -59,17 +60,17 @@
 #define TURN_BITS 16
 #define WORD 8 /* bytes */
 
-/* One walk: where it is. */
+/* The state of a walk. */
 struct visit {
 	struct own_calls *calls;
 	uint64_t pc, sp, fp, lr;
-	uint32_t state; /* of PLACE, and FP_UNKNOWN */
+	uint32_t state; /* PLACE and FP_UNKNOWN */
 	uint32_t n_lookups;
 	uint64_t start; /* sp of the innermost frame */
 	uint64_t pac_mask;
 	uint32_t n_pending, n_words;
-	uint32_t n_known; /* frames of the last time that may be met yet */
-	bool is_met;      /* that is where it is */
+	uint32_t n_known; /* frames of the last walk that may still be met */
+	bool is_met;      /* at such a frame */
 	bool is_open;
 };
 
@@ -93,8 +94,8 @@ static inline bool is_at(const struct visit *visit, const struct own_calls_frame
 	       (((frame->state ^ visit->state) & FP_UNKNOWN) == 0 && frame->fp == visit->fp);
 }
 
-/* Whether it is at a frame of the last time, and all is as it was from there on. n_known: with
- * that frame. */
+/* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
+ * on. n_known: with that frame. */
 static inline bool meet(struct visit *visit)
 {
 	const struct own_calls *calls = visit->calls;
@@ -108,7 +109,7 @@ static inline bool meet(struct visit *visit)
 	changed = own_calls_find_changed(calls->checks, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
-	/* Whose check that is has another caller now. */
+	/* The frame whose check failed has another caller now. */
 	while (n > 1 && calls->frames[n - 2].end >= changed)
 		n--;
 	visit->n_known = n - 1;
@@ -122,7 +123,7 @@ static inline struct own_calls_row *row_of(struct own_calls *calls, uint64_t pc)
 	return &calls->rows[pc * OWN_CALLS_ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
 }
 
-/* No place that code is at has more bits. */
+/* No code address has more bits. */
 static inline bool is_of(const struct own_calls_row *row, const struct own_calls *calls,
 			 uint64_t pc)
 {
@@ -162,7 +163,7 @@ static inline bool is_called(struct own_calls *calls, uint64_t pc)
 	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
 }
 
-/* By a row. False: there is none, or it does not do. */
+/* Steps by a row. Returns false if there is none, or if it does not apply. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
 	struct own_calls *calls = visit->calls;
@@ -201,7 +202,7 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	return true;
 }
 
-/* A frame pointer was followed, and that is all that was looked at. */
+/* True if the step followed a frame pointer and read nothing else. */
 static bool is_chain(const struct own_stack_step *step)
 {
 	uint64_t fp = step->at.at.fp;
@@ -216,7 +217,7 @@ static bool fits(int32_t offset)
 	return offset % WORD == 0 && offset / WORD == (int16_t)(offset / WORD);
 }
 
-/* A row's kind for what is said there; GENERAL: no row can say it. */
+/* Returns the row's kind for the step, or GENERAL if a row cannot express it. */
 static uint32_t classify(const struct own_stack_step *step)
 {
 	const struct cfi_rule *rule = &step->slot.rule;
@@ -252,13 +253,13 @@ static void add_row(struct own_calls *calls, const struct own_stack_step *step, 
 		.key = step->at.at.pc << TURN_BITS | calls->turn,
 		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
 		.ra_words = (int16_t)(rule->ra_offset / WORD),
-		/* one that is as good, where none is loaded */
+		/* an equivalent offset if none is loaded */
 		.fp_words = (int16_t)((kind & GIVES_FP ? rule->fp_offset : rule->ra_offset) / WORD),
 		.kind = (uint16_t)(kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0)),
 	};
 }
 
-/* Where there is a row, it has said nothing of that before. */
+/* Adds ROW_CALLED to a row that exists. */
 static void note_call(struct own_calls *calls, const struct walk_place *place)
 {
 	struct own_calls_row *row = row_of(calls, place->at.pc);
@@ -294,7 +295,7 @@ static struct walk_place get_place(const struct visit *visit)
 	};
 }
 
-/* Keeps the step. It goes on while there is no better way. */
+/* Keeps the step. Returns false when a faster way can continue. */
 static bool take(void *data, const struct own_stack_step *step)
 {
 	struct visit *visit = data;
@@ -324,7 +325,7 @@ static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *
 	uint32_t n = visit->n_pending;
 	enum walk_stop stop = own_stack_step(&visit->calls->own, visit->start, &place, take, visit);
 
-	/* What ended it is not on the stack. */
+	/* The end depends on something that is not on the stack. */
 	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
 		visit->is_open = true;
 	return stop;
@@ -332,7 +333,7 @@ static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *
 
 /* ---- A walk ---- */
 
-/* From the outermost one inwards, behind the n frames that are what they were. */
+/* Appends the new frames, from the outermost inwards, after the n frames that are unchanged. */
 static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 {
 	struct own_calls *calls = visit->calls;
@@ -375,7 +376,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 	calls->n = n;
 }
 
-/* False: it met so many frames of the last time that they are too many together. */
+/* Returns false if the frames that it met and the new ones are too many together. */
 static __attribute__((noinline)) bool walk(struct own_calls *calls,
 					   const struct walk_registers *caller)
 {
@@ -431,7 +432,7 @@ void own_calls_remember(struct own_calls *calls, uint32_t node)
 	outer = &calls->frames[n_outer - 1];
 	if (inner->end - outer->end > OWN_CALLS_BRANCH_WORDS)
 		return;
-	/* Where this is left by siglongjmp(), nothing is known. */
+	/* If siglongjmp() leaves this, nothing is known. */
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	branch = &calls->branches[own_calls_branch_at(inner->pc, inner->sp)];
@@ -471,12 +472,12 @@ void own_calls_clear(struct own_calls *calls)
 		calls->turn = 0;
 	}
 	calls->turn++;
-	/* Where this is left by siglongjmp(), it is done again. */
+	/* If siglongjmp() leaves this, it is done again. */
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->forgotten = own_stack_forgotten();
 }
 
-/* What most calls find: all is as it was, to the innermost frame. */
+/* The common case: nothing has changed, up to the innermost frame. */
 static inline bool is_same(const struct own_calls *calls, const struct walk_registers *caller)
 {
 	uint32_t n = calls->n;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own calls - the calls that a thread is in, from one time that it is asked to the next
+ * Own calls - the calls that a thread is in, cached from one walk to the next
  *
  *     n = own_calls_walk(calls, &caller);
  *     for (i = calls->n_same; i < n; i++)
  *             calls->frames[i].node = …;
  *
- * What own-stack.h finds, for hooks that are entered a million times a second with nearly the same
- * stack. The frames of the last time are kept with the words on the stack that they were found by:
- * where a walk comes to a frame that was there, and all words from there on are what they were, so
- * are the frames. Everything is the calling thread's. Neither allocates nor waits.
+ * The same result as own-stack.h, for hooks that are entered a million times a second with nearly
+ * the same stack. The frames of the last walk are kept with the words on the stack that they were
+ * found by: if a walk meets one of these frames, and all words from there on are unchanged, so are
+ * the frames. All state belongs to the calling thread. Neither allocates nor waits.
  */
 #pragma once
 
@@ -21,51 +21,52 @@
 #define OWN_CALLS_BRANCHES 256u
 #define OWN_CALLS_BRANCH_WORDS 16u
 
-/* One of them is outermost, or its callers are not known. */
-#define OWN_CALLS_EXACT 0x01u /* pc was interrupted, else it is behind a call */
-#define OWN_CALLS_CUT 0x02u   /* its caller is not there: the walk did not reach the root */
+/* Flags of a frame. An outermost frame has no known caller. */
+#define OWN_CALLS_EXACT 0x01u /* pc was interrupted; else it is a return address */
+#define OWN_CALLS_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
 
 struct own_calls_frame {
 	uint64_t pc, sp, fp;
 	uint64_t hash;  /* of all frames from the outermost to this one */
-	uint32_t end;   /* of the checks of this and of those behind it */
-	uint32_t state; /* see own-calls.c: what else was known there */
+	uint32_t end;   /* of the checks of this frame and of those before it */
+	uint32_t state; /* see own-calls.c */
 	uint32_t flags; /* OWN_CALLS_* */
-	uint32_t node;  /* the caller's; stays for as long as the frame does */
+	uint32_t node;  /* the caller's value; kept as long as the frame */
 };
 
-/* What one place says, where it is as simple as nearly all are. Small, as the program wants the
+/* The rule of one pc, if it is as simple as nearly all are. Small, because the program needs the
  * caches for itself. */
 struct own_calls_row {
-	uint64_t key; /* pc and, in the last 16 bits, the turn; another one: empty */
+	uint64_t key; /* pc and, in the last 16 bits, the turn; with another turn: empty */
 	int16_t cfa_words, ra_words, fp_words;
 	uint16_t kind;
 };
 
 /*
- * A stack that was there before: its innermost frames, by the words that say so, and the frame that
- * they were found to be behind. What fp is counts where the mask is not 0.
+ * An earlier stack: its innermost frames, by their checked words, and the frame that called them.
+ * An fp counts only if its mask is not 0.
  */
 struct own_calls_branch {
-	uint64_t pc, sp, fp; /* of the innermost one */
+	uint64_t pc, sp, fp; /* of the innermost frame */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
-	uint32_t n_outer; /* frames of the last walk, with that one */
+	uint32_t n_outer; /* frames of that walk up to the outer one */
 	uint32_t n_words;
-	uint32_t node; /* of the innermost one */
-	uint64_t era;  /* another than that of own_calls: nothing */
+	uint32_t node; /* of the innermost frame */
+	uint64_t era;  /* valid if equal to own_calls.era */
 	struct own_stack_word words[OWN_CALLS_BRANCH_WORDS];
 };
 
-/* One a thread. All zero, and only what is used takes memory: a mebibyte of address space. */
+/* One a thread. All zeros is a valid state, and only used parts take memory: 1 MiB of address
+ * space. */
 struct own_calls {
 	struct own_stack own;
 	uint32_t turn;      /* of the rows, 16 bits */
-	uint32_t forgotten; /* own_stack_forgotten() of them and of the frames */
+	uint32_t forgotten; /* own_stack_forgotten() for the rows and frames */
 	uint32_t n;         /* frames, outermost first */
-	uint32_t n_same;    /* of those, as many are of the last time, with their nodes */
-	bool is_open; /* what is behind them may change without a word of the stack changing */
+	uint32_t n_same;    /* frames that are unchanged since the last walk, with their nodes */
+	bool is_open;       /* the frames may change without a change of a checked word */
 	bool is_busy;
 	uint64_t era; /* of the branches */
 	struct own_calls_branch branches[OWN_CALLS_BRANCHES];
@@ -82,26 +83,26 @@ struct own_calls {
 };
 
 /*
- * `caller`: the registers that the calling function's caller will have when it returns. Its frame
- * is the innermost one. Returns n, which is 0 where modules went all the while. Not to be entered
- * within itself, as by a handler; one that was left by siglongjmp() is nothing.
+ * `caller`: the registers that the calling function's caller will have after the return. Its frame
+ * is the innermost one. Returns n; 0 if modules were unloaded all the time. Not reentrant, so not
+ * for a handler that interrupted it. A call that siglongjmp() left has no effect.
  */
 uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller);
 
 /*
- * A hook mostly comes from few places in turn, so what a walk found is kept beside the last one.
- * Behind a walk; the node is that of its innermost frame.
+ * Keeps the result of the last walk as a branch, because a hook is mostly entered from a few
+ * places. Call it after a walk; the node is that of its innermost frame.
  */
 void own_calls_remember(struct own_calls *calls, uint32_t node);
-/* Nodes are void. */
+/* Invalidates all nodes. */
 void own_calls_forget_nodes(struct own_calls *calls);
 
-/* Nothing is known: another thread has it, or its nodes are void. */
+/* Resets everything: another thread uses it, or its nodes are invalid. */
 void own_calls_clear(struct own_calls *calls);
 
 #define OWN_CALLS_ODD UINT64_C(0x9e3779b97f4a7c15)
 
-/* Of the two places where a branch may be, the first one. */
+/* Returns the first of the two slots for a branch. */
 static inline uint32_t own_calls_branch_at(uint64_t pc, uint64_t sp)
 {
 	return (uint32_t)((pc + sp) * OWN_CALLS_ODD / (UINT64_MAX / (OWN_CALLS_BRANCHES / 2) + 1)) *
@@ -118,8 +119,8 @@ static inline uint64_t own_calls_differs(const struct own_stack_word *check)
 	return own_calls_load(check->at) ^ check->value;
 }
 
-/* As many of the first `n` checks as are in front of one that does not hold, and that one; 0:
- * all hold. */
+/* Returns the number of the last of the first `n` checks that does not hold, counted from 1; 0: all
+ * hold. */
 static inline uint32_t own_calls_find_changed(const struct own_stack_word *checks, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
@@ -135,9 +136,9 @@ static inline uint32_t own_calls_find_changed(const struct own_stack_word *check
 }
 
 /*
- * The node that was remembered for this stack. 0: what is kept does not say so, and the walk is to
- * be made. Calls nothing, so that a hook that is made of it keeps no registers for later; and few
- * instructions, as a program that waits for its memory has no others under way meanwhile.
+ * Returns the node that was remembered for this stack; 0 if no branch matches, and a walk is
+ * needed. Calls nothing, so that a hook built from it saves no registers. Has few instructions,
+ * because they delay the program's own memory accesses.
  */
 static inline __attribute__((always_inline)) uint32_t own_calls_recall(
 	const struct own_calls *calls, uint64_t pc, uint64_t sp, uint64_t fp)
@@ -170,8 +171,8 @@ static inline uint64_t own_calls_hash(uint64_t outer, uint64_t pc, uint32_t flag
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The registers of who called the function that this is used in; which gets a frame pointer by
- * that. */
+/* Gets the registers of the caller of the function that uses this, which therefore has a frame
+ * pointer. */
 static inline __attribute__((always_inline)) void own_calls_get_caller(
 	struct walk_registers *ret_registers)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood
- * when it is gone
+ * Own code - the code ranges that a ring's owner has sent, so that stacks are readable after its
+ * end
  *
- * /proc/self/maps and not the loader is asked: that has no lock that somebody may hold, knows the
- * vdso and what was mapped without the loader, and calls a file what the kernel's own records call
- * it.
- * Invariants: (1) a range is a module's by the bytes in memory, and is compared with them by each
- *                 stack  [test_jit: dlclose]
- *             (2) nothing of a module is loaded but by own-memory.c [test-own-code: unmapped]
+ * The source is /proc/self/maps, not the loader: that file needs no lock that another thread may
+ * hold, lists the vdso and mappings made without the loader, and names a file as the kernel's own
+ * records do.
+ * Invariants: (1) a range belongs to a module by the bytes in memory, and each stack compares them
+ *                 [test_jit: dlclose]
+ *             (2) only own-memory.c loads from a module [test-own-code: unmapped]
  *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
- *             (4) a module's code is known once looked for, though nobody can say what it is
+ *             (4) a module's code is searched once, even if it cannot be identified
  *                                             [test-own-code: no descriptor, test-call-tree: moved]
- * Ranges are added with signals blocked: no handler sees half of that.
+ * Ranges are added with signals blocked: no handler sees an incomplete change.
  */
 #include "libcollector/own-code.h"
 
@@ -34,12 +34,12 @@ struct scan {
 	struct own_code *code;
 	const struct own_code_stack *stack;
 	struct own_memory memory;
-	struct line first; /* the last one that a file begins in */
+	struct line first; /* the last line in which a file begins */
 	own_code_tell *tell;
 	void *data;
 };
 
-/* ---- Those that are known ---- */
+/* ---- Known ranges ---- */
 
 static uint32_t find_index(const struct own_code *code, uint64_t address)
 {
@@ -70,7 +70,7 @@ static void clear(struct own_code *code)
 	code->n = 0;
 }
 
-/* What overlaps with it has gone. Where there is no room it stays unknown. */
+/* Replaces overlapping ranges. Without room, the range stays unknown. */
 static void add(struct own_code *code, const struct own_code_range *range)
 {
 	uint32_t first, last;
@@ -123,7 +123,7 @@ bool own_code_check(struct own_code *code, const struct own_code_stack *stack, u
 			code->n_replaced++;
 			return false;
 		}
-		/* In one module many frames are neighbours. */
+		/* Neighboring frames are often in one module. */
 		last = range->n_id_bytes ? range : NULL;
 	}
 	return true;
@@ -166,7 +166,7 @@ static bool parse_char(const char **at, char wanted)
 	return **at == wanted ? (*at)++, true : false;
 }
 
-/* The one thing that the kernel escapes is the end of a line. */
+/* The kernel escapes only line ends. */
 static char *unescape(char *path)
 {
 	char *to = path;
@@ -226,7 +226,7 @@ static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 	return own_memory_read(data, address, buffer, size);
 }
 
-/* What tells the module that begins there from others, if it is one. */
+/* Reads the id of the module that begins there, if it is one. */
 static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct own_code_range *range)
 {
 	const struct module_memory memory = { start, end, read_memory, &scan->memory };
@@ -242,7 +242,7 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct own_
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
 }
 
-/* Whether it is an ELF file's, which begins where the scan has seen it begin. */
+/* Returns whether the line belongs to an ELF file whose first line the scan has seen. */
 static bool identify(struct scan *scan, const struct line *line, struct own_code_range *range)
 {
 	return line->is_executable && line->path[0] && scan->first.dev == line->dev &&
@@ -250,8 +250,8 @@ static bool identify(struct scan *scan, const struct line *line, struct own_code
 	       read_id(scan, scan->first.start, line->end, range);
 }
 
-/* No file's, as far as is known: as much of [start, end) as is in the loader's module at the
- * address, if it has one there. */
+/* For memory of no known file: the part of [start, end) in the loader's module at the address, if
+ * the loader has one there. */
 static struct own_code_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
 					   uint64_t end)
 {
@@ -277,7 +277,7 @@ static bool take_line(struct scan *scan, char *text)
 
 	if (!parse_line(text, &line))
 		return true;
-	/* Not memory without a file between the segments of one. */
+	/* Anonymous memory between a file's segments does not begin a file. */
 	if (line.offset == 0 && line.inode != 0)
 		scan->first = line;
 	if (!find_wanted(scan, &line, &address))
@@ -296,8 +296,8 @@ static bool take_line(struct scan *scan, char *text)
 	return true;
 }
 
-/* Whole lines; what is left moves to the front. Returns its length, or UINT32_MAX where it is to
- * end. */
+/* Handles whole lines; moves the rest to the front. Returns the rest's length, or UINT32_MAX to
+ * stop. */
 static uint32_t take_lines(struct scan *scan, uint32_t n)
 {
 	char *buffer = scan->code->line;
@@ -312,11 +312,11 @@ static uint32_t take_lines(struct scan *scan, uint32_t n)
 		at = i + 1;
 	}
 	memmove(buffer, buffer + at, n - at);
-	/* a line that does not fit is none */
+	/* ignore a line that does not fit */
 	return n - at < OWN_CODE_LINE ? n - at : 0;
 }
 
-/* What is not known around the address. */
+/* Returns the unknown gap around the address. */
 static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret_start,
 		    uint64_t *ret_end)
 {
@@ -326,8 +326,8 @@ static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret
 	*ret_end = i < code->n ? code->ranges[i].start : UINT64_MAX;
 }
 
-/* Nothing is mapped there, or nobody says: it is not looked for again. Of a module that is all
- * that is not known. */
+/* Marks addresses that are not mapped or not listed, so that they are not searched again; for a
+ * module, all of its unknown part. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
@@ -356,7 +356,7 @@ bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, ow
 	uint32_t n = 0;
 	long got = 1;
 
-	/* Before anything of this stack is looked for: what is forgotten is looked for, too. */
+	/* Before the search, because it must find the dropped ranges, too. */
 	if (code->n + MIN_OF(stack->n, OWN_CODE_MAX / 2) > OWN_CODE_MAX)
 		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {

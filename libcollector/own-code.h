@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - what a ring's owner has said of where code lies, so that its stacks can be understood
- * when it is gone
+ * Own code - the code ranges that a ring's owner has sent, so that stacks are readable after its
+ * end
  *
- * A stretch of memory is what /proc/self/maps says at the first pc in it. Whether it is the same
- * one still is seen by the bytes of its module's build-id, or, where it is no module's, by the
- * loader having none there: so dlclose() need not be noticed. Of a module of which that file says
- * nothing, or not that it is one, as where text was moved to other pages, frames are addresses;
- * whether it is the same one is seen all the same.
- * For one thread and the handlers on it.
+ * A range is the line of /proc/self/maps for the first pc in it. Whether it is unchanged is
+ * detected by the bytes of its module's build-id, or, if it belongs to no module, by the loader
+ * having none there: so dlclose() need not be noticed. If that file does not list a module, or not
+ * as one, as when text was moved to other pages, frames are addresses; changes are detected
+ * nevertheless.
+ * For one thread and its handlers.
  */
 #pragma once
 
@@ -16,38 +16,38 @@
 
 #define OWN_CODE_MAX 96u
 #define OWN_CODE_LINE \
-	8192 /* of /proc/self/maps; a path has at most 4096 bytes, escaped some more */
+	8192 /* of /proc/self/maps; a path has at most 4096 bytes, escaped ones some more */
 
 struct own_code_range {
 	uint64_t start, end;
 	uint64_t file_offset;
 	uint64_t id_at; /* of its build-id; without one, of its ELF header */
 	uint32_t n_id_bytes;
-	uint32_t image; /* as sent; 0: its frames are addresses */
-	uint32_t stamp; /* of own_code_stamp(); 0: none */
+	uint32_t image; /* as sent; 0: frames are addresses */
+	uint32_t stamp; /* set by own_code_stamp(); 0: none */
 	bool has_build_id;
-	bool was_loaded; /* no image, but the loader had a module there, or could not be asked */
+	bool was_loaded; /* no image, but the loader had a module there, or is unavailable */
 	uint8_t id[MODULE_MAX_ID];
 };
 
-/* All zero is empty. */
+/* All zeros is empty. */
 struct own_code {
-	volatile uint32_t version; /* another one: something has changed */
+	volatile uint32_t version; /* changes with every change */
 	uint32_t epoch;            /* of the ids of images */
 	uint32_t n;
-	uint32_t n_replaced; /* times that another module was found where one was known */
+	uint32_t n_replaced; /* number of times that another module replaced one */
 	struct own_code_range ranges[OWN_CODE_MAX]; /* ascending */
 	char line[OWN_CODE_LINE];
 };
 
-/* pcs, innermost first, and which of them are behind a call. */
+/* pcs, innermost first; the first n_exact are exact, the others return addresses. */
 struct own_code_stack {
 	const void *const *pcs;
 	uint32_t n;
-	uint32_t n_exact; /* the innermost ones are not */
+	uint32_t n_exact; /* the innermost ones */
 };
 
-/* A byte of the instruction that a frame is in. */
+/* Returns an address inside the frame's instruction. */
 static inline uint64_t own_code_byte(const struct own_code_stack *stack, uint32_t i)
 {
 	uint64_t pc = (uintptr_t)stack->pcs[i];
@@ -55,21 +55,21 @@ static inline uint64_t own_code_byte(const struct own_code_stack *stack, uint32_
 	return pc - (i >= stack->n_exact && pc != 0 ? 1 : 0);
 }
 
-/* NULL: nothing is known of it. */
+/* Returns NULL if no range has the address. */
 const struct own_code_range *own_code_find(const struct own_code *code, uint64_t address);
 
 /*
- * Whether all is known that the stack goes through, and is so still. False: own_code_scan() is to
- * be called, where calls are allowed.
+ * Returns whether all ranges that the stack goes through are known and unchanged. If not, call
+ * own_code_scan(), if system calls are allowed.
  */
 bool own_code_check(struct own_code *code, const struct own_code_stack *stack, uint32_t epoch);
 
-/* Tells what is there: an image by its id, or 0; negative: no more can be told now. */
+/* Sends a range. Returns the image's id, or 0; negative: nothing more can be sent now. */
 typedef int64_t own_code_tell(void *data, const struct own_code_range *range, uint64_t dev,
 			      uint64_t inode, const char *path);
-/* Looks for what is missing. Signals are blocked. False: `tell` has said so. */
+/* Finds the missing ranges. Signals must be blocked. Returns false if `tell` failed. */
 bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, own_code_tell *tell,
 		   void *data);
 
-/* That the ranges which the stack goes through were the same when whoever stamps them looked. */
+/* Marks the ranges that the stack goes through as unchanged at that stamp. */
 void own_code_stamp(struct own_code *code, const struct own_code_stack *stack, uint32_t stamp);

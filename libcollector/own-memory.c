@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own memory - reads memory of this process that may not be there
+ * Own memory - reads memory of this process that may not be mapped
  *
- * The kernel reads: process_vm_readv() on itself fails where a load would fault. Where that is
- * refused, and where a seccomp filter could kill for asking, memory is probed: rt_sigprocmask()
- * copies a mask in before it finds that it was told nothing sensible, so that EINVAL means
- * readable. No filter that lets a program run refuses that call. What is unmapped between probe and
- * load would fault; only there.
+ * The kernel reads: process_vm_readv() on the own process fails where a load would fault. If that
+ * is refused, or a seccomp filter could kill for it, memory is probed: rt_sigprocmask() copies the
+ * mask before it checks its other arguments, so that EINVAL means readable. No filter that lets a
+ * program run refuses that call. A load only faults if memory is unmapped between probe and load.
  * Invariants: (1) nothing faults, whatever the address  [test-own-stack: corrupt, memory]
- *             (2) with a seccomp filter only what programs cannot do without is called: prctl(),
+ *             (2) with a seccomp filter, only calls that every program needs are made: prctl(),
  *                 getpid(), rt_sigprocmask()  [test-own-stack: seccomp]
- * Does not check that memory stays what it was.
+ * Does not detect later changes of memory.
  */
 #include "libcollector/own-memory.h"
 
@@ -22,26 +21,26 @@
 #define MASK_BYTES 8   /* of the kernel's sigset_t */
 #define NO_SUCH_HOW 77 /* not one of SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK */
 #define SECCOMP_FILTERED 2
-#define BATCH 16 /* as it is on a stack that may be small */
+#define BATCH 16 /* small, because the stack may be small */
 
 /* ---- By probe ---- */
 
 static bool is_readable(uint64_t address)
 {
-	/* A pointer at NULL is no mask at all, which is no mistake. */
+	/* NULL means no mask, which is not an error. */
 	return address >= OWN_MEMORY_PAGE &&
 	       syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, address & ~UINT64_C(7), NULL, MASK_BYTES) <
 		       0 &&
 	       errno == EINVAL;
 }
 
-/* An emulator may look at the arguments in another order: then nothing can be found out. */
+/* An emulator may check the arguments in another order; then probing does not work. */
 static bool can_probe(void)
 {
 	return !is_readable(UINT64_MAX - OWN_MEMORY_PAGE);
 }
 
-/* Words, so that a concurrent writer is met whole ones; volatile, as this must not become
+/* Loads whole words, so that a concurrent store is not torn; volatile, so that it does not become
  * memcpy(). */
 __attribute__((no_sanitize("address", "undefined"))) static void load(uint64_t address,
 								      uint8_t *buffer, size_t size)
@@ -93,12 +92,13 @@ static void choose_way(struct own_memory *memory)
 			      : OWN_MEMORY_BY_KERNEL;
 }
 
-/* The bytes that were read before the first that cannot be; a refusal changes the way. */
+/* Returns the number of bytes before the first that cannot be read; after a refusal, probes from
+ * now on. */
 static size_t read_by_kernel(struct own_memory *memory, void *buffer, size_t size,
 			     const struct iovec *remote, size_t n)
 {
 	struct iovec local = { buffer, size };
-	/* The sixth argument is on the stack, where an int is half of what syscall() takes. */
+	/* The sixth argument is on the stack, where an int is half of what syscall() reads. */
 	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1UL, remote, n, 0UL);
 
 	if (got < 0 && errno != EFAULT && errno != EINVAL)

@@ -2,34 +2,32 @@
 /*
  * Own stack - the calls that a thread is in, found by the thread itself
  *
- * Two things are needed: what of the stack may be loaded without asking, and something to walk
- * with.
+ * A walk needs two things: the part of the stack that may be loaded directly, and a cache.
  *
- * The stack. A thread's highest address is known without a lock: its thread pointer, which libc
- * puts on top of a stack, or for the first thread the bytes that the kernel put there. That sp is
- * on the same stack is seen by every page between being readable. When sp is found lower later, the
- * pages between are looked at, once. What else sp points at is a signal stack, if sigaltstack()
- * says so, or a fiber. There, and wherever a frame leads out of the known range, each read is made
- * by own-memory.c; on a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
+ * The stack. A thread's highest address is found without a lock: it is the thread pointer, which
+ * libc puts on top of a stack, or for the first thread the bytes that the kernel put there. sp is
+ * on the same stack if every page between is readable. If sp is later found lower, the pages
+ * between are checked, once. Otherwise sp is on a signal stack, if sigaltstack() says so, or on a
+ * fiber. There, and wherever a frame leads out of the known range, own-memory.c makes each read; on
+ * a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
  *
- * A cache. A fixed number of them is in one mapping; a walk takes a free one, preferably the
- * thread's last, by one exchange, and gives it back. So a handler that interrupts a walk finds that
- * cache taken and uses another one, and nobody ever waits. A cache whose walk was left by
- * siglongjmp(), or died with a vfork() child, is known by its holder's frame being gone, and taken
- * over.
+ * A cache. One mapping has a fixed number of them. A walk takes a free one, preferably the thread's
+ * last, by one exchange, and returns it. A handler that interrupts a walk finds that cache taken
+ * and uses another one, so no walk ever waits. If a walk was left by siglongjmp(), or died with a
+ * vfork() child, its holder's frame is gone, and its cache is taken over.
  *
- * fork() gives the child copies of the caches, as a handler may have forked within a walk that goes
- * on in the child, but no claims (MADV_WIPEONFORK): what other threads held is free, and each is
- * emptied when it is first taken there. A vfork() child is the thread, on its stack, while that
- * waits. Another child that shares memory, as posix_spawn()'s does, is told by its pid: it leaves
- * its parent's struct own_stack alone.
+ * fork() gives the child copies of the caches, because a handler may have forked within a walk that
+ * continues in the child, but no claims (MADV_WIPEONFORK): caches that other threads held are free,
+ * and each cache is cleared when the child first takes it. A vfork() child is the thread, on its
+ * stack, while the parent waits. Another child that shares memory, like posix_spawn()'s, is
+ * detected by its pid: it leaves its parent's struct own_stack alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
  *                                          [test-own-stack: fiber, signal stack, corrupt, overflow]
  *             (2) a cache has one user      [test-own-stack: storm, threads, fork in walk]
- *             (3) memory is one mapping, which the kernel tells of as two  [test-own-stack: memory]
- *             (4) errno stays               [test-own-stack: errno]
- * A stack without a overflow whose neighbour is readable and is unmapped later is not told from
- * that, and has room for all that is known. So has a fiber.
+ *             (3) memory is one mapping, which the kernel lists as two  [test-own-stack: memory]
+ *             (4) errno does not change     [test-own-stack: errno]
+ * A stack without a guard page whose readable neighbor is unmapped later cannot be told apart from
+ * that neighbor, and counts as having room for a walk. The same holds for a fiber.
  */
 #include "libcollector/own-stack.h"
 
@@ -44,16 +42,16 @@
 #include <sys/syscall.h>
 
 #define N_CACHES 32
-#define ROOT_SHARE 8 /* of the room, one part in so many is for the outermost frames */
+#define ROOT_SHARE 8 /* one part in so many is for the outermost frames */
 #define MAX_FOREIGN_READS (2 * OWN_STACK_MAX_FOREIGN)
-#define MAX_GROWTH (UINT64_C(64) << 20) /* how far below what is known a stack is looked for */
-#define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is when a stack has just overflowed */
+#define MAX_GROWTH (UINT64_C(64) << 20) /* how far below the known range a stack is searched */
+#define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is after an overflow */
 #define WINDOW_BYTES 512
-#define ROOM 4096 /* bytes of stack that a walk has to have below it: more than it takes */
+#define ROOM 4096 /* bytes of stack that a walk must have below it: more than it takes */
 
-#define MAX_PAGE 65536 /* what is wiped is whole pages */
+#define MAX_PAGE 65536 /* wiping needs whole pages */
 
-/* Who has a cache. */
+/* The holder of a cache. */
 struct claim {
 	alignas(64) _Atomic(uintptr_t) holder;
 	bool is_used; /* by this process */
@@ -61,10 +59,10 @@ struct claim {
 
 struct cache {
 	uint64_t holder_sp;     /* of the walk that holds it; 0: between two stores */
-	uint64_t holder_thread; /* its thread pointer; fork() leaves both */
-	uintptr_t holder;       /* as its claim has it */
+	uint64_t holder_thread; /* its thread pointer; fork() keeps both */
+	uintptr_t holder;       /* as in its claim */
 	uint32_t generation;    /* of its slots; 0: never used */
-	uint32_t forgotten;     /* as many calls of own_stack_forget() as it knows of */
+	uint32_t forgotten;     /* the value of own_stack_forgotten() for its contents */
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[OWN_STACK_MAX_FRAMES];
@@ -73,7 +71,7 @@ struct cache {
 };
 
 struct arena {
-	/* All zero in a child. */
+	/* All zeros in a child. */
 	union {
 		struct {
 			_Atomic(int32_t) pid; /* 0: just forked */
@@ -91,14 +89,14 @@ struct visit {
 	struct cache *cache;
 	struct claim *claim; /* of the cache */
 	uintptr_t holder;
-	uint64_t frame;     /* where own_stack_walk() is */
-	uint64_t outer;     /* the same of the walk before, which this one may have interrupted */
-	uint64_t low, high; /* of the thread's stack */
+	uint64_t frame;             /* of own_stack_walk() */
+	uint64_t outer;             /* of the walk before, which this one may have interrupted */
+	uint64_t low, high;         /* of the thread's stack */
 	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
-	bool is_quiet;              /* makes no calls but probes */
-	bool is_tight;              /* the stack has not got the room that a walk takes */
+	bool is_quiet;              /* makes no system calls but probes */
+	bool is_tight;              /* too little stack is left for a walk */
 	bool is_child;              /* shares its parent's memory */
-	bool is_stale;              /* a module has gone */
+	bool is_stale;              /* a module was unloaded */
 	size_t n_foreign_reads;
 	uint64_t start;  /* the same */
 	uint64_t window; /* the address of cache->window[0] */
@@ -146,7 +144,7 @@ void own_stack_forget(void)
 	atomic_fetch_add(&own_stack_n_forgotten, 1);
 }
 
-/* Whether this is a process of its own in another one's memory. */
+/* True if this process shares another one's memory. */
 static bool is_child(struct arena *arena)
 {
 	int32_t own = (int32_t)syscall(SYS_getpid), forked = 0;
@@ -173,7 +171,7 @@ static uint64_t thread_pointer(void)
 	return pointer;
 }
 
-/* Moves *low down to the page of sp, if all between is readable, else as far as it is. */
+/* Moves *low down to the page of sp, or as far as all pages are readable. */
 static void reach(struct own_memory *memory, uint64_t sp, uint64_t *low)
 {
 	uint64_t page = sp & -(uint64_t)OWN_MEMORY_PAGE;
@@ -189,7 +187,7 @@ static bool is_near(uint64_t top, uint64_t frame)
 	return frame < top && top - frame <= MAX_GROWTH;
 }
 
-/* Down to where this runs, or as far as it goes. */
+/* Down to the current frame, or as far as pages are readable. */
 static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 {
 	visit->high = top & ~UINT64_C(7);
@@ -198,8 +196,8 @@ static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 }
 
 /*
- * The thread's range. The first thread has the stack of the kernel, unless it was forked from
- * another one; of a thread that is first seen on another stack the range is known all the same.
+ * Finds the thread's range. The first thread has the kernel's stack, unless it was forked from
+ * another thread. The range is found even if the thread is first seen on another stack.
  */
 static void find_ranges(struct visit *visit)
 {
@@ -231,8 +229,9 @@ static void find_signal_stack(struct visit *visit, uint64_t sp)
 	visit->alt_high = start + stack.ss_size;
 }
 
-/* The first thread's stack grows. Of another one everything is there, down to a page that is not
- * readable. */
+/*
+ * The first thread's stack grows. Other stacks are complete, down to a page that is not readable.
+ */
 static bool has_room(const struct visit *visit)
 {
 	uint64_t top = first_stack_top & ~UINT64_C(7);
@@ -241,7 +240,7 @@ static bool has_room(const struct visit *visit)
 	       (visit->high == top || visit->frame >= visit->low + ROOM);
 }
 
-/* Where this runs on the thread's own stack. */
+/* Checks the room below the current frame, if that is on the thread's own stack. */
 static void look_for_room(struct visit *visit)
 {
 	if (visit->frame + ROOM < visit->low || visit->frame >= visit->high || has_room(visit))
@@ -250,7 +249,7 @@ static void look_for_room(struct visit *visit)
 	visit->is_tight = !has_room(visit);
 }
 
-/* What sp is on. The first look is the only one for as long as sp stays where it was seen. */
+/* Finds the stack of sp. Later calls return at once while sp stays in the range that was found. */
 static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, struct visit *visit)
 {
 	visit->low = own->low;
@@ -290,7 +289,7 @@ static void clear(struct cache *cache)
 	modules_clear(&cache->modules);
 }
 
-/* Whether a walk of this thread was interrupted by the present one and goes on after it. */
+/* True if the present walk interrupted a walk of this thread, which will continue. */
 static bool has_outer(const struct visit *visit)
 {
 	uint64_t outer = visit->outer;
@@ -300,9 +299,9 @@ static bool has_outer(const struct visit *visit)
 }
 
 /*
- * Whether its walk, of this thread, will never go on: on the thread's own stack a frame that is
- * below the present one has ended, and so have all of other stacks, which are left when the
- * thread's own is gone back to.
+ * True if this thread's walk will never continue. On the thread's own stack, frames below the
+ * present one have ended. Frames of other stacks have all ended, because the thread returned to its
+ * own.
  */
 static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 {
@@ -313,15 +312,15 @@ static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 	return sp != 0 && is_own(visit, visit->frame) && (!is_own(visit, sp) || sp < visit->frame);
 }
 
-/* Whether it is held by a child that shared this memory, and is no more. */
+/* True if the holder was a child that shared this memory, and has ended. */
 static bool is_orphaned(uintptr_t holder)
 {
 	return (holder & 1) && syscall(SYS_kill, (pid_t)(holder >> 1), 0) < 0 && errno == ESRCH;
 }
 
 /*
- * A cache that nobody has: is it as it was when this process was forked, within a walk? One of this
- * thread goes on; what another thread had done to it is nothing.
+ * For a free cache: true if this process was forked within a walk that used it. Only a walk of this
+ * thread continues; the state of another thread's walk is ignored.
  */
 static bool is_forked_within(const struct claim *claim, const struct cache *cache)
 {
@@ -403,7 +402,7 @@ static bool take_any(struct arena *arena, struct own_stack *own, struct visit *v
 
 /* ---- The walk ---- */
 
-/* Through a window, as the words of a frame are near each other. */
+/* Reads through a window, because a frame's words are close to each other. */
 static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
@@ -470,8 +469,7 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 	walk_run(&walk, registers, ret_result);
 }
 
-/* A chain that met a module which is not what it was is walked once more, with nothing
- * remembered. */
+/* If a module on the chain has changed, clears the cache and walks once more. */
 static void run_checked(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
 			struct walk_result *ret_result)
 {
@@ -516,12 +514,12 @@ static void copy_chain(const struct visit *visit, const struct walk_result *resu
 	}
 }
 
-/* False: there is no cache. */
+/* Returns false if no cache is free. */
 static bool enter(struct arena *arena, struct own_stack *own, struct visit *visit)
 {
 	visit->holder = (uintptr_t)own;
 	if (visit->is_child)
-		visit->holder = (uintptr_t)getpid() << 1 | 1; /* odd, as no address is */
+		visit->holder = (uintptr_t)getpid() << 1 | 1; /* odd, unlike an address */
 	visit->outer = own->walking;
 	if (!visit->is_child)
 		own->walking = visit->frame;
@@ -552,7 +550,7 @@ static bool walk_with_any(struct arena *arena, struct own_stack *own,
 	return visit->cache != NULL;
 }
 
-/* NULL: there is nothing to walk with. */
+/* Returns NULL if no walk is possible. */
 static struct arena *get_arena(const struct own_stack *own)
 {
 	if (own->quiet == OWN_STACK_SILENT)
@@ -593,13 +591,13 @@ void own_stack_walk(struct own_stack *own, const struct walk_registers *register
 
 /* ---- Step by step ---- */
 
-/* One word, of whichever frame. */
+/* Loads one word of any frame; not checked by ASan. */
 __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t address)
 {
 	return *(const volatile uint64_t *)(uintptr_t)address;
 }
 
-/* What a walk loads directly, it notes here, and everything else that it reads too. */
+/* Notes every word that a walk reads, whether it is loaded directly or not. */
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
@@ -617,8 +615,8 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 	return true;
 }
 
-/* The same of code that is on the stack, as a return address is that is none: what is there
- * changes as all else there does. */
+/* The same for code on the stack, at which an invalid return address points: it changes like
+ * everything on the stack. */
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;
@@ -633,7 +631,8 @@ static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_
 	return read_code(data, address, buffer, size);
 }
 
-/* At most OWN_STACK_MAX_FOREIGN frames are on a fiber, and no others where it begins on one. */
+/* At most OWN_STACK_MAX_FOREIGN frames of fibers, and at most that many in total if the walk starts
+ * on one. */
 static bool may_step(const struct visit *visit, uint64_t start, uint64_t sp, uint32_t n,
 		     uint32_t *n_foreign)
 {
@@ -695,7 +694,7 @@ enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struc
 	}
 	if (enter(arena, own, &visit)) {
 		stop = step_on(&visit, start, from, keep, data);
-		if (visit.is_stale) /* a module has gone, and nobody said so */
+		if (visit.is_stale) /* a module was unloaded without own_stack_forget() */
 			own_stack_forget();
 	}
 	leave(own, &visit);

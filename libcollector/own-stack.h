@@ -11,9 +11,9 @@
  *
  * For hooks: own_stack_walk() may run inside of an allocator, in a signal handler, on a signal
  * stack, on a fiber, and in a child that shares its parent's memory. It allocates nothing, takes no
- * lock, waits for nobody, leaves errno alone, and cannot fault on what a stack says, and calls the
- * kernel only as far as own_stack.quiet lets it. It takes 3 KiB of stack, and where the thread's
- * own stack or its signal stack has not got 4 KiB left there is one frame.
+ * lock, never waits, preserves errno, and cannot fault, whatever a stack contains. It makes only
+ * the system calls that own_stack.quiet allows. It needs 3 KiB of stack; if less than 4 KiB of the
+ * thread's own stack or its signal stack are left, the chain has one frame.
  */
 #pragma once
 
@@ -24,55 +24,55 @@
 #define OWN_STACK_MAX_FRAMES 1024u
 #define OWN_STACK_MAX_FOREIGN 16u
 
-/* What is known of a thread. Each has one of its own; all zero is a fresh one. */
+/* The state of a thread, one each; all zeros is the initial state. */
 struct own_stack {
 	uint64_t low,
-		high; /* its stack, as far as it was seen to be readable; 0: not yet looked for */
+		high; /* its stack, as far as it was found to be readable; 0: not searched yet */
 	volatile uint64_t walking; /* the frame of the innermost walk; 0: none */
-	uint32_t cache;            /* where it looks for a cache first, and 1 */
-	uint32_t quiet;            /* enum own_stack_quiet: its owner says */
+	uint32_t cache;            /* the cache to try first, plus 1 */
+	uint32_t quiet;            /* enum own_stack_quiet, set by the owner */
 };
 
-/* What a walk may call, where a filter could kill for it. */
+/* The system calls that a walk may make, because a filter could kill for others. */
 enum own_stack_quiet {
 	OWN_STACK_ANY,
-	OWN_STACK_PROBES, /* rt_sigprocmask() alone; signal stacks are fibers then */
-	OWN_STACK_SILENT, /* nothing: a walk ends where it begins */
+	OWN_STACK_PROBES, /* only rt_sigprocmask(); signal stacks then count as fibers */
+	OWN_STACK_SILENT, /* none: a walk returns one frame */
 };
 
 #define OWN_STACK_FP 0x01  /* some frame was found by a frame pointer */
 #define OWN_STACK_JIT 0x02 /* some frame is in generated code */
 /*
- * Some frame is on a stack that is neither the thread's nor its signal stack: a fiber's. Of those
- * at most OWN_STACK_MAX_FOREIGN are there.
+ * Some frame is on a fiber: on a stack that is neither the thread's nor its signal stack. The chain
+ * has at most OWN_STACK_MAX_FOREIGN of these.
  */
 #define OWN_STACK_FOREIGN 0x04
-#define OWN_STACK_BUSY 0x08 /* nothing to walk with was free, or no room to: there is one frame */
+#define OWN_STACK_BUSY 0x08 /* no cache was free, or no stack was left: there is one frame */
 
 struct own_stack_chain {
-	enum walk_stop stop; /* WALK_ROOT: whole, but for n_cut */
+	enum walk_stop stop; /* WALK_ROOT: complete, except for n_cut */
 	size_t n;            /* at least one */
-	/* frames that are not there, between cut_at - 1 and cut_at; the outermost are kept */
+	/* dropped frames, between cut_at - 1 and cut_at; the outermost are kept */
 	size_t n_cut;
-	size_t cut_at;  /* n where nothing is missing */
+	size_t cut_at;  /* n if no frame is missing */
 	uint32_t flags; /* OWN_STACK_* */
 };
 
 /*
- * Makes ready for the process; until then every stack is BUSY. To be called outside of hooks; more
- * than once does nothing. Returns 0 or -ENOMEM. One mapping of own_stack_max_bytes(), of which only
- * what is used takes memory.
+ * Prepares the process; until then every stack is BUSY. To be called outside of hooks; repeated
+ * calls do nothing. Returns 0 or -ENOMEM. Makes one mapping of own_stack_max_bytes(), of which only
+ * used parts take memory.
  */
 MUST_CHECK int own_stack_setup(void);
 size_t own_stack_max_bytes(void);
 
-/* A module has gone: call it behind dlclose(). Without it a stack through another module at the
- * same place is still right. */
+/* To be called after dlclose(). Even without it, a stack through another module at the same place
+ * is correct. */
 void own_stack_forget(void);
 
 /*
- * `registers` are the thread's own: of where it is, or of where a signal interrupted it. Fills pcs,
- * innermost first; n_pcs is at least 1. From a chain with more frames than n_pcs, or than
+ * `registers` are the thread's own: the current ones, or those that a signal interrupted. Fills
+ * pcs, innermost first; n_pcs is at least 1. If a chain has more frames than n_pcs, or than
  * OWN_STACK_MAX_FRAMES, the middle is cut.
  */
 void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
@@ -85,30 +85,31 @@ struct own_stack_word {
 };
 
 /*
- * A step of a walk, for who keeps what it found: which comes out the same for as long as
- * own_stack_forgotten() does, `at` is the same, and these words are.
+ * A step of a walk, for callers that cache it. The step stays valid as long as
+ * own_stack_forgotten(), `at`, and these words do not change.
  */
 struct own_stack_step {
 	struct walk_place at; /* the frame */
 	struct walk_place next;
-	enum walk_stop stop;   /* WALK_N_STOPS: it goes on */
-	struct walk_slot slot; /* what is at the frame's pc */
+	enum walk_stop stop;   /* WALK_N_STOPS: it continues */
+	struct walk_slot slot; /* the rule at the frame's pc */
 	uint32_t n_words;
-	bool is_own; /* they are all that was read, and on the thread's own stack */
+	bool is_own; /* the words are all that was read, and on the thread's own stack */
 	struct own_stack_word words[OWN_STACK_MAX_WORDS];
 };
 
-/* False: no more. */
+/* Returns false to stop. */
 typedef bool own_stack_take(void *data, const struct own_stack_step *step);
 
 /*
- * From any place of a walk on. `start` is sp in the innermost frame, which may have been walked
- * over before. Returns why it ended; WALK_N_STOPS: by `keep`. OWN_STACK_BUSY is WALK_NO_TABLE here.
+ * Walks on from any place of a walk. `start` is sp in the innermost frame, which may have been
+ * walked before. Returns why the walk ended; WALK_N_STOPS: `keep` stopped it. OWN_STACK_BUSY is
+ * WALK_NO_TABLE here.
  */
 enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
 			      own_stack_take *keep, void *data);
 
-/* How often modules have gone. */
+/* Returns how often modules were unloaded. */
 static inline uint32_t own_stack_forgotten(void)
 {
 	extern _Atomic(uint32_t) own_stack_n_forgotten;
@@ -116,7 +117,7 @@ static inline uint32_t own_stack_forgotten(void)
 	return atomic_load_explicit(&own_stack_n_forgotten, memory_order_acquire);
 }
 
-/* Bits of a return address that are a signature. */
+/* Returns the bits of a return address that are a signature. */
 static inline uint64_t own_stack_pac_mask(void)
 {
 #if defined(__aarch64__)
@@ -128,7 +129,7 @@ static inline uint64_t own_stack_pac_mask(void)
 #endif
 }
 
-/* The registers of the function that this is used in, where it is used. */
+/* Gets the current registers of the function that uses this. */
 static inline __attribute__((always_inline)) void own_stack_get_registers(
 	struct walk_registers *ret_registers)
 {

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libprofcollector - what a program says about itself to profd, while it is recorded
+ * libprofcollector - adds a program's marks, counters, logs and names to its recording
  *
- * Marks (moments and spans), counters, logs and names of threads, for C, C++, and whatever can call
- * C. Programs that do not want to depend on this library use <prof/mark.h>, which finds it at run
- * time.
+ * Marks (instants and spans), counters, logs and thread names, for C, C++, and any language that
+ * can call C. Programs that do not want to depend on this library use <prof/mark.h>, which finds it
+ * at run time.
  *
- * A program is recorded where profctl started it, or one of its ancestors (the environment has
- * PROF_CONTROL), or after prof_collector_connect(). Otherwise every function returns at once and
+ * A program is recorded if profctl started it or one of its ancestors (PROF_CONTROL is in the
+ * environment), or after prof_collector_connect(). Otherwise every function returns at once and
  * does nothing: prof_collector_enabled() is one load.
  *
- * All functions: any thread, signal handlers, children of fork() and vfork(). Those that return
- * bool say whether there is now a record; false: nobody records, or it is lost and counted where
- * the recording says what it lost. None allocates from the heap, takes a lock, raises or waits for
- * a signal, prints, aborts, or changes errno. Nothing waits but the first use in a process, for the
- * answer of profd, at most 500 ms (10 ms in a real-time thread); and a thread that finds no ring,
- * at most 10 ms, or, in a session that is to lose nothing, finds none or has a full one; not in a
- * handler or a real-time thread. These are at most 1 s a minute for all of the process, in which
- * several threads may wait.
+ * All functions may be called from any thread, from signal handlers, and in children of fork() and
+ * vfork(). Those that return bool return true if the record was written. False means that nobody
+ * records, or that the record is lost and the recording counts it. No function allocates from the
+ * heap, takes a lock, raises or waits for a signal, prints, aborts, or changes errno.
  *
- * Strings are UTF-8 that ends with a 0, of any length up to 64 MiB, copied before the function
- * returns. NULL is "". Each is sent once a thread, as long as it is among the last few hundred that
- * the thread used.
+ * Functions wait only in two cases:
+ * - The first use in a process waits for profd's answer, at most 500 ms (10 ms in a real-time
+ *   thread).
+ * - A thread that finds no ring waits at most 10 ms; in a session that must lose nothing, a thread
+ *   that finds no ring or a full one waits longer. Handlers and real-time threads do not wait.
+ *   These waits take at most 1 s a minute for the whole process, in which several threads may wait.
+ *
+ * Strings are UTF-8, NUL-terminated, of any length up to 64 MiB, and copied before the function
+ * returns. NULL is "". Each string is sent once a thread, as long as it is among the last few
+ * hundred that the thread used.
  * Times are CLOCK_MONOTONIC in ns.
  */
 #pragma once
@@ -38,9 +41,9 @@ extern "C" {
 #define PROF_PUBLIC __attribute__((visibility("default")))
 #endif
 
-/* ---- Whether anybody records ----------------------------------------------------------------- */
+/* ---- State ----------------------------------------------------------------------------------- */
 
-/* Not 0: somebody may. Only to be read. */
+/* Not 0: somebody may record. Read only. */
 PROF_PUBLIC extern uint32_t prof_collector_state;
 
 static inline bool prof_collector_enabled(void)
@@ -49,20 +52,20 @@ static inline bool prof_collector_enabled(void)
 }
 
 /*
- * Goes to a profd by itself. addresses: as in PROF_CONTROL; NULL: the system's, which records whom
- * a session of the same user names. Returns 0; -EALREADY where this process is recorded, or another
- * thread is about to connect; -EINVAL; another -errno where nobody answers; or a positive number
- * where profd refuses: 1 not a target of the session, 2 no session, 3 another version, 4 a limit, 5
- * a failure, 6 not authorised. May be called again after a session ended. Waits at most 500 ms. Not
- * in handlers.
+ * Connects to profd without profctl. addresses: as in PROF_CONTROL; NULL: the system's profd, which
+ * records the processes that a session of the same user names. Returns 0; -EALREADY if this process
+ * is recorded, or another thread is connecting; -EINVAL; another -errno if nobody answers; or a
+ * positive number if profd refuses: 1 not a target of the session, 2 no session, 3 another version,
+ * 4 a limit, 5 a failure, 6 not authorized. May be called again after a session ended. Waits at
+ * most 500 ms. Not in handlers.
  */
 PROF_PUBLIC int prof_collector_connect(const char *addresses);
 
 /*
- * The calling thread makes no system call from now on in this library: for before it installs a
- * seccomp filter that kills for futex(2) or sigaltstack(2). It never waits for room then. False:
- * the thread has no ring, and records nothing. Where there was a filter before the thread's first
- * record, nothing has to be called.
+ * From now on, the calling thread makes no system call in this library. Call it before the thread
+ * installs a seccomp filter that kills for futex(2) or sigaltstack(2). The thread then never waits
+ * for room. Returns false if the thread has no ring, and records nothing. If the filter was
+ * installed before the thread's first record, this call is not needed.
  */
 PROF_PUBLIC bool prof_collector_no_syscalls(void);
 
@@ -76,7 +79,7 @@ enum prof_arg_kind {
 	PROF_ARG_ADDRESS
 };
 
-/* What a mark says besides. */
+/* An additional value of a mark. */
 struct prof_arg {
 	const char *name;
 	uint64_t kind; /* enum prof_arg_kind */
@@ -89,26 +92,25 @@ struct prof_arg {
 	} value;
 };
 
-#define PROF_MAX_ARGS 32 /* of a mark; more are left out */
+#define PROF_MAX_ARGS 32 /* of a mark; the others are dropped */
 
-/* A moment: now. args may be NULL where n_args is 0. */
+/* An instant: now. args may be NULL if n_args is 0. */
 PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
 				   size_t n_args);
 
-/* An id that no other mark of this process has; 0 where nobody records. */
+/* Returns an id that no other mark of this process has, or 0 if nobody records. */
 PROF_PUBLIC uint64_t prof_mark_new_id(void);
 
 /*
- * A span, which may end in another thread than it began in. Its id is one of prof_mark_new_id(), or
- * the program's own; group, name and id together are those of no other span of the process that is
- * open.
+ * A span. It may end in another thread than it began in. Its id is from prof_mark_new_id(), or the
+ * program's own. No other open span of the process may have the same group, name and id.
  */
 PROF_PUBLIC bool prof_mark_begin(uint64_t id, const char *group, const char *name,
 				 const struct prof_arg *args, size_t n_args);
 PROF_PUBLIC bool prof_mark_end(uint64_t id, const char *group, const char *name,
 			       const struct prof_arg *args, size_t n_args);
 
-/* A span in one record: it began at begin_ns, of prof_clock_ns(), and ends now. */
+/* A span in one record: it began at begin_ns (of prof_clock_ns()) and ends now. */
 PROF_PUBLIC bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
 				    const struct prof_arg *args, size_t n_args);
 PROF_PUBLIC uint64_t prof_clock_ns(void);
@@ -116,21 +118,21 @@ PROF_PUBLIC uint64_t prof_clock_ns(void);
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
 #define PROF_MAX_FRAMES \
-	512 /* of a stack; more are left out, the outermost. Smaller rings take less: 60 at least */
+	512 /* innermost frames of a stack; others are dropped. Small rings take at least 60 */
 
-/* What the addresses of a stack are. */
+/* How the addresses of a stack are meant. */
 enum prof_stack_kind {
-	PROF_STACK_RETURNS,     /* each is behind a call, as backtrace(3) has them */
-	PROF_STACK_INTERRUPTED, /* the first is where a signal came, the others are behind calls */
-	PROF_STACK_EXACT /* each is what it means itself, as where an interpreter makes them up */
+	PROF_STACK_RETURNS,     /* each is a return address, as from backtrace(3) */
+	PROF_STACK_INTERRUPTED, /* the first is where a signal came, others are return addresses */
+	PROF_STACK_EXACT /* each is the place itself, as for made-up addresses of an interpreter */
 };
 
 /*
- * Where the program says that it is: for interpreters and JITs, whose frames nobody else can find.
- * An address may be of any module, or of what prof_jit_load() has given a name to. It is told which
- * file an address lies in, so that names are found when the process is gone and the file mapped
- * elsewhere. That takes some system calls for each stack, and /proc/self/maps where something is
- * new. Stacks are sent once a thread, like strings.
+ * The program's own stack, for interpreters and JITs, whose frames nobody else can find. An address
+ * may be of any module, or of code that prof_jit_load() named. The library looks up the file that
+ * each address lies in, so that names are found after the process ended or the file was mapped
+ * elsewhere. That takes some system calls for each stack, and /proc/self/maps if an address is new.
+ * Stacks are sent once a thread, like strings.
  */
 struct prof_stack {
 	const void *const *pcs; /* innermost first */
@@ -138,7 +140,7 @@ struct prof_stack {
 	uint64_t kind; /* enum prof_stack_kind */
 };
 
-/* As without a stack; NULL is none. */
+/* Like the functions without a stack. stack may be NULL. */
 PROF_PUBLIC bool prof_mark_instant_with_stack(const char *group, const char *name,
 					      const struct prof_arg *args, size_t n_args,
 					      const struct prof_stack *stack);
@@ -154,35 +156,34 @@ PROF_PUBLIC bool prof_log_with_stack(uint32_t level, const char *domain, const c
 /* ---- Generated code -------------------------------------------------------------------------- */
 
 /*
- * From now on `size` bytes at `address` are called `name`, until they are unloaded or moved, or
- * others are loaded or moved to where any of them are. To be called before the code runs. Samples
- * and stacks have the name that held at their time. An interpreter may give a name to any memory of
- * its own that stands for a function, and use its address in stacks of kind EXACT. What is loaded
- * while nobody records has to be loaded again by who connects later; a forked child has what its
- * parent had.
+ * Names the `size` bytes at `address`, until they are unloaded or moved, or other code is loaded or
+ * moved over any of them. Call it before the code runs. Samples and stacks have the name that was
+ * valid at their time. An interpreter may name any memory of its own that represents a function,
+ * and use its address in stacks of kind EXACT. Code that is loaded while nobody records must be
+ * loaded again after a later connect; a forked child has its parent's names.
  */
 PROF_PUBLIC bool prof_jit_load(const void *address, size_t size, const char *name);
-/* What was loaded at `from` is at `address` now. To be called in the order in which memory is
- * moved, behind each. */
+/* The code that was loaded at `from` is now at `address`. Call it after each move, in the order of
+ * the moves. */
 PROF_PUBLIC bool prof_jit_move(const void *from, const void *address);
-/* Before anything else is put there, and when nothing runs there any more. */
+/* Call it when nothing runs there any more, and before anything else is put there. */
 PROF_PUBLIC bool prof_jit_unload(const void *address);
 
 /* ---- Counters -------------------------------------------------------------------------------- */
 
-#define PROF_COUNT_DOUBLE 0x01u /* values are double, else int64_t */
-#define PROF_COUNT_SUM 0x02u    /* values are a sum that grows, else what holds at the time */
+#define PROF_COUNT_DOUBLE 0x01u /* values are double, not int64_t */
+#define PROF_COUNT_SUM 0x02u    /* values are a sum that grows, not a current value */
 
 /*
- * Of the process; the same group, name, unit and flags are the same counter. unit: "bytes", "ns", …
- * or "". Returns its number, which is valid for as long as the process lives and in its children;
- * 0: there are 1024 already. Keeps the strings. May be called where nobody records. Not in
- * handlers.
+ * Counters are the process's; the same group, name, unit and flags are the same counter. unit:
+ * "bytes", "ns", … or "". Returns the counter's number, which is valid as long as the process
+ * lives, and in its children; or 0 if there are 1024 already. Keeps the strings. May be called
+ * while nobody records. Not in handlers.
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
-/* While nobody records the value stays as it is. Of the kind that the counter was defined with,
- * else false. */
+/* The value does not change while nobody records. Return false if the function does not match the
+ * kind that the counter was defined with. */
 PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
 PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
 PROF_PUBLIC bool prof_counter_set_double(uint32_t counter, double value);
@@ -190,15 +191,15 @@ PROF_PUBLIC bool prof_counter_add_double(uint32_t counter, double difference);
 
 /* ---- Logs and names -------------------------------------------------------------------------- */
 
-/* level: of syslog(3), 0 to 7. */
+/* level: as in syslog(3), 0 to 7. */
 PROF_PUBLIC bool prof_log(uint32_t level, const char *domain, const char *text);
 
-/* What the recording calls the calling thread; the kernel's name for it stays. */
+/* Names the calling thread in the recording; the kernel's name for it does not change. */
 PROF_PUBLIC bool prof_thread_set_name(const char *name);
 
 /* ---- For <prof/mark.h> ----------------------------------------------------------------------- */
 
-/* All of the above; functions are added at the end, so `bytes` says which there are. */
+/* All of the above. Functions are added at the end; `bytes` tells which ones exist. */
 struct prof_collector_table {
 	size_t bytes;
 	const uint32_t *state;
@@ -236,70 +237,72 @@ PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
  *     prof_recorder_open("slow.cap", &(struct prof_recorder_options){ .append = 1 });
  *     …
  *     prof_recorder_begin("frame");
- *     …                               what is sampled
+ *     …                               sampled code
  *     prof_recorder_end("frame");
  *     …
  *     prof_recorder_close();
  *
- * Samples of the calling process, its threads and what it starts from open on, of the time while at
- * least one block is open and of no other; each block is a mark. `profctl record` does it, as a
- * process of its own that is no child of this one: no wait() finds it, and no SIGCHLD comes. Where
- * this process ends without close, or becomes another program, the file is finished all the same.
+ * Samples the calling process, its threads, and the processes that it starts after open. Only the
+ * time in which at least one block is open is sampled. Each block is a mark. `profctl record` does
+ * the sampling, in a process of its own that is not a child of this one: no wait() finds it, and it
+ * causes no SIGCHLD. If this process ends without close, or executes another program, the file is
+ * finished nevertheless.
  *
- * One recorder a process. Blocks nest and overlap, up to 64 of them, in any threads. A forked child
- * has no recorder, and may open its own. Not in handlers; open not while another thread changes the
- * environment. Nothing is printed, and errno stays.
+ * A process has one recorder. Blocks nest and overlap, up to 64 of them, in any threads. A forked
+ * child has no recorder, and may open its own. Not in handlers; do not call open while another
+ * thread changes the environment. The functions print nothing, and errno does not change.
  *
  * All return 0, a -errno, or an enum prof_recorder_status.
  */
 enum prof_recorder_status {
-	PROF_RECORDER_NO_PROFCTL = 1, /* it was not found, or is no program */
-	PROF_RECORDER_NOT_PERMITTED,  /* profctl may not record this process, or not write there */
+	PROF_RECORDER_NO_PROFCTL = 1, /* it was not found, or is not a program */
+	PROF_RECORDER_NOT_PERMITTED,  /* profctl may not record this process, or write the file */
 	PROF_RECORDER_NO_DAEMON,      /* no profd answers, and none could be started */
-	PROF_RECORDER_UNREADABLE,     /* what was to be continued is no capture */
-	PROF_RECORDER_FAILED,         /* anything else with profctl; also that it is gone */
-	PROF_RECORDER_NO_COLLECTOR,   /* prof_collector_connect() would not work either */
-	PROF_RECORDER_RECORDED,       /* by somebody else, who gets the process's marks */
-	PROF_RECORDER_OPEN,           /* there is one already, or another thread is about to */
-	PROF_RECORDER_NOT_OPEN,       /* or it is the one of the process that this was forked of */
-	PROF_RECORDER_NO_BLOCK,       /* of that name */
-	PROF_RECORDER_TOO_MANY,       /* blocks */
-	PROF_RECORDER_PAUSED, /* by `profctl pause`, or who else may: the block is not begun */
-	/* stopped by somebody, or profd is gone; all that remains is to close */
+	PROF_RECORDER_UNREADABLE,     /* the file to continue is not a capture */
+	PROF_RECORDER_FAILED,         /* any other failure of profctl; also if it ended */
+	PROF_RECORDER_NO_COLLECTOR,   /* prof_collector_connect() would fail, too */
+	PROF_RECORDER_RECORDED,       /* by another session, which gets the process's marks */
+	PROF_RECORDER_OPEN,           /* one is open already, or another thread is opening one */
+	PROF_RECORDER_NOT_OPEN,       /* or only in the parent of this forked process */
+	PROF_RECORDER_NO_BLOCK,       /* no open block has that name */
+	PROF_RECORDER_TOO_MANY,       /* too many blocks are open */
+	PROF_RECORDER_PAUSED, /* by `profctl pause` or another client; the block is not begun */
+	/* the recording was stopped, or profd ended; only close is left to do */
 	PROF_RECORDER_ENDED
 };
 
 /* Zeros are the defaults. */
 struct prof_recorder_options {
-	uint32_t frequency;     /* samples a second and CPU; 999 */
-	uint32_t append;        /* 1: a capture that is there is continued, else that is -EEXIST */
-	const char *call_graph; /* as profctl's option: "auto" */
+	uint32_t frequency;     /* samples a second and CPU; default: 999 */
+	uint32_t append;        /* 1: continue an existing capture; 0: fail with -EEXIST */
+	const char *call_graph; /* as profctl's option; default: "auto" */
 	const char *events;     /* as profctl's option, separated by commas */
-	const char *group;      /* of the blocks' marks, up to 255 bytes; "recorder" */
-	const char *profctl;    /* the program; the first in PATH, else where it was installed */
-	const char *bus;        /* as profctl's option: "auto" */
-	uint64_t reserved[4];   /* 0 */
+	const char *group;      /* of the blocks' marks, up to 255 bytes; default: "recorder" */
+	const char *profctl;    /* default: the first in PATH, else the installed one */
+	const char *bus;        /* as profctl's option; default: "auto" */
+	uint64_t reserved[4];   /* must be 0 */
 };
 
-/* Waits for profctl, most often some 50 ms, at most 30 s. path: of a file, from the current
- * directory. options: may be NULL. */
+/* Waits for profctl, typically 50 ms, at most 30 s. path: of a file, from the current directory.
+ * options: may be NULL. */
 PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_options *options);
 /*
- * Returns when sampling is enabled: begin, in all threads. What comes after an end, where no other
- * block is open, is not kept. name: of the mark; NULL is "block". A block may end in another thread
- * than it began in; of several of one name ends the last that the thread has begun, else the last
- * of any. Each waits at most 1 s, for a profd that does not answer (-ETIMEDOUT).
+ * Begin returns when sampling is enabled in all threads. Samples after an end are dropped while no
+ * other block is open. name: of the mark; NULL is "block". A block may end in another thread than
+ * it began in. If several blocks have one name, end ends the last one that the thread began, else
+ * the last one of any thread. Each call waits at most 1 s for a profd that does not answer
+ * (-ETIMEDOUT).
  */
 PROF_PUBLIC int prof_recorder_begin(const char *name);
 PROF_PUBLIC int prof_recorder_end(const char *name);
-/* Waits until the file is whole, with names, at most 60 s (-ETIMEDOUT: it will be). A block that
- * is open ends with it. */
+/* Waits until the file is complete, with names, at most 60 s. After -ETIMEDOUT the file is still
+ * completed. Ends blocks that are open. */
 PROF_PUBLIC int prof_recorder_close(void);
 
-/* What a number returned by the above means, in English. */
+/* Returns the meaning of a number that the above return, in English. */
 PROF_PUBLIC const char *prof_recorder_error(int status);
-/* What profctl said where the last open or close failed, in the user's language, or "". Until
- * the next of these. */
+/* Returns profctl's message of the last open or close that failed, in the user's language, or "".
+ * Valid until the next of these. */
 PROF_PUBLIC const char *prof_recorder_message(void);
 
 #ifdef __cplusplus

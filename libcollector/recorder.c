@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Recorder - recordings that the program itself begins, of blocks that it chooses
+ * Recorder - recordings that the program itself starts, of blocks that it chooses
  *
  *     open:   profctl record --control ─▶ profd ─▶ an engine, which samples nothing
  *             yet; this process registers with it
  *     begin:  a mark, then "on" to the engine and its answer
  *     end:    "off" and the answer, then the mark
- *     close:  the socket to profctl is shut down; profctl says when the file is whole
+ *     close:  the socket to profctl is shut down; profctl reports when the file is complete
  *
  * The switch is a socket to the engine itself, which profctl has passed on: a block costs two
- * switches of context and asks nobody who has rights. Not even those where another block has just
- * ended: the engine leaves the events enabled for a moment, and says so in a page that it shares
- * with us (control.h); then a begin or end is a time written there. Blocks nest and overlap, in one
- * thread and in several: sampling is on while one is open.
+ * context switches and needs no privileged process. If another block has just ended, it costs none:
+ * the engine leaves the events enabled for a while, and states so in a page that it shares with
+ * this process (control.h). A begin or end then writes a time to that page. Blocks nest and
+ * overlap, in one thread and in several: sampling is on while any is open.
  *
- * All that is known stands in a page that a forked child has as zeros: it has no recorder, and
- * closes what it inherited of its parent's. The descriptors are the program's too: each is compared
- * by its cookie before it is used.
- * Invariants: (1) no wait goes beyond its bound: OPEN_NS, SWITCH_NS, CLOSE_NS
+ * The state is in a page that a forked child has as zeros: it has no recorder, and closes the
+ * descriptors that it inherited. The program may close or reuse the descriptors, so each one's
+ * cookie is compared before it is used.
+ * Invariants: (1) no wait exceeds its bound: OPEN_NS, SWITCH_NS, CLOSE_NS
  *                 [test_recorder: killed_under_it, stopped]
  *             (2) samples are between the marks of a block, and none is missing
  *                 [test_recorder: blocks, edges]
- *             (3) a child of fork() or vfork() does nothing to its parent's  [test_recorder: fork]
- *             (4) errno stays  [test_recorder: by_the_service]
+ *             (3) a child of fork() or vfork() does not change its parent's  [test_recorder: fork]
+ *             (4) errno does not change  [test_recorder: by_the_service]
  */
 #include "config.h"
 
@@ -67,15 +67,15 @@ struct block {
 	uint32_t name_bytes, tid;
 };
 
-/* Zeros in a forked child. */
+/* All zeros in a forked child. */
 struct recorder {
 	uint32_t state; /* enum recorder_state */
 	uint32_t tgid;
-	uint32_t lock; /* futex: 0 free, 1 taken, 2 and somebody waits */
+	uint32_t lock; /* futex: 0 free, 1 locked, 2 locked with waiters */
 	uint32_t n_open;
 	uint64_t serial, order;
 	struct control_connection control, toggle;
-	struct control_page *page; /* NULL: the engine has none to give */
+	struct control_page *page; /* NULL: the engine does not offer one */
 	struct block blocks[MAX_BLOCKS];
 	char group[MAX_GROUP];
 	char message[CONTROL_REPORT_TEXT];
@@ -86,7 +86,7 @@ static struct recorder *recorder;
 static struct control_connection inherited[2];
 static uint32_t is_being_set_up;
 
-/* ---- The page, and who may use it ---- */
+/* ---- The page ---- */
 
 static void after_fork_in_child(void)
 {
@@ -130,7 +130,8 @@ static int set_up_once(void)
 	return r;
 }
 
-/* NULL: nothing is open here. A child of vfork() has this memory, and is another process. */
+/* Returns NULL if no recorder is open. A child of vfork() shares this memory, but is another
+ * process. */
 static struct recorder *get(void)
 {
 	struct recorder *self = __atomic_load_n(&recorder, __ATOMIC_ACQUIRE);
@@ -152,8 +153,7 @@ static void set_state(struct recorder *self, uint32_t state)
 	__atomic_store_n(&self->state, state, __ATOMIC_RELEASE);
 }
 
-/* With all signals blocked until it is given back, so that no handler finds it taken by what it
- * interrupted. */
+/* Blocks all signals until unlock(), so that no handler waits for the code that it interrupted. */
 static int lock(struct recorder *self, uint64_t *ret_signals)
 {
 	uint64_t all = ~UINT64_C(0), now_ns = control_now_ns(), deadline_ns = now_ns + SWITCH_NS;
@@ -195,7 +195,7 @@ static size_t length_of(const char *text, size_t most)
 	return n;
 }
 
-/* False: too long. */
+/* Returns false if the result is too long. */
 static bool join(char *to, size_t room, const char *first, size_t n_first, const char *last)
 {
 	size_t n_last = length_of(last, room);
@@ -213,7 +213,7 @@ static bool is_program(const char *path)
 	return syscall(SYS_faccessat, (long)AT_FDCWD, path, (long)X_OK) == 0;
 }
 
-/* As a shell would, and where it was installed. */
+/* Searches PATH like a shell, then the installation folder. */
 static bool find_profctl(char path[MAX_PATH])
 {
 	const char *at = hidden_child_variable("PATH");
@@ -244,7 +244,7 @@ static const char *number(char digits[11], uint32_t value)
 	return at;
 }
 
-/* The far end is profctl's alone afterwards. */
+/* Afterwards only profctl has the far end. */
 static int start_profctl(const struct prof_recorder_options *options, const char *program,
 			 const char *path, bool append, int far_end)
 {
@@ -274,7 +274,7 @@ static int start_profctl(const struct prof_recorder_options *options, const char
 	return hidden_child_start(&child);
 }
 
-/* What profctl's exit status means. */
+/* Translates profctl's exit status. */
 static int translate(uint32_t status)
 {
 	switch (status) {
@@ -292,7 +292,7 @@ static int translate(uint32_t status)
 	}
 }
 
-/* 0: it is ready; *ret_switch is valid then. */
+/* Returns 0 if the report is of that kind; *ret_switch is valid then. */
 static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind, int *ret_switch)
 {
 	struct control_report report;
@@ -317,7 +317,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* *ret_fd: what came with the answer, or as it is. */
+/* *ret_fd: the descriptor of the answer; unchanged without `wants`. */
 static int ask_engine(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
 {
 	struct control_switch request = {
@@ -330,7 +330,7 @@ static int ask_engine(struct recorder *self, bool on, uint32_t wants, int *ret_f
 	if (!control_is_open(&self->toggle))
 		return PROF_RECORDER_ENDED;
 	r = control_send(self->toggle.fd, &request, sizeof(request), deadline_ns);
-	/* What comes first may be the answer to one that was given up. */
+	/* The first answer may belong to an earlier request that timed out. */
 	while (r == 0 && done.serial != request.serial) {
 		if (fd >= 0)
 			syscall(SYS_close, fd);
@@ -356,8 +356,8 @@ static bool is_engine_there(const struct recorder *self)
 	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
 }
 
-/* pairs with gate_take(); the engine reads them after the clock, so it knows of all whose begin
- * or end has returned. */
+/* Pairs with gate_take(). The engine reads the edges after the clock, so it sees every begin and
+ * end that has returned before. */
 static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;
@@ -366,7 +366,7 @@ static void add_edge(struct control_page *page)
 	__atomic_store_n(&page->n_edges, n + 1, __ATOMIC_RELEASE);
 }
 
-/* False: the engine has to enable events, or to make room for two edges. */
+/* Returns false if the engine must enable events, or make room for two edges. */
 static bool try_begin(struct control_page *page)
 {
 	uint32_t on = CONTROL_PAGE_ON;
@@ -382,8 +382,8 @@ static bool try_begin(struct control_page *page)
 	return true;
 }
 
-/* After what went wrong: whatever the engine does with it, it is not to go on sampling. With a
- * page it does not: it looks. */
+/* After an error, the engine must not continue sampling, whatever it did with the request. With a
+ * page it checks that itself. */
 static void switch_off(struct recorder *self)
 {
 	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial };
@@ -451,7 +451,7 @@ static int connect_profctl(struct recorder *self, const struct prof_recorder_opt
 	return r;
 }
 
-/* What is not sealed could shrink, and the program would see a SIGBUS. */
+/* A file that is not sealed could shrink and raise SIGBUS in the program. */
 static struct control_page *map_page(int fd)
 {
 	long seals = syscall(SYS_fcntl, fd, (long)F_GET_SEALS, 0L);
@@ -469,7 +469,7 @@ static struct control_page *map_page(int fd)
 	return NULL;
 }
 
-/* An engine that knows of none sends none. */
+/* An engine that does not support pages sends none. */
 static void get_page(struct recorder *self)
 {
 	int fd = -1;
@@ -578,7 +578,7 @@ static struct block *find_free(struct recorder *self)
 	return NULL;
 }
 
-/* The last of that name: of this thread, else of any. */
+/* Returns the last block of that name: of this thread, else of any. */
 static struct block *find_open(struct recorder *self, const struct text *name)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -680,8 +680,7 @@ int prof_recorder_close(void)
 
 	if (!self || !take_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
-	/* Those that are within begin or end are done then, or have been waiting for longer than
-	 * they should. */
+	/* Other threads are now out of begin and end, or have waited too long. */
 	is_alone = lock(self, &signals) == 0;
 	if (is_alone)
 		unlock(self, signals);
@@ -692,7 +691,7 @@ int prof_recorder_close(void)
 		r = receive_report(self, CLOSE_NS, CONTROL_REPORT_ENDED, NULL);
 	register_leave();
 	disconnect(self);
-	/* Who is in there still may use it. */
+	/* After a timeout another thread may still use the page. */
 	if (is_alone && self->page)
 		munmap(self->page, sizeof(*self->page));
 	set_state(self, RECORDER_CLOSED);

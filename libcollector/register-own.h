@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Register own - what a process that is recorded keeps of itself; for the files register*.c
- */
+/* Register own - the state of a process that is recorded; for the files register*.c */
 #pragma once
 
 #include "libcollector/control-client.h"
@@ -17,21 +15,21 @@ struct arena_entry {
 	struct producer **producers; /* by ring; NULL: never owned */
 };
 
-/* Zeros in a forked child. */
+/* All zeros in a forked child. */
 struct process {
 	uint32_t state; /* enum process_state of register-process.c; futex, private */
 	uint32_t tgid;
 	uint64_t generation;
-	uint64_t lost; /* before there was an arena */
+	uint64_t lost; /* before the first arena */
 	struct control_connection connection;
 	struct ring_budget budget; /* of all waits but the first */
-	uint32_t growing;          /* by a thread */
+	uint32_t growing;          /* 1: a thread requests an arena */
 	uint32_t sweeping;
-	uint32_t answering; /* a wake */
+	uint32_t answering; /* 1: a thread answers a wake */
 	uint64_t no_growth_until_ns;
-	uint32_t n_owners; /* of rings */
+	uint32_t n_owners; /* of rings, so far */
 	uint32_t n_arenas;
-	uint32_t n_retired; /* of them: the first ones, of sessions that are over */
+	uint32_t n_retired; /* the first ones, of sessions that are over */
 	struct arena_entry arenas[REGISTER_MAX_ARENAS];
 };
 static_assert(sizeof(struct process) <= RING_PAGE, "process");
@@ -46,7 +44,7 @@ static inline void *register_map_memory(size_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* A child of vfork() is another process in this one's memory. */
+/* False in a child of vfork(), which is another process in this one's memory. */
 static inline bool register_is_this_process(void)
 {
 	uint32_t tgid = RING_LOAD(&register_process->tgid);
@@ -61,8 +59,8 @@ static inline uint32_t register_count_arenas(void)
 }
 
 /*
- * Of them, those of sessions that are over: all, where another session begins. To be asked before
- * how many there are. Pairs with register_retire_arenas().
+ * The number of arenas of sessions that are over: all, when another session begins. Load it before
+ * register_count_arenas(). Pairs with register_retire_arenas().
  */
 static inline uint32_t register_count_retired(void)
 {
@@ -71,28 +69,28 @@ static inline uint32_t register_count_retired(void)
 
 /* ---- register-process.c ---- */
 
-/* May register it, or wait for who does. */
+/* May register the process, or wait for the thread that does. */
 bool register_is_registered(void);
 bool register_is_realtime(void);
 
 /* ---- register-rings.c ---- */
 
-/* By whoever has `state` or `growing`. */
+/* Called with `state` or `growing` held. */
 int register_add_arena(int memfd);
-/* What is free at once, else what comes free within RING_WAIT_NS, where this thread may wait. */
+/* Returns a free ring, or one that becomes free within RING_WAIT_NS if this thread may wait. */
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry);
-/* One of at least so many bytes, from a new arena if need be. */
+/* Returns a ring of at least so many bytes, from a new arena if needed. */
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
 				      struct arena_entry **ret_entry);
-/* Of the session before. A thread that is amid a record ends it in memory of its own; the
- * arena's goes when the engine goes. */
+/* Retires the previous session's arenas. A thread that has an open record ends it in private
+ * memory; the arena's memory is freed when the engine ends. */
 void register_retire_arenas(void);
-/* In a forked child: of its parent, by the parent's generation. */
+/* In a forked child: shields the parent's arenas, by the parent's generation. */
 void register_shield_arenas(uint64_t generation);
 
 /* ---- register.c ---- */
 
-/* The last session has ended, or its engine is gone. */
+/* True if the last session has ended, or its engine is gone. */
 bool register_is_over(void);
-/* Once a process image: a thread that ends lets go of its ring. */
+/* Once a process image: makes threads that end release their rings. */
 void register_watch_threads(void);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register process - how this process comes to be recorded: when it starts, when it forks, when it
- * is asked to
+ * Register process - registers this process: when it starts, when it forks, or on request
  *
- * What is a process's stands in a page that a forked child has as zeros (MADV_WIPEONFORK), so that
- * whoever forks, with or without the libc knowing, gets a child that is not registered. Its first
- * record registers it, with a connection of its own.
+ * The process's state is in a page that a forked child has as zeros (MADV_WIPEONFORK), so that
+ * every fork, with or without the libc, makes a child that is not registered. Its first record
+ * registers it, with a connection of its own.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound, and only once a process
  *                 [test-control-client: silent]
- *             (3) errno stays                                        [test_collector: zoo]
- *             (4) a descriptor that is not ours is not touched       [test_collector: closefrom]
+ *             (3) errno does not change                               [test_collector: zoo]
+ *             (4) descriptors of others are not touched               [test_collector: closefrom]
  */
 #include "libcollector/register-own.h"
 
@@ -31,7 +30,7 @@
 #define MAX_ENVIRONMENT (1u << 20)
 
 enum process_state {
-	PROCESS_NEW, /* as a forked child has it */
+	PROCESS_NEW, /* also in a forked child */
 	PROCESS_BUSY,
 	PROCESS_READY,
 	PROCESS_INERT,
@@ -51,7 +50,7 @@ static uint32_t is_set_up;
 
 /* ---- Why it is not registered ---- */
 
-/* Nothing reads them: see control.h. */
+/* Never read: see control.h. */
 static const uint8_t reason_pages[(CONTROL_N_REASONS - 1) * CONTROL_REASON_PAGE]
 	__attribute__((aligned(CONTROL_REASON_PAGE)));
 
@@ -79,7 +78,7 @@ static enum control_reason reason_of(int error)
 
 /* ---- The state ---- */
 
-/* Whether it was on. */
+/* Returns the former state. */
 static bool set_state(bool is_on)
 {
 	bool was_on = __atomic_exchange_n(&prof_collector_state, is_on, __ATOMIC_RELAXED) != 0;
@@ -139,7 +138,7 @@ static int connect_process(void)
 	return r;
 }
 
-/* By who has made it PROCESS_BUSY. */
+/* Called by the thread that set PROCESS_BUSY. */
 static int become_registered(void)
 {
 	int r = connect_process();
@@ -210,7 +209,7 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
-	/* Those attempts are its parent's to lose. */
+	/* The parent has counted those attempts. */
 	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }
@@ -218,13 +217,13 @@ static void after_fork_in_child(void)
 /* ---- The environment ---- */
 
 extern char **environ;
-/* glibc 2.32; true also where nobody knows. */
+/* glibc 2.32; also true if unknown. */
 extern char __libc_single_threaded __attribute__((weak));
 
 struct variable {
 	const char *name;
 	char *value;
-	size_t n_bytes; /* that there is room for */
+	size_t n_bytes; /* including the 0 */
 };
 
 static const char *find_variable(const char *entry, const char *name)
@@ -258,7 +257,7 @@ static bool read_environ(const struct variable *variable)
 	return false;
 }
 
-/* As the process was started with: where there are threads, another one may be in setenv(). */
+/* The environment at the start of the process: another thread may be in setenv(). */
 static bool read_proc(const struct variable *variable)
 {
 	char *buffer = register_map_memory(MAX_ENVIRONMENT);
@@ -286,7 +285,7 @@ static bool read_proc(const struct variable *variable)
 	return is_found;
 }
 
-/* The libc has no environ yet where the loader allocates before it has begun. */
+/* The libc has no environ yet if the loader allocates before libc starts. */
 bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 {
 	const struct variable variable = { name, ret_value, n_bytes };
@@ -297,7 +296,7 @@ bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 
 /* ---- The beginning ---- */
 
-/* Once a process image. Children inherit all of it but the page's content. */
+/* Once a process image. Children inherit everything but the page's content. */
 static int set_up(void)
 {
 	struct process *page = register_map_memory(RING_PAGE);
@@ -356,7 +355,7 @@ void register_end_answer(void)
 __attribute__((constructor(101))) void register_start(void)
 {
 	static uint32_t is_started;
-	static char value[MAX_VARIABLE]; /* whose first caller this is, his stack may be small */
+	static char value[MAX_VARIABLE]; /* static, because the caller's stack may be small */
 	int error = errno, r;
 
 	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) != 0 || getauxval(AT_SECURE) != 0)
@@ -371,7 +370,7 @@ __attribute__((constructor(101))) void register_start(void)
 	errno = error;
 }
 
-/* Has it: what was before is over, or never was. */
+/* Takes `state` if the previous session is over, or never was. */
 static bool take_state(void)
 {
 	uint32_t state = __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register rings - a process's arenas, and rings of them for its threads
+ * Register rings - a process's arenas, and the choice of rings for its threads
  *
- * Who finds no ring takes what a thread left that ended, or asks the engine for another arena, over
- * the process's connection. A thread that needs another one to be done waits for a bound, or is
- * told that there is none.
+ * A thread that finds no ring takes one that an ended thread left, or requests another arena from
+ * the engine, over the process's connection. A thread that needs another thread to finish waits for
+ * a bound, or gets no ring.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound              [test-control-client: silent]
- *             (3) a thread that is late for its session is not hurt
+ *             (3) a thread that is late for its session is not harmed
  *                 [test-register-rings: retired_behind, retired_before]
  */
 #include "libcollector/register-own.h"
@@ -18,13 +18,13 @@
 #include <time.h>
 
 #define MAX_SESSION_ARENAS 16u
-#define GROW_RINGS 64u /* for the first time; then twice as many each time */
+#define GROW_RINGS 64u /* the first time; then doubles */
 #define MAX_GROW_RINGS 256u
 #define GROW_AGAIN_NS UINT64_C(1000000000) /* after a refusal */
 #define WAIT_STEP_NS 100000L
 #define PATIENT_STEPS 20
 
-/* What a child inherits, as it has to know where its parent's arenas were. */
+/* Inherited by a child, which must find its parent's arenas. */
 struct range {
 	uint64_t generation; /* of the process that mapped it; 0: free */
 	void *start;
@@ -46,7 +46,7 @@ static void remember_range(struct ring_arena *arena)
 	}
 }
 
-/* A filter could kill for the question. */
+/* Not checked under a seccomp filter, which could kill for it. */
 static bool is_wait_in_vain(void)
 {
 	return !register_is_filtered() && register_is_over();
@@ -100,7 +100,7 @@ void register_shield_arenas(uint64_t generation)
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
 		if (generation == 0 || ranges[i].generation != generation)
 			continue;
-		/* Without it only a handler that forked within a record would miss something. */
+		/* A failure affects only handlers that forked within a record. */
 		if (ring_arena_shield(ranges[i].start, ranges[i].bytes) == 0)
 			ranges[i].generation = 0;
 	}
@@ -115,7 +115,7 @@ static bool is_on_signal_stack(void)
 	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
 }
 
-/* Where true, ring_budget_end() follows. */
+/* If true, ring_budget_end() must follow. */
 static bool may_wait(uint64_t now)
 {
 	return !is_on_signal_stack() && !register_is_realtime() &&
@@ -137,7 +137,7 @@ static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
 	return NULL;
 }
 
-/* A word that one thread has at a time; nobody waits for it. */
+/* A flag that one thread holds at a time; no thread waits for it. */
 static bool take(uint32_t *word)
 {
 	return __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) == 0;
@@ -158,7 +158,8 @@ static void sweep(uint32_t own_tid)
 	give_back(&register_process->sweeping);
 }
 
-/* 0: the first one of another session is not there yet; who registers the process gets it. */
+/* Returns 0 before the first arena of another session; the thread that registers the process gets
+ * that. */
 static uint32_t count_session(void)
 {
 	uint32_t n_retired = register_count_retired();
@@ -193,7 +194,7 @@ static int ask_for_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadlin
 	return r;
 }
 
-/* An answer that does not come in time is taken by who asks next. */
+/* An answer that comes too late is received by the next request. */
 static bool grow(uint64_t min_bytes, uint64_t deadline)
 {
 	int r = -EAGAIN;
@@ -212,7 +213,7 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	return r == 0;
 }
 
-/* Of threads that ended, whose rings nobody has read to their end yet. Asks for that. */
+/* Returns whether a ring of an ended thread is not read to its end yet; requests that. */
 static bool is_one_closed(void)
 {
 	bool is_closed = false;
@@ -223,7 +224,7 @@ static bool is_one_closed(void)
 	return is_closed;
 }
 
-/* Half of what the first arena has is not left. */
+/* True if less than half of the first arena's number of rings is free. */
 static bool is_scarce(void)
 {
 	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
@@ -233,7 +234,7 @@ static bool is_scarce(void)
 	return first < n && n_free < register_process->arenas[first].arena->n_rings / 2;
 }
 
-/* What a thread left that ended, else more. */
+/* Waits for a ring that an ended thread left, else for another arena. */
 static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadline,
 				  struct arena_entry **ret_entry)
 {
@@ -243,7 +244,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	for (int i = 0; !ring && control_now_ns() < deadline; i++) {
 		bool is_closed = is_one_closed();
 
-		/* Most often they are read within a millisecond or two. */
+		/* Closed rings are typically read within a millisecond or two. */
 		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0, deadline) && !is_closed &&
 		    RING_LOAD(&register_process->growing) == 0)
 			break;
@@ -254,7 +255,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	return ring;
 }
 
-/* Again, where nothing is to be lost, as long as the answer only takes its time. */
+/* Retries in a lossless session, as long as the answer is only late. */
 static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	uint32_t n = register_count_arenas();
@@ -277,7 +278,7 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
 
 	if (ring) {
-		/* Asked for before it is needed, nobody waits for it. */
+		/* Requested before it is needed, so that no thread waits for it. */
 		if (!(flags & RING_NO_SYSCALL) && is_scarce() && !is_on_signal_stack())
 			grow(0, 0);
 		return ring;

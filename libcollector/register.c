@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register - how each thread of this process comes to a ring, and lets go of it
+ * Register - gets each thread of this process a ring, and releases it
  *
- * Everything that is not a record is done with all signals blocked: no handler interrupts it, none
- * leaves it by siglongjmp(), and what blocks is bounded. A thread that needs another one to be done
- * waits for a bound or counts what it loses. Where a child of vfork() runs, which has this memory
- * but is another process, nothing is claimed and nothing registered. What is the whole process's is
- * in register-process.c; its arenas, and which ring is to be had, in register-rings.c.
+ * Everything but records is done with all signals blocked: no handler interrupts it or leaves it by
+ * siglongjmp(), and every wait is bounded. A thread that needs another thread to finish waits for a
+ * bound, or counts what it loses. A child of vfork(), which is another process in this memory,
+ * claims and registers nothing. register-process.c has the process's state, and register-rings.c
+ * its arenas and the choice of a ring.
  *
- * Invariants: (1) errno stays                                        [test_collector: zoo]
- *             (2) what finds no ring is counted  [test_collector: few_rings, fork_without_ring]
- *             (3) an engine that was killed is no session            [test_wake: engine_killed]
+ * Invariants: (1) errno does not change                               [test_collector: zoo]
+ *             (2) records without a ring are counted
+ *                 [test_collector: few_rings, fork_without_ring]
+ *             (3) a killed engine is not a session                    [test_wake: engine_killed]
  */
 #include "libcollector/register-own.h"
 
@@ -58,7 +59,7 @@ void register_count_lost(void)
 		__atomic_fetch_add(&register_process->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* What was tried in vain is tried again after 64 attempts, then 128, and so on. */
+/* A failed claim is retried after 64 attempts, then 128, and so on. */
 static bool is_skipped(void)
 {
 	struct register_thread *self = &register_self;
@@ -79,8 +80,7 @@ static void skip_some(void)
 
 /* ---- Producers ---- */
 
-/* The rings themselves say who has one, so the memory beside each is its owner's without more
- * ado. */
+/* A ring has one owner, and so has the memory beside it: no further locking is needed. */
 static struct producer *make_producer(struct arena_entry *entry, struct ring *ring)
 {
 	struct producer **slot = &entry->producers[ring - entry->arena->rings];
@@ -148,7 +148,7 @@ struct producer *register_producer(void)
 	}
 	before = register_block_signals();
 	self->is_inside = true;
-	/* A handler may have done all of this in the meantime. */
+	/* A handler may have claimed a ring in the meantime. */
 	producer = is_alive(self->producer) ? self->producer : NULL;
 	if (!producer) {
 		self->producer = NULL;
@@ -166,8 +166,8 @@ struct producer *register_producer(void)
 	return producer;
 }
 
-/* Of the last session, which says so, or whose engine is not there any more. What this thread
- * has may be of one before. */
+/* True if the last session states its end, or its engine is gone. This thread's ring may be of an
+ * earlier session. */
 bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
@@ -177,8 +177,8 @@ bool register_is_over(void)
 		control_is_left(&register_process->connection));
 }
 
-/* An engine that was killed takes nothing, and does not say that it has ended. Looked for now
- * and then, as that takes calls. */
+/* A killed engine takes no records, and does not set `ended`. Checked only now and then, because
+ * that takes system calls. */
 static void check_stuck(struct producer *producer)
 {
 	int error = errno;
@@ -227,8 +227,8 @@ static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
 	return bigger;
 }
 
-/* Not where a record is open, as a handler finds it: who opened it goes on with the ring that it
- * has. */
+/* Does nothing while a record is open, as in a handler: the interrupted code continues with its
+ * ring. */
 struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 {
 	struct register_thread *self = &register_self;
@@ -269,21 +269,21 @@ bool register_no_syscall(void)
 	if (!producer)
 		return false;
 	ring_add_flags(producer->ring, RING_NO_SYSCALL);
-	producer->calls_epoch = 0; /* walks are others now */
+	producer->calls_epoch = 0; /* walks differ from now on */
 	return true;
 }
 
 /* ---- Threads that end ---- */
 
-/* Destructors of other keys that run later claim another ring, and this one again; what comes
- * behind the last is swept. */
+/* Destructors of other keys that run later claim another ring, and this one releases it again;
+ * rings claimed after the last call are swept. */
 static void thread_done(void *value)
 {
 	struct register_thread *self = &register_self;
 	struct producer *producer;
 	int error = errno;
 
-	/* A handler that comes now does not sweep, nor claim, what is just being released. */
+	/* From here on, a handler does not sweep or claim the ring that is being released. */
 	self->is_inside = true;
 	self->is_done = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

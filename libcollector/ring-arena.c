@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring arena - the engine's side makes the memory that a process gets its rings from
+ * Ring arena - the engine's side: makes the memory for a process's rings
  *
- * A memfd: sized, its pages there, then sealed, so that nobody meets a SIGBUS for what the other
- * one did, and a target that is out of memory does not meet one in malloc(). Rings that most
- * processes never need get their pages later; until then they are closed, so nobody claims them.
- * Invariants: (1) whoever has the fd cannot change its size         [test-ring: arena]
+ * The arena is a memfd: sized, populated, then sealed, so that neither side can raise SIGBUS in the
+ * other, and a target that is out of memory gets none in malloc(). Rings that most processes never
+ * need are populated later; until then they are closed, so that no thread claims them.
+ * Invariants: (1) a holder of the fd cannot change its size         [test-ring: arena]
  *             (2) no two rings overlap                              [test-ring: arena]
- *             (3) all pages of a ring that can be claimed are there [test-ring: grow]
+ *             (3) all pages of a claimable ring are populated [test-ring: grow]
  */
 #include "libcollector/ring-arena.h"
 
@@ -22,13 +22,13 @@
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, 5.14 */
 #endif
 
-#define MAX_PAGE UINT64_C(65536) /* of any machine's */
+#define MAX_PAGE UINT64_C(65536) /* of any machine */
 
 struct layout {
 	uint32_t n_rings, n_places;
 	uint64_t data_offset;
 	uint64_t ready_bytes,
-		bytes; /* with all headers: of the rings that have memory at first, and of all */
+		bytes; /* with all headers: of the rings populated at first, and of all rings */
 };
 
 static uint64_t up(uint64_t value, uint64_t unit)
@@ -52,7 +52,9 @@ static uint32_t count_sizes(const struct ring_arena_sizes *sizes)
 	return n;
 }
 
-/* Of the sizes. All, where the kernel cannot make the memory of the others later. */
+/*
+ * Returns the number of sizes to populate at first: all, if the kernel cannot populate pages later.
+ */
 static uint32_t count_ready(const struct ring_arena_sizes *sizes)
 {
 	bool can_grow = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Ring arena - the engine's side makes the memory that a process gets its rings from
- */
+/* Ring arena - the engine's side: makes the memory for a process's rings */
 #pragma once
 
 #include "libcollector/ring-layout.h"
@@ -19,34 +17,34 @@ struct ring_arena_size {
 /* Ascending by data_bytes; n of 0 ends it. */
 struct ring_arena_sizes {
 	struct ring_arena_size sizes[RING_ARENA_MAX_SIZES];
-	uint32_t n_later; /* of these, the last ones: ring_arena_grow() makes their memory */
+	uint32_t n_later; /* the last sizes, which ring_arena_grow() populates */
 };
 
-/* What the engine keeps of an arena: nothing in its memory is believed later. */
+/* The engine's private state of an arena: it does not trust the shared memory later. */
 struct ring_arena_memory {
 	uint8_t *base;
 	uint64_t bytes;
-	uint64_t ready_bytes; /* from base: that have memory */
-	uint32_t n_rings;     /* that have memory */
-	uint32_t n_places;    /* with those that do not yet */
+	uint64_t ready_bytes; /* from base: populated */
+	uint32_t n_rings;     /* populated */
+	uint32_t n_places;    /* including those that are not populated yet */
 	uint32_t armed;       /* as ring_arena_arm() left it */
 	struct ring_place *places;
 };
 
 /*
- * Makes, prefaults and seals it. ret_fd is what a producer gets: its size cannot change. Returns 0,
- * -EINVAL for sizes that cannot be, or -errno. Done by ring_arena_memory_done(); the memory is
- * there for as long as anybody maps it.
+ * Makes, populates and seals an arena. ret_fd is for the producer, which cannot change its size.
+ * Returns 0, -EINVAL if the sizes are not valid, or -errno. Free with ring_arena_memory_done(); the
+ * memory exists as long as anybody maps it.
  */
 MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);
-/* Before a producer can map it: that whoever reads the rings knows what ticks are in its clock
- * (tick-clock.h). */
+/* Tells the producer that the reader of the rings maps ticks to its clock (tick-clock.h). To be
+ * called before a producer can map the arena. */
 void ring_arena_offer_ticks(struct ring_arena_memory *memory);
 /*
- * Makes a piece of the next ring's memory, if there is one, as all of it can take longer than a
- * producer waits. With the last one n_rings is one more, and it can be claimed after
- * ring_reader_recycle(). What there is no memory for is not asked for again.
+ * Populates a piece of the next ring, if there is one, because all of it can take longer than a
+ * producer waits. The last piece increments n_rings; the ring can be claimed after
+ * ring_reader_recycle(). If there is no memory for a piece, the next calls do nothing.
  */
 #define RING_ARENA_PIECE (UINT64_C(256) << 10)
 void ring_arena_grow(struct ring_arena_memory *memory);

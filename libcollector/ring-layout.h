@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring layout - what stands in the memory that a process shares with profd-engine
+ * Ring layout - the memory that a process shares with profd-engine
  *
- * docs/ring.md is the specification: who writes which word, in which order, and what a reader makes
- * of it. Little-endian, the same for every architecture. Reserved is written 0 and ignored.
+ * docs/ring.md is the specification: which side writes which word, in which order, and how a reader
+ * interprets it. Little-endian, the same for every architecture. Reserved fields are written as 0
+ * and ignored.
  */
 #pragma once
 
@@ -14,8 +15,8 @@
 #define RING_MAGIC UINT64_C(0x0a414e4552416650) /* "PfARENA\n" */
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
-#define RING_COMPAT_TICKS UINT64_C(1) /* the consumer knows what ticks are in its clock */
-#define RING_LINE 128u                /* two lines of most caches, as these are fetched in pairs */
+#define RING_COMPAT_TICKS UINT64_C(1) /* the consumer maps ticks to its clock */
+#define RING_LINE 128u                /* two lines of most caches: these are fetched in pairs */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)
@@ -34,18 +35,18 @@ struct ring_arena_header {
 	uint32_t n_rings;
 	uint32_t directory_offset;
 	uint32_t clock;
-	uint32_t n_types; /* the consumer knows the types below */
+	uint32_t n_types; /* number of the types below that the consumer supports */
 	uint8_t reserved_0[72];
 
-	/* Producers' line. */
+	/* Written by producers. */
 	uint32_t doorbell; /* futex */
-	uint32_t joined;   /* 1: a process has taken it */
+	uint32_t joined;   /* 1: a process uses the arena */
 	uint64_t lost_no_ring;
 	uint8_t reserved_2[112];
 
-	/* The consumer's line. */
+	/* Written by the consumer. */
 	uint32_t armed; /* odd: asleep */
-	uint32_t ended; /* 1: nobody reads any more, so nothing is to be written */
+	uint32_t ended; /* 1: nobody reads any more, so producers must not write */
 	uint8_t reserved_3[120];
 };
 static_assert(sizeof(struct ring_arena_header) == 3 * RING_LINE, "arena header");
@@ -65,7 +66,7 @@ static_assert(sizeof(struct ring_place) == 32, "directory");
 
 /* ---- A ring ---- */
 
-/* The low half of ring_header.state; the high half is the generation, which a claim raises. */
+/* The low half of ring_header.state; the high half is the generation, which a claim increments. */
 enum ring_state { RING_FREE, RING_OWNED, RING_CLOSED, RING_N_STATES };
 
 enum ring_policy { RING_DROP, RING_LOSSLESS };
@@ -73,19 +74,19 @@ enum ring_policy { RING_DROP, RING_LOSSLESS };
 /* Why a record is not in the ring. */
 enum ring_lost {
 	RING_LOST_FULL,
-	RING_LOST_TIMEOUT, /* there was no room after a wait either */
-	RING_LOST_BIG,     /* a record that no ring of this size takes */
-	RING_LOST_NESTED, /* a signal came while a place was being taken; not part of `attempted` */
+	RING_LOST_TIMEOUT, /* no room after a wait */
+	RING_LOST_BIG,     /* no ring of this size takes the record */
+	RING_LOST_NESTED,  /* a signal came during a reservation; not part of `attempted` */
 	RING_N_LOST
 };
 
 struct ring_header {
-	/* Both write it: the producer what is free, the consumer what is closed. */
+	/* The producer writes it if the ring is free, the consumer if it is closed. */
 	uint64_t state;
 	uint32_t tid;
 	uint8_t reserved_0[116];
 
-	/* The producer's line. */
+	/* Written by the producer. */
 	uint64_t head;
 	uint32_t busy;
 	uint32_t waiting;
@@ -95,7 +96,7 @@ struct ring_header {
 	uint64_t waited_ns;
 	uint8_t reserved_1[56];
 
-	/* The consumer's line. */
+	/* Written by the consumer. */
 	uint64_t tail;
 	uint32_t room; /* futex */
 	uint32_t policy;
@@ -112,7 +113,7 @@ static_assert(offsetof(struct ring_header, tail) == 2 * RING_LINE, "consumer's l
 /* ---- Records ---- */
 
 enum ring_type {
-	RING_NONE, /* what a hole reads as; never valid */
+	RING_NONE, /* a hole in the data; never valid */
 	RING_PAD,
 	RING_STRING,
 	RING_IMAGE,
@@ -132,16 +133,16 @@ enum ring_type {
 	RING_N_TYPES
 };
 
-/* Not what only tells what others name: nothing but a name is missing without it, so it is not
- * counted where it is lost. */
+/* False for types that only define names for other records: without one only a name is missing, so
+ * its loss is not counted. */
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
 	       type != RING_COUNTER && type != RING_CALLS;
 }
 
-#define RING_FLAG_ABANDONED 0x0001u /* of a pad: a record was begun here and will never be ended */
-#define RING_FLAG_MORE 0x0001u      /* of a string or a log: the next one of this ring goes on */
+#define RING_FLAG_ABANDONED 0x0001u /* pad: this record was begun and will never be ended */
+#define RING_FLAG_MORE 0x0001u      /* string or log: the next one of this ring continues it */
 #define RING_FLAG_TICKS 0x8000u     /* times are ticks: the header's, and a realloc's duration */
 
 struct ring_record_header {
@@ -172,9 +173,9 @@ struct ring_image {
 };
 static_assert(sizeof(struct ring_image) == 56, "image");
 
-#define RING_FRAME_RETURN 0x01u  /* behind a call; else exact */
-#define RING_FRAME_NO_FILE 0x02u /* an address in no file, so not to be looked for in one */
-#define RING_FRAME_CUT 0x04u     /* of RING_CALLS: callers of it are missing */
+#define RING_FRAME_RETURN 0x01u  /* a return address; else exact */
+#define RING_FRAME_NO_FILE 0x02u /* an address in no file; do not look for one */
+#define RING_FRAME_CUT 0x04u     /* of RING_CALLS: callers of this frame are missing */
 
 struct ring_frame {
 	uint64_t offset;
@@ -214,9 +215,9 @@ struct ring_argument {
 };
 static_assert(sizeof(struct ring_argument) == 16, "argument");
 
-/* ring_counter.kind: values are s64 unless DOUBLE, and what holds now unless SUM */
+/* ring_counter.kind: values are s64 unless DOUBLE, and current values unless SUM */
 #define RING_COUNTER_DOUBLE 0x01u
-#define RING_COUNTER_SUM 0x02u /* the sum until then, which only grows */
+#define RING_COUNTER_SUM 0x02u /* the sum so far, which only grows */
 
 struct ring_counter {
 	uint32_t id;
@@ -236,7 +237,7 @@ static_assert(sizeof(struct ring_counter_value) == 16, "counter value");
 struct ring_log {
 	uint32_t level;  /* of syslog */
 	uint32_t domain; /* string */
-	/* the same in all parts of a text, as a handler may log between them; 0: it is whole */
+	/* same in all parts of a text, because a handler may log between them; 0: not split */
 	uint32_t part;
 	uint32_t n_bytes; /* that follow */
 };
@@ -260,10 +261,10 @@ enum ring_alloc_kind {
 };
 
 #define RING_ALLOC_STACK \
-	0x01u /* `stack` is a RING_STACK's, not a node of RING_CALLS: a handler's */
+	0x01u /* `stack` is the id of a RING_STACK, not a node of RING_CALLS: in handlers */
 
 struct ring_alloc {
-	uint64_t address; /* 0: it failed */
+	uint64_t address; /* 0: the allocation failed */
 	uint64_t size;    /* as asked for */
 	uint32_t stack;   /* 0: none */
 	uint8_t kind;     /* enum ring_alloc_kind */
@@ -273,15 +274,15 @@ struct ring_alloc {
 };
 static_assert(sizeof(struct ring_alloc) == 24, "alloc");
 
-/* Its time is when it began, and what was at `prior` is given up then. */
+/* The record's time is when the call began; the block at `prior` is released then. */
 struct ring_realloc {
-	uint64_t prior;       /* 0: there was none */
-	uint64_t address;     /* 0: it failed, and `prior` stays; or, of size 0, it is freed */
+	uint64_t prior;       /* 0: NULL was passed */
+	uint64_t address;     /* 0: failed, `prior` stays; or size was 0, is_freed */
 	uint64_t size;        /* as asked for */
-	uint64_t duration_ns; /* until it was there */
+	uint64_t duration_ns; /* until the new block existed */
 	uint32_t stack;
 	uint8_t kind;
-	uint8_t is_freed; /* of address 0 */
+	uint8_t is_freed; /* 1: `prior` is freed */
 	uint8_t flags;
 	uint8_t reserved;
 };
@@ -301,16 +302,16 @@ enum ring_free_kind {
 };
 
 struct ring_free_block {
-	uint64_t address; /* 0: of NULL */
+	uint64_t address; /* 0: free(NULL) */
 	uint32_t kind;    /* enum ring_free_kind */
 	uint32_t pages;   /* of 4096 bytes: of munmap and brk; else 0 */
 };
 static_assert(sizeof(struct ring_free_block) == 16, "free");
 
 /*
- * Nodes of the tree of calls: `first` is called by `parent`, each other one by the one before it. A
- * node is a stack, from the root to it. One that is told of again is another one from then on; its
- * children stay what they were.
+ * Nodes of the call tree: `first` is called by `parent`, each other node by the one before it. A
+ * node is a stack, from the root to the node. A node that is defined again is a different node from
+ * then on; its children keep the old one.
  */
 struct ring_calls {
 	uint32_t first;    /* not 0 */
@@ -319,7 +320,7 @@ struct ring_calls {
 	uint32_t reserved;
 };
 static_assert(sizeof(struct ring_calls) == 16, "calls");
-#define RING_MAX_CALLS (1u << 18) /* ids are below */
+#define RING_MAX_CALLS (1u << 18) /* ids are less */
 
 struct ring_thread_name {
 	uint32_t name; /* string */
@@ -332,9 +333,9 @@ enum ring_jit_kind { RING_JIT_LOAD, RING_JIT_MOVE, RING_JIT_UNLOAD, RING_JIT_N_K
 struct ring_jit {
 	uint32_t kind;
 	uint32_t name;    /* string; load */
-	uint64_t address; /* move: where it is from then on */
+	uint64_t address; /* move: the new address */
 	uint64_t size;    /* load */
-	uint64_t from;    /* move: where it was */
+	uint64_t from;    /* move: the old address */
 };
 static_assert(sizeof(struct ring_jit) == 32, "jit");
 

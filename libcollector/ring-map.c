@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring map - how a process comes to its arena, and a thread to its ring
+ * Ring map - maps a process's arena, and claims rings for its threads
  *
- * The engine made the arena and sealed it; what it says of itself is checked once, and what is used
- * of it is copied then, so that nothing it says later leads outside of it. A claim is one exchange.
- * Invariants: (1) what could become a SIGBUS is not mapped          [test-ring: map]
+ * The engine made and sealed the arena. Its description is checked once and copied, so that later
+ * changes cannot lead outside of the arena. A claim is one exchange.
+ * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
  *             (4) a core file has no arena                          [test-ring: kept out]
@@ -92,7 +92,7 @@ static int map_shared(struct ring_arena_header *shared, size_t bytes, struct rin
 			return -EPROTO;
 	if (madvise(shared, bytes, MADV_DONTFORK) < 0)
 		return -errno;
-	/* A core file of the program is no place for it. */
+	/* Keep the arena out of the program's core files. */
 	madvise(shared, bytes, MADV_DONTDUMP);
 	return map_own(shared, bytes, ret_arena);
 }
@@ -104,7 +104,7 @@ int ring_arena_map(int fd, struct ring_arena **ret_arena)
 	struct ring_arena_header *shared;
 	int r;
 
-	/* What is not sealed could shrink, and the target would see a SIGBUS. */
+	/* A file that is not sealed could shrink and raise SIGBUS in the target. */
 	if (bytes < 0 || seals < 0)
 		return -errno;
 	if ((seals & SEALS) != SEALS || bytes < (long)sizeof(*shared))
@@ -202,7 +202,7 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	if (!*arena->alive)
 		return NULL;
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
-		/* A copy, so that what was checked is what is used. */
+		/* A copy, so that the checked values are the used ones. */
 		struct ring_place place = directory(arena)[i];
 		struct ring_header *header;
 
@@ -234,7 +234,7 @@ uint32_t ring_arena_count_free(const struct ring_arena *arena)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; *arena->alive && i < arena->n_rings; i++) {
-		/* What was never claimed has no header here yet. */
+		/* A ring that was never claimed has no header here yet. */
 		const struct ring_header *shared = RING_LOAD(&arena->rings[i].shared);
 
 		n += !shared || (uint32_t)RING_LOAD(&shared->state) == RING_FREE;
@@ -251,15 +251,15 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 {
 	if (!*arena->alive)
 		return;
-	/* One that was moved on from comes before the bigger one, and is released with that. */
+	/* A ring that was replaced comes before its larger one, and is released with it. */
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
 		struct ring *ring = &arena->rings[i];
 		/* pairs with ring_init() */
 		uint64_t owner = __atomic_load_n(&ring->owner, __ATOMIC_ACQUIRE);
 		uint32_t tid = (uint32_t)owner;
 
-		/* Who is gone may have released it before, and another one has it now: that one
-		 * keeps it. */
+		/* An ended thread may have released the ring before, and another thread may own it
+		 * now: that one keeps it. */
 		if (owner != 0 && (tid == own_tid || is_gone(tgid, tid)))
 			ring_release_of(ring, owner);
 	}

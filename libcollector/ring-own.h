@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Ring own - what a producer keeps for itself, where no consumer can change it; for this folder
- */
+/* Ring own - the producer's private state, which no consumer can change; for this folder */
 #pragma once
 
 #include "libcollector/ring.h"
@@ -9,12 +7,12 @@
 
 #include <time.h>
 
-#define RING_MAX_OPEN 4 /* a record, and signals in signals */
+#define RING_MAX_OPEN 4 /* a record, and nested signals */
 
 #define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define RING_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 
-/* gcc refuses fences where it looks for races, as it does not know what they order. */
+/* gcc refuses fences in builds with the race detector, because that does not model them. */
 #ifdef __SANITIZE_THREAD__
 #define RING_FENCE(order) __atomic_signal_fence(order)
 #else
@@ -22,17 +20,17 @@
 #endif
 
 #define RING_LIKELY(x) __builtin_expect(!!(x), 1)
-/* What is before is seen by a signal that comes behind it. */
+/* Earlier stores are visible to signals that come later. */
 #define RING_SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 struct open_record {
-	volatile uint64_t sp; /* of who began it; 0: not open */
+	volatile uint64_t sp; /* stack pointer of the function that began it; 0: not open */
 	volatile uint64_t at;
 	volatile uint32_t bytes; /* 0: nothing is reserved yet */
 };
 
 struct ring {
-	const volatile uint32_t *alive; /* 0 there: released, moved, or in a forked child */
+	const volatile uint32_t *alive; /* 0: released, replaced, or in a forked child */
 	struct ring_header *shared;
 	uint8_t *data;
 	uint64_t size;
@@ -40,22 +38,22 @@ struct ring {
 	volatile uint64_t head; /* published */
 	volatile uint64_t end;  /* reserved */
 	uint64_t tail;          /* as last seen */
-	uint64_t next_check;    /* of how full it is, when head is there */
-	uint64_t limit; /* a record that ends there needs no look at those, nor a pad; 0: all do */
+	uint64_t next_check;    /* head at which the fill level is checked next */
+	uint64_t limit; /* a record that ends by here needs no check and no pad; 0: all do */
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
 	uint16_t time_flags; /* RING_FLAG_TICKS, or 0 */
 	struct open_record open[RING_MAX_OPEN];
 
 	struct ring_arena *arena;
-	struct ring *bigger;       /* that the thread has moved to */
-	uint64_t full_tail;        /* where there was no room for full_bytes, and 1; 0: there was */
-	uint32_t full_bytes;       /* of a payload, in a ring that is to drop */
-	uint64_t lap_head, lap_ns; /* from which on the next lap is timed */
-	bool is_fast;              /* for its size: a bigger one is to be looked for */
-	uint64_t stuck_tail;       /* no wait for this one to move, and 1 */
-	bool is_waiting;           /* or its wait was left by siglongjmp() */
-	uint64_t owner;            /* generation << 32 | tid; 0: none, or somebody closes it */
+	struct ring *bigger;       /* the larger ring that the thread uses now */
+	uint64_t full_tail;        /* tail + 1 when full_bytes did not fit; 0: not full */
+	uint32_t full_bytes;       /* of a payload, in a ring whose policy is to drop */
+	uint64_t lap_head, lap_ns; /* start of the lap that is being timed */
+	bool is_fast;              /* fills too fast for its size: look for a larger one */
+	uint64_t stuck_tail;       /* tail + 1 for which no record waits */
+	bool is_waiting;           /* also if the wait was left by siglongjmp() */
+	uint64_t owner;            /* generation << 32 | tid; 0: none, or being closed */
 	uint32_t flags;
 	uint32_t kicked; /* the armed word that the doorbell was last rung for */
 };
@@ -70,11 +68,13 @@ struct ring_arena {
 	struct ring rings[];
 };
 
-/* As ring_release(), of this owner's only: nothing where somebody else has closed it meanwhile,
- * and whoever claimed it then. */
+/* Like ring_release(), but only if `owner` still has the ring: another thread may have closed it,
+ * and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
-/* False: released, or in a forked child. One that a thread has moved on from is not. */
+/*
+ * False: released, or in a forked child. A ring that was replaced by a larger one is still alive.
+ */
 static inline bool ring_is_alive(const struct ring *ring)
 {
 	while (ring->bigger)
@@ -82,19 +82,19 @@ static inline bool ring_is_alive(const struct ring *ring)
 	return *ring->alive != 0;
 }
 
-/* The consumer has taken nothing since a wait for it was in vain: no record waits. */
+/* True if the consumer has taken nothing since a wait for it was in vain: no record waits. */
 static inline bool ring_is_stuck(const struct ring *ring)
 {
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Ends what was left by siglongjmp(), as somebody there, as deep or less deep in the stack,
- * begins something else. */
+/* Ends records that siglongjmp() left, when code that is no deeper in the stack begins something
+ * else. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /*
- * By a function that the program called, before others that it calls begin records: these are
- * deeper in the stack, and do not see that what one like it began was left.
+ * For a function that the program called, before functions that it calls begin records: these are
+ * deeper in the stack, and would not detect an earlier record that was left there.
  */
 static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 {
@@ -103,9 +103,9 @@ static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 }
 
 /*
- * Before anything is done for a record: whether there is no room for it, as there was none for one
- * that was not larger, and the consumer has taken nothing since. It is counted then. Not where a
- * record is open: ring_begin() sees to that.
+ * Returns whether there is no room for a record because there was none for one that was not larger,
+ * and the consumer has taken nothing since; counts the loss then. To be called before any work for
+ * the record is done. Returns false while a record is open: ring_begin() handles that.
  */
 static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,
 							       size_t payload_bytes)
@@ -118,7 +118,7 @@ static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring
 	shared = ring->shared;
 	if (RING_LOAD(&shared->tail) + 1 != ring->full_tail)
 		return false;
-	/* So that a handler does not count in the middle of this. */
+	/* Prevents a handler from counting in the middle of this. */
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	RING_STORE(&shared->attempted, RING_LOAD(&shared->attempted) + 1);
@@ -137,13 +137,13 @@ static inline uint64_t ring_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* glibc 2.32; true also where nobody knows. */
+/* glibc 2.32; also true if unknown. */
 extern char __libc_single_threaded __attribute__((weak));
 
 /*
- * Now, in ticks. They are read behind all that is before them where another thread may have made
- * that so; else nobody knows which of two that are near each other was first, and the consumer has
- * a thread's times not go back.
+ * Returns the time in ticks. If another thread may have caused the event, the counter is read only
+ * after earlier instructions have completed; otherwise the order of two close events of different
+ * threads would be lost, because the consumer never moves a thread's times back.
  */
 static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
@@ -167,9 +167,10 @@ static inline struct ring_record_header *ring_header_at(const struct ring *ring,
 	return (void *)(ring->data + (position & (ring->size - 1)));
 }
 
-/* ---- The short way: what almost every record takes ---- */
+/* ---- The fast path of almost every record ---- */
 
-/* bytes says that all of it is reserved, if end is behind it. What is between is a pad already. */
+/* `bytes` states that the record is reserved if `end` is after it. The gap before it is a pad
+ * already. */
 static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
 							       uint64_t at, uint32_t bytes)
 {
@@ -181,8 +182,8 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* time_flags: RING_FLAG_TICKS, or 0. A handler that came since the record was reserved has an
- * earlier time, perhaps, but is behind it. */
+/* time_flags: RING_FLAG_TICKS, or 0. A handler that came after the reservation may have an earlier
+ * time, but its record is later in the ring. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,
@@ -205,7 +206,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 	return header + 1;
 }
 
-/* The outermost record, where there is room for it and sp says that it is open. */
+/* Begins the outermost record, after its room was checked and sp marks it as open. */
 static inline __attribute__((always_inline)) void *ring_begin_first(struct ring *ring,
 								    uint32_t type, uint64_t at,
 								    uint32_t bytes,
@@ -222,9 +223,9 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 }
 
 /*
- * NULL: nothing has happened, and ring_begin() is to be asked. bytes: of the record, a multiple of
- * 8, all of which is written. Where there are ticks this calls nothing, so that a hook that is made
- * of it keeps no registers for later.
+ * Returns NULL, without effects, if ring_begin() must be called. bytes: of the record, a multiple
+ * of 8, all of which the caller writes. With ticks this calls nothing, so that a hook built from it
+ * saves no registers.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
@@ -235,7 +236,7 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 		return NULL;
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	RING_SIGNAL_FENCE();
-	/* No handler moves on to a bigger one from here on. */
+	/* From here on no handler moves to a larger ring. */
 	from = ring->end;
 	if (RING_LIKELY(*ring->alive && from + bytes <= ring->limit))
 		return ring_begin_first(ring, type, from, bytes, TICK_EXISTS ? RING_FLAG_TICKS : 0);
@@ -243,9 +244,9 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 	return NULL;
 }
 
-/* Makes pads of what handlers began and left. Not nestable here. */
+/* Makes pads of the records that handlers began and left. Not nestable here. */
 void ring_abandon(struct ring *ring, size_t level);
-/* Rings where a third is full; a consumer that arms itself late hears of it a sixteenth later. */
+/* Rings the doorbell when a third is full; a consumer that arms late is woken a sixteenth later. */
 void ring_check_fill(struct ring *ring);
 
 static inline __attribute__((always_inline)) void ring_publish(struct ring *ring,
@@ -261,9 +262,9 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * Of the outermost record. False: handlers left something behind it, and ring_end_first() is to be
- * asked. Does not look how full the ring is: one that ring_try_begin() began ends where that is due
- * at the latest, and the next one is not begun by that.
+ * For the outermost record. Returns false if handlers left records after it, and ring_end_first()
+ * must be called. Does not check how full the ring is: a record of ring_try_begin() ends at the
+ * latest where that check is due, and ring_try_begin() does not begin the next one.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -2,19 +2,19 @@
 /*
  * Ring reader - the consumer's half: takes records out of a ring that an untrusted process writes
  *
- * Each shared word is loaded once a drain, and what is between tail and head is copied before
- * anything of it is looked at; all that follows is about the copy and about what this side keeps
- * for itself. The tail in shared memory is for the producer only.
+ * Each shared word is loaded once a drain, and the data between tail and head is copied before it
+ * is examined; all later checks use the copy and this side's private state. The tail in shared
+ * memory is only for the producer.
  * Invariants: (1) tail does not pass head, and neither goes back  [test-ring-reader: positions]
- *             (2) what is given out was whole and checked
+ *             (2) returned records are whole and checked
  *                 [test-ring-reader: hostile, changing; fuzz_ring_reader]
- *             (3) a ring that lies stops, and no other                 [test-ring-reader: hostile]
- *             (4) what is before a bound that was told is marked late  [test-ring: busy]; whatever
+ *             (3) a ring that lies is quarantined, no other            [test-ring-reader: hostile]
+ *             (4) records before a returned bound are marked late    [test-ring: busy]; whatever
  *                 times the producer writes, the bound follows the clock
  *                 [test-engine-collectors-rows: past]
- *             (5) attempted == records + abandoned + lost + unpublished where a ring is closed
+ *             (5) attempted == records + abandoned + lost + unpublished in a closed ring
  *                                                                      [test-ring: conservation]
- * Does not interpret payloads, and does not know whose a tid is.
+ * Does not interpret payloads or tids.
  */
 #include "libcollector/ring-reader.h"
 
@@ -25,14 +25,14 @@
 
 #define PER_NS 2 /* no thread makes more attempts */
 #define BURST 4096
-#define ENOUGH_BYTES (512u << 10) /* are written in many times what it takes to sleep and wake */
-#define TICKS_ERROR_NS 1000u      /* of those that are right */
+#define ENOUGH_BYTES (512u << 10) /* writing them takes many times as long as sleeping and waking */
+#define TICKS_ERROR_NS 1000u      /* of valid ticks */
 
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
-/* What is behind the header: a fixed part, at `count_at` of which is how many `unit`s follow, if
- * any. */
+/* The payload: a fixed part, then `unit`s, whose number is at offset `count_at` of the fixed part,
+ * if any. */
 struct shape {
 	uint16_t fixed, count_at, unit;
 };
@@ -117,7 +117,7 @@ void ring_reader_quarantine(struct ring_reader *reader, enum ring_fault fault)
 		set_fault(reader, fault, reader->tail);
 }
 
-/* ---- What the producer says ---- */
+/* ---- The producer's state ---- */
 
 struct view {
 	uint64_t state, head;
@@ -126,8 +126,8 @@ struct view {
 };
 
 /*
- * The order is that of docs/ring.md: a ring that is closed has its last head, one that is not busy
- * has all that was begun, and what was lost or recorded was attempted.
+ * Loads in the order of docs/ring.md: a closed ring has its final head, a ring that is not busy has
+ * published every begun record, and each lost or recorded attempt is in `attempted`.
  */
 static void load_view(const struct ring_header *shared, struct view *ret_view)
 {
@@ -154,7 +154,7 @@ static enum ring_fault check_view(const struct ring_reader *reader, const struct
 	return RING_FAULT_NONE;
 }
 
-/* Totals do not go back, and nobody is so fast. */
+/* Totals never decrease, and growth is limited by a thread's speed. */
 static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 {
 	bool is_good = value >= *total && value - *total <= most;
@@ -192,7 +192,7 @@ static void copy_out(const struct ring_reader *reader, uint8_t *buffer, uint64_t
 	memcpy(buffer + first, reader->data, n - first);
 }
 
-/* How much of the payload means something. False where its length is not what it says. */
+/* Computes the used bytes of the payload. Returns false if the record's length does not match. */
 static bool measure_payload(const struct ring_record_header *header, uint32_t *ret_bytes)
 {
 	const struct shape *shape = &shapes[(uint8_t)header->type];
@@ -207,7 +207,7 @@ static bool measure_payload(const struct ring_record_header *header, uint32_t *r
 	return (bytes + 7) / 8 * 8 == room;
 }
 
-/* *ret_bytes is 0 where the copy ends in the middle of it. */
+/* *ret_bytes is 0 if the copy ends inside the record. */
 static enum ring_fault check_record(const struct ring_reader *reader, const uint8_t *at,
 				    uint64_t position, uint64_t rest, bool is_cut,
 				    uint32_t *ret_bytes)
@@ -231,9 +231,9 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 }
 
 /*
- * The time that counts, of a record behind one of last_ns, which is known that well. One that is
- * later than now by less than what is not known stays, as the order of what is in different rings
- * rests on it.
+ * Returns the time of a record after one at last_ns, clamped; error_ns is its uncertainty. A time
+ * that is later than now by less than the uncertainty stays, because the order of records in
+ * different rings depends on it.
  */
 static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t time_ns,
 		      uint64_t error_ns, uint8_t *ret_verdict)
@@ -245,15 +245,15 @@ static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t
 	return judged;
 }
 
-/* The producer's time as ns, known that well. */
+/* Returns the producer's time in ns; ticks have an uncertainty. */
 static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 {
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
 /*
- * When the new block was there, which is told by a realloc that begins at `time`, after its own:
- * not after the drain, and not after a record that its thread wrote when it was there.
+ * Computes when the new block of a realloc that began at `time` existed: not after the drain, and
+ * not after a record that its thread wrote later.
  */
 static void settle_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			   struct ring_realloc *moved, uint64_t time, bool has_ticks)
@@ -268,7 +268,7 @@ static void settle_realloc(struct ring_reader *reader, const struct ring_batch *
 	moved->duration_ns = reader->moved_ns - reader->last_ns;
 }
 
-/* What is found goes into the copy: the time that counts, and the verdict above the type. */
+/* Stores the results in the copy: the clamped time, and the verdict above the type. */
 static void settle_record(struct ring_reader *reader, const struct ring_batch *batch,
 			  struct ring_record_header *header)
 {
@@ -296,7 +296,7 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 	totals->late += verdict & RING_RECORD_LATE ? 1 : 0;
 }
 
-/* How many of the n bytes are good and whole records. */
+/* Returns how many of the n bytes are valid, whole records. */
 static uint64_t check_records(struct ring_reader *reader, const struct ring_batch *batch,
 			      uint8_t *buffer, uint64_t n, bool is_cut)
 {
@@ -337,7 +337,7 @@ bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record)
 
 /* ---- A drain ---- */
 
-/* The producer may write over what was copied. */
+/* Lets the producer reuse the copied bytes. */
 static void give_room(struct ring_reader *reader, uint64_t n)
 {
 	if (n == 0)
@@ -361,7 +361,7 @@ void ring_reader_wake(struct ring_reader *reader)
 		syscall(SYS_futex, &reader->shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* What is behind a head that was seen is younger than that, whatever the producer says. */
+/* Data after a head that was seen is younger than that time, whatever the producer states. */
 static void find_floor(struct ring_reader *reader, uint64_t start)
 {
 	if (reader->tail < reader->seen)
@@ -372,10 +372,9 @@ static void find_floor(struct ring_reader *reader, uint64_t start)
 }
 
 /*
- * A record that was begun has at least the time of the one before; one that is not seen to be begun
- * has a later time than `start`, but for the time that a store takes to be seen. Times are the
- * producer's word; so where that holds the others, they are held no longer than it takes to publish
- * a record.
+ * An open record has at least the time of the one before. A record that is not seen as begun is
+ * later than `start`, minus the delay until a store is visible. Times are untrusted, so they hold
+ * the other rings back no longer than publishing a record takes.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)
@@ -470,7 +469,7 @@ uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbel
 	struct ring_arena_header *shared = (void *)memory->base;
 
 	memory->armed = (memory->armed + 1) | 1;
-	/* pairs with ring_doorbell(): either the bell is seen here, or armed there */
+	/* pairs with ring_doorbell(): either the doorbell is seen here, or armed is seen there */
 	__atomic_exchange_n(&shared->armed, memory->armed, __ATOMIC_SEQ_CST);
 	*ret_doorbell = &shared->doorbell;
 	return __atomic_load_n(&shared->doorbell, __ATOMIC_SEQ_CST);

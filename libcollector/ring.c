@@ -2,28 +2,28 @@
 /*
  * Ring - the producer's half: a thread writes records that profd-engine takes out
  *
- * One producer, which is a thread and the handlers that interrupt it; so most of this is about
- * being interrupted. The thread's own part, struct ring, says with one store each that a record is
- * open (open[0].sp), where the next may be reserved (end), and what is published (head). A handler
- * that finds a record open reserves behind it and leaves publishing to it; one that comes in the
- * few instructions in which that would go wrong (nestable is false) is counted. Whoever begins a
- * record and finds one open that was begun deeper in the stack knows that it was left by
- * siglongjmp(), and makes a pad of it.
+ * The producer is a thread and the handlers that interrupt it, so most of this file deals with
+ * interruption. The thread's private struct ring states with one store each that a record is open
+ * (open[0].sp), where the next one may be reserved (end), and how far records are published (head).
+ * A handler that finds a record open reserves after it and leaves publishing to it. A handler that
+ * comes in the few instructions in which that would fail (nestable is false) is counted. If an open
+ * record was begun deeper in the stack than the caller, siglongjmp() left it; the next begin makes
+ * a pad of it.
  *
- * A child that was forked in the middle of all this has its copy of struct ring, so that what was
- * interrupted runs to its end in memory of the child's own; that nothing begins there is said by a
- * word that is not copied (MADV_WIPEONFORK).
+ * A child that was forked in the middle of this has its copy of struct ring, so that the
+ * interrupted code ends in the child's own memory. A word that is not copied (MADV_WIPEONFORK)
+ * prevents new records there.
  *
- * Invariants: (1) what is before head is whole records              [test-ring-interrupted: death]
+ * Invariants: (1) only whole records are before head              [test-ring-interrupted: death]
  *             (2) attempted == recorded + lost, where nothing is open
  *                 [test-ring: conservation; test-ring-interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
- *             (4) errno stays  [test-ring-full: lossless, gone]
- *             (5) what is left by siglongjmp() holds back nothing that comes behind it
+ *             (4) errno does not change  [test-ring-full: lossless, gone]
+ *             (5) a record left by siglongjmp() does not hold back later records
  *                 [test_collector, test_heap_zoo: siglongjmp]
  *             (6) nothing in shared memory makes this write outside of its ring
  *                 [test-ring: hostile_consumer]
- * Does not intern, and does not register: what calls it does.
+ * Does not intern and does not register: its callers do.
  */
 #include "libcollector/ring-own.h"
 
@@ -57,8 +57,7 @@ static void count_lost(struct ring_header *shared, enum ring_lost cause)
 			 __ATOMIC_RELEASE);
 }
 
-/* What would only have told what another record names is missed by that one, which is the
- * attempt. */
+/* Definition records are not counted as attempts; the event that needed them is. */
 static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
 {
 	if (!ring_type_is_event(type))
@@ -67,7 +66,7 @@ static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint
 	count_lost(shared, cause);
 }
 
-/* By a handler, in the middle of anything. */
+/* Called in handlers, at any instruction. */
 static void *count_nested(struct ring_header *shared)
 {
 	__atomic_fetch_add(&shared->lost[RING_LOST_NESTED], 1, __ATOMIC_RELEASE);
@@ -79,12 +78,12 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* Not again while the consumer sleeps as it did at the last one. */
+/* Does not wake the consumer twice for the same sleep. */
 static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
 	uint32_t armed;
 
-	/* pairs with ring_arena_arm(): either the bell is seen there, or armed here */
+	/* pairs with ring_arena_arm(): either it sees the doorbell, or armed is seen here */
 	__atomic_fetch_add(&shared->doorbell, 1, __ATOMIC_SEQ_CST);
 	armed = __atomic_load_n(&shared->armed, __ATOMIC_SEQ_CST);
 	if ((armed & 1) && armed != *kicked) {
@@ -124,8 +123,8 @@ bool ring_arena_ask_for_closed(struct ring_arena *arena)
 	return true;
 }
 
-/* Each third of a ring costs the consumer a wake-up. So who fills one again and again does so in
- * a bigger one, if there is one. */
+/* Each third of a ring costs the consumer a wake-up, so a fast producer moves to a larger ring if
+ * one is free. */
 static void time_lap(struct ring *ring, uint64_t head)
 {
 	uint64_t now_ns;
@@ -138,7 +137,7 @@ static void time_lap(struct ring *ring, uint64_t head)
 	ring->lap_ns = now_ns;
 }
 
-/* Of records that begin there. Whatever the tail is said to be, they are in the ring. */
+/* The limit for records that begin at `from`. An invalid tail leaves them inside the ring, too. */
 static uint64_t find_limit(const struct ring *ring, uint64_t from)
 {
 	uint64_t lap_end = from + ring->size - (from & (ring->size - 1)),
@@ -161,7 +160,7 @@ void ring_check_fill(struct ring *ring)
 		ring->next_check = head + ring->size / 16;
 		ring_doorbell(ring);
 	}
-	/* The next record is to take the long way, as if there were no room. */
+	/* Make the next record take the slow path, as if the ring were full. */
 	if (ring->is_fast)
 		ring->tail = head - ring->size;
 	ring->limit = find_limit(ring, head);
@@ -175,9 +174,9 @@ static bool is_realtime(void)
 }
 
 /*
- * The word `waiting` is the time up to which waits are counted, and in the low bits, which a time
- * of that unit leaves, how many threads wait. Whoever changes their number counts the time since
- * then, if anybody waited.
+ * The word `waiting` is the time up to which waits are counted; its low bits, below that time's
+ * unit, are the number of waiting threads. A change of the number counts the time since then, if
+ * any thread waited.
  */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
@@ -187,7 +186,7 @@ static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_
 		n = before % WAITING_UNIT_NS;
 		since = before - n;
 		now = MAX_OF(since, now_ns - now_ns % WAITING_UNIT_NS);
-		/* A child that was forked by a handler amid a wait has a budget of its own. */
+		/* A child that a handler forked during a wait has its own budget. */
 		if (n == (is_begin ? WAITING_UNIT_NS - 1 : 0))
 			return false;
 	} while (!__atomic_compare_exchange_n(&budget->waiting, &before,
@@ -225,15 +224,15 @@ void ring_budget_end(struct ring_budget *budget, uint64_t now_ns)
 	(void)change_waiting(budget, now_ns, false);
 }
 
-/* Where the record goes: behind a pad where it would not fit in before the data's end. Needs no
- * division, as size is 2^n. */
+/* Finds where the record goes; after a pad if it would not fit before the data's end. Needs no
+ * division, because size is 2^n. */
 static bool find_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	uint64_t rest = ring->size - (from & (ring->size - 1));
 	uint64_t at = rest < bytes ? from + rest : from;
 
 	if (!LIKELY(at + bytes - ring->tail <= ring->size)) {
-		/* pairs with ring_reader_drain(): what it has copied may be written over */
+		/* pairs with ring_reader_drain(): the consumer has copied what is overwritten */
 		ring->tail = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
 		if (at + bytes - ring->tail > ring->size)
 			return false;
@@ -264,7 +263,7 @@ static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint
 	}
 }
 
-/* Whether to wait on after RING_WAIT_NS in vain. */
+/* True if waiting on after RING_WAIT_NS is in vain. */
 static bool is_hopeless(const struct ring_arena *arena)
 {
 	return !*arena->alive || RING_LOAD(&arena->shared->ended) != 0 ||
@@ -278,8 +277,8 @@ static void end_wait(struct ring *ring)
 	ring_budget_end(ring->arena->budget, ring_now_ns());
 }
 
-/* As long as the process's budget lasts: who takes what is in the ring may have no CPU for
- * longer than one wait. */
+/* Waits as long as the process's budget lasts, because the consumer may have no CPU for longer than
+ * one wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	struct ring_header *shared = ring->shared;
@@ -295,8 +294,8 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 		return false;
 	}
 	ring->is_waiting = true;
-	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which
-	 * then looks who waits */
+	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which then
+	 * checks for waiters */
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
 	do {
 		left = ring_budget_left(ring->arena->budget, now);
@@ -313,8 +312,8 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 }
 
 /*
- * All of its pages are there, and will be written soon. Who reads one has those around it mapped,
- * as many as the kernel does by itself; who writes has that one only.
+ * Maps all pages of a ring that will be written soon. A read maps the pages around it, too, as many
+ * as the kernel's fault-around; a write maps only its own.
  */
 static void map_pages(const struct ring *ring)
 {
@@ -322,7 +321,7 @@ static void map_pages(const struct ring *ring)
 		(void)*(const volatile uint8_t *)&ring->data[at];
 }
 
-/* A ring that is full is left for one four times as big, if there is one. */
+/* A full ring is replaced by a free one of at least four times its size, if there is one. */
 static bool move_to_bigger(struct ring *ring)
 {
 	struct ring *bigger;
@@ -351,7 +350,7 @@ static void write_pad(struct ring *ring, uint64_t at, uint64_t bytes, uint16_t f
 	header->flags = flags;
 }
 
-/* Where the data ends before the record. */
+/* Pads the end of the data if the record does not fit there. */
 static void write_pad_before(struct ring *ring, uint64_t at)
 {
 	uint64_t from = ring->end;
@@ -375,7 +374,7 @@ void ring_abandon(struct ring *ring, size_t level)
 	}
 }
 
-/* The outermost record was left. From the first store of sp on this is the one that is open. */
+/* The outermost record was left. From the first store of sp on, this one is open. */
 static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 {
 	if (ring->is_waiting)
@@ -390,8 +389,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	ring->open[0].sp = 0;
 }
 
-/* Stacks grow down: what runs above where a record was begun has left that, unless it runs on
- * another stack. */
+/* Stacks grow down: code that runs above the place where a record was begun has left that place,
+ * unless it runs on another stack. */
 static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t *signal_stack)
 {
 	uint64_t start = (uint64_t)(uintptr_t)signal_stack->ss_sp, size = signal_stack->ss_size;
@@ -410,13 +409,13 @@ static void get_signal_stack(const struct ring *ring, stack_t *ret_stack)
 	errno = error;
 }
 
-/* What follows the payload in its last word is what was there before. */
+/* The last word may hold stale bytes after the payload. */
 static void clear_last(const struct ring *ring, uint64_t at, uint32_t bytes)
 {
 	*(uint64_t *)((uint8_t *)ring_header_at(ring, at) + bytes - 8) = 0;
 }
 
-/* Behind a record that is open. Never waits. */
+/* Begins a record after an open one. Never waits. */
 static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t type,
 			  uint32_t bytes)
 {
@@ -452,7 +451,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	return header;
 }
 
-/* Of the outermost record. Not nestable, as `end` is only what was published. */
+/* For the outermost record. Not nestable here, because `end` is only what was published. */
 static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 {
 	count_attempt(ring->shared, cause, type);
@@ -494,7 +493,7 @@ static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t ty
 		    type);
 }
 
-/* 0: no ring of this size takes it. */
+/* Returns 0 if no ring of this size takes the record. */
 static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 {
 	if (payload_bytes > ring->most_bytes)
@@ -502,7 +501,7 @@ static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 	return (uint32_t)(payload_bytes + sizeof(struct ring_record_header) + 7) & ~UINT32_C(7);
 }
 
-/* How many of the open records go on when what runs there is over. */
+/* Counts the open records whose code is still on the stack. */
 static size_t count_alive(const struct ring *ring, uint64_t sp)
 {
 	stack_t signal_stack;
@@ -534,7 +533,7 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* Another ring, a handler, what was left, a pad, no room, or no ticks. */
+/* Another ring, a handler, an abandoned record, a pad, no room, or no ticks. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)
@@ -570,7 +569,7 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
 	return LIKELY(payload) ? payload : begin_otherwise(ring, sp, type, payload_bytes, bytes);
 }
 
-/* The level of the record that is open there; RING_MAX_OPEN: none. */
+/* Returns the level of the open record with that payload, or RING_MAX_OPEN. */
 static size_t find_level(const struct ring *ring, const void *payload)
 {
 	size_t i = 0;
@@ -625,7 +624,7 @@ void ring_end(struct ring *ring, void *payload)
 		end_nested(ring, payload);
 }
 
-/* By who took the owner's place, who is the only one. */
+/* Called by the one thread that took the owner's place. */
 static void close_ring(struct ring *ring, uint64_t owner)
 {
 	struct ring_header *shared = ring->shared;

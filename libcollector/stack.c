@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stack - where a record was made, as the program says it
+ * Stack - the stack of a record, as given by the program
  *
- * Frames are written straight into the ring: a handler's stack may be small. What a record
- * interrupts gets addresses, which the engine looks for in what it knows of the process; so does a
- * thread that makes no system calls.
+ * Frames are written directly into the ring, because a handler's stack may be small. Records that
+ * interrupt another one, and those of threads that make no system calls, get addresses, which the
+ * engine looks up in the process's mappings.
  * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
- *             (2) a module that took another one's place is told of            [test_jit: dlclose]
- *             (3) errno stays  [test_collector: front]
+ *             (2) a module that replaced another one is sent                   [test_jit: dlclose]
+ *             (3) errno does not change  [test_collector: front]
  */
 #include "libcollector/stack.h"
 
@@ -15,7 +15,7 @@
 
 #include <errno.h>
 
-#define SALT UINT64_C(0x737461636b) /* so that no string is a stack */
+#define SALT UINT64_C(0x737461636b) /* so that no string equals a stack */
 
 struct telling {
 	struct producer *producer;
@@ -119,7 +119,7 @@ static struct ring_frame make_frame(const struct own_code *code, const struct ow
 	return frame;
 }
 
-/* As a string whose bytes are its frames. */
+/* A text whose bytes are the stack's frames. */
 static struct text make_text(const struct own_code *code, const struct own_code_stack *stack)
 {
 	struct text text = { .n_bytes = 1, .hash = SALT };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stack - where a record was made, as the program says it
+ * Stack - the stack of a record, as given by the program
  *
- * Sent once, as strings are, and before the record; with what each of its frames lies in before
- * that.
+ * Sent once, like strings, before the record; the images of its frames are sent before that.
  */
 #pragma once
 
@@ -21,8 +20,9 @@ struct stack {
 struct own_code_stack;
 
 /*
- * Sees to it that all is told that the stack goes through; not where that may not be. An enum
- * message_outcome: another epoch, or what could be told.
+ * Sends the images of the stack's frames that have not been sent. Not in handlers, and not with
+ * RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN in another epoch, else whether
+ * all images were sent.
  */
 int stack_tell_images(struct producer *producer, uint32_t epoch,
 		      const struct own_code_stack *stack);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tick clock - what CLOCK_MONOTONIC was when the processor's counter was at some value
+ * Tick clock - maps values of the processor's counter to CLOCK_MONOTONIC
  *
  *     ns                 ╱ the next stretch begins where this one ends,
  *      ▲           ╱╲╱╲╱   and leads to where the clock will be
  *      │     ╱────╱
- *      │ ───╱ stretches of at least 1 ms; what one has said holds
+ *      │ ───╱ stretches of at least 1 ms; their values never change
  *      └──────────────────▶ ticks
  *
- * Both are read together when ticks come that are behind the last stretch. The next one leads from
- * its end to what the clock will be 1 ms later, at the rate of all the time since the first
- * reading. So the function has no steps, whoever asks, and is off by what a reading is, some 20 ns,
- * and by what the clock's rate has changed since then: at 500 ppm, the most that the kernel adjusts
- * it by, 0.5 us.
- * Where a machine slept the counter may have begun anew: then all begins anew.
+ * Both are read together when ticks are requested that are after the last stretch. The next stretch
+ * leads from its end to the clock's value 1 ms later, at the rate of the whole time since the first
+ * reading. So the function has no steps. Its error is that of a reading, some 20 ns, and that of
+ * the clock's rate changes since then: at 500 ppm, the kernel's maximum, 0.5 us.
+ * After a machine slept, the counter may have restarted: then the mapping restarts, too.
  *
- * That the clock is made of the counter, of one that all processors have alike, is the kernel's to
- * say. It does by letting programs read the clock without it: on x86 there is nothing else to make
- * it of, whatever the clocksource is called (tsc, kvm-clock, that of Hyper-V).
- * Invariants: (1) what was said of ticks is said of them again, while MANY stretches are not behind
+ * The kernel decides whether the clock is made of the counter, and the counter is the same on all
+ * processors. It shows that by letting programs read the clock without a system call: on x86 the
+ * counter is the only source for that, whatever the clocksource is called (tsc, kvm-clock, that of
+ * Hyper-V).
+ * Invariants: (1) the same ticks have the same ns, until MANY stretches were added
  *                 [test-tick-clock: same]
  *             (2) more ticks are not less ns                          [test-tick-clock: same, rate]
  *             (3) it is off by less than 1 us  [test-tick-clock: real, rate, pauses]
- *             (4) any number of ticks has an answer, not later than now and 1 ms
+ *             (4) any number of ticks has a result, at most 1 ms after now
  *                 [test-tick-clock: any]
- *             (5) who makes one may do all that was allowed before    [test-tick-clock: made_of]
+ *             (5) making one restricts no system call of the caller   [test-tick-clock: made_of]
  */
 #include "libcollector/tick-clock.h"
 
@@ -40,10 +40,10 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define MANY 4096u                   /* stretches that are remembered */
-#define STRETCH_NS 1000000u          /* and the least between the first two readings */
-#define READINGS 4                   /* of which the shortest is the best */
-#define LONG_AGO (UINT64_C(1) << 52) /* ticks: a double has all below */
+#define MANY 4096u                   /* stretches that are kept */
+#define STRETCH_NS 1000000u          /* also the minimum between the first two readings */
+#define READINGS 4                   /* the shortest is used */
+#define LONG_AGO (UINT64_C(1) << 52) /* ticks: a double represents all smaller numbers */
 
 struct stretch {
 	uint64_t from, to; /* ticks */
@@ -55,8 +55,8 @@ struct tick_clock {
 	tick_clock_read *read;
 	void *data;
 	struct tick_reading first;
-	double rate; /* since then */
-	uint64_t n;  /* stretches so far; the last MANY are there */
+	double rate; /* since `first` */
+	uint64_t n;  /* stretches so far; the last MANY are kept */
 	uint64_t last;
 	struct stretch stretches[MANY];
 };
@@ -104,7 +104,7 @@ struct tick_clock *tick_clock_new_of(tick_clock_read *read, void *data)
 	return clock;
 }
 
-/* In a thread of its own, which is refused the system call from then on. */
+/* Runs in a separate thread, which is then denied the system call. */
 static void *read_shut_out(void *data)
 {
 	struct sock_filter refuse[] = {
@@ -156,7 +156,7 @@ static uint64_t value_at(const struct stretch *stretch, uint64_t ticks)
 	return stretch->ns + (uint64_t)((double)(ticks - stretch->from) * stretch->rate);
 }
 
-/* Before all that is known. */
+/* For ticks before all known stretches. */
 static uint64_t value_before(const struct tick_clock *clock, const struct stretch *stretch,
 			     uint64_t ticks)
 {
@@ -172,7 +172,7 @@ static void begin_anew(struct tick_clock *clock, struct tick_reading now)
 	clock->n = clock->last = 0;
 }
 
-/* The rate is known when both have been seen far enough apart. */
+/* The rate needs two readings that are far enough apart. */
 static struct tick_reading find_rate(struct tick_clock *clock)
 {
 	struct tick_reading now = clock->read(clock->data);
@@ -186,7 +186,7 @@ static struct tick_reading find_rate(struct tick_clock *clock)
 	return now;
 }
 
-/* From where the last one ends to a bit behind now. */
+/* Adds a stretch from the last one's end to 1 ms after now. */
 static void add_stretch(struct tick_clock *clock)
 {
 	struct tick_reading now = find_rate(clock), from = clock->first;
@@ -196,7 +196,7 @@ static void add_stretch(struct tick_clock *clock)
 	if (clock->n > 0) {
 		const struct stretch *last = stretch_at(clock, clock->n - 1);
 
-		if (now.ticks < last->to) /* what is asked for is to come */
+		if (now.ticks < last->to) /* the requested ticks are in the future */
 			return;
 		from = (struct tick_reading){ last->to, value_at(last, last->to) };
 	}
@@ -209,7 +209,7 @@ static void add_stretch(struct tick_clock *clock)
 	clock->last = clock->n++;
 }
 
-/* The one that has it, if it is behind where the first one begins. */
+/* Finds the stretch that has the ticks, if they are not before the first one. */
 static void find_stretch(struct tick_clock *clock, uint64_t ticks)
 {
 	uint64_t low = clock->n > MANY ? clock->n - MANY : 0, high = clock->n - 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tick clock - what CLOCK_MONOTONIC was when the processor's counter was at some value
+ * Tick clock - maps values of the processor's counter to CLOCK_MONOTONIC
  *
- * One for all rings of an engine, as the order of what is in different rings rests on it. One
- * thread.
+ * An engine has one for all rings, because the order of records in different rings depends on it.
+ * One thread.
  */
 #pragma once
 
@@ -11,18 +11,18 @@
 
 struct tick_clock;
 
-/* NULL: ticks are not what the kernel's clock is made of, or there is no memory. Begins a
- * thread, which is over then. */
+/* Returns NULL if the kernel's clock is not made of ticks, or there is no memory. Starts a thread,
+ * which has ended when this returns. */
 struct tick_clock *tick_clock_new(void);
 void tick_clock_free(struct tick_clock *clock);
 
 /*
- * ns, of ticks that were read before the call. What is asked again is answered the same, and more
- * ticks are never less ns. Ticks that are still to come are now.
+ * Returns ns for ticks that were read before the call. The same ticks always have the same ns, and
+ * more ticks never less ns. Future ticks return the current time.
  */
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks);
 
-/* The same of a way to read both: for tests. */
+/* The same with a given way to read both: for tests. */
 struct tick_reading {
 	uint64_t ticks, ns;
 };

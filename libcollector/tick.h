@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tick - the processor's own counter, which a record's time may be told by: docs/ring.md, "Ticks"
+ * Tick - the processor's counter, which may be a record's time: docs/ring.md, "Ticks"
  *
- * It is read in less than half the time that the clock takes. A processor may read it before what
- * stands before it is done, which between threads would turn around who freed a block and who got
- * it next; some wait for all loads nevertheless, as programs notice that miss caches.
+ * Reading it takes less than half the time of reading the clock. A processor may read it before
+ * earlier instructions are complete. Between threads that could swap the order in which one frees a
+ * block and another gets it. Some processors wait for all loads nevertheless, which slows programs
+ * that miss caches.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ static inline uint64_t tick_read(void)
 	return __builtin_ia32_rdtsc();
 }
 
-/* Behind all loads that stand before it. */
+/* Reads after all earlier loads. */
 static inline uint64_t tick_read_ordered(void)
 {
 	__builtin_ia32_lfence();

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Wake - what stands in a process that was started with libprofpreload-memory.so, so that it can be
- * asked to record later
+ * Wake - the interface to ask a process with libprofpreload-memory.so to record later
  *
- * Nothing of a dormant process waits for anybody: it has no thread of ours, no descriptor, no page
- * that is shared. Who may write its memory (ptrace(2)) finds this by its magic in the library's
- * data, writes what is asked and then WAKE_ASKED into the word that every hook looks at anyway. The
- * next call of one registers the process, or not, and says so here.
+ * Nothing in a dormant process waits: this library adds no thread, descriptor or shared page. A
+ * process that may write its memory (ptrace(2)) finds this structure by its magic in the library's
+ * data, writes a request and then WAKE_ASKED into the word that every hook reads anyway. The next
+ * hook registers the process, or fails, and writes the result here.
  */
 #pragma once
 
@@ -22,7 +21,7 @@
 #define WAKE_MAGIC_BYTES 16u
 #define WAKE_ALIGNMENT 64u /* of the structure */
 #define WAKE_VERSION 1u
-#define WAKE_CONTROL_BYTES 1024u /* with the 0 that ends it, as the next */
+#define WAKE_CONTROL_BYTES 1024u /* NUL-terminated, as the next */
 #define WAKE_SETTINGS_BYTES 200u
 #define WAKE_ASKED 0x40u /* in *mode */
 
@@ -30,12 +29,12 @@ struct wake {
 	uint8_t magic[WAKE_MAGIC_BYTES];
 	uint32_t version;
 	uint32_t bytes; /* of all of this */
-	uint32_t *mode; /* as the process sees it */
-	/* By who asks; `asked` last, and one more each time. */
+	uint32_t *mode; /* address in the process */
+	/* Written by the requester; `asked` last, incremented each time. */
 	char control[WAKE_CONTROL_BYTES];   /* as PROF_CONTROL */
 	char settings[WAKE_SETTINGS_BYTES]; /* as PROF_MEMORY */
 	uint32_t asked;
-	/* By the process; `taken` last: as `asked` was. */
+	/* Written by the process; `taken` last: the value of `asked`. */
 	int32_t status; /* 0, an enum control_status, or -errno */
 	uint32_t taken;
 	uint8_t reserved[4];

@@ -6,17 +6,17 @@
  *     prof_instant("cache", "miss");
  *     prof_instant_with("cache", "miss", PROF_TEXT("key", key), PROF_S64("bytes", n));
  *
- * Needs the header prof-collector.h, and links nothing. The library is looked for once, before
- * main() or when a plugin with marks is loaded: what the program has loaded by then, and, where
- * somebody records (PROF_CONTROL), libprofcollector.so.0, of the folder PROF_LIB_DIR if there is
- * one, as profctl sets both. A weak symbol would be NULL in programs that are not
- * position-independent. prof_mark_find() looks again, for who loads the library later.
+ * Needs the header prof-collector.h, and links nothing. The library is looked up once, before
+ * main() or when a plugin with marks is loaded. A library that the program has loaded by then is
+ * used; else, if PROF_CONTROL is set, libprofcollector.so.0 is loaded, from the folder PROF_LIB_DIR
+ * if that is set. profctl sets both variables. A weak symbol would be NULL in programs that are not
+ * position-independent. Programs that load the library later call prof_mark_find().
  *
- * Without the library, and while nobody records, a call is a load or two and a branch that is not
- * taken, and its arguments are not evaluated. An older library takes the calls that it knows; the
- * others return as if nobody recorded. With PROF_DISABLE defined nothing of it is compiled. Static
- * programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang; what the
- * functions do is said in prof-collector.h.
+ * Without the library, or while nobody records, a call is a load or two and a branch that is not
+ * taken, and its arguments are not evaluated. An older library takes the calls that it has; the
+ * others return as if nobody recorded. With PROF_DISABLE defined, nothing of this is compiled.
+ * Static programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang.
+ * prof-collector.h documents the functions.
  */
 #pragma once
 
@@ -36,16 +36,16 @@
 extern "C" {
 #endif
 
-/* Whether a library is new enough to know of that function. */
+/* True if the library is new enough to have that function. */
 #define PROF_HAS(table, function)                                            \
 	((table)->bytes >= offsetof(struct prof_collector_table, function) + \
 				   sizeof(((struct prof_collector_table *)0)->function))
 
-/* One a program or plugin, whatever number of its files include this. */
+/* One a program or plugin, however many of its files include this header. */
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
 
 #ifndef PROF_LINKED
-/* What the program has, even if it does not show it, is used rather than another one. */
+/* Prefers a library that the program has loaded, even if its symbols are not global. */
 static inline void *prof_mark_open(void)
 {
 	static const char name[] = "/libprofcollector.so.0";
@@ -63,7 +63,8 @@ static inline void *prof_mark_open(void)
 }
 #endif
 
-/* Whether there is a collector. Not in signal handlers: dlsym(3) and dlopen(3) are not for them. */
+/* Returns whether a collector is found. Not in signal handlers, because dlsym(3) and dlopen(3) are
+ * not async-signal-safe. */
 static inline bool prof_mark_find(void)
 {
 #ifdef PROF_LINKED
@@ -90,7 +91,7 @@ __attribute__((weak, visibility("hidden"), constructor(102))) void prof_mark_sta
 		prof_mark_find();
 }
 
-/* The collector if somebody records, else NULL. */
+/* Returns the collector if somebody records, else NULL. */
 static inline const struct prof_collector_table *prof_mark_get(void)
 {
 	const struct prof_collector_table *table =
@@ -111,7 +112,7 @@ static inline uint64_t prof_new_id(void)
 	return table && PROF_HAS(table, mark_new_id) ? table->mark_new_id() : 0;
 }
 
-/* 0 where nobody records. */
+/* Returns 0 if nobody records. */
 static inline uint64_t prof_now(void)
 {
 	const struct prof_collector_table *table = prof_mark_get();
@@ -119,7 +120,7 @@ static inline uint64_t prof_now(void)
 	return table && PROF_HAS(table, clock_ns) ? table->clock_ns() : 0;
 }
 
-/* Arguments, for what ends in _with. */
+/* Arguments for the functions whose names end in _with. */
 static inline struct prof_arg PROF_S64(const char *name, int64_t value) {
 	struct prof_arg arg;
 
@@ -213,7 +214,7 @@ PROF_ADDRESS(const char *name, const void *value) {
 	PROF_CALL(false, counter_add_double, counter, difference)
 #define prof_message(level, domain, text) PROF_CALL(false, log, level, domain, text)
 #define prof_name_thread(name) PROF_CALL(false, thread_set_name, name)
-/* With a stack: what is in struct prof_stack. */
+/* With a stack: the members of struct prof_stack. */
 #define PROF_CALL_FROM(function, frames, n_frames, frames_kind, ...)                               \
 	__extension__({                                                                            \
 		const struct prof_collector_table *prof_call_table = prof_mark_get();              \
@@ -240,7 +241,7 @@ PROF_ADDRESS(const char *name, const void *value) {
 #define prof_code_move(from, address) PROF_CALL(false, jit_move, from, address)
 #define prof_code_unload(address) PROF_CALL(false, jit_unload, address)
 
-/* 0 where there is no collector, whether or not somebody records. */
+/* Returns 0 if no collector is found, whether or not somebody records. */
 static inline uint32_t
 prof_define(const char *group, const char *name, const char *unit, uint32_t flags)
 {
@@ -265,7 +266,8 @@ static inline void prof_scope_end(struct prof_scope_state *state)
 
 #define PROF_JOIN_2(a, b) a##b
 #define PROF_JOIN(a, b) PROF_JOIN_2(a, b)
-/* Also where the block is left by return, break or a C++ exception; not by longjmp(3). */
+/* The span also ends if the block is left by return, break or a C++ exception, but not by
+ * longjmp(3). */
 #define prof_scope(group, name)                                                             \
 	__attribute__((cleanup(prof_scope_end), unused)) struct prof_scope_state PROF_JOIN( \
 		prof_scope_, __LINE__) = { prof_now(), group, name }
