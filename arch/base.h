@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Base - what every folder may use
+ * Base - helpers for every folder
  *
  * Header-only, libc headers only, no state: cleanup attributes, checked arithmetic, little-endian
  * loads and stores. Everything here is async-signal-safe but the cleanup of heap memory and FILEs.
@@ -66,7 +66,7 @@ static inline void *base_steal_ptr(void *pointer)
 }
 #define steal_ptr(pointer) ((__typeof__(*(pointer)))base_steal_ptr(pointer))
 
-/* Checked arithmetic: true, and *ret_sum set, where the result fits. */
+/* Checked arithmetic: returns true and sets *ret_sum if the result fits. */
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *ret_sum)
 {
 	uint64_t sum;
@@ -88,9 +88,8 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret_product)
 }
 
 /*
- * Has the processor fetch the cache line at an address, which need not be valid. The empty asm
- * keeps it: for gcc a function that does nothing else has no effect, and it drops the calls
- * [lint-prefetch].
+ * Fetches the cache line at an address, which need not be valid. The empty asm keeps the call: gcc
+ * would drop calls of a function without another effect [lint-prefetch].
  */
 static inline void prefetch_line(const void *at)
 {

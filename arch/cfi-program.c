@@ -2,15 +2,15 @@
 /*
  * CFI program - runs the instructions of a CIE and of an FDE
  *
- * A program moves through the code of a function and says at each place where the CFA and the
- * registers are. Of the registers only those that a walk needs are followed: fp, the return
- * address, and sp, which has to be the CFA. Operands are decoded by a table, so that an instruction
- * that does not matter is skipped by the same code.
+ * A program moves through the code of a function and describes at each place where the CFA and the
+ * registers are. Only the registers that a walk needs are tracked: fp, the return address, and sp,
+ * which must be the CFA. Operands are decoded by a table, so that an instruction that does not
+ * matter is skipped by the same code.
  * Invariants: (1) rows ascend, do not overlap and stay within the FDE  [test-cfi-files; fuzz_cfi]
  *             (2) each row but the last costs at least one byte of program [fuzz_cfi]
- *             (3) what cannot be held by a rule says so, and does not stop what comes after it
+ *             (3) a state that no rule can express is marked, and later rows are still read
  *                                                                          [test-cfi: prefixes]
- * Of DWARF expressions these are known: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames,
+ * These DWARF expressions are supported: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames,
  * and libcrypto's), and the pattern that linkers write for the PLT.
  */
 #include "arch/cfi-program.h"
@@ -112,7 +112,7 @@ struct instruction {
 	struct cfi_bytes block;
 };
 
-/* `set` is where an operand goes, but a block. */
+/* `set` receives the operand, unless it is a block. */
 static void take_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 			 struct cfi_bytes *bytes, uint8_t kind, uint64_t *set,
 			 struct cfi_bytes *block)
@@ -179,7 +179,7 @@ static void set_cfa(struct cfi_state *state, uint64_t reg, int64_t offset)
 
 /* ---- Expressions ---- */
 
-/* `DW_OP_breg n`, and nothing after it but what is left in the block */
+/* `DW_OP_breg n`; the rest of the block is not read */
 static bool take_register_offset(struct cfi_bytes *block, uint64_t *ret_register,
 				 int64_t *ret_offset)
 {
@@ -193,7 +193,7 @@ static bool take_register_offset(struct cfi_bytes *block, uint64_t *ret_register
 	return true;
 }
 
-/* rsp + 8 + ((rip & 15) >= n) * 8, as binutils, gold and lld write it for .plt (x86_64) */
+/* rsp + 8 + ((rip & 15) >= n) * 8, as written by binutils, gold and lld for .plt (x86_64) */
 static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
 {
 	static const uint8_t before[] = { 0x77, 8, 0x80, 0, EXPR_LIT15, 0x1a };
@@ -209,7 +209,7 @@ static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
 	return true;
 }
 
-/* `deref`, and then perhaps `plus_uconst n` */
+/* `deref`, then optionally `plus_uconst n` */
 static bool take_deref(struct cfi_bytes *block, uint8_t *ret_number)
 {
 	uint64_t add = 0;
@@ -278,17 +278,17 @@ static struct cfi_value value_at_cfa(const struct cfi_cie *cie, uint64_t factore
 	return value;
 }
 
-/* Only "sp is the CFA" is a value that can be held. */
+/* Only "sp is the CFA" can be expressed. */
 static struct cfi_value value_is_cfa(uint64_t factored, bool is_sp)
 {
 	return (struct cfi_value){ .place = is_sp && factored == 0 ? CFI_SAME : CFI_N_PLACES };
 }
 
 /*
- * ppc64le: behind `mflr r0`, up to where r0 is stored, CFI says that the return address is in r0.
- * It still is in lr too, which only a call changes. In no file of Debian's libc6 and gcc packages
- * is there such a call, but the linker's __glink_PLTresolve: for two of its instructions lr is its
- * own address, and a walk ends at that as at a bad frame.
+ * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. It is
+ * still in lr, too, which only a call changes. No file of Debian's libc6 and gcc packages has such
+ * a call, except for the linker's __glink_PLTresolve: for two of its instructions lr is its own
+ * address, and a walk ends there as at a bad frame.
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
@@ -361,8 +361,8 @@ static void set_cfa_factored(const struct cfi_cie *cie, struct cfi_state *state,
 		state->cfa = CFI_CFA_UNSUPPORTED;
 }
 
-/* As libgcc has it: the offset does not end an expression, the register does, and the last
- * offset then counts again. */
+/* Like libgcc: a new register, not a new offset, ends an expression, and the last offset is then
+ * valid again. */
 static void run_cfa(const struct cfi_reader *reader, const struct cfi_cie *cie,
 		    struct cfi_state *state, const struct instruction *instruction)
 {
@@ -406,7 +406,7 @@ static bool run_state(struct cfi_rows *rows, const struct instruction *instructi
 	return true;
 }
 
-/* How far an instruction moves; *ret_pc is the place afterwards. False where it is not forward. */
+/* Computes the place after a moving instruction. Returns false if it moves back. */
 static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 		 const struct instruction *instruction, uint64_t *ret_pc)
 {
@@ -424,7 +424,7 @@ static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 	return true;
 }
 
-/* Whatever moves is not run here. */
+/* Instructions that move are not run here. */
 static bool run(struct cfi_rows *rows, const struct cfi_cie *cie,
 		const struct instruction *instruction)
 {
@@ -458,8 +458,8 @@ static bool moves(uint8_t op)
 	       op == OP_ADVANCE_LOC8;
 }
 
-/* Before any instruction: a call left the return address in lr, or where the architecture puts
- * it. */
+/* The state before any instruction: a call left the return address in lr, or in the architecture's
+ * place. */
 static struct cfi_state default_state(const struct regs *regs)
 {
 	struct cfi_state state = { .cfa = CFI_CFA_UNSUPPORTED };
@@ -493,8 +493,8 @@ static bool fits(int64_t value)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* False where the rule cannot hold the return address; a caller's fp that it cannot hold is as
- * good as undefined. */
+/* Returns false if the rule cannot express the return address. A caller's fp that it cannot express
+ * counts as undefined. */
 static bool set_places(const struct regs *regs, const struct cfi_state *state,
 		       struct cfi_rule *rule)
 {
@@ -511,7 +511,7 @@ static bool set_places(const struct regs *regs, const struct cfi_state *state,
 	return true;
 }
 
-/* sp is the CFA, or, in a signal frame, says so in its own words. */
+/* True if sp is the CFA, or if a signal frame's own expression says so. */
 static bool sp_is_cfa(const struct cfi_state *state)
 {
 	switch (state->sp.place) {
@@ -534,7 +534,7 @@ static void set_cfa_register(uint64_t reg, struct cfi_rule *rule)
 	rule->flags |= (uint8_t)(reg << CFI_NUMBER_SHIFT);
 }
 
-/* What stands for the CFA; CFI_CFA_UNSUPPORTED where its offset does not fit. */
+/* Sets how the CFA is computed; CFI_CFA_UNSUPPORTED if its offset does not fit. */
 static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 			 struct cfi_rule *rule)
 {
@@ -582,7 +582,7 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 	rows->n_remembered = 0;
 }
 
-/* Runs up to where the state begins to hold for something, and says until where it does. */
+/* Runs to the next row, and returns the row's end. */
 static uint64_t run_row(struct cfi_rows *rows, struct cfi_rule *ret_rule)
 {
 	const struct cfi_fde *fde = rows->fde;

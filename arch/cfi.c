@@ -2,15 +2,15 @@
 /*
  * CFI - the records of .eh_frame and .debug_frame
  *
- * A section is a sequence of records: CIEs with what functions have in common, and FDEs, one a
- * function, that name their CIE by its distance. This file finds and reads them; cfi-program.c runs
- * the programs that they carry.
+ * A section is a sequence of records: CIEs, with the common parts of functions, and FDEs, one a
+ * function, which refer to their CIE by its distance. This file finds and reads them; cfi-program.c
+ * runs the programs that they carry.
  * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
- *             (2) an FDE's end is behind its start, and does not wrap  [test-cfi: ranges; fuzz_cfi]
+ *             (2) an FDE's end is after its start, and does not wrap   [test-cfi: ranges; fuzz_cfi]
  *             (3) reading a whole section costs time linear in its size: records do not overlap,
  *                 and of a CIE, which any number of FDEs may name, at most MAX_INITIAL bytes are
  *                 run  [test-cfi: costly CIEs]
- * Addresses wrap at 64 bits, as the pointers of position-independent code have to.
+ * Addresses wrap at 64 bits, because the pointers of position-independent code do.
  * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler
  * makes.
  */
@@ -52,9 +52,9 @@ enum pe_relation {
 /* The body of a record. */
 struct record {
 	size_t at;
-	struct cfi_bytes body; /* what follows `link` */
+	struct cfi_bytes body; /* the bytes after `link` */
 	size_t link_at;
-	uint64_t link; /* the CIE's mark, or how an FDE names its CIE */
+	uint64_t link; /* the CIE's mark, or an FDE's reference to its CIE */
 	bool is_cie;
 };
 
@@ -94,7 +94,7 @@ static void align_bytes(const struct cfi_section *section, struct cfi_bytes *byt
 	cfi_bytes_take(bytes, -address_of(section, bytes->at) & 7);
 }
 
-/* Over a pointer whose value does not matter. */
+/* Skips a pointer. */
 static void skip_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
 			 uint8_t encoding)
 {
@@ -135,8 +135,8 @@ uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *b
 }
 
 /*
- * The record at `at`; false where none is. A length of 0 marks the end of one input file, and
- * linkers leave it in the middle: it is a record without anything in it.
+ * Reads the record at `at`; returns false if there is none. A length of 0 marks the end of one
+ * input file, and linkers leave it in the middle: it counts as an empty record.
  */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {
@@ -154,7 +154,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	ret_record->at = at;
 	ret_record->body = (struct cfi_bytes){ body, body + length, false };
 	ret_record->link_at = (size_t)(body - section->bytes);
-	/* .eh_frame has four bytes here in long records too (LSB 10.6.1) */
+	/* .eh_frame has four bytes here even in long records (LSB 10.6.1) */
 	if (is_long && section->is_debug_frame)
 		mark = UINT64_MAX;
 	ret_record->link = mark == UINT64_MAX ? cfi_bytes_u64(&ret_record->body)
@@ -163,7 +163,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	return true;
 }
 
-/* What the letters behind 'z' say; false where one is not known. */
+/* Reads the data of the letters after 'z'; returns false if one is unknown. */
 static bool take_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
 			      const uint8_t *letters, struct cfi_cie *cie)
 {
@@ -191,7 +191,7 @@ static bool take_augmentation(const struct cfi_section *section, struct cfi_byte
 	return !bytes->failed;
 }
 
-/* The column of the return address has to be the one that the architecture uses. */
+/* The column of the return address must be the architecture's. */
 static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
 {
 	const struct cfi_section *section = reader->section;
@@ -304,7 +304,7 @@ struct header {
 	size_t n;
 };
 
-/* Only the kind of table that every linker makes. */
+/* Accepts only the kind of table that every linker makes. */
 static bool read_header(const struct cfi_section *section, struct header *ret_header)
 {
 	struct cfi_bytes bytes = { section->header, section->header, false };

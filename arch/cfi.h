@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI - call frame information: from a place in the code to the rule that finds the caller
+ * CFI - call frame information: finds the rule for the caller at a place in the code
  *
  *     struct cfi_reader reader;
  *     struct cfi_fde fde;
@@ -14,7 +14,7 @@
  *                     use(row.start, row.end, &row.rule);
  *
  * Every function is async-signal-safe and allocates nothing. A reader belongs to one thread; the
- * section's bytes must stay where they are. Little-endian and 64 bits only.
+ * section's bytes must not move. Little-endian and 64 bits only.
  * Sources: DWARF 5 section 6.4; Linux Standard Base Core 5.0 section 10.6 for .eh_frame and
  * .eh_frame_hdr.
  */
@@ -31,20 +31,20 @@
 	8 /* states that a program may have saved at once; compilers nest one deep */
 #define CFI_READER_CIES 8
 
-/* Where the CFA is: the value that sp had before the call. */
+/* The computation of the CFA, which is the value that sp had before the call. */
 enum cfi_cfa {
-	CFI_CFA_NONE,        /* no CFI says anything here */
-	CFI_CFA_UNSUPPORTED, /* CFI says something that no rule can hold */
+	CFI_CFA_NONE,        /* no CFI covers this place */
+	CFI_CFA_UNSUPPORTED, /* CFI that no rule can express */
 	CFI_CFA_SP,          /* sp + cfa_offset */
 	CFI_CFA_FP,          /* fp + cfa_offset */
-	CFI_CFA_AT_SP,       /* what stands at sp + cfa_offset, and 8 * CFI_NUMBER() */
-	CFI_CFA_AT_FP,       /* what stands at fp + cfa_offset, and 8 * CFI_NUMBER() */
-	CFI_CFA_PLT,         /* sp + cfa_offset, and 8 more where pc % 16 >= CFI_NUMBER() */
-	CFI_CFA_REGISTER,    /* cfa_offset + the register that DWARF calls CFI_NUMBER() */
+	CFI_CFA_AT_SP,       /* the word at sp + cfa_offset, plus 8 * CFI_NUMBER() */
+	CFI_CFA_AT_FP,       /* the word at fp + cfa_offset, plus 8 * CFI_NUMBER() */
+	CFI_CFA_PLT,         /* sp + cfa_offset, and 8 more if pc % 16 >= CFI_NUMBER() */
+	CFI_CFA_REGISTER,    /* cfa_offset + the register with DWARF's number CFI_NUMBER() */
 	CFI_N_CFAS,
 };
 
-/* Where the caller's value of a register is. */
+/* The location of the caller's value of a register. */
 enum cfi_place {
 	CFI_SAME,   /* still in the register; the return address: in lr */
 	CFI_AT_CFA, /* at CFA + offset */
@@ -52,18 +52,18 @@ enum cfi_place {
 	CFI_AT_FP,  /* at fp + offset */
 	/* in the register whose number in DWARF is the offset; the return address only */
 	CFI_IN_REGISTER,
-	/* nowhere, or where no rule can say; the return address: this is the outermost frame */
+	/* nowhere, or not expressible; the return address: this is the outermost frame */
 	CFI_UNDEFINED,
 	CFI_N_PLACES,
 };
 
-#define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is no return address */
+#define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is not a return address */
 #define CFI_RA_SIGNED 0x02 /* the return address is signed here (aarch64) */
-#define CFI_NUMBER_SHIFT 4 /* a small number that belongs to the CFA */
+#define CFI_NUMBER_SHIFT 4 /* position of a small number that belongs to the CFA */
 #define CFI_MAX_NUMBER 15
 #define CFI_NUMBER(flags) ((unsigned int)(flags) >> CFI_NUMBER_SHIFT)
 
-/* Equal rules have equal bytes: what a rule does not use is 0. */
+/* Equal rules have equal bytes: unused fields are 0. */
 struct cfi_rule {
 	uint8_t cfa; /* enum cfi_cfa */
 	uint8_t fp;  /* enum cfi_place */
@@ -80,7 +80,7 @@ struct cfi_section {
 	size_t size;
 	uint64_t address; /* of bytes[0] */
 	uint64_t text_base,
-		data_base; /* for DW_EH_PE_textrel and datarel; 0 in what linkers make */
+		data_base; /* for DW_EH_PE_textrel and datarel; 0 in the output of linkers */
 	enum regs_arch arch;
 	bool is_debug_frame;
 	const uint8_t *header; /* .eh_frame_hdr; NULL: none, and cfi_find() is slow */
@@ -89,17 +89,17 @@ struct cfi_section {
 };
 
 struct cfi_value {
-	uint8_t place; /* enum cfi_place, or CFI_N_PLACES: no rule can say */
+	uint8_t place; /* enum cfi_place, or CFI_N_PLACES: no rule can express it */
 	int64_t offset;
 };
 
-/* What a CFI program works on. */
+/* The state of a CFI program. */
 struct cfi_state {
-	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP stands for any register */
+	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP means any register */
 	uint8_t number; /* of an expression */
 	bool ra_signed;
 	int64_t expression_offset;
-	/* kept while an expression holds, since def_cfa_register goes back to them */
+	/* kept while an expression is valid, because def_cfa_register returns to them */
 	uint64_t cfa_register;
 	int64_t cfa_offset;
 	struct cfi_value fp, ra, sp;
@@ -116,7 +116,7 @@ struct cfi_cie {
 	struct cfi_state initial;
 };
 
-/* One function, or the part of one. */
+/* One function, or a part of one. */
 struct cfi_fde {
 	size_t at;           /* in the section */
 	uint64_t start, end; /* start < end */
@@ -129,7 +129,7 @@ struct cfi_row {
 	struct cfi_rule rule;
 };
 
-/* The rows of an FDE, ascending and without holes. Where its program is broken the last one is
+/* The rows of an FDE, ascending and without holes. If its program is broken, the last row is
  * CFI_CFA_UNSUPPORTED. */
 struct cfi_rows {
 	const struct cfi_reader *reader;
@@ -145,24 +145,24 @@ struct cfi_rows {
 struct cfi_reader {
 	const struct cfi_section *section;
 	const struct regs *regs;
-	struct cfi_cie cies[CFI_READER_CIES]; /* by place, to be overwritten */
-	struct cfi_rows rows; /* what is just run: not on the stack, which may be small */
+	struct cfi_cie cies[CFI_READER_CIES]; /* by place; overwritten when full */
+	struct cfi_rows rows; /* the current run: not on the stack, which may be small */
 };
 
 /* The section must have an architecture. */
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section);
 
-/* The next usable FDE at or behind *at, which moves behind it; false at the end. Work is linear
- * in the bytes. */
+/* Returns the next usable FDE at or after *at, and moves *at past it; false at the end. Work is
+ * linear in the bytes. */
 bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde);
 
-/* The FDE at `at`; false where none is, or none that can be used. */
+/* Returns the FDE at `at`; false if there is none, or it is not usable. */
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*
- * The FDE that covers pc: the last one in address order that starts at or before it, the first of
- * those in the section that start at the same place. By .eh_frame_hdr where there is one, else by
- * reading all of the section.
+ * Finds the FDE that covers pc: the last one in address order that starts at or before it; of
+ * several with the same start, the first in the section. Uses .eh_frame_hdr if there is one, else
+ * reads the whole section.
  */
 bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
 
@@ -170,5 +170,5 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 		   const struct cfi_fde *fde);
 bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row);
 
-/* The rule at pc; CFI_CFA_NONE where no FDE covers it. */
+/* Returns the rule at pc; CFI_CFA_NONE if no FDE covers it. */
 void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule);

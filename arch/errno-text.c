@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Errno text - errors that a limit of the process, or of its cgroup, makes
- */
+/* Errno text - errors that a limit of the process, or of its cgroup, causes */
 #include "arch/errno-text.h"
 
 #include "arch/base.h"
@@ -12,8 +10,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* A cgroup with room for no more than so many is taken for the reason: some have gone since it
- * had none. */
+/* A cgroup counts as full if it has room for at most so many: some may have ended since the
+ * error. */
 #define FEW_PIDS 4
 
 static const struct {
@@ -60,7 +58,7 @@ static size_t read_text(const char *path, char *buffer, size_t size)
 	return strlen(buffer);
 }
 
-/* A number in a file of the cgroup, or -1. */
+/* Returns the number in a file of the cgroup, or -1. */
 static int64_t read_number(const char *folder, const char *name)
 {
 	char path[PATH_MAX] = "", text[32], *end;
@@ -74,7 +72,7 @@ static int64_t read_number(const char *folder, const char *name)
 	return end > text ? number : -1;
 }
 
-/* Appends which cgroup limits the processes: the process's own, or one above it, up to the one
+/* Appends which cgroup limits the processes: the process's own or one of its parents, up to the one
  * that is mounted at `root`. */
 static bool append_full(char *buffer, const char *root, const char *path)
 {
@@ -95,16 +93,15 @@ static bool append_full(char *buffer, const char *root, const char *path)
 			append(buffer, "/pids.max)");
 			return true;
 		}
-		/* in a container the path may be one of the host, and the container's cgroup the
-		 * root */
+		/* in a container the path may be the host's, and the container's cgroup the root */
 		if (strlen(folder) <= n_root)
 			return false;
 		*strrchr(folder, '/') = '\0';
 	}
 }
 
-/* Cgroups v1 have a tree of their own for pids, and v2 one for everything, which has another
- * place beside those of v1. */
+/* Cgroups v1 have a separate tree for pids. V2 has one tree for everything, which has another mount
+ * point beside those of v1. */
 static bool append_cgroup(char *buffer)
 {
 	char text[2 * PATH_MAX], *line, *next = text;

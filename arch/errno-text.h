@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Errno text - strerror(), and which of the process's limits an error comes from
+ * Errno text - strerror(), with the process's limit that causes an error
  *
  *     fprintf(stderr, "cannot make a pipe: %s\n", ERRNO_TEXT(errno));
  */
@@ -10,7 +10,9 @@
 /* Valid until the end of the block. */
 #define ERRNO_TEXT(error) errno_text((error), (char[ERRNO_TEXT_BYTES]){ "" })
 
-/* Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE,
- * `ulimit -n`, is 64)". For EAGAIN, which is taken for that of fork(), clone() and
- * pthread_create(), it reads files in /proc and /sys. */
+/*
+ * Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE, `ulimit
+ * -n`, is 64)". For EAGAIN, which is assumed to come from fork(), clone() or pthread_create(), it
+ * reads files in /proc and /sys.
+ */
 const char *errno_text(int error, char *buffer);

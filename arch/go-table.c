@@ -90,7 +90,7 @@ bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address
 	return false;
 }
 
-/* For i == n_functions: the end of the last function. */
+/* With i == n_functions: the end of the last function. */
 static uint64_t start_of(const struct go_table *table, uint64_t i)
 {
 	return table->text +
@@ -103,7 +103,7 @@ bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *
 	uint64_t record = number_at(table, pair + table->number, table->number);
 	struct go_function function = { start_of(table, i), start_of(table, i + 1), 0 };
 
-	/* Go 1.2 counts from the table's start, later ones from that of the pairs. */
+	/* Offsets of Go 1.2 are relative to the table's start, later ones to that of the pairs. */
 	if (table->names > 0 && !add_u64(record, table->functions, &record))
 		return false;
 	if (record >= table->size || function.start >= function.end)

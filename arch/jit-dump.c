@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Jitdump - what a program writes of code that it generates, with times
+ * Jitdump - reads the file in which a program records its generated code
  *
  *     header = magic u32 "JiTD", version u32, header bytes u32, elf machine u32, reserved u32,
  *              pid u32, time u64, flags u64
  *     record = id u32, bytes u32, time u64, …
  *       load (0)   pid u32, tid u32, vma u64, address u64, size u64, index u64, name, 0, code
  *       move (1)   pid u32, tid u32, vma u64, old address u64, new address u64, size u64, index u64
- *       lines (2)  address u64, number of lines u64, then of each: address u64, line u32,
+ *       lines (2)  address u64, number of lines u64, then for each: address u64, line u32,
  *                  discriminator u32, file, 0, where the file "\xff" is that of the line before
  *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame,
- *                  .eh_frame_hdr: of the load that follows, as if .eh_frame stood at the first
- *                  multiple of 8 behind its code
+ *                  .eh_frame_hdr: of the load that follows, as if .eh_frame were at the first
+ *                  multiple of 8 after its code
  *     all others (the end) are skipped by their length.
- * Invariants: (1) nothing outside of the bytes is looked at  [test-jit-names: dump, fuzz_jit_dump]
- *             (2) each step goes on by a record's header at least, so it ends
+ * Invariants: (1) nothing outside of the bytes is read  [test-jit-names: dump, fuzz_jit_dump]
+ *             (2) each step advances by at least a record's header, so it ends
  */
 #include "arch/jit-dump.h"
 
@@ -94,7 +94,7 @@ static bool take_move(const struct jit_dump *dump, size_t at, size_t end,
 	return entry->size > 0;
 }
 
-/* How many there are is seen by the record's length, but for padding behind them. */
+/* The record's length determines the number of lines, except for padding after them. */
 static bool take_lines(const struct jit_dump *dump, size_t at, size_t end,
 		       struct jit_dump_entry *entry)
 {
@@ -125,7 +125,7 @@ static bool take_unwinding(const struct jit_dump *dump, size_t at, size_t end,
 	return true;
 }
 
-/* Goes on behind the line's file, which is then that of the lines. */
+/* Moves past the line's file, which becomes the current file. */
 static bool skip_file(struct jit_dump_lines *lines)
 {
 	const char *file = (const char *)lines->dump->bytes + lines->at + LINE_BYTES;
@@ -164,7 +164,7 @@ bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry)
 		bool is_one = false;
 
 		if (bytes < RECORD_BYTES || bytes > dump->size - dump->at)
-			return false; /* cut, or nonsense */
+			return false; /* cut, or not valid */
 		end = dump->at + bytes;
 		dump->at = end;
 		if (id == RECORD_LOAD)

@@ -2,8 +2,8 @@
 /*
  * Packet - bytes over a socket, and a descriptor beside them
  *
- * Header-only, as tools and daemon share it. What is received has more to be checked, by each
- * receiver.
+ * Header-only, because tools and daemon share it. Each receiver must check more of what it
+ * receives.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* As sendmsg(2), of one packet: with a descriptor unless fd is -1, and never a SIGPIPE. */
+/* Like sendmsg(2), for one packet: with a descriptor unless fd is -1, and without SIGPIPE. */
 static inline ssize_t packet_send(int socket, const struct iovec *parts, size_t n_parts, int fd,
 				  int flags)
 {

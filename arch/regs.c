@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Registers - the numbers, and what a call looks like
+ * Registers - the numbers, and the encodings of calls
  *
  * Sources: the psABIs for DWARF's numbers; arch/ARCH/include/uapi/asm/perf_regs.h for perf's; for
  * signals the struct rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>; for
@@ -142,7 +142,7 @@ struct call {
 	enum regs_arch arch;
 	uint8_t size;
 	uint32_t mask,
-		bits; /* of the first four bytes, little-endian; fewer where the call is shorter */
+		bits; /* of the first four bytes, little-endian; fewer if the call is shorter */
 };
 
 static const struct call calls[] = {
@@ -183,7 +183,7 @@ bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size)
 	return false;
 }
 
-/* Signing sets bits that an address of user space has not, and stripping clears them. */
+/* Signing sets bits that are clear in an address of user space; stripping clears them. */
 uint64_t regs_own_pac_mask(void)
 {
 #if defined(__aarch64__)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Regular file - look, then open
+ * Regular file - checks, then opens
  *
  * Invariant: only regular files of file systems that store files are opened
  * [test-regular-file: others]

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spawn - starts our own programs: profctl its profd, and profd its engine and its helper
+ * Spawn - starts profd's own programs: profctl starts profd, and profd its engine and its helper
  *
- * What a program finds is said here once: no descriptor that is not meant for it, and no signal as
- * we have it.
+ * Defines what a started program inherits: no other descriptors, and no signal settings of this
+ * process.
  */
 #include "arch/spawn.h"
 
@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 
-/* Copies of them above the numbers that they get, so that none is overwritten before it is
+/* Duplicates the descriptors above the target numbers, so that none is overwritten before it is
  * moved. */
 static int lift(const struct spawn *spawn, int ret_lifted[SPAWN_MAX_FDS])
 {

@@ -13,11 +13,11 @@ struct spawn {
 	const char *path;
 	const char *name;       /* argv[0] */
 	const char *argument;   /* argv[1]; NULL: none */
-	int fds[SPAWN_MAX_FDS]; /* its SPAWN_FIRST_FD and so on */
+	int fds[SPAWN_MAX_FDS]; /* its SPAWN_FIRST_FD and following */
 	unsigned n_fds;
-	bool own_session; /* a Ctrl-C at the terminal does not reach it */
+	bool own_session; /* Ctrl-C at the terminal does not reach it */
 };
 
-/* Starts it with those descriptors and no others but stdin (null), stdout and stderr, which are
- * our stderr, and with no signal blocked or ignored. 0, or -errno. */
+/* Starts the program with only those descriptors, the null device as stdin, this process's stderr
+ * as stdout and stderr, and no signal blocked or ignored. Returns 0, or -errno. */
 int spawn_program(const struct spawn *spawn, pid_t *ret_pid) MUST_CHECK;

@@ -5,7 +5,9 @@
 
 #define START_THREADS_MAX 8
 
-/* Whether so many more threads (START_THREADS_MAX or less) can be there at once: they are
- * started, and ended. Libraries that start threads end the process, or wait for ever, where that
- * fails. Else writes why, as errno_text() does. */
+/*
+ * Returns whether so many more threads (at most START_THREADS_MAX) can exist at once, by starting
+ * and ending them. Libraries that start threads end the process, or wait forever, if that fails. On
+ * failure writes the reason, like errno_text().
+ */
 bool start_threads_check(unsigned n, char *ret_why);

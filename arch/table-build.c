@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Table build - from CFI to a table, in one pass over the programs
+ * Table build - compiles CFI to a table, in one pass over the programs
  *
  * First the FDEs' places are collected and sorted, then each program is run once and its rows are
- * appended. Sections are mostly in order already. Where FDEs overlap, the one that starts later
- * holds from its start on, and nothing holds behind its end: what a search in .eh_frame_hdr finds.
- * Of FDEs with the same start the first one counts. Rules are numbered as they come, by a hash
- * table.
- * Invariants: (1) rows ascend, and neighbours differ in their rule         [test-table: order]
+ * appended. Sections are mostly in order already. If FDEs overlap, the one that starts later is
+ * used from its start on, and no rule applies after its end: the same as a search in .eh_frame_hdr.
+ * Of FDEs with the same start the first one is used. A hash table numbers the rules in order of
+ * appearance.
+ * Invariants: (1) rows ascend, and neighbors differ in their rule          [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
  *                                                                       [test-table: hostile rules]
  *             (3) memory comes from the caller only and is bounded by max_bytes; after a failure
@@ -26,7 +26,7 @@
 
 struct place {
 	uint32_t start,
-		end; /* from the base; end may be one behind 32 bits and is then its maximum */
+		end; /* from the base; end may exceed 32 bits by one, and is then the maximum */
 	uint32_t at;
 	uint32_t section;
 };
@@ -125,7 +125,7 @@ static uint64_t hash_rule(const struct cfi_rule *rule)
 	return hash ^ hash >> 32;
 }
 
-/* The slot that has the rule, or the free one where it belongs; NULL where too many others are. */
+/* Returns the slot that has the rule, or a free one for it; NULL after too many collisions. */
 static uint32_t *find_slot(const struct build *build, uint32_t *slots, size_t n_slots,
 			   const struct cfi_rule *rule)
 {
@@ -270,7 +270,7 @@ static void sort_pass(const struct place *from, struct place *to, size_t n, unsi
 		to[counts[from[i].start >> shift & (RADIX_SIZE - 1)]++] = from[i];
 }
 
-/* Stable, so that the first of two with the same start stays the first. */
+/* Stable, so that the first of two FDEs with the same start stays first. */
 static int sort_places(struct build *build)
 {
 	size_t n = build->places.n, bytes = n * sizeof(struct place);

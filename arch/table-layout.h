@@ -11,7 +11,7 @@
 #define TABLE_VERSION 1
 #define TABLE_PAGE 4096u
 
-/* Numbers are the machine's own, which are little-endian everywhere that this is built. */
+/* Numbers are in the machine's byte order, which is little-endian on every supported machine. */
 static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "tables are little-endian");
 
 struct table_header {

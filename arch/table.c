@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Table - layout, check and look-up; table-build.c makes them
+ * Table - layout, check and lookup; table-build.c makes tables
  *
  *     header  table-layout.h
  *     rules   n_rules x 16 bytes; rule 0 is "no CFI"
  *     pages   n_pages + 1 x u32: the first row of each 4 KiB of code, so that few rows are searched
  *     rows    n_rows x u16: where a row begins, within its page; ascending
- *     ids     n_rows x u16, or u32 in a wide table: the rule that holds from there to the next row
+ *     ids     n_rows x u16, or u32 in a wide table: the rule from there to the next row
  *
- * A row holds beyond the end of its page until the next one begins, so long functions need no row
- * on every page. The two arrays stand apart since the search reads only `rows`: 32 of them are in a
- * cache line.
- * Invariants: (1) table_get() reads nothing outside of a table that was checked, for any address
+ * A row is valid beyond the end of its page, until the next row begins, so long functions need no
+ * row on every page. The two arrays are separate because the search reads only `rows`: 32 of them
+ * are in a cache line.
+ * Invariants: (1) table_get() reads only inside of a checked table, for any address
  *                                                          [test-table: damaged; fuzz_unwind_table]
- *             (2) at every address the table says what the CFI says       [test-cfi-files]
+ *             (2) at every address the table has the rule of the CFI      [test-cfi-files]
  */
 #include "arch/table.h"
 
@@ -27,7 +27,7 @@ struct layout {
 	uint64_t rules, pages, rows, ids, end;
 };
 
-/* Counts of 32 bits cannot overflow these sums. */
+/* These sums of 32-bit counts cannot overflow. */
 static struct layout lay_out(const struct table_header *header)
 {
 	uint64_t id_size = header->is_wide ? sizeof(uint32_t) : sizeof(uint16_t);
@@ -123,8 +123,8 @@ int table_init(struct table *table, const void *bytes, size_t size)
 	return 0;
 }
 
-/* A search waits for each line that it looks at, and behind them for the id; so all are fetched
- * at once. Pages with more rows than this are rare. */
+/* A search waits for each line that it reads, and then for the id, so all are fetched at once. Few
+ * pages have more rows than this. */
 static inline void prefetch_rows(const struct table *table, uint32_t row, uint32_t n)
 {
 	const uint8_t *ids = table->ids;

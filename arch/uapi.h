@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Uapi - kernel interfaces newer than the headers we build with
+ * Uapi - kernel interfaces that are newer than the build's headers
  *
- * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; what newer kernels
- * offer is declared here under names of our own, so that newer headers do not clash. Each entry
- * names the kernel header it comes from and the first version that has it, and is to be probed at
- * run time: an older kernel answers ENOTTY or EINVAL. Everything of perf_event that we use,
- * PERF_FORMAT_LOST (6.0) included, is in 6.1's linux/perf_event.h.
+ * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; newer interfaces are
+ * declared here under separate names, so that newer headers do not clash. Each entry names the
+ * kernel header it comes from and the first version that has it, and must be probed at run time: an
+ * older kernel returns ENOTTY or EINVAL. All parts of perf_event that are used, PERF_FORMAT_LOST
+ * (6.0) included, is in 6.1's linux/perf_event.h.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ enum uapi_procmap_query_flags {
 	UAPI_PROCMAP_QUERY_VMA_WRITABLE = 0x02,
 	UAPI_PROCMAP_QUERY_VMA_EXECUTABLE = 0x04,
 	UAPI_PROCMAP_QUERY_VMA_SHARED = 0x08,
-	/* The next one above query_addr where none covers it. */
+	/* The next one above query_addr if none covers it. */
 	UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA = 0x10,
 	UAPI_PROCMAP_QUERY_FILE_BACKED_VMA = 0x20,
 };
@@ -37,16 +37,16 @@ struct uapi_procmap_query {
 	uint64_t query_flags;   /* in: enum uapi_procmap_query_flags */
 	uint64_t query_addr;    /* in */
 	uint64_t vma_start;     /* out */
-	uint64_t vma_end;       /* out: first address behind it */
+	uint64_t vma_end;       /* out: first address after it */
 	uint64_t vma_flags;     /* out: UAPI_PROCMAP_QUERY_VMA_* */
 	uint64_t vma_page_size; /* out */
 	uint64_t vma_offset;    /* out: file offset in bytes */
-	uint64_t inode;         /* out: 0 where no file */
+	uint64_t inode;         /* out: 0 without a file */
 	uint32_t dev_major;     /* out */
 	uint32_t dev_minor;     /* out */
-	/* in: of the buffer, 0 for none; out: with the NUL, 0 where there is no name */
+	/* in: of the buffer, 0 for none; out: with the NUL, 0 without a name */
 	uint32_t vma_name_size;
-	/* in: of the buffer, 0 for none; out: 0 where there is no build-id */
+	/* in: of the buffer, 0 for none; out: 0 without a build-id */
 	uint32_t build_id_size;
 	uint64_t vma_name_addr; /* in: buffer of at most PATH_MAX bytes */
 	uint64_t build_id_addr; /* in: buffer; the kernel has build-ids of at most 20 bytes */
@@ -64,14 +64,14 @@ static_assert(UAPI_PROCMAP_QUERY == 0xc0686611, "ioctl number of linux/fs.h");
 
 /*
  * include/uapi/linux/pidfd.h, struct pidfd_info, since Linux 6.13, the exit status since 6.15:
- * ioctl on a pidfd. Of a process that has been waited for there is UAPI_PIDFD_INFO_EXIT alone.
- * Errors: ENOTTY an older kernel, ESRCH it is gone and an older kernel.
+ * ioctl on a pidfd. A process that has been waited for has only UAPI_PIDFD_INFO_EXIT.
+ * Errors: ENOTTY an older kernel, ESRCH the process is gone and the kernel is older.
  */
 struct uapi_pidfd_info {
-	uint64_t mask; /* in: UAPI_PIDFD_INFO_*; out: what is there */
+	uint64_t mask; /* in: UAPI_PIDFD_INFO_*; out: what is available */
 	uint64_t cgroup;
 	uint32_t ids[11];
-	int32_t exit_code; /* as wait() has it */
+	int32_t exit_code; /* as from wait() */
 };
 static_assert(sizeof(struct uapi_pidfd_info) == 64, "layout of linux/pidfd.h");
 

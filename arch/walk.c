@@ -4,21 +4,21 @@
  *
  * A step looks up the rule for where a frame is, computes the CFA from sp or fp, and reads the
  * return address and the caller's fp relative to it. A return address is looked up one byte
- * earlier, since a call may be the last instruction of its function; what a signal interrupted is
- * looked up where it is. Where no CFI is, frame pointers are followed, and what they say is
- * believed only if it could be true.
- * Invariants: (1) sp rises with every step, but out of a leaf that has its return address in lr,
+ * earlier, because a call may be the last instruction of its function; an interrupted pc is looked
+ * up as it is. Without CFI, frame pointers are followed, and their values are used only if they are
+ * plausible.
+ * Invariants: (1) sp rises with every step, except out of a leaf that has its return address in lr,
  *                 which the innermost frame and interrupted ones may be; and out of at most
  *                 MAX_SWITCHES signal handlers, which may have had a stack of their own. With
  *                 WALK_MAX_STEPS every walk ends  [test-walk: random stacks, cycles; fuzz_walk]
- *             (2) a walk with a cache takes under 100 us, whatever the stack says: by
+ *             (2) a walk with a cache takes less than 100 us for any stack, because of
  *                 WALK_MAX_STEPS and WALK_LOOKUP_STEPS
  *                 [test-walk: random stacks, lookups; bench-unwind-random]
- *             (3) nothing is read but by the copy, within its bounds, and by the callbacks
+ *             (3) only the copy, within its bounds, and the callbacks are read
  *                 [fuzz_walk]
- *             (4) the chain is what elfutils finds  [bench-unwind]
- *             (5) walks side by side find what each finds alone  [test-walk: together]
- * Does not stitch, does not guess what an unsupported rule would have said, and interprets no
+ *             (4) the chain is the one that elfutils finds  [bench-unwind]
+ *             (5) walks side by side find the same as alone  [test-walk: together]
+ * Does not stitch, does not guess the meaning of unsupported rules, and does not interpret
  * prologues.
  */
 #include "arch/walk.h"
@@ -26,21 +26,21 @@
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
-#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer further away is another number */
+#define MAX_FP_FRAME (UINT64_C(1) << 20) /* larger distances are not frame pointers */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
-#define WALK_GO WALK_N_STOPS /* not yet a reason to stop */
+#define WALK_GO WALK_N_STOPS /* no reason to stop yet */
 
 struct state {
 	const struct walk *walk;
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
-	bool is_made;   /* makecontext() made this frame, no call did: see find_place() */
-	uint32_t flags; /* of the frame to be stored */
+	bool is_made;                   /* made by makecontext(), not by a call: see find_place() */
+	uint32_t flags;                 /* of the frame to be stored */
 	uint16_t origin, callee_origin; /* of the rule at this place, and of its callee's */
 	unsigned int n_switches;
 	size_t n, n_lookups;
-	size_t n_inner; /* so many are stored in order */
+	size_t n_inner; /* number that is stored in order */
 	struct walk_result *result;
 };
 
@@ -84,7 +84,7 @@ static bool has_code(const struct state *state, uint64_t address, const uint8_t 
 	       memcmp(code, bytes, size) == 0;
 }
 
-/* What cannot be read could be a call. */
+/* Returns true if the code cannot be read: it could be a call. */
 static bool is_after_call(const struct state *state, uint64_t address)
 {
 	uint8_t code[CALL_BYTES];
@@ -97,7 +97,7 @@ static bool is_after_call(const struct state *state, uint64_t address)
 
 /* ---- Frames ---- */
 
-/* False where there is no room. The last n_roots places are a ring. */
+/* Returns false if there is no room. The last n_roots places are a ring. */
 static bool store(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -123,7 +123,7 @@ static void reverse(struct walk_frame *frames, size_t n)
 	}
 }
 
-/* Brings the ring into order, and says what it lost. */
+/* Brings the ring into order, and computes the dropped frames. */
 static void finish(const struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -144,7 +144,7 @@ static void finish(const struct state *state)
 
 /* ---- Steps ---- */
 
-/* To the caller. `sp` has been found to be above this frame. */
+/* Moves to the caller. The caller of this has checked that `sp` is above this frame. */
 static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint32_t flags)
 {
 	pc &= ~state->walk->pac_mask;
@@ -158,7 +158,7 @@ static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint3
 	return WALK_GO;
 }
 
-/* Only of the innermost frame are they all known. */
+/* Only for the innermost frame all registers are known. */
 static const uint64_t *numbered(const struct state *state, uint64_t number)
 {
 	if (state->n != 1 || !state->exact || number >= state->regs->n_numbered ||
@@ -216,7 +216,7 @@ static enum walk_stop get_place(const struct state *state, uint8_t place, int32_
 		       offset, ret_word);
 }
 
-/* Whether a step from sp to cfa is progress. */
+/* Returns whether a step from sp to cfa is progress. */
 static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
 	if (cfa % 8 != 0)
@@ -228,9 +228,9 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 }
 
 /*
- * Compilers do not say that `pop fp` gave fp back: until `ret` its place is the one on the stack,
- * then below sp. A leaf may also have put fp there to use it for something else, so it has to look
- * like a frame pointer of a caller.
+ * Compilers emit no CFI for `pop fp`: until `ret` fp's place is the one on the stack, then below
+ * sp. A leaf may also have stored fp there to reuse the register, so fp must look like a caller's
+ * frame pointer.
  */
 static bool is_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
@@ -263,8 +263,8 @@ struct move {
 	bool has_fp;
 };
 
-/* No branch on what differs from one rule to the next, since that is as good as random. False
- * where the copy does not have all of it. */
+/* No branches that depend on the rule, because these are mispredicted. Returns false if the copy
+ * does not have all of it. */
 static inline bool plan(const struct state *state, const struct cfi_rule *rule,
 			struct move *ret_move)
 {
@@ -321,7 +321,8 @@ static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *r
 	return go_to(state, ra, cfa, flags);
 }
 
-/* Where a chain of frame pointers has this frame's: what it points at, and the caller's sp. */
+/* Finds the frame by the chain of frame pointers: the saved fp, the return address, and the
+ * caller's sp. */
 static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t *ret_ra_at,
 		       uint64_t *ret_sp)
 {
@@ -341,8 +342,8 @@ static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t 
 	}
 }
 
-/* Where the kernel starts a program: at sp stand argc, argv, and a 0 behind it. The code there
- * often has no CFI. */
+/* True at the start of a program: the kernel puts argc and argv at sp, with a 0 after them. The
+ * code there often has no CFI. */
 static bool is_entry(const struct state *state)
 {
 	uint64_t sp = state->at.sp, argc, first, end;
@@ -353,9 +354,8 @@ static bool is_entry(const struct state *state)
 }
 
 /*
- * A chain ends with a 0, which says nothing of a function that was only begun. In code that is not
- * known to be on a chain of frame pointers, a 0 is a number like another, in a register that is
- * free.
+ * A chain ends with a 0, but not in a function that has only begun. In code that may not keep frame
+ * pointers, a 0 may be any value of a free register.
  */
 static bool is_root_by_fp(const struct state *state)
 {
@@ -390,7 +390,7 @@ static enum walk_stop step_by_fp(struct state *state)
 	return go_to(state, ra, sp, WALK_FRAME_FP);
 }
 
-/* The registers that a signal interrupted, where the kernel put them. */
+/* Steps to the registers that a signal interrupted, from the places where the kernel saved them. */
 static enum walk_stop step_by_signal(struct state *state)
 {
 	static const struct cfi_rule rule = { .flags = CFI_SIGNAL };
@@ -427,7 +427,7 @@ static bool is_plain(const struct cfi_rule *rule)
 	       rule->ra == CFI_AT_CFA && !(rule->flags & CFI_SIGNAL);
 }
 
-/* One in 32 768 pairs of tables has the same one. */
+/* One in 32 768 pairs of tables has the same origin. */
 static uint16_t origin_of(const struct table *table)
 {
 	return (uint16_t)(((uintptr_t)table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) | 1;
@@ -461,7 +461,7 @@ static inline struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
 }
 
-/* For find_slot(), where the cache has not got it. */
+/* For find_slot(), if the cache does not have the place. */
 static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
@@ -478,7 +478,7 @@ static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struc
 	return slot;
 }
 
-/* `own` is used where there is no cache. NULL: too much was looked up. */
+/* `own` is used if there is no cache. Returns NULL if there were too many lookups. */
 static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc,
 						struct walk_slot *own)
 {
@@ -493,8 +493,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* The rule of a signal trampoline finds all but lr; a trampoline without a rule is known by its
- * code. */
+/* The rule of a signal trampoline finds everything except lr; a trampoline without a rule is
+ * recognized by its code. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -504,7 +504,7 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 
 /* ---- Generated code ---- */
 
-/* Whether the frame pointer points at a frame that returns to code. */
+/* Returns whether the frame pointer points at a frame that returns to code. */
 static bool has_frame(struct state *state)
 {
 	uint64_t fp_at, ra_at, sp, ra;
@@ -519,9 +519,9 @@ static bool has_frame(struct state *state)
 }
 
 /*
- * Whether what the frame pointer points at may stand in for a rule: it returns into a function that
- * keeps its own there. The function that has no rule may have no frame, and then its caller is
- * skipped.
+ * Returns whether the frame pointer may replace a missing rule: the frame that it points at returns
+ * into a function that keeps its own frame pointer. The function without a rule may have no frame;
+ * then its caller is skipped.
  */
 static bool may_follow_fp(struct state *state)
 {
@@ -537,9 +537,8 @@ static bool may_follow_fp(struct state *state)
 }
 
 /*
- * Whether this is a trampoline of Python. Where no code can be read it has to look like one:
- * between two functions of one file, which is the interpreter's, and with nothing but eight bytes
- * of padding.
+ * Returns whether this is a trampoline of Python. If code cannot be read, it must look like one: it
+ * is between two functions of one file, the interpreter's, with only eight bytes of padding.
  */
 static bool is_python_trampoline(struct state *state)
 {
@@ -560,7 +559,7 @@ static bool is_python_trampoline(struct state *state)
 	return slot && slot->origin == state->callee_origin && !has_frame(state);
 }
 
-/* A return probe has its own code called in place of the caller, whose address the kernel keeps. */
+/* A return probe replaces the return address by its own code; the kernel keeps the original. */
 static bool is_probed(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -593,8 +592,8 @@ static enum walk_stop step_by_generated(struct state *state)
 	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* A function that makecontext() named has no caller, even if its rule describes one: what is
- * there must be code. */
+/* A function that makecontext() named has no caller, even if its rule describes one: there must be
+ * code at the return address. */
 static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
 {
 	enum walk_stop stop = step_by_rule(state, rule);
@@ -606,7 +605,7 @@ static enum walk_stop step_over_made(struct state *state, const struct cfi_rule 
 	return slot && slot->kind != WALK_CODE_NONE ? stop : WALK_ROOT;
 }
 
-/* Step over the place that `slot` describes. */
+/* Steps from the place of `slot`. */
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
@@ -624,8 +623,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		rule = &slot->rule;
 	is_trampoline = (slot->kind == WALK_CODE_TABLE || slot->kind == WALK_CODE_FP) &&
 			is_signal_trampoline(state, rule);
-	/* A handler returns to the first instruction of the trampoline: there is no call before
-	 * it. */
+	/* A handler returns to the trampoline's first instruction, so no call is before it. */
 	if (is_trampoline || (rule && rule->flags & CFI_SIGNAL))
 		state->flags |= WALK_FRAME_EXACT;
 	if (!store(state))
@@ -646,7 +644,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
 }
 
-/* Nearly all steps are such. */
+/* The common case. */
 static inline bool plan_step(const struct state *state, const struct walk_slot *slot,
 			     struct move *ret_move)
 {
@@ -668,8 +666,9 @@ static inline enum walk_stop step(struct state *state, const struct walk_slot *s
 }
 
 /*
- * The slot of the next place, see find_slot(). makecontext() writes the address of a function's
- * first instruction where a return address belongs, and the byte before it belongs to no function.
+ * Finds the slot of the next place, like find_slot(). makecontext() writes the address of a
+ * function's first instruction in place of a return address, and the byte before it belongs to no
+ * function.
  */
 static inline const struct walk_slot *find_place(struct state *state, struct walk_slot *own)
 {
@@ -730,8 +729,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* The first room is for the innermost frame, the other one for all that are behind it: what is
- * stored is of no use here. */
+/* Room for the innermost frame, and for all later ones: the stored frames are not used here. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {
@@ -777,7 +775,7 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 
 /* ---- Side by side ---- */
 
-/* A walk, and what its next step is: a move, or what was found at its place. */
+/* A walk and its next step: a move, or the slot of its place. */
 struct lane {
 	struct state state;
 	bool is_planned;
@@ -785,7 +783,7 @@ struct lane {
 	struct walk_slot slot; /* a copy: the others use the same cache */
 };
 
-/* Finds the next step, and fetches what it will read. */
+/* Finds the next step, and prefetches its reads. */
 static inline enum walk_stop look_ahead(struct lane *lane)
 {
 	const struct walk_slot *slot = find_place(&lane->state, &lane->slot);

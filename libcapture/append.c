@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Append - a writer that goes on in a capture
+ * Append - continues a capture
  *
  * The file is opened with a reader, whatever state it is in; its entries become the start of the
- * new index, its schema and segments are taken over, and writing goes on behind its last byte. What
- * no chunk explains, in the middle or at the end, is recorded as a gap and, once, as a row of the
- * loss table.
+ * new index, its schema and segments are reused, and writing continues after its last byte. Bytes
+ * that belong to no chunk, in the middle or at the end, are recorded as a gap and, once, as a row
+ * of the loss table.
  *
- * Invariants: (1) nothing that the file held is changed or cut off  [test-capture-reader: append]
+ * Invariants: (1) existing content is never changed or cut off      [test-capture-reader: append]
  *             (2) all chunks that a reader found before are found after
  *                 [test-capture-reader: prefixes, flips]
  */
 #include "libcapture/reader.h"
 #include "libcapture/writer.h"
 
-/* What stands between chunks and no index explained yet. */
+/* Bytes between chunks that no index explained yet. */
 struct garbage {
 	uint64_t stretches, bytes;
 };
@@ -30,13 +30,13 @@ static int writer_take_entry(struct prof_writer *writer, const struct prof_reade
 		garbage->bytes += hole;
 		r = writer->gaps.n < FORMAT_MAX_GAPS ? gap_list_add(&writer->gaps, end, hole) : 0;
 	}
-	/* The next checkpoint repeats what no checkpoint has. */
+	/* The next checkpoint repeats the entries that no checkpoint has. */
 	if (!r && entry->chunk.offset >= reader->last_checkpoint)
 		r = entry_block_add(writer->pending, entry, end);
 	return r ? r : entries_add(&writer->index, entry);
 }
 
-/* All that the index will say of what is there already. */
+/* Takes over the index data of all existing chunks. */
 static int writer_take_entries(struct prof_writer *writer, const struct prof_reader *reader,
 			       struct garbage *garbage)
 {

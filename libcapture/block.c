@@ -2,12 +2,12 @@
 /*
  * Block - rows of one table, collected in columns
  *
- * A row is taken apart as it comes, so that the encoder finds each column's values in one piece.
+ * A row is split when it is added, so that each column's values are contiguous for the encoder.
  * Capacity doubles and is kept by prof_block_reset(): a block that is reused allocates nothing
  * after its first chunks.
  *
  * Invariants: (1) a row is added whole or not at all  [test-capture-writer: block limits]
- *             (2) what is in a block can be encoded into one chunk that a reader accepts: rows <=
+ *             (2) every block can be encoded into one chunk that a reader accepts: rows <=
  *                 PROF_MAX_ROWS, memory <= BLOCK_BYTES_MAX < PROF_MAX_PAYLOAD
  *                 [test-capture-writer: block limits]
  *             (3) the number of a null repeats the row before, which compresses; readers show 0
@@ -122,7 +122,7 @@ static int column_reserve(struct block_column *column, size_t items)
 	return r;
 }
 
-/* Makes room for the items of a row, so that storing it cannot fail. */
+/* Reserves the items of a row, so that storing it cannot fail. */
 static int reserve_items(struct prof_block *block, const struct prof_value *values, uint64_t items,
 			 size_t *ret_bytes)
 {
@@ -163,7 +163,7 @@ static void store_items(struct block_column *column, size_t row, const struct pr
 	column->n_items += n;
 }
 
-/* Of columns that may be null; what is stored of a number that is, is the number before. */
+/* For nullable columns; a null number is stored as the number before it. */
 static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 {
 	for (uint64_t rest = block->nullable; rest; rest &= rest - 1) {
@@ -178,7 +178,7 @@ static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 	}
 }
 
-/* Room for one row more; its items have theirs then. */
+/* Reserves one more row, but not its items. */
 static int make_room(struct prof_block *block)
 {
 	if (block->rows == block->max_rows)

@@ -2,7 +2,7 @@
 /*
  * Block - rows of one table, collected in columns
  *
- * What the encoder sees of a block. See block.c.
+ * The encoder's view of a block. See block.c.
  */
 #pragma once
 

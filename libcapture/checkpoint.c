@@ -2,11 +2,11 @@
 /*
  * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
  *
- * A checkpoint says all that a reader needs to go on from there. Its entries are row groups of a
- * table of their own, through the codec of every other table: one group in most checkpoints, those
+ * A checkpoint has everything that a reader needs to continue from there. Its entries are row
+ * groups of a separate table, encoded like every other table: one group in most checkpoints, those
  * of entries.c in an index of the whole file.
  *
- * Invariants: (1) decoded entries rise, do not overlap, and end at or before `end`, so that a file
+ * Invariants: (1) decoded entries ascend, do not overlap, and end at or before `end`, so a file
  *                 has at most size / CHUNK_HEADER_BYTES of them  [fuzz_capture_index]
  *             (2) decoding reads no byte outside the payload                 [fuzz_capture_index]
  */
@@ -339,7 +339,7 @@ struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t po
 	};
 }
 
-/* Whether all numbers of a row fit into what entry_of_row() makes of them. */
+/* Returns whether all numbers of a row fit into the members that entry_of_row() sets. */
 static bool row_fits(const struct prof_array *arrays, size_t i)
 {
 	static const uint64_t most[ENTRY_COLUMNS] = {
@@ -358,9 +358,9 @@ static bool row_fits(const struct prof_array *arrays, size_t i)
 	return true;
 }
 
-/* Where the decoding of a checkpoint's entries is. */
+/* The position in a checkpoint's entries. */
 struct decoding {
-	uint64_t link, end; /* as checkpoint_decode_entries() has them; link is 0 after the first */
+	uint64_t link, end; /* as for checkpoint_decode_entries(); link is 0 after the first */
 	uint64_t position;
 	uint64_t next_sequence;
 };

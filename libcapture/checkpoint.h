@@ -2,19 +2,19 @@
 /*
  * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
  *
- * Both directions; the bytes stand in format.h under CHECKPOINT PAYLOAD.
+ * Both directions; format.h defines the bytes, under CHECKPOINT PAYLOAD.
  */
 #pragma once
 
 #include "libcapture/chunk.h"
 
-/* What an index knows of a chunk of any kind. `first_id` is the header's link. */
+/* An index's data about a chunk of any kind. `first_id` is the header's link. */
 struct entry {
 	struct prof_chunk chunk;
 	uint16_t kind, flags;
 };
 
-/* A stretch of the file that is known to be no chunk. */
+/* A range of the file that is known not to be a chunk. */
 struct gap {
 	uint64_t offset, bytes;
 };
@@ -56,7 +56,7 @@ MUST_CHECK int checkpoint_encode(const struct checkpoint_content *content, struc
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Sections of a payload, in place; not yet looked into. */
+/* Sections of a payload, in place; not checked yet. */
 struct checkpoint_view {
 	const uint8_t *segments, *schema, *groups, *gaps;
 	size_t n_segments, schema_bytes, groups_bytes, n_gaps;
@@ -66,18 +66,18 @@ MUST_CHECK int checkpoint_parse(const uint8_t *payload, size_t size,
 				struct checkpoint_view *ret_view);
 struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_t i);
 struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
-/* As schema_decode(). */
+/* Like schema_decode(). */
 MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
 /* Row i of a decoded group of entry_table that was checked when it was encoded; `position`:
  * where the chunk before it ended. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
-/* Hands out the entries, which rise, do not overlap and end at or before `end`, until something
- * is wrong with one or take() returns non-zero, which is then returned. `link`: where the first
- * one is, 0: wherever its gap says. */
+/* Hands out the entries, which ascend, do not overlap and end at or before `end`, until one is not
+ * valid or take() returns non-zero, which is then returned. `link`: where the first one is; 0: its
+ * gap decides. */
 struct entry_taker {
 	int (*take)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,
-		     void *data); /* before the first of each group; NULL: nobody asks */
+		     void *data); /* before the first entry of each group; may be NULL */
 	void *data;
 };
 MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,

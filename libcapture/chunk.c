@@ -2,7 +2,7 @@
 /*
  * Chunk - the payload of a data chunk: row groups to and from blocks and arrays
  *
- * The bytes stand in format.h under DATA PAYLOAD. A column becomes up to three parts, each encoded
+ * format.h defines the bytes, under DATA PAYLOAD. A column becomes up to three parts, each encoded
  * by codec.c.
  *
  * Invariants: (1) a group decodes to exactly the rows that its header states, or fails as a whole
@@ -11,8 +11,7 @@
  *                 PROF_MAX_PAYLOAD
  *             (3) every offset of an array lies inside its items
  *                 [test-capture-codec: hostile payloads]
- * A payload's checksum is checked before it comes here (reader.c); that does not make its content
- * trustworthy.
+ * reader.c has checked a payload's checksum, but its content is still untrusted.
  */
 #include "libcapture/chunk.h"
 
@@ -28,14 +27,15 @@ static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
 /* ---- Times ----------------------------------------------------------------------------------- */
 
-/* A number of nanoseconds in a timed table that is no time: how long what ended at `time` took. */
+/* A number of nanoseconds in a timed table that is not a time: the duration of an event that ended
+ * at `time`. */
 static bool is_duration(const struct prof_column_def *column)
 {
 	return column->type == PROF_TYPE_UINT && column->unit == PROF_UNIT_NS &&
 	       !(column->flags & PROF_COLUMN_LIST);
 }
 
-/* Of one column; a null has no time, and 0 is none but in the first column. */
+/* For one column; a null has no time, and 0 is a time only in the first column. */
 static void column_times(const struct prof_column_def *column, const struct prof_array *array,
 			 const uint64_t *ends, size_t rows, uint64_t *t_min, uint64_t *t_max)
 {
@@ -55,7 +55,7 @@ static void column_times(const struct prof_column_def *column, const struct prof
 		}
 	} else {
 		for (size_t i = 0; i < rows; i++) {
-			/* what is longer than there was time is no duration */
+			/* a duration that is longer than its end time is not valid */
 			if ((!array->nulls || !array->nulls[i]) && array->numbers[i] <= ends[i])
 				min = MIN_OF(min, ends[i] - array->numbers[i]);
 		}
@@ -81,11 +81,11 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 
 /* ---- Encoding -------------------------------------------------------------------------------- */
 
-/* A run of a block's rows that becomes one group. */
+/* A range of a block's rows that becomes one group. */
 struct group_rows {
 	const struct prof_block *block;
 	size_t first, rows;
-	const uint64_t *first_id; /* where ids rise by one from here, else NULL */
+	const uint64_t *first_id; /* if ids rise by one from here, else NULL */
 };
 
 struct group_writer {
@@ -117,7 +117,7 @@ static int put_numbers(struct group_writer *writer, const struct prof_column_def
 	return r ? r : put_part(writer, def->id, kind, &part);
 }
 
-/* Nulls are a column of 0 and 1; a group without any has none. */
+/* Nulls are a column of 0 and 1; a group without nulls has no such column. */
 static int put_nulls(struct group_writer *writer, const struct prof_column_def *def,
 		     const uint8_t *nulls, size_t n)
 {
@@ -133,7 +133,7 @@ static int put_nulls(struct group_writer *writer, const struct prof_column_def *
 	return put_numbers(writer, def, PART_NULLS, wide, n, NULL);
 }
 
-/* *item: the first item of this group, moved on to the next group's. */
+/* *item: the first item of this group; moves to the next group's. */
 static int put_column(struct group_writer *writer, const struct group_rows *group, size_t i,
 		      size_t *item)
 {
@@ -173,7 +173,7 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 	return r;
 }
 
-/* Parts that a column may need, so that descriptors get their room before the bytes. */
+/* Number of parts that a column may need, to reserve the descriptors before the bytes. */
 static size_t count_parts(const struct group_rows *group)
 {
 	size_t n = 0;
@@ -188,7 +188,7 @@ static size_t count_parts(const struct group_rows *group)
 	return n;
 }
 
-/* The same view of a block's rows as a decoded group gives, for chunk_times(). */
+/* A view of a block's rows like that of a decoded group, for chunk_times(). */
 static void group_arrays(const struct group_rows *group, struct prof_array arrays[PROF_MAX_COLUMNS])
 {
 	for (size_t i = 0; i < group->block->def->n_columns; i++) {
@@ -238,7 +238,7 @@ static int encode_group(struct codec_encoder *encoder, const struct group_rows *
 	return 0;
 }
 
-/* Lowest id of a dictionary's block, and whether ids rise by one from row to row. */
+/* Returns the lowest id of a dictionary's block, and whether ids rise by one from row to row. */
 static uint64_t block_first_id(const struct prof_block *block, bool *ret_contiguous)
 {
 	const uint64_t *ids = block->columns[0].numbers;
@@ -382,7 +382,7 @@ void chunk_decoder_done(struct chunk_decoder *decoder)
 	*decoder = (struct chunk_decoder){ 0 };
 }
 
-/* Room for n items; what was there is not kept. */
+/* Makes room for n items; the old content is not kept. */
 static int array_reserve(void *array, size_t *capacity, size_t n, size_t item_size)
 {
 	size_t wanted = MAX_OF(n, (size_t)64);
@@ -474,7 +474,7 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Lengths become positions; *ret_items is where they end. */
+/* Converts lengths to positions; *ret_items is the end. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,
 			  size_t *ret_items)

@@ -16,7 +16,7 @@ struct chunk_group {
 	const uint8_t *stored;
 };
 
-/* What a block's rows say about their chunk. */
+/* Properties of a block's rows for their chunk. */
 struct chunk_extent {
 	uint32_t groups;
 	uint32_t raw;
@@ -29,9 +29,9 @@ struct chunk_extent {
 MUST_CHECK int chunk_encode(struct codec_encoder *encoder, const struct prof_block *block,
 			    size_t group_rows, struct buffer *out, struct chunk_extent *ret_extent);
 
-/* Takes the next group off [*at, end). False: what stands there is no group. */
+/* Takes the next group off [*at, end). Returns false if there is no valid group. */
 bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group *ret_group);
-/* Whether a payload is exactly this many groups with this many rows. */
+/* Returns whether a payload has exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
 /* One column while it is being decoded. `same` numbers at the start of `numbers` are all
@@ -63,7 +63,7 @@ void chunk_decoder_done(struct chunk_decoder *decoder);
 /* Fills decoder->arrays. 0, PROF_DAMAGED, -ENOMEM. */
 MUST_CHECK int chunk_decode(struct chunk_decoder *decoder, const struct chunk_group *group);
 
-/* The time range that rows cover, in both directions the same rule: times, and `time` less
+/* The time range that rows cover, by the same rule in both directions: times, and `time` minus
  * durations. */
 void chunk_times(const struct prof_table_def *def, const struct prof_array *arrays, size_t rows,
 		 uint64_t *t_min, uint64_t *t_max);

@@ -2,14 +2,14 @@
 /*
  * Codec - numbers and bytes to and from the parts of a column
  *
- * One codec for every column: residues against a base, in byte planes, each plane a zstd block of
- * its own. Planes keep noise (low bytes) apart from repetition (high bytes), and a block boundary
- * gives each its own entropy table; a constant column has width 0 and no bytes. Loops over planes
- * have a constant width so that compilers vectorise them.
+ * One codec for every column: residues against a base, in byte planes, each plane in a separate
+ * zstd block. Planes keep noise (low bytes) apart from repetition (high bytes), and a block
+ * boundary gives each its own entropy table; a constant column has width 0 and no bytes. Loops over
+ * planes have a constant width so that compilers vectorize them.
  *
  * Invariants: (1) decode(encode(v)) == v for every v and order, mod 2^64
  *                 [test-capture-codec: numbers]
- *             (2) decoding writes exactly n numbers, whatever the bytes say
+ *             (2) decoding writes exactly n numbers, whatever the bytes are
  *                 [test-capture-codec: hostile parts]
  *             (3) a part is never larger than n x 8 bytes  [test-capture-codec: numbers]
  */
@@ -71,8 +71,8 @@ static bool all_same(const uint64_t *values, size_t n)
 	return memcmp(values, values + 1, (n - 1) * sizeof(*values)) == 0;
 }
 
-/* Each of these sets base and step and returns the largest residue; residues go to r, or r stays
- * unused (order 0). */
+/* Each of these sets base and step and returns the largest residue. Residues go to r; order 0 does
+ * not use r. */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
 {
 	uint64_t min[2] = { values[0], values[n - 1] }, max[2] = { values[0], values[n - 1] };
@@ -122,8 +122,8 @@ static uint64_t fit_running(const uint64_t *values, size_t n, uint64_t *r, struc
 	return max;
 }
 
-/* A value that is its own row's id would read as 0, one above it costs eight bytes: false, use
- * another order. */
+/* Returns false if another order is needed: a value that is its own row's id would read as 0, and
+ * one above it takes eight bytes. */
 static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first_id, uint64_t *r,
 			 struct codec_part *part, uint64_t *ret_max)
 {
@@ -142,8 +142,8 @@ static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first
 	return true;
 }
 
-/* Two numbers at once: a vector that every x86_64 and aarch64 has, and compilers make two
- * numbers of elsewhere. */
+/* Two numbers at once: a vector type of every x86_64 and aarch64; elsewhere compilers use two
+ * numbers. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift)
@@ -154,7 +154,7 @@ static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift
 	return ((loaded - base) >> shift) & UINT8_MAX;
 }
 
-/* Byte k of each residue. */
+/* Extracts byte k of each residue. */
 static void plane_split(const uint64_t *values, size_t n, uint64_t base, unsigned int k,
 			uint8_t *restrict plane)
 {
@@ -173,7 +173,7 @@ static void plane_split(const uint64_t *values, size_t n, uint64_t base, unsigne
 		plane[i] = (values[i] - base) >> shift;
 }
 
-/* Compresses raw bytes, cut into `blocks` blocks of equal size, unless that makes them no
+/* Compresses raw bytes, split into `blocks` blocks of equal size, unless the result is not
  * smaller. */
 static int store_raw(struct codec_encoder *encoder, const uint8_t *raw, size_t size, size_t blocks,
 		     struct buffer *out, uint32_t *ret_stored)
@@ -273,7 +273,8 @@ bool codec_part_known(const struct codec_part *part)
 	return part->part < PARTS && part->order <= PROF_ORDER_DISTANCE && part->flags == 0;
 }
 
-/* The raw bytes of a part: in place, or decompressed into ret_raw, which has room for them. */
+/* Returns the raw bytes of a part: in place, or decompressed into `room`, which must be large
+ * enough. */
 static int load_raw(struct codec_decoder *decoder, const struct codec_part *part,
 		    const uint8_t *stored, size_t size, uint8_t *room, const uint8_t **ret_raw)
 {

@@ -2,7 +2,7 @@
 /*
  * Codec - numbers and bytes to and from the parts of a column
  *
- * The encodings stand in format.h under PARTS. Encoder and decoder keep their zstd context and
+ * format.h defines the encodings, under PARTS. Encoder and decoder keep their zstd context and
  * scratch memory; one thread at a time each.
  */
 #pragma once
@@ -30,7 +30,7 @@ struct codec_encoder {
 	size_t capacity; /* numbers */
 };
 
-/* All zeros is one. */
+/* All zeros is a valid state. */
 struct codec_decoder {
 	ZSTD_DCtx *zstd; /* from the first compressed part on */
 	struct buffer planes;
@@ -38,9 +38,11 @@ struct codec_decoder {
 
 MUST_CHECK int codec_encoder_init(struct codec_encoder *encoder, int level);
 void codec_encoder_done(struct codec_encoder *encoder);
-/* Appends the part's bytes to `out` and fills in all of *ret_part but column and part.
- * `first_id` is the id of the row of values[0] for PROF_ORDER_DISTANCE; NULL where rows have
- * none. An order that does not fit the values is replaced. */
+/*
+ * Appends the part's bytes to `out` and fills in *ret_part, except for column and part.
+ * `first_id` is the id of the row of values[0] for PROF_ORDER_DISTANCE; NULL if rows have none. An
+ * order that does not fit the values is replaced.
+ */
 MUST_CHECK int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, size_t n,
 				    unsigned int order, const uint64_t *first_id,
 				    struct buffer *out, struct codec_part *ret_part);
@@ -48,7 +50,7 @@ MUST_CHECK int codec_encode_bytes(struct codec_encoder *encoder, const uint8_t *
 				  struct buffer *out, struct codec_part *ret_part);
 
 void codec_decoder_done(struct codec_decoder *decoder);
-/* False: this version cannot decode the part. */
+/* Returns false if this version cannot decode the part. */
 bool codec_part_known(const struct codec_part *part);
 /* A known part, of part->stored bytes. 0, PROF_DAMAGED, -ENOMEM. */
 MUST_CHECK int codec_decode_numbers(struct codec_decoder *decoder, const struct codec_part *part,

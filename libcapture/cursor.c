@@ -2,9 +2,9 @@
 /*
  * Cursor - rows of one table in file order
  *
- * Owns all memory that reading takes: a page of entries, one chunk as stored, one row group
- * decoded, reused from chunk to chunk. Only the columns that were asked for are decompressed;
- * chunks and row groups outside the asked time are not.
+ * Owns all memory for reading: a page of entries, one chunk as stored, one row group decoded,
+ * reused from chunk to chunk. Only requested columns are decompressed; chunks and row groups
+ * outside the requested time are skipped.
  *
  * Invariants: (1) memory does not depend on the length of the capture        [test-capture-memory]
  *             (2) a damaged chunk costs its own rows and is counted  [test-capture-reader: flips]
@@ -18,12 +18,12 @@ struct prof_cursor {
 	struct entries_cursor entries;
 	struct chunk_decoder decoder;
 	struct buffer stored;
-	struct prof_chunk chunk; /* of is_open */
+	struct prof_chunk chunk; /* valid if is_open */
 	bool is_open;
 	const uint8_t *at, *end; /* rest of the open chunk's payload */
 	uint64_t rows_left;
 	uint64_t lost_chunks, lost_rows;
-	size_t next_damage; /* in the reader's list; those before it lie before the open chunk */
+	size_t next_damage; /* in the reader's list; earlier ones are before the open chunk */
 	uint64_t breaks;
 };
 
@@ -38,7 +38,8 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 
 	if (!def)
 		return PROF_NO_TABLE;
-	/* One more than a table has: dictionaries ask for the id beside what their caller wants. */
+	/* One more than a table has: dictionaries request the id in addition to the caller's
+	 * columns. */
 	if (options->columns && options->n_columns > PROF_MAX_COLUMNS + 1)
 		return -EINVAL;
 	cursor = calloc(1, sizeof(*cursor));
@@ -77,7 +78,7 @@ static bool in_time(const struct prof_cursor *cursor, uint64_t t_min, uint64_t t
 	       (t_min <= cursor->t_to && t_max >= cursor->t_from);
 }
 
-/* The chunk that is open cannot be read on. */
+/* Gives up the open chunk, which cannot be read further. */
 static int cursor_lose(struct prof_cursor *cursor)
 {
 	cursor->lost_chunks++;
@@ -87,7 +88,7 @@ static int cursor_lose(struct prof_cursor *cursor)
 	return lost_add(cursor->reader->lost, &cursor->chunk, cursor->rows_left);
 }
 
-/* Takes notice of stretches before an offset that may have held chunks of the table. */
+/* Counts ranges before an offset that may have held chunks of the table. */
 static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
 {
 	const struct damage_list *damage = &cursor->reader->damage;
@@ -101,7 +102,7 @@ static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
 	}
 }
 
-/* Opens the next chunk that is wanted and good. 0, PROF_END, -errno. */
+/* Opens the next matching chunk that is valid. 0, PROF_END, -errno. */
 static int cursor_open_chunk(struct prof_cursor *cursor)
 {
 	for (;;) {

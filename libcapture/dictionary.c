@@ -2,9 +2,9 @@
 /*
  * Dictionary - the rows of one dictionary table in one epoch, by id
  *
- * Rows are loaded through a cursor and kept in columns. Ids that lie close together, as writers
- * hand them out, are found through an array; a file that spreads them costs a sorted index, never
- * memory by the range of its ids.
+ * Rows are loaded through a cursor and kept in columns. Ids are usually close together and found
+ * through an array; if a file spreads them, a sorted index is used, never memory proportional to
+ * the range of ids.
  *
  * Invariants: (1) memory <= PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim
  *                 [test-capture-writer: dictionary bomb]
@@ -157,7 +157,7 @@ static int add_batch(struct prof_dictionary *dictionary, const struct prof_batch
 {
 	int r = reserve_rows(dictionary, batch->rows);
 
-	/* Without ids the rows are lost: nothing can name them. */
+	/* Without ids the rows are lost: nothing can refer to them. */
 	if (r || !batch->columns[dictionary->n_columns].numbers)
 		return r;
 	for (size_t i = 0; !r && i <= dictionary->n_columns; i++)
@@ -219,7 +219,7 @@ static int index_ids(struct prof_dictionary *dictionary)
 	return 0;
 }
 
-/* The columns asked for, and the id behind them. */
+/* The requested columns, followed by the id. */
 static int dictionary_prepare(struct prof_dictionary *dictionary, const struct prof_table_def *def,
 			      const uint16_t *columns, size_t n_columns,
 			      uint16_t ids[PROF_MAX_COLUMNS + 1])

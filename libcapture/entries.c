@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Entries - what is known of all chunks of a file, packed
+ * Entries - packed descriptions of all chunks of a file
  *
  * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the
  * full index has them: row groups of entry_table, ENTRIES_PAGE entries each, of some eight bytes an
- * entry; those of an index that was read stay where they are. A cursor unpacks one page at a time,
- * and none that has nothing that it wants.
+ * entry; those of an index that was read stay in place. A cursor unpacks one page at a time, and
+ * skips pages without matching entries.
  *
  * Invariants: (1) a sealed list is never written to, so threads may share it
  *                 [test-capture-threads]
  *             (2) memory is some 8 bytes a chunk, and a page a cursor
  *                 [test-capture-memory: many chunks]
- *             (3) a page that is passed over has no entry that is wanted  [test-capture-pages]
+ *             (3) a skipped page has no matching entry  [test-capture-pages]
  * Does not check entries (checkpoint.c, index.c).
  */
 #include "libcapture/entries.h"
 
 #define ENTRIES_PAGE 2048u
-/* Groups of an index are pages, if they are not larger than this, and not smaller on average. */
+/* Groups of an index become pages if none is larger than this, and they are not smaller on
+ * average. */
 #define ADOPT_MOST (4 * ENTRIES_PAGE)
 #define ADOPT_LEAST (ENTRIES_PAGE / 2)
 
@@ -117,7 +118,7 @@ int entries_add(struct entries *entries, const struct entry *entry)
 {
 	int r = 0;
 
-	/* Packed before and not after it is added, so that it can be taken back. */
+	/* Packed before, not after, the entry is added, so that the entry can be removed. */
 	if (prof_block_rows(entries->open) >= ENTRIES_PAGE)
 		r = entries_pack(entries);
 	if (!r)
@@ -202,7 +203,8 @@ void entries_cursor_done(struct entries_cursor *cursor)
 	chunk_decoder_done(&cursor->decoder);
 }
 
-/* Whether a page can have what is wanted. Chunks whose times are 0 are not in its times. */
+/* Returns whether a page can have matching entries. Chunks whose times are 0 are not in its
+ * times. */
 static bool page_wanted(const struct entries_page *page, const struct entries_filter *filter)
 {
 	if (filter->others)
@@ -227,7 +229,7 @@ static bool entry_wanted(const struct entry *entry, const struct entries_filter 
 		(chunk->t_min <= filter->t_to && chunk->t_max >= filter->t_from));
 }
 
-/* Unpacks the next page that is wanted. */
+/* Unpacks the next page that can match. */
 static int cursor_unpack(struct entries_cursor *cursor)
 {
 	const struct entries *entries = cursor->entries;

@@ -1,59 +1,59 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Entries - what is known of all chunks of a file, packed
+ * Entries - packed descriptions of all chunks of a file
  *
- * See entries.c. Built by one thread; once sealed nothing changes, and any number of cursors may go
- * through them.
+ * See entries.c. Built by one thread; after sealing nothing changes, and any number of cursors may
+ * use them.
  */
 #pragma once
 
 #include "libcapture/checkpoint.h"
 
-/* What passes over a page without unpacking it. */
+/* Properties of a page, to skip it without unpacking. */
 struct entries_page {
 	size_t at;                     /* in `groups` */
 	uint64_t from;                 /* where the chunk before its first one ends */
 	uint64_t tables;               /* bit id % 64 of each table that has data in it */
-	uint64_t t_min, t_max;         /* of its data that has times; t_min > t_max: none has */
+	uint64_t t_min, t_max;         /* of its data with times; t_min > t_max: there is none */
 	uint32_t epoch_min, epoch_max; /* of its data */
 };
 
 struct entries {
-	struct buffer groups; /* one row group of entry_table a page, and what else an index had */
+	struct buffer groups; /* one row group of entry_table a page, and the rest of an index */
 	struct entries_page *pages;
 	size_t n_pages, capacity;
 	struct codec_encoder encoder;
 	struct prof_block *open;       /* rows of the page that is not packed yet; NULL: sealed */
-	struct entries_page open_page; /* what is known of it */
+	struct entries_page open_page; /* its properties */
 	uint64_t n, n_data;
-	uint64_t end;      /* where the last one ends; FILE_HEADER_BYTES: there is none */
-	struct entry last; /* of n > 0 */
+	uint64_t end;      /* end of the last one; FILE_HEADER_BYTES if there are none */
+	struct entry last; /* valid if n > 0 */
 };
 
 MUST_CHECK int entries_init(struct entries *entries);
 void entries_done(struct entries *entries);
-/* `entry` lies behind all others. -ENOMEM: it was not added. */
+/* `entry` must be after all others. -ENOMEM: it was not added. */
 MUST_CHECK int entries_add(struct entries *entries, const struct entry *entry);
-/* Takes back what the last entries_add() did; `end` is what ->end was before it. */
+/* Undoes the last entries_add(); `end` is the earlier value of ->end. */
 void entries_take_back(struct entries *entries, uint64_t end);
-/* Instead of adding: the entries of an index, whose payload is kept as it is. First
- * entries_adopt() of all of it, which takes the buffer over, then for each group
- * entries_adopt_group() and entries_adopt_entry() of what stands in it. */
+/* Instead of adding: uses the entries of an index, whose payload is kept as it is. First call
+ * entries_adopt() for all of it, which takes over the buffer, then for each group
+ * entries_adopt_group() and entries_adopt_entry() of its entries. */
 bool entries_can_adopt(const struct entries *entries, const struct checkpoint_view *index);
 void entries_adopt(struct entries *entries, struct buffer *payload);
 MUST_CHECK int entries_adopt_group(struct entries *entries, const uint8_t *group);
 void entries_adopt_entry(struct entries *entries, const struct entry *entry);
-/* Packs the page that is open. More may be added. */
+/* Packs the open page. More may be added. */
 MUST_CHECK int entries_pack(struct entries *entries);
-/* The same, and gives back what adding takes. */
+/* The same, and frees the memory for adding. */
 MUST_CHECK int entries_seal(struct entries *entries);
 
-/* Which entries; zeros: all data. */
+/* Selects entries; zeros: all data. */
 struct entries_filter {
-	bool others; /* also what is no data; nothing else may be set */
+	bool others; /* include chunks without data; no other filter may be set */
 	uint16_t table;
 	uint32_t segment, epoch;
-	uint64_t t_from, t_to; /* chunks outside [t_from, t_to] are not wanted; 0, 0: all are */
+	uint64_t t_from, t_to; /* skip chunks outside [t_from, t_to]; 0, 0: none */
 };
 
 /* One thread at a time. */
@@ -62,7 +62,7 @@ struct entries_cursor {
 	struct entries_filter filter;
 	struct chunk_decoder decoder;
 	size_t page;      /* the next one */
-	size_t row, rows; /* of the one that is unpacked */
+	size_t row, rows; /* of the unpacked page */
 	uint64_t position;
 };
 

@@ -2,9 +2,9 @@
 /*
  * Format - headers as bytes
  *
- * The layouts stand in format.h. A chunk's header is believed when magic and checksum fit; the
- * checksum is salted per file, so that bytes which a profiled program puts into a string cannot
- * pass for a chunk  [test-capture-reader: forged]
+ * format.h defines the layouts. A chunk's header is valid if magic and checksum match. The checksum
+ * is salted per file, so that bytes which a profiled program puts into a string cannot be read as a
+ * chunk [test-capture-reader: forged]
  */
 #include "libcapture/format.h"
 

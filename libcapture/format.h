@@ -100,7 +100,7 @@
 #define GROUP_ROWS_DEFAULT (1u << 14)
 #define FORMAT_MAX_GAPS (1u << 16)
 #define FORMAT_MAX_SCHEMA (1u << 20)
-#define FORMAT_MAX_SCHEMAS (64u << 20) /* all that differ from the one before */
+#define FORMAT_MAX_SCHEMAS (64u << 20) /* total of those that differ from the previous one */
 #define FORMAT_MAX_SEGMENTS (1u << 12)
 
 enum chunk_kind {
@@ -139,24 +139,25 @@ struct chunk_header {
 };
 
 void file_header_encode(const struct file_header *header, uint8_t bytes[FILE_HEADER_BYTES]);
-/* The better of the two copies. 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER, PROF_UNSUPPORTED;
- * *ret_bad_copies: bit n set where copy n is damaged. */
+/* Uses the better of the two copies. 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER, PROF_UNSUPPORTED;
+ * *ret_bad_copies: bit n set if copy n is damaged. */
 MUST_CHECK int file_header_decode(const uint8_t bytes[FILE_HEADER_BYTES],
 				  struct file_header *ret_header, unsigned int *ret_bad_copies);
-/* Whether a file of less than a header's size starts like one. */
+/* Returns whether a file shorter than a header starts like one. */
 bool file_magic_matches(const uint8_t *bytes, size_t size);
 
 void chunk_header_encode(const struct chunk_header *header, uint64_t salt,
 			 uint8_t bytes[CHUNK_HEADER_BYTES]);
-/* False where magic or checksum are wrong, or the payload would be larger than a chunk's may be. */
+/* Returns false if magic or checksum are wrong, or the payload is larger than allowed for a
+ * chunk. */
 bool chunk_header_decode(const uint8_t bytes[CHUNK_HEADER_BYTES], uint64_t salt,
 			 struct chunk_header *ret_header);
 uint64_t format_checksum(const void *data, size_t size, uint64_t salt);
-/* The first multiple of 8 not below `from` where a magic of a chunk stands, or SIZE_MAX. */
+/* Returns the first multiple of 8 not below `from` with a chunk's magic, or SIZE_MAX. */
 size_t chunk_magic_find(const uint8_t *data, size_t size, size_t from);
 
-/* The highest sequence of a chunk that stands at an offset: such numbers rise faster than chunks
- * can follow each other. */
+/* The highest possible sequence of a chunk at an offset: sequence numbers after gaps rise faster
+ * than chunks can follow each other. */
 static inline uint64_t format_max_sequence(uint64_t offset)
 {
 	return offset / 8;

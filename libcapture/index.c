@@ -2,17 +2,16 @@
 /*
  * Index - finds the chunks of a capture
  *
- * Three ways, each falling back on the next:
+ * There are three ways, each with the next one as its fallback:
  *   1. the trailer at the end names the index of the whole file;
  *   2. without one, the last good checkpoint is searched for from the end, its links lead back to
  *      the first (or to an index), and headers are walked from it on;
  *   3. all headers are walked (recover.c).
- * Entries of 1 and 2 are believed when they are without overlap, inside the file, and leave out
- * nothing but what gaps explain; what they say of a chunk is compared with its header when it is
- * read (load.c).
+ * Entries of 1 and 2 are used if they do not overlap, are inside the file, and leave out only known
+ * gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
  *
  * Invariants: (1) links lead back and never overlap, so that following them reads no byte twice
- *             (2) a way that fails leaves nothing behind for the next
+ *             (2) a way that fails leaves no state for the next
  *                 [by construction of index_forget()]
  */
 #include "libcapture/reader.h"
@@ -71,7 +70,7 @@ int reader_take_checkpoint(struct prof_reader *reader, const struct checkpoint_v
 			break;
 		r = gap_list_add(&reader->gaps, gap.offset, gap.bytes);
 	}
-	/* Limits and nonsense inside what checks are damage like any other here: the rest may
+	/* Exceeded limits and invalid content of a valid payload are damage here: the rest may
 	 * still be read. */
 	return r > 0 ? PROF_DAMAGED : r;
 }
@@ -85,7 +84,7 @@ static int compare_gaps(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* By offset, each once. */
+/* Sorts by offset and removes duplicates. */
 static void reader_sort_gaps(struct prof_reader *reader)
 {
 	size_t n = 0;
@@ -99,8 +98,8 @@ static void reader_sort_gaps(struct prof_reader *reader)
 	reader->gaps.n = n;
 }
 
-/* Gaps are sorted. Those of a true file do not overlap, so that the last one which starts in
- * time is the one. */
+/* Requires sorted gaps. Those of a valid file do not overlap, so only the last one that starts
+ * early enough can match. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes)
 {
 	size_t low = 0, high = reader->gaps.n;
@@ -140,7 +139,7 @@ static int reader_take_entry(struct prof_reader *reader, const struct entry *ent
 	return r ? r : entries_add(&reader->entries, entry);
 }
 
-/* Whether nothing but a gap can be missing before a chunk. Notes what is to be explained by one. */
+/* Checks that only a gap can be missing before a chunk. Notes ranges that a gap must explain. */
 static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t sequence)
 {
 	const struct entries *entries = &reader->entries;
@@ -155,7 +154,7 @@ static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t 
 	return gap_list_add(&reader->holes, entries->end, offset - entries->end);
 }
 
-/* Of an index that becomes the reader's own. */
+/* For an index that becomes the reader's own. */
 static int take_adopted(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
@@ -175,7 +174,7 @@ static int take_adopted_group(const uint8_t *group, void *data)
 	return entries_adopt_group(&reader->entries, group);
 }
 
-/* Of a checkpoint. */
+/* For a checkpoint. */
 static int take_listed(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
@@ -191,7 +190,7 @@ static int take_walked(struct walk *walk, const struct entry *entry, void *data)
 
 /* ---- Opening by index ------------------------------------------------------------------------ */
 
-/* A checkpoint's header and payload; a payload that does not check is PROF_DAMAGED too. */
+/* Reads a checkpoint's header and payload; PROF_DAMAGED also if the payload is not valid. */
 static int read_checkpoint(const struct prof_reader *reader, uint64_t offset,
 			   struct chunk_header *ret_header, struct buffer *payload,
 			   struct checkpoint_view *ret_view)
@@ -206,7 +205,7 @@ static int read_checkpoint(const struct prof_reader *reader, uint64_t offset,
 	return r ? r : checkpoint_parse(payload->data, payload->size, ret_view);
 }
 
-/* Positions of checkpoints from `last` back to the first one, or to an index of all before it. */
+/* Collects the positions of checkpoints from `last` back to the first one, or to a full index. */
 static int follow_links(const struct prof_reader *reader, uint64_t last, struct gap_list *ret_chain)
 {
 	uint64_t at = last, end = reader->size;
@@ -229,7 +228,7 @@ static int follow_links(const struct prof_reader *reader, uint64_t last, struct 
 	}
 }
 
-/* The entries of a checkpoint. */
+/* Adds the entries of a checkpoint. */
 static int reader_take_entries(struct prof_reader *reader, struct chunk_decoder *decoder,
 			       const struct checkpoint_view *view,
 			       const struct chunk_header *header, uint64_t at,
@@ -247,8 +246,8 @@ static int reader_take_entries(struct prof_reader *reader, struct chunk_decoder 
 	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &taker);
 }
 
-/* All entries up to (without) the checkpoint `last`, from it and those before it. They leave out
- * nothing but gaps. */
+/* Reads all entries before the checkpoint `last`, from it and earlier ones. Only gaps may be
+ * missing. */
 static int read_chain(struct prof_reader *reader, uint64_t last)
 {
 	struct gap_list chain CLEANUP(gap_list_done) = { 0 };
@@ -295,7 +294,8 @@ void index_forget(struct prof_reader *reader)
 	reader->n_segments = 0;
 }
 
-/* What a walk from a checkpoint, or from the first chunk, found; gaps explain some of its holes. */
+/* Takes over the result of a walk from a checkpoint, or from the first chunk; gaps explain some of
+ * its holes. */
 static int reader_take_walk(struct prof_reader *reader, const struct walk *walk)
 {
 	int r = 0;
@@ -329,7 +329,7 @@ static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequenc
 	return r ? r : reader_take_walk(reader, &walk);
 }
 
-/* 0, or PROF_DAMAGED: open some other way. */
+/* 0, or PROF_DAMAGED: open another way. */
 static int open_by_trailer(struct prof_reader *reader)
 {
 	uint64_t at = reader->size - CHUNK_HEADER_BYTES;

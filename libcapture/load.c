@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Load - one chunk from the file into memory, checked
+ * Load - reads one chunk into memory and checks it
  *
- * Everything is read with pread and never mapped: a file that shrinks under a reader is a damaged
- * chunk, no SIGBUS. Safe from several threads on one reader; the buffers are the caller's.
+ * Everything is read with pread and never mapped: a file that shrinks under a reader causes a
+ * damaged chunk, not SIGBUS. Several threads may use one reader; the caller owns the buffers.
  */
 #include "libcapture/reader.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Lost - the chunks that turned out to be unreadable, each once
+ * Lost - the chunks that were found to be unreadable, each once
  *
- * Damage in a payload is met when the payload is read: by any cursor, dictionary or check, in any
- * thread, often several times. Each of them notes it here, so that a program asks one place what
- * its answer lacks and cannot miss what a dictionary skipped.
+ * Damage in a payload is found when the payload is read: by any cursor, dictionary or check, in any
+ * thread, often several times. Each of them records it here, so that a program can query all losses
+ * in one place, including those of dictionaries.
  *
- * Invariants: (1) a chunk counts once, however often and by whom it was met
+ * Invariants: (1) a chunk counts once, however often it was found
  *                 [test-capture-damage: lost_once]
  *             (2) memory is at most 64 bytes a damaged chunk, and 0 in an intact capture
  */
@@ -16,7 +16,7 @@
 #include <pthread.h>
 
 struct lost_chunk {
-	uint64_t offset; /* 0: the slot is free; no chunk stands there */
+	uint64_t offset; /* 0: the slot is free; no chunk has this offset */
 	uint32_t rows;
 	uint32_t table;
 };
@@ -48,7 +48,7 @@ void lost_free(struct lost *lost)
 	free(lost);
 }
 
-/* The chunk's slot, or the free one where it belongs. */
+/* Returns the chunk's slot, or a free one for it. */
 static struct lost_chunk *find_slot(struct lost_chunk *slots, size_t capacity, uint64_t offset)
 {
 	size_t i = (size_t)(offset * UINT64_C(0x9e3779b97f4a7c15) >> 32);

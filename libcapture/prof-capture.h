@@ -3,7 +3,8 @@
  * libprofcapture - reading and writing profd capture files
  *
  * A capture is a sequence of chunks. A chunk holds rows of one table in columns; the schema of
- * every table is in the file. docs/format.md is the specification, this header the only way in.
+ * every table is in the file. docs/format.md is the specification; this header is the only
+ * interface.
  *
  * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a
  * block into one chunk. Blocks and writers are separate so that one thread can collect while
@@ -27,13 +28,13 @@ extern "C" {
 #define PROF_PUBLIC __attribute__((visibility("default")))
 #define PROF_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Positive results: what is wrong with the file, or the end of the rows. */
+/* Positive results: errors of the file, or the end of the rows. */
 enum prof_status {
 	PROF_END = 1,     /* no more rows */
-	PROF_NOT_CAPTURE, /* no capture: the magic is not there */
+	PROF_NOT_CAPTURE, /* not a capture: the magic is missing */
 	PROF_TOO_SHORT,   /* shorter than the file header */
 	PROF_BAD_HEADER,  /* both copies of the file header are damaged */
-	PROF_UNSUPPORTED, /* an incompat feature that this library does not know */
+	PROF_UNSUPPORTED, /* an incompat feature that this library does not support */
 	PROF_DAMAGED,     /* a chunk failed a check */
 	PROF_LIMIT,       /* a limit of the format was exceeded: see docs/format.md */
 	PROF_NO_TABLE,    /* the capture has no such table */
@@ -45,7 +46,7 @@ PROF_PUBLIC const char *prof_strerror(int result);
 
 /* ---- Schema ---------------------------------------------------------------------------------- */
 
-/* Limits of version 1; a file that exceeds one is refused with PROF_LIMIT, never believed. */
+/* Limits of version 1; a file that exceeds one is rejected with PROF_LIMIT. */
 #define PROF_MAX_TABLES 256
 #define PROF_MAX_COLUMNS 64
 #define PROF_MAX_NAME 64               /* bytes of a table, column or enum value name */
@@ -66,7 +67,7 @@ enum prof_type {
 	PROF_TYPE_TIME = 5,   /* ns of CLOCK_MONOTONIC of the segment's boot */
 	PROF_TYPE_REF = 6,    /* id of a row of dictionary table `ref`; 0 = none */
 	PROF_TYPE_FLOAT = 7,  /* bits of an IEEE 754 double */
-	PROF_TYPE_TEXT = 8,   /* bytes, meant as UTF-8, not trusted to be */
+	PROF_TYPE_TEXT = 8,   /* bytes, meant as UTF-8, but not trusted */
 	PROF_TYPE_BINARY = 9, /* bytes, shown as hex */
 };
 
@@ -79,8 +80,8 @@ enum prof_unit {
 	PROF_UNIT_HZ = 5,
 };
 
-/* How numbers are laid out before compression; docs/format.md, "Column encodings". A hint of the
- * schema to the writer: what was used stands in each column of each chunk. */
+/* How numbers are laid out before compression; docs/format.md, "Column encodings". The schema's
+ * value is a hint to the writer: each column of each chunk has the one that was used. */
 enum prof_order {
 	PROF_ORDER_OFFSET = 0,   /* v - min */
 	PROF_ORDER_DELTA = 1,    /* v - previous, - min delta: rising numbers */
@@ -254,8 +255,8 @@ enum {
 	PROF_MAPPING_IMAGE,
 	PROF_MAPPING_COLUMNS
 };
-/* one row for each time a thread left a CPU: it ran from `start` to `time`; and where a thread
- * is on none at the begin or the end of what is recorded of it */
+/* one row for each time a thread left a CPU: it ran from `start` to `time`; also one if a thread is
+ * on no CPU at the start or the end of its recording */
 enum {
 	PROF_SWITCH_TIME,
 	PROF_SWITCH_THREAD,
@@ -334,7 +335,7 @@ enum {
 	PROF_JIT_FROM,
 	PROF_JIT_COLUMNS
 };
-/* what a process's allocations were at a time; `peak` since its row before */
+/* a process's allocations at a time; `peak` since its previous row */
 enum {
 	PROF_HEAP_TIME,
 	PROF_HEAP_PROCESS,
@@ -346,7 +347,8 @@ enum {
 	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
-/* the blocks that lived at a heap row of event checkpoint, paused or end, with that row's time */
+/* the blocks that were live at a heap row of event checkpoint, paused or end, with that row's
+ * time */
 enum {
 	PROF_LIVE_TIME,
 	PROF_LIVE_THREAD,
@@ -404,19 +406,19 @@ enum prof_task_event {
 	PROF_TASK_EXEC,
 	PROF_TASK_EXIT,
 	PROF_TASK_COMM_CHANGE,
-	/* of a process that has ended, behind its exit: exit_status as wait() has it */
+	/* of a process that has ended, after its exit: exit_status as from wait() */
 	PROF_TASK_STATUS
 };
-/* what the thread is from the row's time on: it waits, it was preempted, the recording of it
- * ended while it ran, or it waits for a CPU without having been on one since it was forked,
- * woken, or found */
+/* the thread's state from the row's time on: it waits, it was preempted, its recording ended while
+ * it ran, or it waits for a CPU without having run since it was forked, woken, or found */
 enum prof_switch_state {
 	PROF_SWITCH_WAIT,
 	PROF_SWITCH_PREEMPTED,
 	PROF_SWITCH_RUNNING,
 	PROF_SWITCH_RUNNABLE
 };
-/* in switch.cpu of a row without a length, which only says what a thread is that is on no CPU */
+/* in switch.cpu of a row without a length, which only has the state of a thread that is on no
+ * CPU */
 #define PROF_SWITCH_NO_CPU UINT32_MAX
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
@@ -428,7 +430,7 @@ enum prof_alloc_kind {
 	PROF_ALLOC_MEMALIGN,
 	PROF_ALLOC_VALLOC,
 	PROF_ALLOC_PVALLOC,
-	PROF_ALLOC_NEW, /* of C++, where the library has an allocator of its own for it */
+	PROF_ALLOC_NEW, /* C++, if the library has a separate allocator for it */
 	PROF_ALLOC_MMAP,
 	PROF_ALLOC_MREMAP,
 	PROF_ALLOC_BRK,
@@ -447,7 +449,7 @@ enum prof_free_kind {
 	PROF_FREE_UNTOLD,
 	PROF_FREE_KINDS
 };
-/* why a process has no allocations is an event of its own */
+/* the reason why a process has no allocations is a separate event */
 enum prof_heap_event {
 	PROF_HEAP_BEGIN,
 	PROF_HEAP_CHECKPOINT,
@@ -478,7 +480,8 @@ enum prof_log_level {
 	PROF_LOG_DEBUG
 };
 enum prof_mark_kind { PROF_MARK_INSTANT, PROF_MARK_BEGIN, PROF_MARK_END, PROF_MARK_COMPLETE };
-/* what a number of argument_values is; of a string it is 0, and argument_texts has it */
+/* the type of a number of argument_values; for a string the number is 0, and argument_texts has
+ * it */
 enum prof_argument_kind {
 	PROF_ARGUMENT_S64,
 	PROF_ARGUMENT_U64,
@@ -536,14 +539,14 @@ PROF_PUBLIC void prof_block_free(struct prof_block *block);
  * that is not nullable. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
 					       const struct prof_value *values);
-/* The same, faster, of a table without lists and bytes: a number a column. `nulls`: bit i is
- * that column i is null. -EINVAL also where it is another table. */
+/* The same, faster, for a table without lists and bytes: one number a column. `nulls`: bit i set
+ * means that column i is null. -EINVAL also if it is another table. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add_numbers(struct prof_block *block,
 						       const uint64_t *numbers, uint64_t nulls);
 PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
 PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory held by its rows */
 PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block);
-/* The epoch of its rows; 0, where none was set, is the first one of the writer. */
+/* The epoch of its rows; 0, the default, is the writer's first one. */
 PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch);
 PROF_PUBLIC void prof_block_reset(struct prof_block *block); /* no rows, memory kept */
 
@@ -560,7 +563,7 @@ struct prof_segment {
 
 enum prof_writer_mode {
 	PROF_WRITE_NEW, /* an empty regular file, or a pipe */
-	/* a capture, open O_RDWR: go on in a new segment; finished, cut and crashed ones alike */
+	/* a capture, open O_RDWR: continue in a new segment; finished, cut or crashed */
 	PROF_WRITE_APPEND,
 	/* the same without a new segment: same boot and clock, only a new epoch */
 	PROF_WRITE_EXTEND,
@@ -575,30 +578,30 @@ struct prof_writer_options {
 
 struct prof_writer;
 
-/* Takes a write lock on a regular file (flock): -EWOULDBLOCK when somebody else writes it. The
- * fd is borrowed until prof_writer_free. Never seeks back and never truncates what is there.
- * PROF_WRITE_NEW: -EEXIST for a file that is not empty. The others start a capture in an empty
- * file, and return what prof_reader_open says of one that is none. Not thread safe. */
+/* Takes a write lock on a regular file (flock): -EWOULDBLOCK if another writer has it. The fd is
+ * borrowed until prof_writer_free. Never seeks back and never truncates existing data.
+ * PROF_WRITE_NEW: -EEXIST if the file is not empty. The other modes start a capture in an empty
+ * file, and return prof_reader_open's error if it is not a capture. Not thread safe. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer_options *options,
 						struct prof_writer **ret_writer);
-/* Declares a foreign table, or columns that were added to one; the tables of version 1 are
- * known. The definition is copied. -EINVAL: it breaks a rule of the format; -EEXIST: the capture
- * has another table with this id. */
+/* Declares a foreign table, or columns that were added to one; the tables of version 1 are built
+ * in. The definition is copied. -EINVAL: it violates a rule of the format; -EEXIST: the capture has
+ * another table with this id. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
 						      const struct prof_table_def *def);
 /* The first epoch number that is free for the caller; epochs rise through a file. */
 PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
-/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary
- * row must be written before the first row that names it. -ENOSPC, -EIO…: this chunk is not in
- * the capture; what was written before stays readable, and (where the file system could reserve
- * room) there is room left for a loss block and for prof_writer_finish. */
+/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary row
+ * must be written before the first row that refers to it. -ENOSPC, -EIO…: this chunk is not in the
+ * capture; earlier data stays readable, and (if the file system could reserve room) there is room
+ * for a loss block and for prof_writer_finish. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
 						  const struct prof_block *block);
-/* Writes a checkpoint now; otherwise they come by themselves every 64 chunks or 16 MiB. */
+/* Writes a checkpoint now; by default one comes every 64 chunks or 16 MiB. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_checkpoint(struct prof_writer *writer);
-/* Index and trailer: makes the capture `finished`. Nothing may be written after it. */
+/* Writes index and trailer: makes the capture `finished`. No writes may follow. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_finish(struct prof_writer *writer);
-/* Length of the capture so far; another thread may ask while one writes. */
+/* Length of the capture so far; may be called while another thread writes. */
 PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer);
 /* Frees without finishing: the file is left as a crash would leave it. */
 PROF_PUBLIC void prof_writer_free(struct prof_writer *writer);
@@ -611,8 +614,8 @@ enum prof_state {
 	PROF_STATE_DAMAGED,    /* bytes inside are wrong */
 };
 
-/* Why a stretch of a file could not be used; names for `verify`'s "reason" by
- * prof_damage_reason_name. */
+/* The reason why a range of a file could not be used; prof_damage_reason_name() has the names for
+ * `verify`'s "reason". */
 enum prof_damage_reason {
 	PROF_DAMAGE_HEADER, /* header of the file or of a chunk */
 	PROF_DAMAGE_PAYLOAD,
@@ -628,7 +631,7 @@ struct prof_damage {
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t sequence; /* UINT64_MAX = unknown, as below */
-	uint64_t rows;     /* that are lost */
+	uint64_t rows;     /* lost rows */
 	uint32_t table;    /* 0 = unknown */
 	uint32_t stream;
 	enum prof_damage_reason reason;
@@ -638,7 +641,7 @@ PROF_PUBLIC const char *prof_damage_reason_name(enum prof_damage_reason reason);
 struct prof_chunk {
 	uint64_t offset; /* of the chunk's header */
 	uint64_t sequence;
-	uint64_t t_min, t_max; /* 0, 0 where the table is not timed */
+	uint64_t t_min, t_max; /* 0, 0 if the table is not timed */
 	uint64_t first_id;     /* dictionary tables: lowest id */
 	uint32_t stored_bytes; /* payload */
 	uint32_t raw_bytes;    /* of the rows as 8-byte numbers and bytes, before encoding */
@@ -657,21 +660,21 @@ struct prof_reader_info {
 	uint64_t chunks; /* of data */
 	uint32_t epochs; /* number of epochs that have chunks */
 	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
-	/* where another capture begins that was joined to this one; 0: none does */
+	/* start of another capture that was joined to this one; 0: none */
 	uint64_t second_at;
 };
 
 struct prof_reader;
 
-/* Opens a capture for reading. A seekable fd is duplicated; from a pipe everything is first
- * copied to an unlinked temporary file in $TMPDIR; -ENOSPC: that would leave less room there
- * than it takes. Every prefix of a capture that has the file header opens. */
+/* Opens a capture for reading. A seekable fd is duplicated; a pipe is first copied to an unlinked
+ * temporary file in $TMPDIR; -ENOSPC: the copy would take more room than it leaves free there.
+ * Every prefix of a capture that has the file header opens. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
-/* Calls guard(table, data) before each batch that a cursor returns or a dictionary takes in, on the
- * thread that reads. A result other than 0 ends that reading, which returns it: PROF_OVER_BUDGET
- * where the caller's own state has become too large. Set it before any cursor or dictionary is
- * made; NULL: none. */
+/* Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the
+ * reading thread. A result other than 0 ends that read, which returns it: PROF_OVER_BUDGET if the
+ * caller's own state has become too large. Set it before any cursor or dictionary is created; NULL:
+ * none. */
 PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 				       int (*guard)(unsigned int table, void *data), void *data);
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);
@@ -683,18 +686,18 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
 /*
- * What could not be read so far by anything that reads through this reader: cursors, dictionaries,
- * scans and checks. It grows as they proceed, so ask after reading. Each chunk counts once. Where
- * opening found no chunk at all, rows of any table may be missing, so these stretches are in the
- * answer for every table.
+ * The losses so far of everything that reads through this reader: cursors, dictionaries, scans and
+ * checks. They grow as reading proceeds, so query them after reading. Each chunk counts once. If
+ * opening found no chunk at all, rows of any table may be missing, so these ranges are included for
+ * every table.
  */
 struct prof_lost {
-	uint64_t chunks; /* of the table that lose rows */
-	uint64_t rows;   /* that these lose */
-	uint64_t flawed; /* damaged chunks that lose none: indexes, padding, times out of order */
+	uint64_t chunks; /* of the table, with lost rows */
+	uint64_t rows;   /* that these lost */
+	uint64_t flawed; /* damaged chunks without lost rows: indexes, padding, order of times */
 	uint64_t stretches;
 };
-/* `table` 0: of all. May be called from any thread. */
+/* `table` 0: all tables. May be called from any thread. */
 PROF_PUBLIC void prof_reader_lost(const struct prof_reader *reader, unsigned int table,
 				  struct prof_lost *ret_lost);
 /* NULL when the capture has no such table. */
@@ -707,28 +710,26 @@ PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct 
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
 						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
-/* Reads the chunks of data that wanted() asks for (NULL: all), and all chunks that hold no rows,
- * and checks their bytes without decoding them; prof_reader_lost() has what is damaged. 0 or
- * -errno. */
+/* Reads the data chunks that wanted() accepts (NULL: all), and all chunks without rows, and checks
+ * their bytes without decoding them; prof_reader_lost() has the damage. 0 or -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reader,
 						 bool (*wanted)(const struct prof_chunk *chunk,
 								void *data),
 						 void *data);
-/* Walks all headers of the file, whatever the index says, and checks every chunk; the callback
- * gets each damage in file order and stops the walk by returning non-zero, which is then
- * returned. */
+/* Walks all headers of the file, ignoring the index, and checks every chunk. The callback gets each
+ * damage in file order; it stops the walk by returning non-zero, which is then returned. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
 						   int (*found)(const struct prof_damage *damage,
 								void *data),
 						   void *data, uint64_t *ret_chunks,
 						   uint64_t *ret_good_chunks);
 
-/* ---- Chunks: what the headers of data chunks say, in file order ------------------------------ */
+/* ---- Chunks: the headers of data chunks, in file order --------------------------------------- */
 
 /* There may be very many: a reader keeps them packed, and each of these unpacks a few at a time. */
 struct prof_chunks;
 
-/* Of one table, or 0: of all. One thread at a time. */
+/* For one table; 0: for all. One thread at a time. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_new(const struct prof_reader *reader,
 						unsigned int table,
 						struct prof_chunks **ret_chunks);
@@ -739,8 +740,8 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_next(struct prof_chunks *chunks,
 
 /* ---- Cursor: rows of one table in file order ------------------------------------------------- */
 
-/* One column of a batch. A column that the chunk lacks or whose encoding is unknown has
- * everything NULL. */
+/* One column of a batch. If the chunk lacks the column, or its encoding is unknown, everything is
+ * NULL. */
 struct prof_array {
 	/* scalars: a number a row. LIST: all items, see offsets. TEXT, BINARY: NULL */
 	const uint64_t *numbers;
@@ -751,7 +752,7 @@ struct prof_array {
 
 /* At most PROF_MAX_GROUP_ROWS rows of one epoch; valid until the next call on its cursor. */
 struct prof_batch {
-	const struct prof_array *columns; /* in the order asked for */
+	const struct prof_array *columns; /* in the requested order */
 	size_t rows;
 	uint64_t sequence; /* of their chunk */
 	uint32_t segment, epoch;
@@ -773,38 +774,40 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader
 						const struct prof_cursor_options *options,
 						struct prof_cursor **ret_cursor);
 PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
-/* 0 and a batch, PROF_END, -errno, or what a guard returned. Damaged chunks are skipped and
+/* 0 and a batch, PROF_END, -errno, or the guard's result. Damaged chunks are skipped and
  * counted. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
-/* At how many places before the next batch, since the cursor was made, rows may be missing:
- * damaged chunks of the table, and stretches of the file in which no chunk could be found. When
- * it has risen, the batch does not follow on the one before. */
+/* Number of places before the next batch, since the cursor was created, at which rows may be
+ * missing: damaged chunks of the table, and ranges of the file in which no chunk was found. After
+ * an increase the batch is not contiguous with the one before. */
 PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor);
 
 /* ---- Stream: a capture that is still being written, as it comes ------------------------------ */
 
 struct prof_stream;
 
-/* Reads what profd writes into a pipe, say. The fd is borrowed until prof_stream_free; where it
- * is O_NONBLOCK, nothing waits. `tables`: bit n asks for table n; 0 = all. One thread at a time. */
+/*
+ * Reads a capture as it is written, for example by profd into a pipe. The fd is borrowed until
+ * prof_stream_free; if it is O_NONBLOCK, nothing waits. `tables`: bit n requests table n; 0 = all.
+ * One thread at a time.
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_new(int fd, uint64_t tables,
 						struct prof_stream **ret_stream);
 PROF_PUBLIC void prof_stream_free(struct prof_stream *stream);
-/* Rows in the order in which they were written, all columns: those of a table of version 1 at
- * their positions above. Valid until the next call. 0; -EAGAIN: the next ones are not there yet,
- * call again; PROF_END: its writer has closed it, finished or not; else what ends it:
- * PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
+/* Returns rows in the order in which they were written, with all columns: those of a table of
+ * version 1 at their positions above. Valid until the next call. 0; -EAGAIN: no rows are available
+ * yet, call again; PROF_END: the writer has closed it, finished or not; else the error that ends
+ * it: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_next(struct prof_stream *stream,
 						 unsigned int *ret_table,
 						 struct prof_batch *ret_batch);
-/* Chunks that had to be left out as they fail a check. */
+/* Chunks that were skipped because they failed a check. */
 PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
-/* ---- Dictionary: the rows of one dictionary table in one epoch, by id
- * ---------------------------- */
+/* ---- Dictionary: the rows of one dictionary table in one epoch, by id ------------------------ */
 
 struct prof_dictionary;
 
@@ -815,11 +818,11 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *r
 						     const uint16_t *columns, size_t n_columns,
 						     struct prof_dictionary **ret_dictionary);
 PROF_PUBLIC void prof_dictionary_free(struct prof_dictionary *dictionary);
-/* Row of an id, or -1: what reads as `<lost>` (id 0 is none, not lost). The last row of an id
+/* Row of an id, or -1, which is shown as `<lost>` (id 0 is none, not lost). The last row of an id
  * wins. */
 PROF_PUBLIC ssize_t prof_dictionary_find(const struct prof_dictionary *dictionary, uint64_t id);
 PROF_PUBLIC size_t prof_dictionary_rows(const struct prof_dictionary *dictionary);
-/* The i-th column asked for, over all rows. */
+/* The i-th requested column, over all rows. */
 PROF_PUBLIC const struct prof_array *prof_dictionary_column(
 	const struct prof_dictionary *dictionary, size_t i);
 

@@ -2,14 +2,14 @@
 /*
  * Reader - an open capture
  *
- * Opens the file (copying a pipe into a temporary file first), has its chunks found (index.c) and
- * says what state it is in.
+ * Opens the file (copying a pipe into a temporary file first), has index.c find its chunks, and
+ * determines its state.
  *
  * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete
  *                 chunks  [test-capture-reader: prefixes]
  *             (2) damage to headers, schema, index and checkpoints loses no row
  *                 [test-capture-reader: flips]
- *             (3) nothing in a reader changes after open but the list of what could not be read,
+ *             (3) after open nothing in a reader changes except for the list of losses,
  *                 which has a lock, so threads may share it  [test-capture-threads]
  */
 #include "libcapture/reader.h"
@@ -58,7 +58,7 @@ static int compare_u32(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Each once, in order. */
+/* Sorts and removes duplicates. */
 static void epoch_set_sort(struct epoch_set *set)
 {
 	size_t n = 0;
@@ -71,8 +71,7 @@ static void epoch_set_sort(struct epoch_set *set)
 	set->n = n;
 }
 
-/* What is there more than once goes when the memory is full; what is left then fills at most
- * half of it. */
+/* Duplicates are removed when the memory is full; the rest may then fill at most half of it. */
 int epoch_set_add(struct epoch_set *set, uint32_t epoch)
 {
 	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
@@ -113,9 +112,9 @@ bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damag
 	       (damage->reason == PROF_DAMAGE_HEADER && damage->bytes > 0);
 }
 
-/* ---- What was found -------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
-/* Where every checkpoint is lost, the tables of version 1 are what the library knows them to be. */
+/* If every checkpoint is lost, use the library's definitions of the tables of version 1. */
 static int reader_assume_tables(struct prof_reader *reader)
 {
 	for (unsigned int id = 1; id <= PROF_TABLE_LAST; id++) {
@@ -132,7 +131,7 @@ static int reader_assume_tables(struct prof_reader *reader)
 	return 0;
 }
 
-/* Bad copies of the file header come first in the list of damage. */
+/* Damaged copies of the file header come first in the list of damage. */
 static int reader_note_header(struct prof_reader *reader)
 {
 	for (unsigned int copy = 0; copy < 2; copy++) {
@@ -163,7 +162,7 @@ static int reader_settle_state(struct prof_reader *reader)
 	bool damaged = false;
 	int r = 0;
 
-	/* A trailer that opening did not believe, and nothing else wrong. */
+	/* The trailer was not valid, and nothing else is wrong. */
 	if (!finished && reader->damage.n == 0 && last && last->kind == CHUNK_TRAILER)
 		r = reader_add_damage(reader, last->chunk.first_id, 0, UINT64_MAX,
 				      PROF_DAMAGE_INDEX);
@@ -182,8 +181,8 @@ static int reader_settle_state(struct prof_reader *reader)
 
 /*
  * Two captures joined by cat(1): the second one's chunks do not belong to this file, because their
- * salt differs or their sequence goes back, so that its header stands in what was skipped, or in
- * what a cut first capture's last chunk claims.
+ * salt differs or their sequence goes back. So its header is in a skipped range, or inside the last
+ * chunk of a first capture that was cut.
  */
 static int reader_find_second(struct prof_reader *reader)
 {
@@ -257,7 +256,7 @@ static int write_spool(int file, const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* A stream that is no capture may have no end. */
+/* A stream that is not a capture may be endless. */
 static int check_beginning(const uint8_t *data, size_t size)
 {
 	struct file_header header;
@@ -276,8 +275,8 @@ static int open_spool(int *ret_fd)
 	if (!directory || !*directory)
 		directory = "/tmp";
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	/* A file system that makes none without a name, or a kernel that takes the flag for a
-	 * folder's. */
+	/* For a file system without nameless files, or a kernel without O_TMPFILE, which sees
+	 * O_DIRECTORY. */
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 		if (asprintf(&name, "%s/profd-XXXXXX", directory) < 0) {
 			name = NULL;
@@ -293,13 +292,13 @@ static int open_spool(int *ret_fd)
 	return 0;
 }
 
-/* A capture may have no end either: a copy takes no more than it leaves to others. */
+/* A capture may be endless, too: a copy takes at most as much room as it leaves free. */
 static int check_room(int file, uint64_t copied)
 {
 	struct statvfs vfs;
 
 	if (fstatvfs(file, &vfs) < 0 || vfs.f_blocks == 0 || vfs.f_frsize == 0)
-		return 0; /* not known: writing fails when it fails */
+		return 0; /* unknown: writes fail when the disk is full */
 	return vfs.f_bavail < copied / vfs.f_frsize ? -ENOSPC : 0;
 }
 

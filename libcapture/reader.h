@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Reader - an open capture, as the parts of this library see it
+ * Reader - an open capture, for the files of this library
  *
- * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps what
- * is known of them; load.c reads and checks one chunk, verify.c all of them.
+ * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps their
+ * descriptions; load.c reads and checks one chunk, verify.c all of them.
  */
 #pragma once
 
@@ -28,17 +28,17 @@ struct prof_reader {
 	unsigned int bad_header_copies;
 	struct prof_reader_info info;
 	struct schema schema;
-	struct buffer schema_section; /* the one decoded last: most checkpoints repeat it */
+	struct buffer schema_section; /* the last one decoded: most checkpoints repeat it */
 	uint64_t schema_budget;       /* bytes of schemas that may still be decoded */
 	struct prof_segment *segments;
 	size_t n_segments;
 	struct entries entries;  /* of chunks of all kinds */
 	struct gap_list holes;   /* between entries of checkpoints; while opening */
 	struct epoch_set epochs; /* of data; while opening */
-	uint64_t v1_tables;      /* bit n: there is data of table n */
+	uint64_t v1_tables;      /* bit n: table n has data */
 	struct gap_list gaps;
 	struct damage_list damage;
-	struct lost *lost;                            /* met while reading */
+	struct lost *lost;                            /* found while reading */
 	int (*guard)(unsigned int table, void *data); /* or NULL */
 	void *guard_data;
 	uint64_t end; /* where the last whole chunk ends */
@@ -56,37 +56,37 @@ MUST_CHECK int epoch_set_add(struct epoch_set *set, uint32_t epoch);
 MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 				 uint64_t sequence, enum prof_damage_reason reason);
 
-/* Whether chunks, nobody knows of which tables, may have stood there. */
+/* Returns whether chunks of unknown tables may have been there. */
 bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage);
 
 /* ---- index.c --------------------------------------------------------------------------------- */
 
 /* All chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage, end,
- * next_sequence, last_checkpoint and, where an index was there and true, the state `finished`. */
+ * next_sequence, last_checkpoint and, with a valid index, the state `finished`. */
 MUST_CHECK int index_find_chunks(struct prof_reader *reader);
 /* Frees what index_find_chunks() found. */
 void index_forget(struct prof_reader *reader);
-/* Takes in what a checked checkpoint says beside its entries. PROF_DAMAGED: some of it was
- * nonsense. */
+/* Reads a checked checkpoint's content except for its entries. PROF_DAMAGED: some of it was not
+ * valid. */
 MUST_CHECK int reader_take_checkpoint(struct prof_reader *reader,
 				      const struct checkpoint_view *view);
-/* Whether a gap explains this stretch. */
+/* Returns whether a gap explains this range. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes);
 
 /* ---- load.c ---------------------------------------------------------------------------------- */
 
 /* Reads up to size bytes; fewer only at the end of the file. */
 MUST_CHECK int read_at(int fd, uint64_t offset, void *data, size_t size, size_t *ret_size);
-/* 0, PROF_DAMAGED: no valid header with its whole payload stands there, -errno. */
+/* 0; PROF_DAMAGED: no valid header with its whole payload is there; -errno. */
 MUST_CHECK int load_header(const struct prof_reader *reader, uint64_t offset,
 			   struct chunk_header *ret_header);
-/* The chunk's payload in *buffer, after its header; checked against the header's checksum.
- * PROF_DAMAGED and a reason. */
+/* Reads the payload after the header into *buffer, and checks it against the header's checksum.
+ * PROF_DAMAGED with a reason. */
 MUST_CHECK int load_payload(const struct prof_reader *reader, uint64_t offset,
 			    const struct chunk_header *header, struct buffer *buffer,
 			    enum prof_damage_reason *ret_reason);
-/* The same for a chunk of the index, whose header must say what the index says. *ret_payload
- * lies in buffer. */
+/* The same for a chunk of the index, whose header must match the index. *ret_payload is in
+ * buffer. */
 MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_chunk *chunk,
 			  struct buffer *buffer, struct chunk_header *ret_header,
 			  const uint8_t **ret_payload, enum prof_damage_reason *ret_reason);
@@ -94,19 +94,19 @@ MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_ch
 /* ---- recover.c ------------------------------------------------------------------------------- */
 
 /*
- * A walk over headers: what it finds from `at` on. A chunk is settled, and handed out, when the
- * next one is found. By then all damage up to its offset is in the list and stays there.
+ * A walk over headers from `at` on. A chunk is settled, and handed out, when the next one is found.
+ * By then all damage up to its offset is in the list and stays there.
  */
 struct walk {
 	const struct prof_reader *reader;
-	struct prof_reader *learn; /* the same, where checkpoints are to be taken in; else NULL */
-	/* What it returns ends the walk if it is not 0. */
+	struct prof_reader *learn; /* the same if checkpoints are to be read; else NULL */
+	/* A result other than 0 ends the walk. */
 	int (*settled)(struct walk *walk, const struct entry *entry, void *data);
 	void *data;
-	struct entry last; /* not settled; of has_last */
+	struct entry last; /* not settled; valid if has_last */
 	bool has_last;
-	struct damage_list damage; /* holes and cuts, in file order, known gaps among them */
-	uint64_t end; /* where the last chunk that is settled ends, or the walk began */
+	struct damage_list damage; /* holes and cuts, in file order, including known gaps */
+	uint64_t end;              /* end of the last settled chunk, or the walk's start */
 	uint64_t at;
 	uint64_t next_sequence;
 	uint64_t last_checkpoint;
@@ -115,19 +115,19 @@ struct walk {
 	uint64_t window_offset;
 	struct buffer payload;
 	bool verified;   /* the payload of the last chunk was checked */
-	bool after_hole; /* what comes next need not follow in sequence */
+	bool after_hole; /* the next chunk need not follow in sequence */
 };
 
 void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
 	       uint64_t next_sequence);
 void walk_done(struct walk *walk);
-/* Where the last chunk ends. */
+/* Returns where the last chunk ends. */
 uint64_t walk_end(const struct walk *walk);
-/* 0, -errno, or what settled() returned; damage is not an error. */
+/* Returns 0, -errno, or settled()'s result; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
 /* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or
  * -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
 				uint64_t *ret_offset);
-/* The last checkpoint that checks, searched for from the end. 0, PROF_END: none near, -errno. */
+/* Finds the last valid checkpoint, searching from the end. 0, PROF_END: none near, -errno. */
 MUST_CHECK int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Recover - chunks without an index
+ * Recover - finds chunks without an index
  *
- * A walk goes from header to header. Where no valid header stands it looks on for the next one: a
- * magic whose salted checksum fits and whose sequence number is higher than all before, so that
- * neither forged nor copied chunks inside a payload are taken. What was skipped is a hole.
+ * A walk goes from header to header. If there is no valid header, it searches the next one: a magic
+ * with a matching salted checksum and a sequence number higher than all before, so that forged or
+ * copied chunks inside a payload are not accepted. The skipped bytes are a hole.
  *
  * A header may be whole and its payload not: a crashed writer's last chunk, after which another
- * writer went on. So a chunk that the header with the next sequence number does not follow counts
- * only if its payload checks; else the search goes on inside it. Should the other writer's padding
- * have made it whole, that one's checkpoint says that it is a gap: what a gap covers is no chunk.
+ * writer continued. So a chunk that is not followed by the next sequence number counts only if its
+ * payload is valid; otherwise the search continues inside it. If the other writer's padding
+ * completed it, that writer's checkpoint lists it as a gap, and a gap has no chunks.
  *
  * Invariants: (1) chunks rise in offset and sequence and do not overlap
  *                 [test-capture-reader: flips]
@@ -47,7 +47,7 @@ void walk_done(struct walk *walk)
 	buffer_done(&walk->payload);
 }
 
-/* `size` bytes at an offset through the window; fewer only at the end of the file. */
+/* Reads `size` bytes at an offset through the window; fewer only at the end of the file. */
 static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahead,
 		     const uint8_t **ret_data, size_t *ret_size)
 {
@@ -71,8 +71,8 @@ static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahe
 	return 0;
 }
 
-/* What stands at an offset: 0 and a header, PROF_DAMAGED: none, PROF_END: the file ends inside
- * the chunk. */
+/* Reads the header at an offset. 0; PROF_DAMAGED: there is none; PROF_END: the file ends inside the
+ * chunk. */
 static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		       struct chunk_header *ret_header)
 {
@@ -108,7 +108,7 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* The first offset >= from where a chunk stands that is whole and later than all before; else
+/* Finds the first offset >= from with a whole chunk that is later than all before; else
  * PROF_END. */
 static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 {
@@ -122,8 +122,8 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 
 		if (r)
 			return r;
-		/* All of the window that is left: it is read once, however many magics are in
-		 * it. */
+		/* Search the whole rest of the window, so that it is read once, however many magics
+		 * are in it. */
 		n = walk->window.size - (size_t)(at - walk->window_offset);
 		found = chunk_magic_find(bytes, n, 0);
 		if (found == SIZE_MAX) {
@@ -141,7 +141,7 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 	return PROF_END;
 }
 
-/* Whether a chunk's payload is whole; assumed where the budget for finding out is used up. */
+/* Checks whether a chunk's payload is whole; assumes so if the budget is used up. */
 static int walk_check_payload(struct walk *walk, const struct entry *entry, bool *ret_good)
 {
 	enum prof_damage_reason reason;
@@ -163,8 +163,7 @@ static int walk_check_payload(struct walk *walk, const struct entry *entry, bool
 	return 0;
 }
 
-/* The last chunk turned out not to be whole: what is there starts before it, as if it had never
- * been taken. */
+/* Drops the last chunk, which was not whole, as if it had never been accepted. */
 static void walk_drop_last(struct walk *walk)
 {
 	const struct prof_chunk *last = &walk->last.chunk;
@@ -177,8 +176,8 @@ static void walk_drop_last(struct walk *walk)
 	walk->has_last = false;
 }
 
-/* Whether chunks go on inside the last chunk, which a crashed writer then left unfinished. Drops
- * it if so. */
+/* Checks whether chunks continue inside the last chunk, which a crashed writer then left
+ * unfinished; if so, drops it. */
 static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 {
 	const struct entry last = walk->last;
@@ -199,8 +198,8 @@ static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 	return r < 0 ? r : PROF_END;
 }
 
-/* Nothing follows: either the file was cut inside a chunk, of which `cut` may be the header, or
- * its end is garbage. */
+/* No chunk follows: either the file was cut inside a chunk, whose header may be `cut`, or its end
+ * is garbage. */
 static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 {
 	struct prof_damage damage = {
@@ -222,8 +221,8 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* A chunk was found at `next`; what lies between the last one and that is a hole. One before a
- * chunk that was dropped and the one from there on are one. */
+/* A chunk was found at `next`; the bytes after the last one are a hole. A hole before a dropped
+ * chunk is merged with it. */
 static int walk_leap(struct walk *walk, uint64_t next)
 {
 	uint64_t hole = walk_end(walk);
@@ -242,8 +241,8 @@ static int walk_leap(struct walk *walk, uint64_t next)
 			  PROF_DAMAGE_HEADER);
 }
 
-/* No chunk starts at walk->at, or one that the file ends in (`cut`): finds where chunks go on
- * and notes what lies between. */
+/* No chunk starts at walk->at, or the file ends in it (`cut`): finds where chunks continue and
+ * notes the hole. */
 static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 {
 	uint64_t next = 0;
@@ -262,14 +261,14 @@ static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 	return walk_leap(walk, next);
 }
 
-/* What the last chunk is turns out to be a gap, before the chunk at walk->at. */
+/* The last chunk is a gap, before the chunk at walk->at. */
 static int walk_forget_last(struct walk *walk)
 {
 	walk_drop_last(walk);
 	return walk_leap(walk, walk->at);
 }
 
-/* Whether the checkpoint at walk->at says so: one of its gaps ends there. */
+/* Returns whether the checkpoint at walk->at has a gap that ends there. */
 static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *view)
 {
 	for (size_t i = 0; walk->has_last && i < view->n_gaps; i++) {
@@ -281,7 +280,7 @@ static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *
 	return false;
 }
 
-/* Whether it is known already. */
+/* Returns whether the gap is known already. */
 static bool reader_has_gap(const struct walk *walk)
 {
 	uint64_t offset = walk->last.chunk.offset, bytes = walk->at - offset;
@@ -290,7 +289,7 @@ static bool reader_has_gap(const struct walk *walk)
 	       !reader_gap_covers(walk->reader, offset, bytes + 1);
 }
 
-/* Checks a checkpoint's payload and takes it in. */
+/* Checks a checkpoint's payload and reads it. */
 static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 {
 	enum prof_damage_reason reason = PROF_DAMAGE_INDEX;
@@ -326,8 +325,7 @@ static int walk_settle(struct walk *walk)
 	return r;
 }
 
-/* The number of the chunk at walk->at does not follow on the last one's: chunks may stand inside
- * that one. */
+/* The number of the chunk at walk->at is not the next one: chunks may be inside the last chunk. */
 static int walk_check_last(struct walk *walk)
 {
 	uint64_t next;
@@ -415,7 +413,8 @@ int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t t
 	return r ? r : PROF_END;
 }
 
-/* The last good checkpoint that starts in [from, from + SEARCH_BYTES), or PROF_END. */
+/* Finds the last valid checkpoint that starts in [from, from + SEARCH_BYTES), or returns
+ * PROF_END. */
 static int find_in_block(const struct prof_reader *reader, uint64_t from, struct buffer *block,
 			 struct buffer *payload, uint64_t *budget, uint64_t *ret_offset)
 {

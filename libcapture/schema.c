@@ -22,7 +22,7 @@
  * decoding allocates. */
 static_assert(PROF_MAX_NAME < 256 && PROF_MAX_ENUM < 256, "lengths are bytes");
 
-/* What is left of the encoded schema; `bad` stays set once a read went over the end. */
+/* The rest of the encoded schema; `bad` stays set once a read went past the end. */
 struct input {
 	const uint8_t *at;
 	const uint8_t *end;
@@ -104,7 +104,7 @@ static bool column_valid(const struct prof_column_def *column)
 }
 
 /* The first column of a timed table is its time, that of a dictionary its id: numbers that are
- * always there. */
+ * never null. */
 static bool first_column_valid(const struct prof_table_def *def)
 {
 	const struct prof_column_def *first = def->columns;
@@ -177,7 +177,7 @@ void schema_done(struct schema *schema)
 	*schema = (struct schema){ 0 };
 }
 
-/* Position of the table with this id, or where it would stand. */
+/* Position of the table with this id, or where to insert it. */
 static size_t schema_position(const struct schema *schema, unsigned int id)
 {
 	size_t low = 0, high = schema->n_tables;
@@ -200,7 +200,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
 	return i < schema->n_tables && schema->tables[i]->id == id ? schema->tables[i] : NULL;
 }
 
-/* How much a definition says: of two that agree, the one that says more replaces the other. */
+/* The amount of content of a definition: of two that agree, the larger one replaces the other. */
 static size_t table_weight(const struct prof_table_def *def)
 {
 	size_t weight = 0;
@@ -297,7 +297,7 @@ int schema_encode(const struct schema *schema, struct buffer *buffer)
 	return r;
 }
 
-/* One definition being decoded into one allocation: the definition, its columns, pointers to
+/* One definition that is decoded into one allocation: the definition, its columns, pointers to
  * names, names. */
 struct builder {
 	struct prof_table_def *def;
@@ -306,7 +306,7 @@ struct builder {
 	char *text;
 };
 
-/* Where a name went, or, while only sizes are counted (no builder), a length. */
+/* Returns where a name was stored; without a builder, only counts its size. */
 static const char *decode_name(struct input *in, struct builder *builder, size_t *text_bytes)
 {
 	uint8_t length = input_u8(in);
@@ -362,7 +362,7 @@ static void decode_column(struct input *in, struct builder *builder, struct prof
 	decode_values(in, builder, text_bytes, n_values);
 }
 
-/* Runs over one table: without a builder to count, with one to fill. */
+/* Reads one table: without a builder to count, with one to fill it. */
 static void decode_table(struct input *in, struct builder *builder, size_t *ret_columns,
 			 size_t *ret_text, size_t *ret_values)
 {
@@ -391,7 +391,7 @@ static void decode_table(struct input *in, struct builder *builder, size_t *ret_
 	*ret_values = n_values;
 }
 
-/* Room for one more owned definition, so that taking it over cannot fail. */
+/* Reserves one more owned definition, so that adding it cannot fail. */
 static int schema_own_reserve(struct schema *schema)
 {
 	struct prof_table_def **owned =
@@ -403,8 +403,7 @@ static int schema_own_reserve(struct schema *schema)
 	return 0;
 }
 
-/* A definition that another one replaced: a file may say a little more of a table in each
- * checkpoint. */
+/* Frees a definition that another one replaced: a file may extend a table in each checkpoint. */
 static void schema_disown(struct schema *schema, const struct prof_table_def *def)
 {
 	for (size_t i = 0; i < schema->n_owned; i++) {

@@ -12,8 +12,8 @@
 #include "libcapture/buffer.h"
 #include "libcapture/prof-capture.h"
 
-/* How the rows of a column are held; what a type or flag of a later version becomes is
- * FORM_NONE: it reads absent. */
+/* How the rows of a column are held. FORM_NONE: a type or flag of a later version, which reads as
+ * absent. */
 enum column_form {
 	FORM_NONE,
 	FORM_SCALAR, /* a number a row */
@@ -28,16 +28,16 @@ struct schema {
 	size_t n_owned;
 };
 
-/* What schema_add and schema_decode say beside 0 and -errno. */
+/* Results of schema_add and schema_decode other than 0 and -errno. */
 enum schema_result {
 	SCHEMA_CONFLICT = 1000
 }; /* another definition of a table was there first, and was kept */
 
 enum column_form schema_column_form(const struct prof_column_def *column);
-/* A definition that keeps the rules of the format: limits, ids rising, first column of timed and
- * dictionary tables. */
+/* Returns whether a definition satisfies the rules of the format: limits, ascending ids, first
+ * column of timed and dictionary tables. */
 bool schema_table_valid(const struct prof_table_def *def);
-/* The columns that both have are the same. */
+/* Returns whether the common columns are the same. */
 bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table_def *b);
 
 void schema_done(struct schema *schema);
@@ -46,6 +46,6 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
  * schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Adds the tables of an encoded schema, and frees what it decoded before and now replaces.
- * PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the rest was added), PROF_LIMIT. */
+/* Adds the tables of an encoded schema, and frees decoded ones that it replaces. PROF_DAMAGED,
+ * -ENOMEM, SCHEMA_CONFLICT (the rest was added), PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sink - where a writer's bytes go
+ * Sink - the destination of a writer's bytes
  *
- * A regular file is written with pwrite at a position of our own: a write that failed half way is
- * written over by the next. Anything else, and a file opened with O_APPEND, takes bytes one after
- * another: what a failed write left stays and becomes a gap.
+ * A regular file is written with pwrite at the sink's own position: the next write overwrites a
+ * partial one. Other files, and those opened with O_APPEND, are written sequentially: the bytes of
+ * a failed write stay and become a gap.
  *
  * Room is reserved with fallocate(FALLOC_FL_KEEP_SIZE) before it is needed, so that a full disk is
- * known before a chunk is begun and the last words still fit. Where a file system cannot do that,
- * writes just fail when they fail.
+ * detected before a chunk is begun, and the final loss rows still fit. If a file system cannot do
+ * that, writes fail when the disk is full.
  *
- * Short writes, EINTR, and EAGAIN of a non-blocking pipe are dealt with here. SIGPIPE is the
- * caller's. A stream is written in small pieces, and the position moves with each: who waits for a
- * slow reader can see that it reads.
+ * This file handles short writes, EINTR, and EAGAIN of a non-blocking pipe. The caller handles
+ * SIGPIPE. A stream is written in small pieces, and the position moves with each, so that the
+ * progress of a slow reader is visible.
  */
 #include "libcapture/sink.h"
 
@@ -22,7 +22,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* How far ahead room is taken: little for small captures, never more than AHEAD_MAX. */
+/* How much room is reserved ahead: little for small captures, never more than AHEAD_MAX. */
 #define AHEAD_MIN (UINT64_C(256) << 10)
 #define AHEAD_MAX (UINT64_C(8) << 20)
 #define STREAM_PIECE ((size_t)4096)
@@ -86,7 +86,7 @@ int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve)
 	return r;
 }
 
-/* Once: bytes written, or -errno; 0 after waiting for a full pipe. */
+/* Writes once. Returns the bytes written, or -errno; 0 after a wait for a full pipe. */
 static ssize_t write_some(const struct sink *sink, const uint8_t *data, size_t size, uint64_t at)
 {
 	ssize_t n = sink->stream ? write(sink->fd, data, MIN_OF(size, STREAM_PIECE))

@@ -2,7 +2,7 @@
 /*
  * Status - names of results and of reasons
  *
- * Sentences for people stand here and nowhere else in this library; they are not translated.
+ * All sentences for people in this library are here; they are not translated.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

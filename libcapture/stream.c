@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stream - a capture that is still being written, read as it comes
+ * Stream - reads a capture while it is being written
  *
  * For live views: a pipe that profd writes into. Chunks are handed out in the order in which they
- * come, each as soon as it is whole; nothing is kept of those that went by, so that memory does not
- * depend on how long the recording lasts. An index is not needed, and a stream can neither seek nor
- * be repaired: after bytes that are no chunk it is at its end.
+ * come, each as soon as it is whole; earlier ones are not kept, so that memory does not depend on
+ * the length of the recording. An index is not needed, and a stream can neither seek nor be
+ * repaired: it ends at the first bytes that are not a chunk.
  *
  * Invariants: (1) the rows of a stream are those that a cursor finds in the same bytes
  *                 [test-capture-stream: same rows]
- *             (2) it does not matter where reads cut the bytes  [test-capture-stream: pieces]
+ *             (2) the boundaries of reads do not matter  [test-capture-stream: pieces]
  *             (3) memory is bounded by the largest chunk that the format allows
  *                 [test-capture-stream: sizes]
  * One thread. Does not write, and does not keep dictionaries.
@@ -28,20 +28,20 @@ struct table_decoder {
 
 struct prof_stream {
 	int fd;
-	uint64_t tables; /* bit n: table n is wanted */
+	uint64_t tables; /* bit n: table n is requested */
 	struct file_header header;
 	bool has_header;
-	bool ended;         /* nothing comes any more */
-	struct buffer read; /* what was read; all before `at` is done */
+	bool ended;         /* no more bytes will come */
+	struct buffer read; /* bytes read; those before `at` are done */
 	size_t at;
 	struct schema schema;
-	struct buffer schema_section;   /* the one decoded last: most checkpoints repeat it */
+	struct buffer schema_section;   /* the last one decoded: most checkpoints repeat it */
 	uint64_t schema_budget;         /* bytes of schemas that may still be decoded */
-	struct table_decoder *decoders; /* of the schema as it is */
+	struct table_decoder *decoders; /* for the current schema */
 	size_t n_decoders;
 	/* the chunk whose groups are being handed out */
 	struct chunk_header chunk;
-	const uint8_t *group, *end; /* in `read`; group == end: none */
+	const uint8_t *group, *end; /* in `read`; group == end: no more groups */
 	struct chunk_decoder *decoder;
 	uint64_t lost_chunks;
 };
@@ -82,7 +82,8 @@ PROF_PUBLIC void prof_stream_free(struct prof_stream *stream)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* Has `bytes` of them behind `at`. 0, -EAGAIN, PROF_END: they do not come any more, -errno. */
+/* Reads until `bytes` bytes are available from `at` on. 0, -EAGAIN, PROF_END: no more will come,
+ * -errno. */
 static int fill(struct prof_stream *stream, size_t bytes)
 {
 	struct buffer *read_bytes = &stream->read;
@@ -131,7 +132,7 @@ static int read_file_header(struct prof_stream *stream)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Columns of a table of version 1 stand where its definition has them, whatever the writer's
+/* Columns of a table of version 1 are at the positions of its definition, whatever the writer's
  * version. */
 static int init_decoder(struct chunk_decoder *decoder, const struct prof_table_def *def)
 {
@@ -145,7 +146,7 @@ static int init_decoder(struct chunk_decoder *decoder, const struct prof_table_d
 	return chunk_decoder_init(decoder, def, ids, known->n_columns);
 }
 
-/* The decoder of a table; NULL where its schema is not known. */
+/* Returns the decoder of a table; NULL if its schema is unknown. */
 static int find_decoder(struct prof_stream *stream, uint16_t table,
 			struct chunk_decoder **ret_decoder)
 {
@@ -192,7 +193,7 @@ static int take_schema(struct prof_stream *stream, const struct checkpoint_view 
 	return buffer_add(last, view->schema, view->schema_bytes);
 }
 
-/* What is wrong with a checkpoint costs the tables that it declares. */
+/* A damaged checkpoint loses the tables that it declares. */
 static int take_checkpoint(struct prof_stream *stream, const uint8_t *payload)
 {
 	struct checkpoint_view view;
@@ -225,7 +226,7 @@ static int take_data(struct prof_stream *stream, const uint8_t *payload)
 	return 0;
 }
 
-/* The next chunk, whole and checked. 0, or as prof_stream_next() returns it. */
+/* Reads and checks the next chunk. Results as for prof_stream_next(). */
 static int next_chunk(struct prof_stream *stream)
 {
 	const uint8_t *payload;
@@ -254,7 +255,7 @@ static int next_chunk(struct prof_stream *stream)
 						: take_checkpoint(stream, payload);
 }
 
-/* The next group of the chunk. 0, PROF_END: there is none, -errno. */
+/* Decodes the next group of the chunk. 0, PROF_END: no more, -errno. */
 static int next_group(struct prof_stream *stream, struct prof_batch *ret_batch)
 {
 	struct chunk_group group;

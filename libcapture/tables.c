@@ -2,13 +2,13 @@
 /*
  * Tables - the tables of version 1
  *
- * Column id == position in the array, as the enums of prof-capture.h say. Columns may be added at
+ * Column id == position in the array, as in the enums of prof-capture.h. Columns may be added at
  * the end of a table; nothing here may be renamed, renumbered or change its type.
  *
- * What is text and what is a reference: names that recur (paths, comms, groups) are references into
- * `string`. Columns that must be readable when a dictionary is lost, or that a writer must be able
- * to write without one (loss, metadata, log text), are text. References: 0 = none. Numbers that may
- * be unknown without 0 saying so are nullable.
+ * Text and references: names that recur (paths, comms, groups) are references into `string`.
+ * Columns that must be readable when a dictionary is lost, or that a writer must be able to write
+ * without one (loss, metadata, log text), are text. References: 0 = none. Numbers that may be
+ * unknown, but for which 0 is a valid value, are nullable.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -229,7 +229,7 @@ static const struct prof_column_def mark_columns[] = {
 	REF(PROF_MARK_NAME, "name", STRING),
 	COLUMN(PROF_MARK_DURATION, "duration", UINT,
 	       .unit = PROF_UNIT_NS), /* complete: until `time`; else 0 */
-	/* An item an argument in each of the four: they are as long as one another. */
+	/* One item an argument in each of the four: they have the same length. */
 	REFS(PROF_MARK_ARGUMENTS, "arguments", STRING),
 	COLUMN(PROF_MARK_ARGUMENT_KINDS, "argument_kinds", ENUM, .values = argument_kinds,
 	       .flags = PROF_COLUMN_LIST),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Verify - checks every chunk against everything that can be checked without the others
+ * Verify - makes all checks of a chunk that need no other chunk
  *
- * A walk over the whole file finds the chunks, whatever the index says; what the index says is used
- * only to name what is missing. Reasons, in the order in which they are looked for: header,
- * checksum, payload (structure, padding), decode, order (times outside the header's range),
- * dictionary (lowest id), index (a checkpoint that does not parse).
+ * A walk over the whole file finds the chunks; the index is used only to name missing ones.
+ * Reasons, in the order of the checks: header, checksum, payload (structure, padding), decode,
+ * order (times outside the header's range), dictionary (lowest id), index (a checkpoint that does
+ * not parse).
  */
 #include "libcapture/reader.h"
 
@@ -22,7 +22,7 @@ static void checker_done(struct checker *checker)
 	buffer_done(&checker->stored);
 }
 
-/* The decoder for a table; NULL for a table that has no schema. */
+/* Prepares the decoder for a table; `def` is NULL if the table has no schema. */
 static int checker_use(struct checker *checker, unsigned int table)
 {
 	const struct prof_table_def *def = schema_find(&checker->reader->schema, table);
@@ -38,7 +38,7 @@ static int checker_use(struct checker *checker, unsigned int table)
 	return r;
 }
 
-/* Rows whose times or ids contradict the header: a reason, or -1. */
+/* Checks times and ids against the header. Returns a reason, or -1. */
 static int contradiction(const struct checker *checker, const struct prof_chunk *chunk,
 			 const struct chunk_group *group)
 {
@@ -59,7 +59,7 @@ static int contradiction(const struct checker *checker, const struct prof_chunk 
 	return -1;
 }
 
-/* Decodes a payload. 0, PROF_DAMAGED with a reason and the rows that are lost, -errno. */
+/* Decodes a payload. 0; PROF_DAMAGED with a reason and the lost rows; -errno. */
 static int check_rows(struct checker *checker, const struct prof_chunk *chunk,
 		      const uint8_t *payload, enum prof_damage_reason *ret_reason,
 		      uint64_t *ret_rows)
@@ -93,7 +93,7 @@ static int check_rows(struct checker *checker, const struct prof_chunk *chunk,
 	return r;
 }
 
-/* Padding is zeros, up to the end of the file at least. Lost rows: none. */
+/* Padding must be zeros, except after the end of the file. Loses no rows. */
 static int check_padding(const struct prof_reader *reader, const struct prof_chunk *chunk)
 {
 	static const uint8_t zeros[8];
@@ -140,7 +140,7 @@ static int check_data(struct checker *checker, const struct prof_chunk *chunk,
 	return r;
 }
 
-/* Checkpoints, trailers and kinds of later versions hold no rows. */
+/* Checkpoints, trailers and kinds of later versions have no rows. */
 static int check_other(struct checker *checker, const struct entry *entry,
 		       struct prof_damage *ret_damage)
 {
@@ -170,7 +170,7 @@ static int check_other(struct checker *checker, const struct entry *entry,
 	return r;
 }
 
-/* Passes on what a check of a chunk returned; damage is kept for prof_reader_lost(). */
+/* Returns the result of a chunk's check; records damage for prof_reader_lost(). */
 static int note_result(const struct prof_reader *reader, const struct prof_chunk *chunk,
 		       uint64_t rows_lost, int result)
 {
@@ -202,8 +202,7 @@ PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct
 
 /* ---- All bytes, and no more than these ------------------------------------------------------- */
 
-/* A chunk whose bytes are what was written decodes, unless the writer was wrong; that is found
- * by what decodes it. */
+/* A chunk with its original bytes decodes, unless the writer was wrong; decoding detects that. */
 static int scan_data(struct checker *checker, const struct prof_chunk *chunk)
 {
 	enum prof_damage_reason reason;
@@ -229,7 +228,7 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 				    &(struct entries_filter){ .others = true });
 
 	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
-		/* The index is large, and opening has checked all of it but its padding. */
+		/* The index is large, and opening has checked everything except its padding. */
 		if (reader->info.indexed && entry.chunk.offset == reader->last_checkpoint)
 			r = note_result(reader, &entry.chunk, 0,
 					check_padding(reader, &entry.chunk));
@@ -268,7 +267,7 @@ static int report_one(struct report *report, const struct prof_damage *damage)
 	return report->found ? report->found(damage, report->data) : 0;
 }
 
-/* The next chunk of the index, which stays the next one until it is taken. 0, PROF_END, -ENOMEM. */
+/* Gets the next chunk of the index, which stays until it is taken. 0, PROF_END, -ENOMEM. */
 static int report_known(struct report *report)
 {
 	int r = report->has_known ? 0 : entries_cursor_next(&report->known, &report->next_known);
@@ -277,7 +276,7 @@ static int report_known(struct report *report)
 	return r;
 }
 
-/* A hole: what the index knows to have been there, or just the stretch. */
+/* Reports a hole: the chunks of the index that were there, or just the range. */
 static int report_hole(struct report *report, const struct prof_damage *hole)
 {
 	bool named = false;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Writer - blocks into chunks, checkpoints in between, an index at the end
+ * Writer - writes blocks as chunks, checkpoints in between, and an index at the end
  *
- * Chunks are built whole in memory and written in one piece; nothing that was written is touched
- * again, so a crash at any instruction leaves whole chunks and at most one part of one. The entry
- * of a chunk is remembered until the next checkpoint, and packed (entries.c) for the index.
+ * Chunks are built whole in memory and written in one piece; written data is never changed, so a
+ * crash at any instruction leaves whole chunks and at most one partial chunk. The entry of a chunk
+ * is kept until the next checkpoint, and packed (entries.c) for the index.
  *
  * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write, and
- *                 behind a gap are higher than any that can stand before it
+ *                 after a gap are higher than any that is possible before it
  *                 [test-capture-writer: errors, test-capture-cut]
  *             (2) a table's schema is in a checkpoint before its first row is in a chunk
  *                 [test-capture-reader: round trip]
  *             (3) while the file system can reserve room, there is always enough left for loss rows
  *                 and for the index and the trailer  [test-capture-writer: full]
- *             (4) nothing that a file held when it was opened is changed or cut off
+ *             (4) the file's content at open is never changed or cut off
  *                 [test-capture-reader: append]
- * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or look at the disk
+ * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or handle the disk
  * (sink.c).
  */
 #include "libcapture/writer.h"
@@ -24,9 +24,9 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
-/* Kept free for loss and metadata rows, beside what the index and the trailer need. */
+/* Kept free for loss and metadata rows, in addition to the room for index and trailer. */
 #define CLOSING_BYTES (UINT64_C(64) << 10)
-/* What encoding one pending entry, and the frame around all, can take. */
+/* The maximum size of one encoded pending entry, and of the frame around all. */
 #define ENTRY_BYTES_MAX 128u
 #define INDEX_BYTES_MIN 4096u
 
@@ -37,7 +37,7 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* What finishing may take from here on. */
+/* The maximum room that finishing needs from here on. */
 static uint64_t index_bytes(const struct prof_writer *writer)
 {
 	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.groups.size +
@@ -45,9 +45,9 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
 }
 
-/* Moves to where a chunk may start, and notes what lies between it and the last one. Part of a
- * chunk may be there: it is not padded with zeros, which may be what it lacks. Its number is not
- * known, so the next one is one that no chunk before may have. */
+/* Moves to the next possible start of a chunk, and notes the gap after the last one. Part of a
+ * chunk may be there: it is not padded with zeros, which could complete it. Its number is unknown,
+ * so the next one is higher than that of any possible chunk before. */
 static int writer_settle(struct prof_writer *writer)
 {
 	static const uint8_t zeros[8], ones[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -107,8 +107,8 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	if (r)
 		return r;
 	entry = entry_of_header(header, writer->sink.position);
-	/* First the entry, which is taken back should the write fail: a chunk without an entry
-	 * would be a gap. */
+	/* The entry first: it is removed if the write fails, but a chunk without an entry would be
+	 * a gap. */
 	r = entry_block_add(writer->pending, &entry, end);
 	if (r)
 		return r;
@@ -192,7 +192,7 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 	return 0;
 }
 
-/* A new schema, and a new segment, are written twice: no single damage loses them. */
+/* A new schema and a new segment are written twice, so that no single damage loses them. */
 int writer_write_checkpoints(struct prof_writer *writer)
 {
 	bool twice = writer->schema_changed;
@@ -226,7 +226,7 @@ int writer_add_segment(struct prof_writer *writer, const struct prof_segment *se
 	return 0;
 }
 
-/* A segment that starts now, with the next number and epoch. */
+/* Adds a segment that starts now, with the next number and epoch. */
 int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment)
 {
 	struct prof_segment new = *segment;
@@ -276,7 +276,7 @@ static int writer_start_file(struct prof_writer *writer, const struct prof_segme
 	return writer_new_segment(writer, segment);
 }
 
-/* Tables of version 1 that the schema does not have yet; what a file says otherwise stands. */
+/* Adds tables of version 1 that the schema lacks; existing definitions of the file are kept. */
 int writer_add_v1(struct prof_writer *writer)
 {
 	for (unsigned int id = 1; id < PROF_TABLE_FIRST_FOREIGN; id++) {
@@ -324,7 +324,7 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 	if (!r)
 		r = size > 0 ? writer_append(writer, options) : writer_start(writer, options);
 	if (r) {
-		/* what a disk that is full took of it */
+		/* remove the part that fit on a full disk */
 		if (writer->sink.touched > size && size > 0 && ftruncate(fd, (off_t)size) < 0)
 			errno = 0;
 		prof_writer_free(writer);
@@ -376,7 +376,7 @@ PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer)
 	return writer->first_epoch;
 }
 
-/* Whether the file's schema says of this table all that the block's definition says. */
+/* Returns whether the file's schema has everything of the block's definition. */
 static bool table_declared(const struct prof_writer *writer, const struct prof_table_def *def)
 {
 	const struct prof_table_def *known = schema_find(&writer->schema, def->id);
@@ -409,7 +409,8 @@ static struct dictionary_count *dictionary_count(struct prof_writer *writer, uin
 	return count;
 }
 
-/* What must stay free after a chunk: the last words may use what is kept for them. */
+/* Room that must stay free after a chunk: loss and metadata rows may use the room reserved for
+ * them. */
 static uint64_t reserve_after(const struct prof_writer *writer, const struct prof_table_def *def)
 {
 	bool last_words = def->id == PROF_TABLE_LOSS || def->id == PROF_TABLE_METADATA;
@@ -485,12 +486,11 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 	if (writer->finished)
 		return -EINVAL;
 	r = writer->schema_changed ? writer_write_checkpoints(writer) : 0;
-	/* What was kept free is used now; a write may fit even where reserving failed. */
+	/* Use the reserved room now; a write may fit even if reserving failed. */
 	writer->sink.preallocate = false;
 	if (!r)
 		r = write_checkpoint(writer, true, 0);
-	/* An index of everything that would be larger than a chunk may be: readers follow the
-	 * links instead. */
+	/* If the full index would exceed the size of a chunk, readers follow the links instead. */
 	if (r == PROF_LIMIT)
 		r = write_checkpoint(writer, false, 0);
 	if (!r)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Writer - what writer.c and append.c share
- */
+/* Writer - shared by writer.c and append.c */
 #pragma once
 
 #include "libcapture/entries.h"
@@ -24,14 +22,14 @@ struct prof_writer {
 	bool schema_changed;
 	struct prof_segment *segments;
 	size_t n_segments;
-	uint32_t last_segment; /* highest number, also where a segment's record was lost */
+	uint32_t last_segment; /* highest number, even of a segment whose record was lost */
 	uint32_t first_epoch;
 	uint64_t sequence;
 	struct buffer chunk;        /* the one being written */
 	struct prof_block *pending; /* entries since the last checkpoint */
 	struct entries index;       /* all of them */
 	struct gap_list gaps;
-	size_t new_gaps; /* gaps before this one stand in a checkpoint */
+	size_t new_gaps; /* gaps before this one are in a checkpoint */
 	uint64_t last_checkpoint;
 	uint64_t checkpoint_end;
 	size_t chunks_since;
@@ -42,17 +40,18 @@ struct prof_writer {
 
 /* ---- writer.c -------------------------------------------------------------------------------- */
 
-/* The one that is being written. */
+/* Returns the segment that is being written. */
 const struct prof_segment *writer_segment(const struct prof_writer *writer);
 MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment);
-/* A segment that starts now, with the next number and epoch. */
+/* Adds a segment that starts now, with the next number and epoch. */
 MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
-/* Tables of version 1 that the schema does not have yet; what a file says otherwise stands. */
+/* Adds tables of version 1 that the schema lacks; existing definitions of the file are kept. */
 MUST_CHECK int writer_add_v1(struct prof_writer *writer);
-/* One checkpoint; two where the schema or the segment is new: no single damage loses them. */
+/* Writes one checkpoint; two if the schema or the segment is new, so that no single damage loses
+ * them. */
 MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
 
 /* ---- append.c -------------------------------------------------------------------------------- */
 
-/* Goes on in the capture that the sink's file is. */
+/* Continues the capture in the sink's file. */
 MUST_CHECK int writer_append(struct prof_writer *writer, const struct prof_writer_options *options);

@@ -132,7 +132,7 @@ static void add(struct call_tree *tree, uint32_t from, uint32_t to)
 
 /* ---- Frames ---- */
 
-/* Returns the number of outermost frames that are kept. Of a deep stack without its root only the
+/* Returns the number of outermost frames that are kept. For a deep stack without its root only the
  * innermost frames are kept. */
 static uint32_t count_outer(const struct call_tree *tree)
 {

@@ -486,9 +486,8 @@ static inline void fill_value(void *payload, const uint32_t *ids, const void *da
 	*(struct ring_counter_value *)payload = *(const struct ring_counter_value *)data;
 }
 
-/*
- * Each ring's owner defines a counter before its first value; a value without definition is lost.
- */
+/* Each ring's owner defines a counter before its first value; a value without definition is
+ * lost. */
 static bool write_value(uint32_t id, uint64_t value)
 {
 	struct ring_counter_value data = { .id = id, .value = value };

@@ -56,9 +56,8 @@ MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
 bool control_is_open(const struct control_connection *connection);
 /* True if that is so and the other end is closed. */
 bool control_is_left(const struct control_connection *connection);
-/*
- * Packets of a fixed length, with at most one descriptor, or -1. -EPIPE if the other end is closed.
- */
+/* Packets of a fixed length, with at most one descriptor, or -1. -EPIPE if the other end is
+ * closed. */
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);

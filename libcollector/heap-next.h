@@ -80,9 +80,8 @@ void heap_next_find_loader(void);
 
 extern uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((visibility("hidden")));
 
-/*
- * Returns zeroed memory; or NULL with errno ENOMEM if there is no room. alignment: a power of two.
- */
+/* Returns zeroed memory; or NULL with errno ENOMEM if there is no room. alignment: a power of
+ * two. */
 void *heap_pool_get(size_t size, size_t alignment);
 size_t heap_pool_size(const void *address);
 

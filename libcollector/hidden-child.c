@@ -107,9 +107,8 @@ static void copy_variables(const char **to, size_t n)
 
 BORROWED static void reset_signals(void)
 {
-	/*
-	 * the kernel's struct sigaction is not longer than this: SIG_DFL, no flags, an empty mask
-	 */
+	/* the kernel's struct sigaction is not longer than this: SIG_DFL, no flags, an empty
+	 * mask */
 	static const uint64_t by_default[8];
 	static const uint64_t none;
 

@@ -229,9 +229,8 @@ static void find_signal_stack(struct visit *visit, uint64_t sp)
 	visit->alt_high = start + stack.ss_size;
 }
 
-/*
- * The first thread's stack grows. Other stacks are complete, down to a page that is not readable.
- */
+/* The first thread's stack grows. Other stacks are complete, down to a page that is not
+ * readable. */
 static bool has_room(const struct visit *visit)
 {
 	uint64_t top = first_stack_top & ~UINT64_C(7);

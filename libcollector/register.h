@@ -58,9 +58,8 @@ extern enum control_reason register_start_reason __attribute__((visibility("hidd
 /* Called when recording begins or ends, as far as is known. May be NULL. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
-/*
- * Prepares what register_connect() needs, for a process that may be asked to connect within a hook.
- */
+/* Prepares what register_connect() needs, for a process that may be asked to connect within a
+ * hook. */
 void register_prepare(void);
 /* True if that has been done, and this is not a child of vfork(), which has its parent's memory. */
 bool register_is_own(void);

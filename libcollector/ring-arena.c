@@ -52,9 +52,8 @@ static uint32_t count_sizes(const struct ring_arena_sizes *sizes)
 	return n;
 }
 
-/*
- * Returns the number of sizes to populate at first: all, if the kernel cannot populate pages later.
- */
+/* Returns the number of sizes to populate at first: all, if the kernel cannot populate pages
+ * later. */
 static uint32_t count_ready(const struct ring_arena_sizes *sizes)
 {
 	bool can_grow = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;

@@ -72,9 +72,8 @@ struct ring_arena {
  * and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
-/*
- * False: released, or in a forked child. A ring that was replaced by a larger one is still alive.
- */
+/* False: released, or in a forked child. A ring that was replaced by a larger one is still
+ * alive. */
 static inline bool ring_is_alive(const struct ring *ring)
 {
 	while (ring->bigger)

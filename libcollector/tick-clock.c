@@ -14,10 +14,10 @@
  * the clock's rate changes since then: at 500 ppm, the kernel's maximum, 0.5 us.
  * After a machine slept, the counter may have restarted: then the mapping restarts, too.
  *
- * The kernel decides whether the clock is made of the counter, and the counter is the same on all
- * processors. It shows that by letting programs read the clock without a system call: on x86 the
- * counter is the only source for that, whatever the clocksource is called (tsc, kvm-clock, that of
- * Hyper-V).
+ * Only the kernel can tell whether the clock is made of the counter, and of one that is the same on
+ * all processors. It shows that by letting programs read the clock without a system call: on x86
+ * the counter is the only source for that, whatever the clocksource is called (tsc, kvm-clock, that
+ * of Hyper-V).
  * Invariants: (1) the same ticks have the same ns, until MANY stretches were added
  *                 [test-tick-clock: same]
  *             (2) more ticks are not less ns                          [test-tick-clock: same, rate]
